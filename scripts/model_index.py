@@ -46,8 +46,7 @@ def collect() -> tuple[dict[str, str], dict[str, tuple[str, ...]], dict[str, str
         form = getattr(module, "GGUF", None)
         if form is not None and form.index != "":
             by_gguf[form.index or form.architecture] = found.name
-            if form.encoder is not None:
-                by_gguf[form.encoder] = found.name
+            by_gguf |= dict.fromkeys((*form.also, *((form.encoder,) if form.encoder else ())), found.name)
     return by_type, tasks, by_gguf, seeing
 
 

@@ -30,6 +30,11 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:
   they have the tokenizer, the pooling and the prompts of a folder of sentence-transformers, but no heads. RoBERTa's are
   read as BERT's.
+- **Pictures in GGUF**: llama.cpp keeps what sees pictures in a second file, `mmproj-….gguf`. It is read where it lies
+  beside the language model's, in a folder or a repository of the hub, or is given: `pyapp chat model.gguf --projector
+  mmproj.gguf --image street.jpg`, and so for `generate` and `serve` (in Python `projector=`). The projectors of LLaVA
+  1.5, Idefics3 and SmolVLM, Gemma 3, Qwen2-VL and Qwen2.5-VL are known; tests compare them with the same models in
+  folders. They are read, not written.
 - **Parity**: how many small configurations the tests compare with transformers: names of parameters, outputs (within
   1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
   Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for

@@ -33,7 +33,7 @@ GROUPS = {
         r"vulkan|xla|mkldnn))|to_mkldnn|_autocast|autocast_|has_(lapack|mkl|openmp|spectral)|scaled_mm|grouped_mm|"
         r"warn_always|debug_mode|init_num_threads|^Deserial|anomaly_check|set_anomaly"
     ),
-    "dtypes of a few bits, and uint16 and uint64": r"^u?int([1-7]|16|64)$|^bits?\d|^bit$|float4|float8_.*(uz|e8m0)",
+    "dtypes of a few bits": r"^u?int[1-7]$|^bits?\d|^bit$|float4|float8_.*(uz|e8m0)",
     "storages by their elements": r"Storage$|^storage",
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from pyapp import cli
 from pyapp.formats.png import encode_png
+from tests.models.projector_files import PROJECTOR, write_both
 from tests.text.picture_chat_model import photo, write_picture_chat_model
 from tests.text.small_model import write_model
 
@@ -184,6 +186,37 @@ def test_generate_takes_the_new_settings(model: list[str], tmp_path: Path, capsy
     for wrong in (["--logit-bias", "x"], ["--json-schema", "{"], ["--keep", "-1"]):
         assert cli.run(["generate", model[0], *wrong]) == 2, wrong
         assert wrong[0] in capsys.readouterr().err
+
+
+def test_a_model_in_two_files(tmp_path: Path) -> None:
+    """pyapp chat and pyapp generate with --projector and --image; without it, what lies beside the model."""
+    folder, both = write_both(tmp_path, "idefics3")
+    shown = tmp_path / "shown.png"
+    shown.write_bytes(encode_png(photo(20, 30)))
+
+    def told(command: str, model: Path, *more: str, text: str = "") -> list[dict[str, Any]]:
+        arguments = [sys.executable, "-m", "pyapp", command, str(model), *QUICK, *more, "--json"]
+        result = subprocess.run(
+            arguments, input=text, capture_output=True, timeout=120, text=True, env=environment(), cwd=tmp_path
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    away = tmp_path / "away.gguf"
+    shutil.move(both / PROJECTOR, away)
+    asked = "--image", str(shown)
+    expected = told("chat", folder, *asked, text="What is it?\n")[-1]["text"]
+    assert told("chat", both, "--projector", str(away), *asked, text="What is it?\n")[-1]["text"] == expected
+    lines = (
+        told("generate", folder, *asked, "-p", "It is"),
+        told("generate", both, "--projector", str(away), *asked, "-p", "It is"),
+    )
+    written = ["".join(event["text"] for event in own if event["type"] == "token") for own in lines]
+    assert written[0] == written[1] != ""
+    result = talk([str(both)], "What is it?\n", *asked)
+    assert result.returncode == 1 and "this model reads no pictures" in result.stderr
+    shutil.move(away, both / "mmproj-model.gguf")
+    assert told("chat", both, *asked, text="What is it?\n")[-1]["text"] == expected
 
 
 def test_pictures(tmp_path: Path) -> None:

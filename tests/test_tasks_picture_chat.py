@@ -25,6 +25,7 @@ from pyapp.models import load_model
 from pyapp.models._index import SEEING
 from pyapp.tasks.keeper import keeper
 from pyapp.text import tokenizer as tokenizer_module
+from pyapp.text.chat_template import ChatTemplate
 from pyapp.text.pictures import PictureSession
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
@@ -96,6 +97,46 @@ def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) 
     files = {path.name: FileSource(path) for path in folders[kind].iterdir()}
     again = run(tasks.chat(files, conversation(pictures()), GREEDY, key=kind))
     assert again[0] == found and read_so_far()[: len(expected["prompt"])] == expected["prompt"]
+
+
+def test_a_prompt_with_pictures(folders: dict[str, Path]) -> None:
+    """tasks.generate continues what the chat template makes of a conversation as tasks.chat does."""
+    for kind in TEMPLATES:
+        tasks.unload()
+        shown = pictures()
+        content = [{"type": "image", "image": own} for own in shown] + [{"type": "text", "text": "A fox?"}]
+        expected, _, _ = run(tasks.chat(folders[kind], [{"role": "user", "content": content}], GREEDY))
+        loaded = load_model(folders[kind])
+        plain = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "A fox?"}]
+        prompt = ChatTemplate(loaded.tokenizer).render([{"role": "user", "content": plain}])
+        assert prompt.count(loaded.model.placeholder) == 2  # type: ignore[attr-defined]
+        prompt = prompt.removeprefix("<s>")  # what the tokenizer puts before a text
+        found, done, events = run(tasks.generate(loaded, prompt, GREEDY, pictures=shown))
+        assert found == expected and len(found) == 16, (kind, done)
+        seen = [(event.done, event.total) for event in events if event.type == "progress" and event.what == "seeing"]
+        assert seen == [(1, 2), (2, 2)]
+        # Without a placeholder, pictures come first.
+        before, after = loaded.model.around  # type: ignore[attr-defined]
+        place = before + loaded.model.placeholder + after  # type: ignore[attr-defined]
+        first = run(tasks.generate(loaded, f"{place}{place}A fox?", GREEDY, pictures=shown))
+        assert run(tasks.generate(loaded, "A fox?", GREEDY, pictures=shown))[0] == first[0]
+
+
+def test_prompts_that_cannot_be(folders: dict[str, Path], tmp_path: Path) -> None:
+    shown = pictures()
+    folder = folders["llava"]
+    for prompt, options, more, message in (
+        ("<image> a <image>", {}, {}, "it has 2 times '<image>', and 1 pictures are given"),
+        ("a", {"context": 10}, {}, "there is room for 10"),
+        ("a" * 30, {"context": 40}, {}, "tokens with its pictures"),
+        ("a", {"samples": 2}, {}, "excludes several samples"),
+        ("a", {}, {"pictures": [tmp_path / "none.png"]}, "no such file"),
+    ):
+        found = run(tasks.generate(folder, prompt, GREEDY | options, **({"pictures": shown[:1]} | more)))[1]
+        assert found.type == "error" and message in found.what, found
+    write_chat_model(tmp_path / "text", dim=32)
+    found = run(tasks.generate(tmp_path / "text", "a", GREEDY, pictures=shown))[1]
+    assert found.type == "error" and "reads no pictures" in found.what
 
 
 def test_a_turn_reads_only_what_is_new(folders: dict[str, Path]) -> None:

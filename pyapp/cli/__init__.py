@@ -36,6 +36,7 @@ from pyapp.cli.running import (
     model_or_server,
     open_closed_streams,
     output_error,
+    projector_option,
     server_option,
     show_text_only,
     silence,
@@ -171,7 +172,11 @@ for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
 @click.option("-p", "--prompt", default="", type=WORDS, help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @click.option("--type", "dtype", metavar="TYPE", help="Convert the model while it loads: q8_0, q4_0, Q4_K_M, float16 …")
+@click.option("--image", "images", type=click.Path(exists=True, dir_okay=False), multiple=True,
+              help="A picture for a model that sees: it stands where the prompt has the model's placeholder "
+              "(<image> …), else before the prompt; may be given again.")  # fmt: skip
 @adapter_option
+@projector_option
 @server_option
 @click.option("--echo/--no-echo", default=True, help="Print the prompt before its continuation.  [default: echo]")
 @click.option("--eager", is_flag=True, help="Run op by op, without the recorded graph.")
@@ -185,7 +190,9 @@ def generate(
     prompt: str,
     tokenizer: str | None,
     dtype: str | None,
+    images: tuple[str, ...],
     adapter: str | None,
+    projector: str | None,
     server: str | None,
     echo: bool,
     eager: bool,
@@ -212,11 +219,14 @@ def generate(
         text = read_prompt(prompt)
         several = max(options.get("samples", 1), options.get("beams", 1)) > 1
         plain: View = SeveralView(text if echo else "") if several else StoryView(text if echo else "")
-        chosen, more = model_or_server(model, server), {"tokenizer": tokenizer, "dtype": dtype, "adapter": adapter}
+        chosen = model_or_server(model, server)
+        more = {"tokenizer": tokenizer, "dtype": dtype, "adapter": adapter, "projector": projector}
         if leader is not None:
             chosen, more = leader.load(known(model, "generate"), **more), {}
         return forward(
-            lambda cancel: tasks.generate(chosen, text, options, draft=draft, eager=eager, cancel=cancel, **more),
+            lambda cancel: tasks.generate(
+                chosen, text, options, draft=draft, eager=eager, pictures=images, cancel=cancel, **more
+            ),
             JsonView() if as_json else plain,
         )
 

@@ -19,6 +19,7 @@ from pyapp.cli.running import (
     forward,
     json_option,
     model_or_server,
+    projector_option,
     server_option,
     threads_option,
     use_threads,
@@ -57,6 +58,7 @@ BLOCK = '"""'
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @adapter_option
+@projector_option
 @server_option
 @click.option(
     "--thoughts/--no-thoughts", default=True, help="Show what the model thinks before it answers.  [default: thoughts]"
@@ -73,6 +75,7 @@ def chat(
     load_file: str | None,
     tokenizer: str | None,
     adapter: str | None,
+    projector: str | None,
     server: str | None,
     thoughts: bool,
     draft: str | None,
@@ -94,7 +97,8 @@ def chat(
     source = Path(template_file).read_text(encoding="utf-8") if template_file else None
     if model is None and server is None:
         raise click.UsageError("Missing argument 'MODEL', or option '--server'.")
-    talk = Talk(model_or_server(model, server), tokenizer, adapter, draft, source, options, as_json, thoughts)
+    chosen = {"tokenizer": tokenizer, "adapter": adapter, "projector": projector}
+    talk = Talk(model_or_server(model, server), chosen, draft, source, options, as_json, thoughts)
     talk.pictures = list(images)
     if load_file:
         talk.conversation = Conversation.from_json(read_file(load_file), load_file)
@@ -164,15 +168,14 @@ class Talk:
     """The loop over messages and commands."""
 
     def __init__(
-        self, model: Any, tokenizer: Any, adapter: str | None, draft: Any, template: str | None,
-        options: dict[str, Any], as_json: bool, thoughts: bool,
+        self, model: Any, chosen: dict[str, Any], draft: Any, template: str | None, options: dict[str, Any],
+        as_json: bool, thoughts: bool,
     ) -> None:  # fmt: skip
         from pyapp.text.chat import Conversation
 
         self.conversation: Conversation = Conversation()
         self.pictures: list[str] = []  # to be shown with the next message
-        self._model, self._tokenizer, self._draft, self._template = model, tokenizer, draft, template
-        self._adapter = adapter
+        self._model, self._chosen, self._draft, self._template = model, chosen, draft, template
         self._options, self._as_json, self._thoughts = options, as_json, thoughts
         self._typed = sys.stdin is not None and sys.stdin.isatty()
         self._code = 0
@@ -181,8 +184,7 @@ class Talk:
         from pyapp import tasks
 
         view: View = JsonView() if self._as_json else View()
-        chosen = {"tokenizer": self._tokenizer, "adapter": self._adapter}
-        code = forward(lambda cancel: tasks.load(self._model, cancel=cancel, **chosen), view)
+        code = forward(lambda cancel: tasks.load(self._model, cancel=cancel, **self._chosen), view)
         if code:
             return code
         if self._typed and not self._as_json:
@@ -331,8 +333,8 @@ class Talk:
             code = forward(
                 lambda cancel: tasks.chat(
                     self._model, self.conversation.messages, self._options, template=self._template,
-                    tokenizer=self._tokenizer, draft=self._draft, adapter=self._adapter, cancel=cancel,
-                    plain=self._adapter is not None,  # an adapter may have learnt to chat without a template
+                    draft=self._draft, cancel=cancel, **self._chosen,
+                    plain=self._chosen["adapter"] is not None,  # it may have learnt to chat without a template
                 ),
                 kept,
             )  # fmt: skip

@@ -30,7 +30,9 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Pat
     "--labels", type=WORDS, metavar="TEXT,…", help="Labels to choose from, with a model such as CLIP: a cat,a dog"
 )
 @click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "This is a photo of {}."]')
-@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="Only the best ones.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
+)
 @type_option
 @threads_option
 @json_option

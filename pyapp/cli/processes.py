@@ -13,7 +13,8 @@ from pyapp.cli.grouped import command
     "run", short_help="Run a script in several processes.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )  # fmt: skip
-@click.option("-n", "--processes", type=click.IntRange(1, 1 << 16), default=2, show_default=True)
+@click.option("-n", "--processes", type=click.IntRange(1, 1 << 16), default=2, show_default=True,
+              help="How many processes.")  # fmt: skip
 @click.option("--hosts", metavar="ONE:4,TWO:4", help="The machines, with the number of processes of each.")
 @click.argument("script", type=click.Path(dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -48,6 +48,10 @@ adapter_option = click.option(
     "--adapter", metavar="FOLDER", type=click.Path(exists=True, file_okay=False),
     help="A LoRA adapter of the model, as pyapp finetune and peft write it.",
 )  # fmt: skip
+projector_option = click.option(
+    "--projector", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+    help="What sees pictures (mmproj-….gguf), for a model in a GGUF file, if it is not beside the model.",
+)  # fmt: skip
 server_option = click.option(
     "--server", metavar="URL",
     help="Ask this server, such as pyapp serve, instead of computing here; MODEL is its name there. A key comes from "

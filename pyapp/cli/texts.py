@@ -35,7 +35,7 @@ optional_model = click.option(
     "-m", "--model", metavar="MODEL", help="A folder, or a name on the hub such as owner/repo; of a server its name."
 )
 type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
-top_option = click.option("--top", type=click.IntRange(min=1), help="Only the best ones.")
+top_option = click.option("--top", type=click.IntRange(min=1), help="How many, the best first. [default: all]")
 file_argument = click.argument("file", type=click.Path(allow_dash=True))
 
 
@@ -250,7 +250,9 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 )
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
 @click.option("--length-penalty", type=float, help="Above 0, longer texts are better. [default: the model's]")
-@click.option("--no-repeat-ngram-size", type=click.IntRange(min=0), help="So many tokens never occur twice.")
+@click.option(
+    "--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice."
+)
 @type_option
 @threads_option
 @json_option
@@ -297,7 +299,9 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
 @click.argument("question", type=WORDS)
 @file_argument
 @model_option
-@click.option("--top", type=click.IntRange(min=1), default=1, show_default=True, help="So many answers.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many answers, the best first."
+)
 @click.option("--longest", type=click.IntRange(min=1), default=LONGEST_ANSWER, show_default=True,
               help="Tokens of an answer at most.")  # fmt: skip
 @click.option("--impossible", is_flag=True, help="The text may have no answer: an empty line then.")

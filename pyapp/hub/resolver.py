@@ -25,7 +25,8 @@ from .registry import ModelEntry, ModelFile, embedded_path, models
 HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
 # Files of a model folder with a suffix of weights that are not weights.
 _NOT_WEIGHTS = re.compile(
-    r"tok.*|.*tokenizer\.bin|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+", re.I
+    r"tok.*|.*tokenizer\.bin|(.*[-._])?mmproj.*\.gguf|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+",
+    re.I,
 )
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # the preferred first
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
@@ -35,14 +36,19 @@ COMPANIONS = {
     for role in ("config", "generation_config", "preprocessor_config", "processor_config", "tokenizer_config")
 } | {"language.safetensors": "language"}
 
+# What sees pictures, beside language models in GGUF files, and the part of its name that says its type.
+PROJECTOR = re.compile(r"(.*[-._])?mmproj.*\.gguf", re.I)
+TYPE = re.compile(r"[-._](f16|bf16|f32|i?q\d[\w.]*)(?=\.gguf$)", re.I)
+TYPES = ("f16", "bf16", "q8_0", "f32")  # of several, the preferred first
+
 Report = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
     """The files of a name by role ("model", "tokenizer", "config", "generation_config", "preprocessor_config",
-    "processor_config", "tokenizer_config", "language"; all but the model are optional), and the registry's entry, if
-    any.
+    "processor_config", "tokenizer_config", "language", "projector"; all but the model are optional), and the
+    registry's entry, if any.
     """
 
     name: str
@@ -252,8 +258,9 @@ def choose_files(names: Iterable[str], model: str) -> dict[str, str]:
     folder = PurePosixPath(model).parent
     beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
     chosen = {"model": model} | {role: beside[file] for file, role in COMPANIONS.items() if file in beside}
-    tokenizer = choose_tokenizer(names, model)
-    return chosen | {"tokenizer": tokenizer} if tokenizer else chosen
+    tokenizer, projector = choose_tokenizer(names, model), choose_projector(beside, model)
+    chosen |= {"tokenizer": tokenizer} if tokenizer else {}
+    return chosen | {"projector": beside[projector]} if projector else chosen
 
 
 def _weights(names: Iterable[str]) -> list[str]:
@@ -300,6 +307,34 @@ def choose_tokenizer(names: Iterable[str], model: str) -> str | None:
             return beside[wanted]
     others = [name for short, name in beside.items() if re.fullmatch(r"tok.*\.bin", short)]
     return others[0] if len(others) == 1 else None
+
+
+def choose_projector(names: Iterable[str], model: str) -> str | None:
+    """The file of what sees pictures ("mmproj-….gguf") for the GGUF file `model`, among the names in its folder: one
+    that is named like the model, or the only one, in any of its types. None if there is none, or several of others.
+    """
+    own = PurePosixPath(model).name
+    found: dict[str, list[str]] = {}  # by the name without its type
+    for name in filter(PROJECTOR.fullmatch, names):
+        found.setdefault(_plain(TYPE.sub("", name)), []).append(name)
+    if PROJECTOR.fullmatch(own) or not own.lower().endswith(".gguf") or not found:
+        return None
+    near = [known for known in found if known and known in _plain(own)]
+    if len(found) > 1 and len(near) != 1:
+        return None
+    kinds = found[near[0] if len(found) > 1 else next(iter(found))]
+
+    def rank(name: str) -> tuple[int, str]:
+        kind = TYPE.search(name)
+        known = kind[1].lower() if kind else ""
+        return TYPES.index(known) if known in TYPES else len(TYPES), name
+
+    return min(kinds, key=rank)
+
+
+def _plain(name: str) -> str:
+    """A name without what says that it is a projector, its ending and its marks."""
+    return re.sub(r"[\W_]|mmproj|\bmodel\b", "", name.lower().removesuffix(".gguf"))
 
 
 def _listed(names: list[str], limit: int = 8) -> str:

@@ -33,7 +33,7 @@ from . import (
     tree,
     utils,
 )
-from .core import Input, InputSpec, KerasTensor, Layer
+from .core import Layer
 from .dtype_policies import DTypePolicy, FloatDTypePolicy
 from .initializers import Initializer
 from .losses import Loss
@@ -43,6 +43,7 @@ from .not_there import NOT_THERE
 from .optimizers import Optimizer
 from .quantizers import Quantizer
 from .regularizers import Regularizer
+from .symbolic_tensors import Input, InputSpec, KerasTensor
 from .variables import Variable
 
 __version__ = "3.15.1"

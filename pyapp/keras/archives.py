@@ -16,7 +16,8 @@ from typing import Any
 from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
-from .core import Layer, memory_limit
+from .call_state import memory_limit
+from .core import Layer
 from .hdf5_weights import WeightsFile, layers_by_path, read_optimizer, read_weights, write_weights
 from .keras_configs import Reading, describe
 

@@ -16,7 +16,8 @@ from .config import (
     set_floatx,
     set_image_data_format,
 )
-from .core import KerasTensor, clear_session
+from .core import clear_session
+from .symbolic_tensors import KerasTensor
 
 __all__ = [
     "backend", "clear_session", "epsilon", "floatx", "get_uid", "image_data_format", "is_float_dtype", "is_int_dtype",

@@ -7,9 +7,10 @@ from typing import Any
 
 from ..engine import Tensor
 from ..engine.lazy import np
-from .core import Call, InputLayer, KerasTensor, Layer
+from .core import InputLayer, Layer
 from .masking import mask_of, set_mask
 from .structures import flatten, map_structure
+from .symbolic_tensors import Call, KerasTensor
 
 
 class CallGraph:

@@ -1,7 +1,5 @@
-"""What Keras' layers and models share: the layer that gets its shapes from its first input, and symbolic tensors.
-
-A symbolic tensor (`KerasTensor`) stands for a batch that is not there yet. A layer that is called with one is built,
-and the call becomes a `Call` that a functional model runs later.
+"""The layer that Keras' layers and models share: it gets its shapes from its first input. Functions and modules of `nn`
+as such layers.
 """
 
 from __future__ import annotations
@@ -11,255 +9,33 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..engine import DType, Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
 from ..engine.lazy import np
-from ..engine.thread_local import ThreadLocal
 from ..errors import FileFormatError, OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from ..train.floats import floatx
 from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
+from .call_state import STATE, training_mode, weights_of
 from .collections import LayerDict, LayerList, tracked
 from .dtype_policies import DTypePolicy, DTypePolicyMap, QuantizedDTypePolicy
 from .lookup import Configured, registered
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure
+from .symbolic_tensors import Call, Input, KerasTensor, Shape, infer, record
 from .weight_attributes import autocast_dtype, autocasts, declare, weights_read_in
-
-Shape = tuple[int | None, ...]
-_PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
-
-
-class _Thread(ThreadLocal):
-    """The calls that are under way in this thread."""
-
-    training: bool | None = None  # what calls without an argument `training` inherit
-    inside: bool = False  # whether a layer is being called
-    losses: bool = False  # whether a call has added a loss
-    symbolic: tuple[Any, Any] = (None, None)  # the layer that is called with symbolic tensors, and its arguments
-    scope: tuple[Any, ...] = ()  # the layers that are being built or called, the outermost first
-    room: tuple[int, str] | None = None  # how many bytes of weights a file may still ask for, and the file
-
-
-_thread = _Thread()
 
 
 def clear_session() -> None:
     """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`."""
     clear_names()
     SETTINGS.dtype_policy = None
-
-
-@contextmanager
-def training_mode(training: bool | None) -> Iterator[None]:
-    """Calls inside that are given no `training` inherit this one."""
-    before, _thread.training = _thread.training, training
-    try:
-        yield
-    finally:
-        _thread.training = before
-
-
-@contextmanager
-def memory_limit(nbytes: int, where: str) -> Iterator[None]:
-    """FileFormatError, inside, for weights that are larger than this in all: a file asks for them."""
-    before, _thread.room = _thread.room, (nbytes, where)
-    try:
-        yield
-    finally:
-        _thread.room = before
-
-
-def inherited_training() -> bool | None:
-    """The `training` of the calls that are under way; None outside of them."""
-    return _thread.training
-
-
-class KerasTensor:
-    """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call. Texts have
-    the dtype "string"; their batches are NumPy arrays. None is the dtype of `set_floatx`."""
-
-    def __init__(self, shape: Iterable[int | None], dtype: Any = None, name: str | None = None) -> None:
-        self.shape: Shape = tuple(shape)
-        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype or floatx()).name
-        self.name = name or unique_name("keras_tensor")
-        self.call: Call | None = None  # None for an input of a model
-        self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
-        self.index = 0  # which of the call's outputs
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    def __repr__(self) -> str:
-        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
-
-    def _apply(self, name: str, function: Callable[..., Any], *others: Any, reverse: bool = False) -> KerasTensor:
-        operands = (*others, self) if reverse else (self, *others)
-        return record(Function(function, name=unique_name(name), operation=name), operands, {})
-
-    def __add__(self, other: Any) -> KerasTensor:
-        return self._apply("add", lambda x, y: x + y, other)
-
-    def __radd__(self, other: Any) -> KerasTensor:
-        return self._apply("add", lambda x, y: x + y, other, reverse=True)
-
-    def __sub__(self, other: Any) -> KerasTensor:
-        return self._apply("subtract", lambda x, y: x - y, other)
-
-    def __rsub__(self, other: Any) -> KerasTensor:
-        return self._apply("subtract", lambda x, y: x - y, other, reverse=True)
-
-    def __mul__(self, other: Any) -> KerasTensor:
-        return self._apply("multiply", lambda x, y: x * y, other)
-
-    def __rmul__(self, other: Any) -> KerasTensor:
-        return self._apply("multiply", lambda x, y: x * y, other, reverse=True)
-
-    def __truediv__(self, other: Any) -> KerasTensor:
-        return self._apply("divide", lambda x, y: x / y, other)
-
-    def __rtruediv__(self, other: Any) -> KerasTensor:
-        return self._apply("divide", lambda x, y: x / y, other, reverse=True)
-
-    def __matmul__(self, other: Any) -> KerasTensor:
-        return self._apply("matmul", lambda x, y: x @ y, other)
-
-    def __pow__(self, other: Any) -> KerasTensor:
-        return self._apply("power", lambda x, y: x**y, other)
-
-    def __rpow__(self, other: Any) -> KerasTensor:
-        return self._apply("power", lambda x, y: x**y, other, reverse=True)
-
-    def __floordiv__(self, other: Any) -> KerasTensor:
-        return self._apply("floor_divide", lambda x, y: x // y, other)
-
-    def __rfloordiv__(self, other: Any) -> KerasTensor:
-        return self._apply("floor_divide", lambda x, y: x // y, other, reverse=True)
-
-    def __mod__(self, other: Any) -> KerasTensor:
-        return self._apply("mod", lambda x, y: x % y, other)
-
-    def __rmod__(self, other: Any) -> KerasTensor:
-        return self._apply("mod", lambda x, y: x % y, other, reverse=True)
-
-    def __lt__(self, other: Any) -> KerasTensor:
-        return self._apply("less", lambda x, y: x < y, other)
-
-    def __le__(self, other: Any) -> KerasTensor:
-        return self._apply("less_equal", lambda x, y: x <= y, other)
-
-    def __gt__(self, other: Any) -> KerasTensor:
-        return self._apply("greater", lambda x, y: x > y, other)
-
-    def __ge__(self, other: Any) -> KerasTensor:
-        return self._apply("greater_equal", lambda x, y: x >= y, other)
-
-    def __and__(self, other: Any) -> KerasTensor:
-        return self._apply("logical_and", lambda x, y: x & y, other)
-
-    def __or__(self, other: Any) -> KerasTensor:
-        return self._apply("logical_or", lambda x, y: x | y, other)
-
-    def __xor__(self, other: Any) -> KerasTensor:
-        return self._apply("logical_xor", lambda x, y: x ^ y, other)
-
-    def __invert__(self) -> KerasTensor:
-        return self._apply("logical_not", lambda x: ~x)
-
-    def __abs__(self) -> KerasTensor:
-        return self._apply("absolute", lambda x: x.abs())
-
-    def __neg__(self) -> KerasTensor:
-        return self._apply("negative", lambda x: -x)
-
-    def __getitem__(self, key: Any) -> KerasTensor:
-        return self._apply("get_item", lambda x, key: x[key], key)
-
-    def __bool__(self) -> bool:
-        raise TypeError("a KerasTensor has no value yet: a functional model cannot branch on it")
-
-    def __iter__(self) -> Iterator[Any]:
-        raise TypeError("a KerasTensor has no value yet: it cannot be iterated over")
-
-
-class InputSpec:
-    """What a layer takes: the dtype, the shape (None: any size), the number of dims, or sizes of some axes. A layer
-    with `input_spec` refuses other inputs."""
-
-    def __init__(
-        self, dtype: Any = None, shape: Any = None, ndim: int | None = None, max_ndim: int | None = None,
-        min_ndim: int | None = None, axes: Mapping[int, int | None] | None = None,
-        allow_last_axis_squeeze: bool = False, name: str | None = None, optional: bool = False,
-    ) -> None:  # fmt: skip
-        self.dtype = None if dtype is None else as_dtype(dtype).name
-        self.shape: Shape | None = None if shape is None else tuple(shape)
-        self.ndim = len(self.shape) if self.shape is not None else ndim
-        self.max_ndim, self.min_ndim, self.axes = max_ndim, min_ndim, dict(axes or {})
-        self.allow_last_axis_squeeze, self.name, self.optional = allow_last_axis_squeeze, name, optional
-
-    def check(self, x: Any) -> None:
-        """ValueError unless the tensor fits."""
-        shape = tuple(x.shape)
-        wanted = self.shape
-        if self.allow_last_axis_squeeze and wanted is not None and len(wanted) - 1 == len(shape) and wanted[-1] == 1:
-            wanted = wanted[:-1]
-        elif self.ndim is not None and len(shape) != self.ndim:
-            raise ValueError(f"takes inputs of {self.ndim} dims, got {shape}")
-        if self.max_ndim is not None and len(shape) > self.max_ndim:
-            raise ValueError(f"takes inputs of at most {self.max_ndim} dims, got {shape}")
-        if self.min_ndim is not None and len(shape) < self.min_ndim:
-            raise ValueError(f"takes inputs of at least {self.min_ndim} dims, got {shape}")
-        if self.dtype is not None and x.dtype.name != self.dtype:
-            raise ValueError(f"takes inputs of the dtype {self.dtype}, got {x.dtype.name}")
-        sizes = {**dict(enumerate(wanted or ())), **self.axes}
-        for axis, size in sizes.items():
-            if size is not None and shape[axis] != size:
-                raise ValueError(f"takes inputs whose axis {axis} has the size {size}, got {shape}")
-
-
-class Call:
-    """A layer called with symbolic tensors."""
-
-    def __init__(self, layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> None:
-        self.layer, self.args, self.kwargs, self.outputs = layer, args, kwargs, outputs
-        for index, output in enumerate(flatten(outputs)):
-            output.call, output.index = self, index
-
-    @property
-    def inputs(self) -> list[KerasTensor]:
-        """The symbolic tensors among the arguments."""
-        return [leaf for leaf in flatten([list(self.args), self.kwargs]) if isinstance(leaf, KerasTensor)]
-
-    def run(self, values: Mapping[int, Tensor], training: bool | None) -> Any:
-        """The layer's output for the values of symbolic tensors, by their ids."""
-
-        def value(leaf: Any) -> Any:
-            return values[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
-
-        args, kwargs = map_structure(value, self.args), map_structure(value, self.kwargs)
-        with training_mode(training):
-            return self.layer(*args, **kwargs)
-
-
-@contextmanager
-def weights_of(layer: Layer) -> Iterator[None]:
-    """Weights that are made inside have the name of this layer in their paths, before those of the layers inside."""
-    before = _thread.scope
-    if not (before and before[-1] is layer):
-        _thread.scope = (*before, layer)
-    try:
-        yield
-    finally:
-        _thread.scope = before
 
 
 def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
@@ -270,7 +46,7 @@ def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
     def scoped(self: Any, *args: Any, **kwargs: Any) -> None:
         with weights_of(self):
             if self._path is None:
-                self._path = "/".join(layer.name for layer in _thread.scope)
+                self._path = "/".join(layer.name for layer in STATE.scope)
             build(self, *args, **kwargs)
         self.built = True
 
@@ -449,14 +225,14 @@ class Layer(Configured, Module):
         for size in shape:
             if not isinstance(size, int) or size < 0:
                 raise ValueError(f"{self.name}: the weight {name!r} of shape {shape} needs sizes that are known")
-        if _thread.room is not None:
-            left, where = _thread.room
+        if STATE.room is not None:
+            left, where = STATE.room
             left -= math.prod(shape) * as_dtype(dtype or self.dtype).itemsize
             if left < 0:
                 raise FileFormatError(
                     f"{where}: the weight {name!r} of {self.name} of shape {shape} is not in the file"
                 )
-            _thread.room = left, where
+            STATE.room = left, where
         with no_grad():
             value = initializers.get(initializer)(shape, dtype=dtype or self.dtype)
         free = name is not None and name.isidentifier() and getattr(self, name, None) is None
@@ -470,7 +246,7 @@ class Layer(Configured, Module):
             if autocast and self.is_mixed:
                 declare(type(self), label)
             self.register_buffer(label, weight)
-        scope = _thread.scope if _thread.scope and _thread.scope[-1] is self else (*_thread.scope, self)
+        scope = STATE.scope if STATE.scope and STATE.scope[-1] is self else (*STATE.scope, self)
         around = self._path if self._path and len(scope) == 1 else "/".join(layer.name for layer in scope)
         weight._path = f"{around}/{name or label}"
         self._weight_order.append(weight)
@@ -626,7 +402,7 @@ class Layer(Configured, Module):
     def add_loss(self, loss: Any) -> None:
         """Adds a scalar to the loss of the current call."""
         self._added_losses.append(loss)
-        _thread.losses = True
+        STATE.losses = True
 
     @property
     def losses(self) -> list[Tensor]:
@@ -655,7 +431,7 @@ class Layer(Configured, Module):
             return record(self, args, kwargs)
         training = kwargs.get("training")
         if training is None:
-            training = _thread.training
+            training = STATE.training
         if "training" in arguments_of(type(self).call):
             kwargs["training"] = bool(training)
         else:
@@ -674,12 +450,12 @@ class Layer(Configured, Module):
         if not self.built:
             self._build_for(args[0] if args else next(iter(kwargs.values())))
         masks = self._take_masks(args, kwargs)
-        outermost, _thread.inside = not _thread.inside, True
-        if outermost and _thread.losses:
+        outermost, STATE.inside = not STATE.inside, True
+        if outermost and STATE.losses:
             self.clear_losses()  # those of an earlier call
-        scope = _thread.scope
+        scope = STATE.scope
         if self._modules and not (scope and scope[-1] is self):
-            _thread.scope = (*scope, self)
+            STATE.scope = (*scope, self)
         changes, read_in = (False, None) if self._mixed is False and not autocasts() else self._scope_of_weights()
         try:
             with training_mode(training):
@@ -696,9 +472,9 @@ class Layer(Configured, Module):
                 raise  # it has a form of its own, or says where it was
             raise type(error)(f"{self._with_shapes(args)}: {error}") from error
         finally:
-            _thread.scope = scope
+            STATE.scope = scope
             if outermost:
-                _thread.inside = False
+                STATE.inside = False
         if masks is not None or self.makes_masks:
             self._pass_masks(args[0] if args else next(iter(kwargs.values())), outputs, masks)
         if self.activity_regularizer is not None:
@@ -725,7 +501,7 @@ class Layer(Configured, Module):
 
     def _with_shapes(self, args: tuple[Any, ...]) -> str:
         """This layer and the shapes of its inputs, in words; of symbolic tensors with None where a size is unknown."""
-        layer, symbols = _thread.symbolic
+        layer, symbols = STATE.symbolic
         leaves = flatten(symbols if layer is self else list(args))
         given = " and ".join(str(tuple(leaf.shape)) for leaf in leaves if isinstance(leaf, (Tensor, KerasTensor)))
         return f"layer {self.name} ({type(self).__name__}) with inputs of shape {given or 'no tensors'}"
@@ -806,7 +582,7 @@ class Layer(Configured, Module):
             with weights_read_in(None):
                 self.build(shape)
         except (ValueError, TypeError) as error:
-            layer, symbols = _thread.symbolic
+            layer, symbols = STATE.symbolic
             if layer is self and symbols:
                 shape = map_structure(lambda leaf: tuple(getattr(leaf, "shape", ())), symbols[0])
             raise type(error)(
@@ -929,6 +705,9 @@ class Function(Layer):
         self.built = True
 
 
+KerasTensor.function_layer = Function
+
+
 class ModuleLayer(Layer):
     """Any other module of `nn` as a layer: it is put into training or evaluation mode as the call says."""
 
@@ -952,73 +731,6 @@ def as_layer(layer: Any) -> Layer:
     if isinstance(layer, Module):
         return ModuleLayer(layer)
     raise ValueError(f"takes layers and modules, not {layer!r:.60}")
-
-
-def record(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Calls a layer with symbolic tensors; returns its symbolic outputs."""
-    outputs = infer(layer, args, kwargs)
-    layer._symbolic_calls.append(Call(layer, args, kwargs, outputs))
-    return outputs
-
-
-def infer(layer: Layer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Symbolic outputs with the shapes that the layer gives. It runs with zeros, in evaluation mode."""
-    known = layer.symbolic_outputs(*args, **kwargs)
-    if known is not None:
-        return known
-    leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
-    unknown = any(None in leaf.shape for leaf in leaves)
-    found = []
-    for size in _PROBES if unknown else _PROBES[:1]:
-
-        def zeros(leaf: Any, size: int = size) -> Any:
-            if not isinstance(leaf, KerasTensor):
-                return leaf
-            longer = size * 16  # windows of convolutions and pools must fit
-            sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
-            if leaf.dtype == "string":
-                return np.full(sizes, "")
-            found = ops.zeros(sizes, dtype=leaf.dtype)
-            return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
-
-        given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
-        named.pop("training", None)
-        before, _thread.symbolic = _thread.symbolic, (layer, list(args))
-        try:
-            with no_grad(), training_mode(False):
-                found.append(layer(*given, **named))
-        finally:
-            _thread.symbolic = before
-    layer.clear_losses()
-    flat = [flatten(outputs) for outputs in found]
-    made = iter(
-        [
-            KerasTensor(
-                [n if all(other.shape[k] == n for other in same) else None for k, n in enumerate(same[0].shape)],
-                same[0].dtype,
-            )
-            for same in zip(*flat, strict=True)
-        ]
-    )
-    by_order = {id(leaf): next(made) for leaf in flat[0]}
-    for leaf in flat[0]:
-        mask = mask_of(leaf)
-        by_order[id(leaf)].mask_dims = 0 if mask is None else mask.ndim
-    return map_structure(lambda leaf: by_order[id(leaf)], found[0])
-
-
-def Input(
-    shape: Any = None,
-    batch_size: int | None = None,
-    dtype: Any = None,
-    batch_shape: Any = None,
-    name: str | None = None,
-) -> KerasTensor:
-    """A symbolic input of a model: `shape` is that of one example."""
-    if (shape is None) == (batch_shape is None):
-        raise ValueError("Input: takes shape, that of one example, or batch_shape")
-    sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))
-    return KerasTensor(sizes, dtype, name or unique_name("input_layer"))
 
 
 class InputLayer(Layer):

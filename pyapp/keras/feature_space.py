@@ -9,7 +9,7 @@ from typing import Any
 from ..engine import Tensor, ops
 from ..engine.lazy import np
 from ..train.names import unique_name
-from .core import Input, KerasTensor, Layer, restored
+from .core import Layer, restored
 from .layers import (
     CategoryEncoding,
     Concatenate,
@@ -25,6 +25,7 @@ from .layers import (
 )  # fmt: skip
 from .lookup import Configured, as_json
 from .saving import save_model
+from .symbolic_tensors import Input, KerasTensor
 
 __all__ = ["Cross", "Feature", "FeatureSpace", "TFDIdentity"]
 

@@ -36,9 +36,10 @@ from . import (
     regularizers,
     schedules,
 )
-from .core import Call, Function, InputLayer, KerasTensor, Layer, arguments_of, infer, record
+from .core import Function, InputLayer, Layer, arguments_of
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
 from .structures import flatten, map_structure
+from .symbolic_tensors import Call, KerasTensor, infer, record
 
 if TYPE_CHECKING:
     from .models import Model

@@ -21,21 +21,13 @@ from ..train.metrics import Mean, Metric
 from ..train.progress import ProgressBar
 from . import optimizers, quantizers, saving
 from .call_graph import CallGraph, as_batch_of
+from .call_state import training_mode, weights_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
-from .core import (
-    Function,
-    InputLayer,
-    KerasTensor,
-    Layer,
-    arguments_of,
-    as_layer,
-    record,
-    training_mode,
-    weights_of,
-)
+from .core import Function, InputLayer, Layer, arguments_of, as_layer
 from .keras_configs import Reading, compile_config
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure, unflatten
+from .symbolic_tensors import KerasTensor, record
 
 __all__ = ["Functional", "Model", "Sequential", "clone_model"]
 

@@ -19,6 +19,7 @@ from ..engine import Tensor, as_dtype
 from ..engine.autograd_function import Function as AutogradFunction
 from ..train.batches import is_array
 from ..train.floats import floatx
+from ..train.names import unique_name
 from . import (
     activations,
     control_flow,
@@ -34,8 +35,9 @@ from . import (
     spectral_functions,
 )
 from .arguments import as_floats, as_tensor, axes_of
-from .core import Function, KerasTensor, record, unique_name
+from .core import Function
 from .structures import flatten
+from .symbolic_tensors import KerasTensor, record
 
 _PARTS = (
     control_flow, linalg_functions, nan_functions, nn_functions, pair_functions, placing_functions, reducing_functions,

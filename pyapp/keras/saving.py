@@ -23,7 +23,7 @@ from ..formats.safetensors import write_safetensors
 from ..formats.sink import open_sink
 from . import losses, optimizers
 from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
-from .core import Call, InputLayer, KerasTensor, Layer, record
+from .core import InputLayer, Layer
 from .hdf5_weights import has_hdf5, write_weights
 from .keras_configs import call_with_zeros
 from .lookup import CLASSES, as_json, registered, registered_name
@@ -40,6 +40,7 @@ from .registered import (
     serialize_keras_object as serialize_keras_object,
 )
 from .structures import flatten, map_structure
+from .symbolic_tensors import Call, KerasTensor, record
 
 if TYPE_CHECKING:
     from .models import Model

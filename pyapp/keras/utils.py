@@ -15,7 +15,7 @@ from ..train.progress import ProgressBar
 from . import bounding_boxes
 from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
-from .core import KerasTensor, clear_session
+from .core import clear_session
 from .feature_space import FeatureSpace
 from .models import clone_model
 from .picture_files import array_to_img, img_to_array, load_img, save_img
@@ -33,6 +33,7 @@ from .sources import (
     timeseries_dataset_from_array,
 )
 from .structures import flatten, map_structure
+from .symbolic_tensors import KerasTensor
 from .web_files import get_file
 
 __all__ = [

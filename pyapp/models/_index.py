@@ -207,6 +207,7 @@ GGUF_ARCHITECTURES = {
     "phi3": "phi3",
     "qwen2": "qwen2",
     "qwen2moe": "qwen2_moe",
+    "qwen2vl": "qwen2",
     "qwen3": "qwen3",
     "qwen3moe": "qwen3_moe",
     "smollm3": "smollm3",

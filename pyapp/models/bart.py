@@ -14,8 +14,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ArgumentError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import Words, visible_keys
-from pyapp.nn.sequence_to_sequence import DecoderLayer, EncoderLayer, Memory, SequenceToSequence, WholeMemory, check_ids
+from pyapp.nn.encoders import visible_keys
+from pyapp.nn.sequence_to_sequence import BartLanguageModel, DecoderLayer, EncoderLayer, Memory, WholeMemory, check_ids
 
 from .loading.config import check_fields, read_config, require
 from .loading.labels import Labelled
@@ -133,27 +133,13 @@ class BartModel(Module):
         self.decoder = Decoder(config, self.shared)
 
 
-class Bart(SequenceToSequence):
+class Bart(BartLanguageModel):
     """The model with its head over words."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.model = BartModel(config)
-        table = self.model.shared if config.tie_word_embeddings else None
-        self.lm_head = Words(config.d_model, config.vocab_size, table, bias=False)
-        self.register_buffer("final_logits_bias", ops.zeros(1, config.vocab_size))
-
-    @property
-    def device(self) -> Device:
-        return self.model.shared.weight.device
-
-    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.model.encoder(ids, visible_keys(attention_mask))
-
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
+        model = BartModel(config)
+        table = model.shared if config.tie_word_embeddings else None
+        super().__init__(config, model, config.vocab_size, table)
 
 
 class BartHeaded(Module):

@@ -8,14 +8,8 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.engine.ops import ones
 from pyapp.nn import LayerNorm, Module
-from pyapp.nn.decoder import (
-    CausalLanguageModel,
-    DecoderStack,
-    GroupedQueryAttention,
-    ParallelBlock,
-    RotaryTable,
-    normalized_heads,
-)
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, normalized_heads
+from pyapp.nn.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.functional import layer_norm
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.parameter import new_parameter
@@ -70,19 +64,21 @@ class Attention(GroupedQueryAttention):
         return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
 
 
-class CohereForCausalLM(CausalLanguageModel):
+class Block(ParallelBlock):
+    """Attention and feed-forward of the same norm, both added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size = config.hidden_size
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        norm = LayerNorm(size, config.layer_norm_eps, bias=False)
+        super().__init__(Attention(config, layer, rotary), feed_forward, norm)
+
+
+class CohereForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary, size, epsilon = RotaryTable(config.to_dict()), config.hidden_size, config.layer_norm_eps
-        blocks = (
-            ParallelBlock(
-                Attention(config, layer, rotary), GatedFeedForward(size, config.intermediate_size, config.hidden_act),
-                LayerNorm(size, epsilon, bias=False),
-            )
-            for layer in range(config.num_hidden_layers)
-        )  # fmt: skip
-        super().__init__(config, DecoderStack(config.vocab_size, size, blocks, LayerNorm(size, epsilon, bias=False)))
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.layer_norm_eps, bias=False))
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size) → logits (..., V)."""

@@ -9,13 +9,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm
-from pyapp.nn.decoder import (
-    CausalLanguageModel,
-    DecoderStack,
-    GroupedQueryAttention,
-    ParallelBlock,
-    RotaryTable,
-)
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
@@ -56,19 +51,21 @@ class Config(DecoderConfig):
         )
 
 
-class Cohere2ForCausalLM(CausalLanguageModel):
+class Block(ParallelBlock):
+    """Attention and feed-forward of the same norm, both added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size = config.hidden_size
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        norm = LayerNorm(size, config.layer_norm_eps, bias=False)
+        super().__init__(config.attention(layer, rotary), feed_forward, norm)
+
+
+class Cohere2ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary, size, epsilon = RotaryTable(config.to_dict()), config.hidden_size, config.layer_norm_eps
-        blocks = (
-            ParallelBlock(
-                config.attention(layer, rotary), GatedFeedForward(size, config.intermediate_size, config.hidden_act),
-                LayerNorm(size, epsilon, bias=False),
-            )
-            for layer in range(config.num_hidden_layers)
-        )  # fmt: skip
-        super().__init__(config, DecoderStack(config.vocab_size, size, blocks, LayerNorm(size, epsilon, bias=False)))
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.layer_norm_eps, bias=False))
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size) → logits (..., V)."""

@@ -7,7 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from math import sqrt
 from typing import Any
 
@@ -31,8 +30,8 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
 
 MODEL_TYPES = ("deberta-v2",)
 BASE = "deberta"  # the encoder's name in files with a head
@@ -40,17 +39,12 @@ KINDS = ("c2p", "p2c")  # words with distances, distances with words
 WIDEST_KERNEL = 63  # of the convolution
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    hidden_act: str = "gelu"
-    max_position_embeddings: int = 512
+    model_type = "deberta-v2"
+
     type_vocab_size: int = 0
     layer_norm_eps: float = 1e-7
     relative_attention: bool = False
@@ -67,16 +61,9 @@ class Config(Labelled):
     pooler_hidden_act: str = "gelu"
     legacy: bool = True
     pad_token_id: int | None = 0
-    tie_word_embeddings: bool = True
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        super().__post_init__()
         require({*self.pos_att_type} <= {*KINDS}, f"pos_att_type {self.pos_att_type!r:.60} is not known")
         require(
             self.distances <= 1 << 20 and (self.position_buckets is None or self.position_buckets >= 4),
@@ -90,7 +77,7 @@ class Config(Labelled):
         require(self.hidden_size % self.conv_groups == 0, f"conv_groups {self.conv_groups} does not divide hidden_size")
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. Numbers below 1 stand for "none"."""
         kinds = values.get("pos_att_type") or ()
         kinds = kinds.lower().split("|") if isinstance(kinds, str) else kinds
@@ -99,11 +86,11 @@ class Config(Labelled):
         for name in ("max_relative_positions", "position_buckets"):
             if type(found.get(name)) is int and found[name] < 1:
                 found[name] = None
-        return read_config(cls, found)
+        return super().from_dict(found)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self) | {"pos_att_type": list(self.pos_att_type)}
+        return super().to_dict() | {"pos_att_type": list(self.pos_att_type)}
 
     @property
     def farthest(self) -> int:
@@ -293,10 +280,6 @@ class DebertaV2(Encoder):
         self.most = config.max_position_embeddings
         self.embeddings = Embeddings(config)
         self.encoder = Layers(config)
-
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""

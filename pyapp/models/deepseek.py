@@ -13,6 +13,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.ops import arange, cat, where, zeros
 from pyapp.nn import Linear, Module, Parameter, ResidualLinear, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
+from pyapp.nn.decoder_blocks import PreNormBlock
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
@@ -201,26 +202,19 @@ class SparseFeedForward(Module):
         return self.shared_experts(x, residual) + self.experts(flat, *self.gate(flat)).reshape(x.shape)
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = LatentAttention(config, layer, rotary)
         dense = layer < config.first_k_dense_replace
-        self.mlp = (
+        feed_forward: Module = (
             GatedFeedForward(size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
             if dense
             else SparseFeedForward(config)
         )
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = LatentAttention(config, layer, rotary)
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
 class DeepseekForCausalLM(CausalLanguageModel):

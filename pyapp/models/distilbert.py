@@ -147,10 +147,6 @@ class DistilBert(Encoder):
         self.embeddings = Embeddings(config)
         self.transformer = Layers(config)
 
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
-
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask)

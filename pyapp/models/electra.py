@@ -7,15 +7,14 @@ generator and the discriminator that are trained together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Linear, Module
+from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import (
+    BertEmbeddings,
     BertLayers,
-    DenseClassifier,
+    DenseClassifierHead,
     Encoder,
     Headed,
     LinearHead,
@@ -25,68 +24,27 @@ from pyapp.nn.encoders import (
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
 
 MODEL_TYPES = ("electra",)
 BASE = "electra"  # the encoder's name in files with a head
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
+    model_type = "electra"
+
     embedding_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    hidden_act: str = "gelu"
-    max_position_embeddings: int = 512
     type_vocab_size: int = 2
-    layer_norm_eps: float = 1e-12
     pad_token_id: int | None = 0
-    tie_word_embeddings: bool = True
     is_decoder: bool = False
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        super().__post_init__()
         require(not self.is_decoder, "ELECTRA as a decoder is not supported")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
-
-
-class Embeddings(Module):
-    """The sum of a token's word, position and type, normalised."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.embedding_size
-        self.word_embeddings = Embedding(config.vocab_size, width, config.pad_token_id)
-        self.position_embeddings = Embedding(config.max_position_embeddings, width)
-        self.token_type_embeddings = Embedding(config.type_vocab_size, width)
-        self.LayerNorm = LayerNorm(width, config.layer_norm_eps)
-
-    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
-        """ids and type_ids (B, T) → (B, T, embedding_size)."""
-        positions = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
-        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
-        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, embedding_size)
-        return self.LayerNorm(x + self.position_embeddings(positions))
 
 
 class Electra(Encoder):
@@ -96,17 +54,16 @@ class Electra(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = Embeddings(config)
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.embedding_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
         narrow = config.embedding_size != config.hidden_size
         self.embeddings_project = Linear(config.embedding_size, config.hidden_size) if narrow else None
         self.encoder = BertLayers(
             config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
             config.hidden_act, config.layer_norm_eps,
         )  # fmt: skip
-
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
@@ -157,16 +114,9 @@ class ElectraForPreTraining(Headed):
         return self.discriminator_predictions(x)
 
 
-class ElectraForSequenceClassification(Headed):
+def sequence_classification(config: Config) -> DenseClassifierHead:
     """Scores of the labels of a text, or of a pair of texts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("electra", Electra(config))
-        self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.gelu)
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(x)
+    return DenseClassifierHead(BASE, Electra(config), ops.gelu)
 
 
 def token_classification(config: Config) -> LinearHead:
@@ -183,7 +133,7 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Electra,
     "masked-lm": ElectraForMaskedLM,
     "replaced-tokens": ElectraForPreTraining,
-    "sequence-classification": ElectraForSequenceClassification,
+    "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
 }

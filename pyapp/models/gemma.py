@@ -9,8 +9,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
@@ -45,31 +45,21 @@ class GemmaStack(DecoderStack):
         return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
-        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.input_layernorm = OffsetRMSNorm(size, epsilon)
-        self.post_attention_layernorm = OffsetRMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(attention, feed_forward, OffsetRMSNorm(size, epsilon), OffsetRMSNorm(size, epsilon))
 
 
-class GemmaForCausalLM(CausalLanguageModel):
+class GemmaForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, GemmaStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, OffsetRMSNorm(config.hidden_size, config.rms_norm_eps), stack=GemmaStack)
 
 
 GGUF = Gguf("gemma", offset="norm.weight", write=key_lengths)

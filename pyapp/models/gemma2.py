@@ -5,20 +5,20 @@ layer, and soft caps of scores and logits.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Module
 from pyapp.nn.decoder import (
-    CausalLanguageModel,
     DecoderStack,
     GroupedQueryAttention,
     RotaryTable,
     Text,
     soft_capped,
 )  # fmt: skip
+from pyapp.nn.decoder_blocks import RotaryLanguageModel, SandwichNormBlock
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
@@ -67,34 +67,21 @@ class Gemma2Stack(DecoderStack):
         return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
 
 
-class Block(Module):
+class Block(SandwichNormBlock):
     """Attention and feed-forward, each between two norms, with a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        heads = config.attention(layer)
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.attention_bias)
-        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
-        self.input_layernorm = OffsetRMSNorm(size, epsilon)
-        self.post_attention_layernorm = OffsetRMSNorm(size, epsilon)
-        self.pre_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
-        self.post_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), text))
-        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+        attention = GroupedQueryAttention(layer, size, config.attention(layer), rotary, bias=config.attention_bias)
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
+        super().__init__(attention, feed_forward, partial(OffsetRMSNorm, size, epsilon))
 
 
-class Gemma2ForCausalLM(CausalLanguageModel):
+class Gemma2ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, Gemma2Stack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, OffsetRMSNorm(config.hidden_size, config.rms_norm_eps), stack=Gemma2Stack)
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size) → logits (..., V), softly capped."""

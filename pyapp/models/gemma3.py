@@ -79,7 +79,11 @@ class Gemma3ForConditionalGeneration(PictureTextModel):
         return found
 
     def picture_text(self, rows: int, columns: int) -> str:
-        return f"\n\n{self.placeholder}{self.part * self.picture_tokens}<end_of_image>\n\n"
+        one = f"\n\n{self.placeholder}{self.part * self.picture_tokens}<end_of_image>\n\n"
+        if not rows:
+            return one
+        crops = " ".join([one] * (rows * columns))
+        return f"Here is the original image {one} and here are some crops to help you see better {crops}"
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         tower = self.vision_tower

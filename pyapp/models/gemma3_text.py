@@ -5,21 +5,20 @@ queries and keys, five layers with a window for one without, and rotary angles o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Module
 from pyapp.nn.decoder import (
     CausalLanguageModel,
     DecoderStack,
-    GroupedQueryAttention,
     RotaryTable,
     Text,
-    normalized_heads,
     soft_capped,
 )  # fmt: skip
+from pyapp.nn.decoder_blocks import HeadNormAttention, SandwichNormBlock
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
@@ -85,20 +84,6 @@ class Config(DecoderConfig):
         return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5)
 
 
-class Attention(GroupedQueryAttention):
-    """Self-attention whose queries and keys are normalised, head by head."""
-
-    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__(layer, config.hidden_size, config.attention(layer), rotary, bias=config.attention_bias)
-        self.q_norm = OffsetRMSNorm(config.head_dim, config.rms_norm_eps)
-        self.k_norm = OffsetRMSNorm(config.head_dim, config.rms_norm_eps)
-
-    def normalized(self, qkv: Tensor) -> Tensor:
-        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
-
-
 class Gemma3Stack(DecoderStack):
     """The decoder, whose embeddings are scaled by the root of their size."""
 
@@ -106,23 +91,17 @@ class Gemma3Stack(DecoderStack):
         return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
 
 
-class Block(Module):
+class Block(SandwichNormBlock):
     """Attention and feed-forward, each between two norms, with a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: Mapping[str, RotaryTable]) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = Attention(config, layer, rotary[config.layer_types[layer]])
-        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
-        self.input_layernorm = OffsetRMSNorm(size, epsilon)
-        self.post_attention_layernorm = OffsetRMSNorm(size, epsilon)
-        self.pre_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
-        self.post_feedforward_layernorm = OffsetRMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), text))
-        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+        table = rotary[config.layer_types[layer]]
+        attention = HeadNormAttention(
+            layer, size, config.attention(layer), table, epsilon, bias=config.attention_bias, norm=OffsetRMSNorm
+        )
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
+        super().__init__(attention, feed_forward, partial(OffsetRMSNorm, size, epsilon))
 
 
 class Gemma3ForCausalLM(CausalLanguageModel):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import JoinedGatedFeedForward
 
 from .loading.config import DecoderConfig
@@ -27,34 +27,24 @@ class Config(DecoderConfig):
     attention_bias: bool = True
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it, and a residual around both."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
         heads = config.heads(interleaved=True)
-        self.self_attn = GroupedQueryAttention(
+        attention = GroupedQueryAttention(
             layer, size, heads, rotary, bias=config.attention_bias, output_bias=False
         )  # fmt: skip
-        self.mlp = JoinedGatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        feed_forward = JoinedGatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class GlmForCausalLM(CausalLanguageModel):
+class GlmForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 GGUF = Gguf(

@@ -6,25 +6,24 @@ from math import sqrt
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Embedding, LayerNorm, Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text
+from pyapp.nn.decoder import CausalLanguageModel, SelfAttention, Text
+from pyapp.nn.decoder_blocks import GPT2Block, GPT2Stack
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import TransposedLinear
 
-from .loading.config import GPTConfig
-from .loading.gguf import GPT_KEYS, GPT_NAMES, Gguf, gpt_sizes
+from .loading.gguf import Gguf
+from .loading.gpt2_form import GGUF_KEYS, GGUF_NAMES, Gpt2Config
 
 MODEL_TYPES = ("gpt2",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(GPTConfig):
+class Config(Gpt2Config):
     """The fields of config.json."""
 
     model_type = "gpt2"
 
-    scale_attn_weights: bool = True
     scale_attn_by_inverse_layer_idx: bool = False
 
 
@@ -45,51 +44,28 @@ class Attention(SelfAttention):
         return self.c_proj(self.attend(self.c_attn(x), text), residual)
 
 
-class Block(Module):
-    """Attention and feed-forward, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        self.ln_1 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
-        self.attn = Attention(config, layer)
-        self.ln_2 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
-        self.mlp = FeedForward(
-            config.n_embd, config.inner_size, config.activation_function, names=("c_fc", "c_proj"), transposed=True
-        )
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, n_embd) → (..., T, n_embd)."""
-        x = self.attn(self.ln_1(x), text, x)
-        return self.mlp(self.ln_2(x), x)
-
-
-class GPT2Stack(DecoderStack):
-    """The decoder; a position's embedding is added to the token's."""
-
-    tokens, blocks, last_norm = "wte", "h", "ln_f"
-
-    def __init__(self, config: Config) -> None:
-        norm = LayerNorm(config.n_embd, config.layer_norm_epsilon)
-        blocks = (Block(config, layer) for layer in range(config.n_layer))
-        super().__init__(config.vocab_size, config.n_embd, blocks, norm)
-        self.wpe = Embedding(config.n_positions, config.n_embd)
-
-    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
-        return self.wte(tokens) + self.wpe(text.positions(tokens))
-
-
 class GPT2LMHeadModel(CausalLanguageModel):
     """The language model."""
 
     base_model_prefix = "transformer"
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, GPT2Stack(config))
+        blocks = (GPT2Block(config, Attention(config, layer), self._inner(config)) for layer in range(config.n_layer))
+        super().__init__(config, GPT2Stack(config, blocks))
+
+    @staticmethod
+    def _inner(config: Config) -> FeedForward:
+        names = "c_fc", "c_proj"
+        return FeedForward(config.n_embd, config.inner_size, config.activation_function, names=names, transposed=True)
 
 
 GGUF = Gguf(
-    "gpt2", names=GPT_NAMES, keys=GPT_KEYS, unsaid=("n_inner",),  # as a number where it is None
-    write=gpt_sizes, read=lambda found, values: found | {"n_inner": values.get("feed_forward_length")},
+    "gpt2",
+    names=GGUF_NAMES,
+    keys=GGUF_KEYS,
+    unsaid=("n_inner",),  # as a number where it is None
+    write=lambda config: {"feed_forward_length": config.inner_size},
+    read=lambda found, values: found | {"n_inner": values.get("feed_forward_length")},
     transposed=("c_attn.weight", "c_proj.weight", "c_fc.weight"),
 )  # fmt: skip
 TASKS = {"causal-lm": GPT2LMHeadModel}

@@ -8,25 +8,25 @@ from math import sqrt
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, SelfAttention, Text, heads_together
+from pyapp.nn import Linear, ResidualLinear
+from pyapp.nn.decoder import CausalLanguageModel, SelfAttention, Text, heads_together
+from pyapp.nn.decoder_blocks import GPT2Block, GPT2Stack
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 
-from .loading.config import GPTConfig
-from .loading.gguf import GPT_KEYS, GPT_NAMES, Gguf, gpt_sizes, grouped_rows
+from .loading.gguf import Gguf, grouped_rows
+from .loading.gpt2_form import GGUF_KEYS, GGUF_NAMES, Gpt2Config
 
 MODEL_TYPES = ("gpt_bigcode",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(GPTConfig):
+class Config(Gpt2Config):
     """The fields of config.json."""
 
     model_type = "gpt_bigcode"
 
     activation_function: str = "gelu_pytorch_tanh"
-    scale_attn_weights: bool = True
     multi_query: bool = True
 
     @property
@@ -56,44 +56,19 @@ class Attention(SelfAttention):
         return self.c_proj(self.attend(qkv, text), residual)
 
 
-class Block(Module):
-    """Attention and feed-forward, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        self.ln_1 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
-        self.attn = Attention(config, layer)
-        self.ln_2 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
-        self.mlp = FeedForward(config.n_embd, config.inner_size, config.activation_function, names=("c_fc", "c_proj"))
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, n_embd) → (..., T, n_embd)."""
-        x = self.attn(self.ln_1(x), text, x)
-        return self.mlp(self.ln_2(x), x)
-
-
-class GPTBigCodeStack(DecoderStack):
-    """The decoder; a position's embedding is added to the token's."""
-
-    tokens, blocks, last_norm = "wte", "h", "ln_f"
-
-    def __init__(self, config: Config) -> None:
-        norm = LayerNorm(config.n_embd, config.layer_norm_epsilon)
-        blocks = (Block(config, layer) for layer in range(config.n_layer))
-        super().__init__(config.vocab_size, config.n_embd, blocks, norm)
-        self.wpe = Embedding(config.n_positions, config.n_embd)
-
-    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
-        return self.wte(tokens) + self.wpe(text.positions(tokens))
-
-
 class GPTBigCodeForCausalLM(CausalLanguageModel):
     """The language model."""
 
     base_model_prefix = "transformer"
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, GPTBigCodeStack(config))
+        blocks = (GPT2Block(config, Attention(config, layer), self._inner(config)) for layer in range(config.n_layer))
+        super().__init__(config, GPT2Stack(config, blocks))
+
+    @staticmethod
+    def _inner(config: Config) -> FeedForward:
+        names = "c_fc", "c_proj"
+        return FeedForward(config.n_embd, config.inner_size, config.activation_function, names=names)
 
 
 def _order(name: str, config: Config) -> list[int] | None:
@@ -103,11 +78,18 @@ def _order(name: str, config: Config) -> list[int] | None:
 
 
 GGUF = Gguf(
-    "starcoder", names=GPT_NAMES, keys=GPT_KEYS, order=_order, unsaid=("n_inner",),  # as a number where it is None
-    write=lambda config: gpt_sizes(config) | {"attention.head_count_kv": config.num_key_value_heads},
+    "starcoder",
+    names=GGUF_NAMES,
+    keys=GGUF_KEYS,
+    unsaid=("n_inner",),  # as a number where it is None
+    write=lambda config: {
+        "feed_forward_length": config.inner_size,
+        "attention.head_count_kv": config.num_key_value_heads,
+    },
     read=lambda found, values: found | {
         "n_inner": values.get("feed_forward_length"), "multi_query": values.get("attention.head_count_kv") == 1,
     },
+    order=_order,
 )  # fmt: skip
 
 TASKS = {"causal-lm": GPTBigCodeForCausalLM}

@@ -9,7 +9,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, heads_together
+from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, Text, heads_together
+from pyapp.nn.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
@@ -79,16 +80,13 @@ class GPTNeoXStack(DecoderStack):
     tokens, last_norm = "embed_in", "final_layer_norm"
 
 
-class GPTNeoXForCausalLM(CausalLanguageModel):
+class GPTNeoXForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     base_model_prefix = "gpt_neox"
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        super().__init__(config, GPTNeoXStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.layer_norm_eps), stack=GPTNeoXStack)
 
 
 def renamed(name: str) -> str:

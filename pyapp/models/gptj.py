@@ -22,7 +22,8 @@ from pyapp.nn.decoder import (
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 
-from .loading.config import GPTConfig, require
+from .loading.config import require
+from .loading.gpt2_form import Gpt2Config
 
 MODEL_TYPES = ("gptj", "codegen")
 IGNORED = r".*\.attn\.causal_mask"
@@ -30,7 +31,7 @@ SHARES = 4  # of the joined projection of CodeGen, which four processors trained
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(GPTConfig):
+class Config(Gpt2Config):
     """The fields of config.json. `rotary_dim`: the features of a head that are rotated; None: all."""
 
     model_type: str = "gptj"  # type: ignore[misc]

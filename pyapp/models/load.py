@@ -66,6 +66,7 @@ def load_model(
     config: Source | None = None,
     generation: Source | None = None,
     processor: Source | None = None,
+    projector: Source | None = None,
     dtype: str | None = None,
     device: Device | str | None = None,
     adapter: str | os.PathLike[str] | None = None,
@@ -79,20 +80,21 @@ def load_model(
 
     `tokenizer` and `config` (config.json) are needed if none is beside the model or in it; `generation` is its
     generation_config.json, if it has one, and `processor` the preprocessor_config.json (or processor_config.json) of a
-    model that sees pictures, which needs it to read any. `dtype` ("q4_0", "Q4_K_M",
-    "float16" …) is the type to convert the matrices to while they are read; None keeps their type, except that small
-    quantised models become float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which
-    is merged into weights in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one
-    that sees them is to see; Gemma 3 is read without its tower also with an adapter, by a group and without
-    `processor`. `tensor_parallel`: a group of processes (pyapp.distributed) that all load the model, read their parts
-    of it, and then make the same calls of it with the same arguments, which compute it together (docs/distributed.md).
-    `report` receives Progress in bytes (download, reading). The parameters do not require gradients: call
-    `model.requires_grad_()` to train those that are not quantised. Returns when everything is read. Raises
-    ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
+    model that sees pictures, which needs it to read any. `projector` is the "mmproj" file of a model in GGUF that sees
+    pictures; None: the one beside it, if it belongs to it. `dtype` ("q4_0", "Q4_K_M", "float16" …) is the type to
+    convert the matrices to while they are read; None keeps their type, except that small quantised models become
+    float32. `device`: where the model computes. `adapter`: a folder with a LoRA adapter, which is merged into weights
+    in floating point, and stays beside quantised ones (pyapp.adapters). `pictures`: whether one that sees them is to
+    see; Gemma 3 is read without its tower also with an adapter, by a group and without `processor`. `tensor_parallel`:
+    a group of processes (pyapp.distributed) that all load the model, read their parts of it, and then make the same
+    calls of it with the same arguments, which compute it together (docs/distributed.md). `report` receives Progress in
+    bytes (download, reading). The parameters do not require gradients: call `model.requires_grad_()` to train those
+    that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError,
+    ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
-    name = getattr(source, "name", "model")
+    name, near, sight = getattr(source, "name", "model"), None, None
     if isinstance(source, str | os.PathLike):
         from pyapp import hub
 
@@ -108,6 +110,7 @@ def load_model(
         generation = files.files.get("generation_config") if generation is None else generation
         beside = (files.files.get(role) for role in ("preprocessor_config", "processor_config"))
         processor = next(filter(None, beside), None) if processor is None else processor
+        near = files.files.get("projector")
     settings = None if config is None else read_settings(config)
     if settings is not None:
         check_architecture(settings, _named(config))
@@ -118,26 +121,37 @@ def load_model(
             hint = "Give the config.json that belongs to the weights"
             raise ModelError("it does not say the model_type", where=_named(config), hint=hint)
         check_architecture(settings, checkpoint.source.name)
+        alone = adapter is None and tensor_parallel is None  # what is added to a model takes no tower
+        if pictures and (projector is not None or (near is not None and alone)):
+            from .loading.projectors import sight_of
+
+            sight = sight_of(projector, near, checkpoint, settings, report)
+            settings = settings if sight is None else sight.settings
         text = _tokenizer(tokenizer, None if isinstance(source, Checkpoint) else source, checkpoint, name)
         if checkpoint is not source:
             _forget_vocabulary(checkpoint)
         release_memory()
         task = task_of(settings)
-        if task == SEES:
-            alone = TEXT in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
-            blind = adapter is not None or tensor_parallel is not None or processor is None
-            blind = blind or not _has_tower(checkpoint)
-            task = TEXT if not pictures or (alone and blind) else SEES
-            if task == SEES and adapter is not None:
-                raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
-        prepares = None if task == TEXT or processor is None else _processor(processor, settings)
-        model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel)
+        if task == SEES and sight is None and _may_be_blind(settings):
+            has_tower = any("vision_" in name for name in checkpoint.tensors)
+            task = SEES if alone and processor is not None and has_tower else TEXT
+        task = task if pictures else TEXT
+        if task == SEES and adapter is not None:
+            raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
+        prepares = None if sight is None else sight.processor()
+        if task == SEES and processor is not None:
+            from pyapp.vision.processors import ImageProcessor
+
+            prepares = ImageProcessor.from_settings(read_settings(processor), str(settings["model_type"]))
+        model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, sight)
         if prepares is not None and prepares.fixed_size not in (None, model.pixels):
             raise ModelError(
                 f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",
                 where=_named(processor), hint="Give the file that belongs to the weights",
             )  # fmt: skip
     finally:
+        if sight is not None:
+            sight.close()
         if checkpoint is not source and checkpoint.source is not source:
             checkpoint.close()
     from pyapp.text.generate import check_tokenizer
@@ -146,30 +160,26 @@ def load_model(
     if doubt is not None:
         report(doubt)
     if adapter is not None:
-        if tensor_parallel is not None:
-            raise OptionError(
-                "cannot be added to a model that several processes compute together", where="adapter",
-                hint="Merge it into the model before: pyapp merge",
-            )  # fmt: skip
-        from pyapp.adapters import load_adapter, merge_adapters
-
-        load_adapter(model, adapter)
-        merge_adapters(model, quantized=False)
+        _add_adapter(model, adapter, tensor_parallel is not None)
     return LoadedModel(name, model, text, model.config.to_dict(), _generation(generation, report), prepares)
 
 
-def _has_tower(checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint has what sees pictures."""
-    return any("vision_" in name for name in checkpoint.tensors)
+def _may_be_blind(settings: Mapping[str, Any]) -> bool:
+    """Whether a model that sees pictures is a language model without its tower, too."""
+    return TEXT in TASKS.get(MODEL_TYPES.get(settings["model_type"], ""), ())
 
 
-def _processor(source: Source, settings: Mapping[str, Any]) -> Any:
-    """The image processor of a preprocessor_config.json or processor_config.json."""
-    from pyapp.vision.processors import ImageProcessor
+def _add_adapter(model: Any, adapter: str | os.PathLike[str], several: bool) -> None:
+    """Adds a LoRA adapter to a model. OptionError if several processes compute it."""
+    if several:
+        raise OptionError(
+            "cannot be added to a model that several processes compute together", where="adapter",
+            hint="Merge it into the model before: pyapp merge",
+        )  # fmt: skip
+    from pyapp.adapters import load_adapter, merge_adapters
 
-    found = read_settings(source)
-    own = found.get("image_processor")
-    return ImageProcessor.from_settings(own if isinstance(own, dict) else found, str(settings["model_type"]))
+    load_adapter(model, adapter)
+    merge_adapters(model, quantized=False)
 
 
 def _generation(source: Source | None, report: Callable[[Event], None]) -> dict[str, Any]:
@@ -333,11 +343,13 @@ def build(
     device: Device | str | None = None,
     task: str = "causal-lm",
     group: ProcessGroup | None = None,
+    sight: Any = None,
 ) -> Any:
     """The model of a checkpoint. `model_type` in its configuration names the architecture; else it is llama2.c's.
-    `group`: processes that compute it together.
+    `group`: processes that compute it together. `sight`: the file of what sees pictures (loading.projectors), whose
+    settings these are.
     """
-    settings = settings_of(checkpoint, settings)
+    settings = settings_of(checkpoint, settings) if sight is None else settings or {}
 
     def progress(done: int, total: int) -> None:
         cancel.check()
@@ -363,7 +375,8 @@ def build(
         model = model if device is None else model.to(device)
     else:
         module = importlib.import_module(f"pyapp.models.{name}")
-        model = read_model(module, module.TASKS[task], checkpoint, settings, dtype, device, progress, group)
+        read = read_model if sight is None else sight.read_model
+        model = read(module, module.TASKS[task], checkpoint, settings, dtype, device, progress, group)
     if dtype is None and _bytes_of(model) <= EXACT_TEXT_BYTES:
         model.dequantize()
     return model

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from math import inf, log
+from math import inf
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.ops import arange, empty, ones
-from pyapp.nn import Conv1d, Linear, Module, ResidualLinear, RMSNorm
-from pyapp.nn.decoder import DecoderStack
+from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import Initialization, Parameter, new_parameter
-from pyapp.nn.recurrent import RecurrentLanguageModel, StateText
-from pyapp.nn.state_space import causal_convolution, chunked_scan
+from pyapp.nn.recurrent import StateText
+from pyapp.nn.state_space import StateSpaceLanguageModel, causal_convolution, chunked_scan, draw_steps
 
 from .loading.config import check_fields, read_config, require
 from .loading.gguf import MAMBA_FORMS, MAMBA_KEYS, MAMBA_NAMES, Gguf, GgufForm
@@ -117,9 +116,7 @@ class Mixer(Module):
         if Initialization.on:
             with no_grad():
                 self.A_log.copy_(arange(1, heads + 1, dtype="float32").log())
-                self.dt_bias.uniform_(log(0.001), log(0.1))
-                steps = self.dt_bias.exp()
-                self.dt_bias.copy_(steps + (-(-steps).expm1()).log())  # what softplus takes to the steps
+            draw_steps(self.dt_bias)
 
     def forward(self, x: Tensor, text: StateText, residual: Tensor) -> Tensor:
         """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
@@ -137,37 +134,14 @@ class Mixer(Module):
         return self.out_proj(self.norm(y, gate), residual)
 
 
-class Block(Module):
-    """A norm and the mixer, with a residual around both."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        self.norm = RMSNorm(config.hidden_size, config.layer_norm_epsilon)
-        self.mixer = Mixer(config, layer)
-
-    def forward(self, x: Tensor, text: StateText) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        return self.mixer(self.norm(x), text, x)
-
-
-class Mamba2Stack(DecoderStack):
-    """The decoder."""
-
-    tokens, last_norm = "embeddings", "norm_f"
-
-
-class Mamba2ForCausalLM(RecurrentLanguageModel):
+class Mamba2ForCausalLM(StateSpaceLanguageModel):
     """The language model."""
 
-    base_model_prefix = "backbone"
-
     def __init__(self, config: Config) -> None:
-        blocks = (Block(config, layer) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.layer_norm_epsilon)
-        super().__init__(config, Mamba2Stack(config.vocab_size, config.hidden_size, blocks, norm))
+        mixers = (Mixer(config, layer) for layer in range(config.num_hidden_layers))
         width = config.inner_size + 2 * config.n_groups * config.state_size
         state = (config.num_heads, config.head_dim, config.state_size)
-        self.state_shapes = [((config.conv_kernel - 1, width), state)] * config.num_hidden_layers
+        super().__init__(config, mixers, [((config.conv_kernel - 1, width), state)] * config.num_hidden_layers)
 
 
 def renamed(name: str) -> str:

@@ -11,11 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, Tensor, ops
+from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import Embedding, Module, ModuleList
-from pyapp.nn.encoders import Words, visible_keys
-from pyapp.nn.sequence_to_sequence import DecoderLayer, EncoderLayer, Memory, SequenceToSequence
+from pyapp.nn.sequence_to_sequence import BartLanguageModel, DecoderLayer, EncoderLayer, Memory
 
 from .loading.config import check_fields, read_config, require
 
@@ -162,27 +161,13 @@ class MarianModel(Module):
         self.decoder = Decoder(config, table)
 
 
-class MarianMT(SequenceToSequence):
+class MarianMT(BartLanguageModel):
     """The model with its head over words."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.model = MarianModel(config)
-        table = self.model.decoder.embed_tokens if config.tie_word_embeddings else None
-        self.lm_head = Words(config.d_model, config.target_words, table, bias=False)
-        self.register_buffer("final_logits_bias", ops.zeros(1, config.target_words))
-
-    @property
-    def device(self) -> Device:
-        return self.model.encoder.embed_tokens.weight.device
-
-    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.model.encoder(ids, visible_keys(attention_mask))
-
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
+        model = MarianModel(config)
+        table = model.decoder.embed_tokens if config.tie_word_embeddings else None
+        super().__init__(config, model, config.target_words, table)
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": MarianMT}

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.layers.experts import SparseFeedForward
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import EXPERTS, KEYS, NAMES, TENSOR_SCALINGS, WINDOW, WITH_EXPERTS, Gguf, pairs_of_llama
@@ -40,48 +40,24 @@ class Config(DecoderConfig):
         require(count <= self.num_local_experts, f"num_experts_per_tok is {count}, of {self.num_local_experts} experts")
 
 
-class SparseFeedForward(Module):
-    """A mixture of experts, added to the residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.gate = Router(config.hidden_size, config.num_local_experts, config.num_experts_per_tok)
-        self.experts = Experts(
-            config.hidden_size, config.intermediate_size, config.num_local_experts, config.hidden_act
-        )
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
-
-
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and a mixture of experts, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
         heads = config.heads(window=config.sliding_window)
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary)
-        self.mlp = SparseFeedForward(config)
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = GroupedQueryAttention(layer, size, heads, rotary)
+        feed_forward = SparseFeedForward(
+            size, config.intermediate_size, config.num_local_experts, config.num_experts_per_tok, config.hidden_act
+        )
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class MixtralForCausalLM(CausalLanguageModel):
+class MixtralForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 GGUF = Gguf(

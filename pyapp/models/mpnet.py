@@ -7,20 +7,17 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.encoders import (
-    DenseClassifier,
+    DenseClassifierHead,
     Encoder,
-    Headed,
     Intermediate,
     LinearHead,
     NormedResidual,
-    NormedWords,
+    NormedWordsHead,
     Pooler,
     as_bias,
     attend_joined,
@@ -30,8 +27,8 @@ from pyapp.nn.encoders import (
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.relative_positions import distance_bias, distance_buckets
 
-from .loading.config import check_fields, read_config, require
-from .loading.labels import Labelled
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
 
 PADDING = 1  # the id of padding, and its position, whatever the configuration says
 BUCKETS, FARTHEST = 32, 128  # of the bias by distance
@@ -40,43 +37,21 @@ MODEL_TYPES = ("mpnet",)
 BASE = "mpnet"  # the encoder's name in files with a head
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    hidden_act: str = "gelu"
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-12
+    model_type = "mpnet"
+
     relative_attention_num_buckets: int = BUCKETS
-    tie_word_embeddings: bool = True
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        super().__post_init__()
         require(
             self.relative_attention_num_buckets >= BUCKETS and min(self.max_position_embeddings, self.vocab_size) > 2,
             f"relative_attention_num_buckets {self.relative_attention_num_buckets} must be {BUCKETS} or more, with "
             "more than 2 positions and words",
         )
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class Embeddings(Module):
@@ -168,41 +143,20 @@ class MPNet(Encoder):
         self.encoder = Layers(config)
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
 
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
-
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask)
         return self.encoder(self.embeddings(ids), visible_keys(attention_mask))
 
 
-class MPNetForMaskedLM(Headed):
+def masked_lm(config: Config) -> NormedWordsHead:
     """Scores of the words that may stand at each token."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("mpnet", MPNet(config, pooler=False))
-        self.lm_head = NormedWords(
-            config.hidden_size, config.vocab_size, config.layer_norm_eps,
-            self.encoder.word_embeddings if config.tie_word_embeddings else None,
-        )  # fmt: skip
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, T, V)."""
-        return self.lm_head(x)
+    return NormedWordsHead(BASE, MPNet(config, pooler=False))
 
 
-class MPNetForSequenceClassification(Headed):
+def sequence_classification(config: Config) -> DenseClassifierHead:
     """Scores of the labels of a text, or of a pair of texts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("mpnet", MPNet(config, pooler=False))
-        self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.tanh)
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(x)
+    return DenseClassifierHead(BASE, MPNet(config, pooler=False), ops.tanh)
 
 
 def token_classification(config: Config) -> LinearHead:
@@ -217,8 +171,8 @@ def question_answering(config: Config) -> LinearHead:
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": MPNet,
-    "masked-lm": MPNetForMaskedLM,
-    "sequence-classification": MPNetForSequenceClassification,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
 }

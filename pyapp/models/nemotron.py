@@ -5,9 +5,8 @@ and rotary positions of a part of each head.
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.normalization import OffsetLayerNorm
 
@@ -31,33 +30,23 @@ class Config(DecoderConfig):
     mlp_bias: bool = False
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.norm_eps
-        self.self_attn = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
-        self.mlp = FeedForward(
+        attention = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
+        feed_forward = FeedForward(
             size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias, names=("up_proj", "down_proj")
         )
-        self.input_layernorm = OffsetLayerNorm(size, epsilon)
-        self.post_attention_layernorm = OffsetLayerNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        super().__init__(attention, feed_forward, OffsetLayerNorm(size, epsilon), OffsetLayerNorm(size, epsilon))
 
 
-class NemotronForCausalLM(CausalLanguageModel):
+class NemotronForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = OffsetLayerNorm(config.hidden_size, config.norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, OffsetLayerNorm(config.hidden_size, config.norm_eps))
 
 
 GGUF = Gguf(

@@ -180,10 +180,6 @@ class NomicBert(Encoder):
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
         self.rotary = RotaryTable(config.to_dict())
 
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
-
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask, type_ids)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import cat
 from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder import RotaryTable, Text
+from pyapp.nn.decoder_blocks import JointNormAttention, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
@@ -30,28 +30,13 @@ class Config(DecoderConfig):
     attention_bias: bool = False
 
 
-class Attention(GroupedQueryAttention):
-    """Self-attention whose queries and keys are normalised, all heads together."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads = config.heads()
-        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)
-        self.q_norm = RMSNorm(heads.heads * heads.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(heads.kv_heads * heads.head_dim, config.rms_norm_eps)
-
-    def normalized(self, qkv: Tensor) -> Tensor:
-        inner, kv = self.q_proj.out_features, self.k_proj.out_features
-        q, k = self.q_norm(qkv.narrow(-1, 0, inner)), self.k_norm(qkv.narrow(-1, inner, kv))
-        return cat([q, k, qkv.narrow(-1, inner + kv, kv)], -1)
-
-
 class Block(Module):
     """Attention and feed-forward, each with a norm after it, added to the residual."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = Attention(config, layer, rotary)
+        self.self_attn = JointNormAttention(layer, size, config.heads(), rotary, epsilon, bias=config.attention_bias)
         self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
         self.post_attention_layernorm = RMSNorm(size, epsilon)
         self.post_feedforward_layernorm = RMSNorm(size, epsilon)
@@ -62,14 +47,11 @@ class Block(Module):
         return x + self.post_feedforward_layernorm(self.mlp(x))
 
 
-class Olmo2ForCausalLM(CausalLanguageModel):
+class Olmo2ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 GGUF = Gguf(

@@ -9,10 +9,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import cat
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.decoder_blocks import JointNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.layers.experts import SparseFeedForward
 
 from .loading.config import DecoderConfig, require
 from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf
@@ -45,62 +45,38 @@ class Config(DecoderConfig):
         require(count <= self.num_experts, f"num_experts_per_tok is {count}, of {self.num_experts} experts")
 
 
-class Attention(GroupedQueryAttention):
-    """Self-attention whose queries and keys are normalised, all heads together."""
+class Attention(JointNormAttention):
+    """Self-attention whose queries and keys are normalised, all heads together, and clipped with the values."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads = config.heads()
-        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)
+        super().__init__(
+            layer, config.hidden_size, config.heads(), rotary, config.rms_norm_eps, bias=config.attention_bias
+        )
         self.clip = config.clip_qkv
-        self.q_norm = RMSNorm(heads.heads * heads.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(heads.kv_heads * heads.head_dim, config.rms_norm_eps)
 
     def normalized(self, qkv: Tensor) -> Tensor:
-        inner, kv = self.q_proj.out_features, self.k_proj.out_features
-        q, k = self.q_norm(qkv.narrow(-1, 0, inner)), self.k_norm(qkv.narrow(-1, inner, kv))
-        y = cat([q, k, qkv.narrow(-1, inner + kv, kv)], -1)
+        y = super().normalized(qkv)
         return y if self.clip is None else y.clamp(-self.clip, self.clip)
 
 
-class SparseFeedForward(Module):
-    """A mixture of experts, added to the residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, config.norm_topk_prob)
-        self.experts = Experts(config.hidden_size, config.intermediate_size, config.num_experts, config.hidden_act)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
-
-
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = Attention(config, layer, rotary)
-        self.mlp = SparseFeedForward(config)
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = Attention(config, layer, rotary)
+        feed_forward = SparseFeedForward(
+            size, config.intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
+            normalized=config.norm_topk_prob,
+        )  # fmt: skip
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class OlmoeForCausalLM(CausalLanguageModel):
+class OlmoeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 GGUF = Gguf(

@@ -7,14 +7,8 @@ from __future__ import annotations
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm
-from pyapp.nn.decoder import (
-    CausalLanguageModel,
-    DecoderStack,
-    GroupedQueryAttention,
-    ParallelBlock,
-    RotaryTable,
-    normalized_heads,
-)
+from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, normalized_heads
+from pyapp.nn.decoder_blocks import ParallelBlock, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
@@ -54,27 +48,26 @@ class Attention(GroupedQueryAttention):
         return normalized_heads(qkv, self.heads, self.q_layernorm, self.k_layernorm)
 
 
+class Block(ParallelBlock):
+    """Attention and feed-forward of the same norm, both added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size = config.hidden_size
+        feed_forward = FeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(Attention(config, layer, rotary), feed_forward, LayerNorm(size, config.layer_norm_eps))
+
+
 class PhiStack(DecoderStack):
     """The decoder; its last norm has another name."""
 
     last_norm = "final_layernorm"
 
 
-class PhiForCausalLM(CausalLanguageModel):
+class PhiForCausalLM(RotaryLanguageModel):
     """The language model; its head has a bias."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        size, epsilon = config.hidden_size, config.layer_norm_eps
-        blocks = (
-            ParallelBlock(
-                Attention(config, layer, rotary), FeedForward(size, config.intermediate_size, config.hidden_act),
-                LayerNorm(size, epsilon),
-            )
-            for layer in range(config.num_hidden_layers)
-        )  # fmt: skip
-        norm = LayerNorm(size, epsilon)
-        super().__init__(config, PhiStack(config.vocab_size, config.hidden_size, blocks, norm), bias=True)
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.layer_norm_eps), stack=PhiStack, bias=True)
 
 
 GGUF = Gguf(

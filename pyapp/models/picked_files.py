@@ -14,6 +14,7 @@ from pyapp.formats.gguf_part_names import part_names
 from pyapp.formats.gguf_shards import ShardedGguf
 from pyapp.formats.sharded import INDICES, ShardedFile, shard_names
 from pyapp.formats.source import ByteSource
+from pyapp.hub.resolver import PROJECTOR, choose_projector
 from pyapp.models.load import LoadedModel, check_architecture, load_model, read_settings
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def load_files(
         config=files.get(CONFIG),
         generation=files.get("generation_config.json"),
         processor=files.get("preprocessor_config.json", files.get("processor_config.json")),
+        projector=files.get(choose_projector(files, name) or ""),
         dtype=dtype,
         device=device,
         report=report,
@@ -69,7 +71,8 @@ def load_files(
 
 def _weights(files: Mapping[str, ByteSource]) -> str:
     for ending in WEIGHTS:
-        found = [name for name in files if name.lower().endswith(ending) and name != TOKENIZER_BIN]
+        others = {TOKENIZER_BIN, *filter(PROJECTOR.fullmatch, files)}
+        found = [name for name in files if name.lower().endswith(ending) and name not in others]
         found = [name for name in found if part_names(name)[:1] in ([], [name]) or part_names(name)[0] not in files]
         if len(found) > 1:
             what = f"{len(found)} files could be the weights: {', '.join(sorted(found))[:200]}"

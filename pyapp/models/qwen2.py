@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
@@ -43,33 +44,31 @@ class Config(DecoderConfig):
         return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
         heads = config.heads(window=config.window(layer))
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=True, output_bias=False)
-        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = GroupedQueryAttention(layer, size, heads, rotary, bias=True, output_bias=False)
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class Qwen2ForCausalLM(CausalLanguageModel):
+class Qwen2ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-GGUF = Gguf("qwen2", write=refuse_windows, unsaid=WINDOWS)
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """With the sections of positions of Qwen2-VL's language model, which is Qwen2's where there is no picture."""
+    sections = values.get("rope.dimension_sections")
+    if isinstance(sections, list):
+        found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
+    return found
+
+
+GGUF = Gguf("qwen2", also=("qwen2vl",), read=_from_gguf, write=refuse_windows, unsaid=WINDOWS)
 TASKS = {"causal-lm": Qwen2ForCausalLM}

@@ -10,7 +10,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
@@ -86,34 +87,26 @@ class SparseFeedForward(Module):
         return residual + (self.experts(flat, *self.gate(flat)) + shared).reshape(x.shape)
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
         heads = config.heads(window=config.window(layer))
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.qkv_bias, output_bias=False)
-        sparse = config.is_sparse(layer)
-        dense = None if sparse else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.mlp = SparseFeedForward(config) if dense is None else dense
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.qkv_bias, output_bias=False)
+        feed_forward: Module = (
+            SparseFeedForward(config)
+            if config.is_sparse(layer)
+            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        )
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class Qwen2MoeForCausalLM(CausalLanguageModel):
+class Qwen2MoeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -333,6 +333,7 @@ class Qwen2VLForConditionalGeneration(PictureTextModel):
     """Pictures and text to text."""
 
     placeholder = part = "<|image_pad|>"
+    around = ("<|vision_start|>", "<|vision_end|>")
     picture_tokens = 1
 
     def __init__(self, config: Config) -> None:

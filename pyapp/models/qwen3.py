@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module, RMSNorm
+from pyapp.nn import RMSNorm
 from pyapp.nn.decoder import (
-    CausalLanguageModel,
-    DecoderStack,
-    GroupedQueryAttention,
     RotaryTable,
-    Text,
-    normalized_heads,
 )
+from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
@@ -51,46 +46,22 @@ class Config(DecoderConfig):
         return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
 
 
-class Attention(GroupedQueryAttention):
-    """Self-attention whose queries and keys are normalised, head by head."""
-
-    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads = config.heads(window=config.window(layer))
-        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)
-        self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
-
-    def normalized(self, qkv: Tensor) -> Tensor:
-        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
-
-
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = Attention(config, layer, rotary)
-        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        heads = config.heads(window=config.window(layer))
+        attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class Qwen3ForCausalLM(CausalLanguageModel):
+class Qwen3ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 GGUF = Gguf("qwen3", names=NAMES | HEAD_NORMS, write=refuse_windows, unsaid=WINDOWS)

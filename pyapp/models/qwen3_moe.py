@@ -6,17 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
 from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import (
-    CausalLanguageModel,
-    DecoderStack,
-    GroupedQueryAttention,
     RotaryTable,
-    Text,
-    normalized_heads,
 )  # fmt: skip
-from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.layers.experts import SparseFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, require
@@ -66,62 +61,29 @@ class Config(DecoderConfig):
         return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
 
 
-class Attention(GroupedQueryAttention):
-    """Self-attention whose queries and keys are normalised, head by head."""
-
-    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads = config.heads(window=config.window(layer))
-        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)
-        self.q_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
-        self.k_norm = RMSNorm(config.head_dim, config.rms_norm_eps)
-
-    def normalized(self, qkv: Tensor) -> Tensor:
-        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
-
-
-class SparseFeedForward(Module):
-    """A mixture of experts, added to the residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, config.norm_topk_prob)
-        self.experts = Experts(config.hidden_size, config.moe_intermediate_size, config.num_experts, config.hidden_act)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
-
-
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = Attention(config, layer, rotary)
-        sparse = config.is_sparse(layer)
-        dense = None if sparse else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.mlp = SparseFeedForward(config) if dense is None else dense
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
+        heads = config.heads(window=config.window(layer))
+        attention = HeadNormAttention(layer, size, heads, rotary, epsilon, bias=config.attention_bias)
+        feed_forward: Module = (
+            SparseFeedForward(
+                size, config.moe_intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
+                normalized=config.norm_topk_prob,
+            )
+            if config.is_sparse(layer)
+            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        )  # fmt: skip
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
 
-
-class Qwen3MoeForCausalLM(CausalLanguageModel):
+class Qwen3MoeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

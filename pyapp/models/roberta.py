@@ -6,58 +6,43 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Module
+from pyapp.nn import Module
 from pyapp.nn.encoders import (
+    BertEmbeddings,
     BertLayers,
-    DenseClassifier,
+    DenseClassifierHead,
     Encoder,
-    Headed,
     LinearHead,
-    NormedWords,
+    NormedWordsHead,
     Pooler,
-    positions_from,
     visible_keys,
 )  # fmt: skip
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
-from .loading.labels import Labelled
 
 MODEL_TYPES = ("roberta", "xlm-roberta", "camembert")
 BASE = "roberta"  # the encoder's name in files with a head
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json. The first `pad_token_id` + 1 positions are of padding."""
 
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    intermediate_size: int
-    hidden_act: str = "gelu"
-    max_position_embeddings: int = 512
+    model_type = "roberta"
+
     type_vocab_size: int = 2
-    layer_norm_eps: float = 1e-12
     pad_token_id: int = 1
-    tie_word_embeddings: bool = True
     position_embedding_type: str = "absolute"
     is_decoder: bool = False
-    id2label: dict[str, str] | None = None
-    num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        require(
-            self.hidden_size % self.num_attention_heads == 0,
-            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
-        )
+        super().__post_init__()
         require(
             self.pad_token_id < min(self.max_position_embeddings - 1, self.vocab_size),
             f"pad_token_id {self.pad_token_id} leaves no positions of {self.max_position_embeddings}, or no words",
@@ -67,33 +52,6 @@ class Config(Labelled):
             f"RoBERTa as a decoder, or with position_embedding_type {self.position_embedding_type!r:.40}, is not known",
         )
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
-
-
-class Embeddings(Module):
-    """The sum of a token's word, position and type, normalised."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width, self.padding = config.hidden_size, config.pad_token_id
-        self.word_embeddings = Embedding(config.vocab_size, width, self.padding)
-        self.position_embeddings = Embedding(config.max_position_embeddings, width, self.padding)
-        self.token_type_embeddings = Embedding(config.type_vocab_size, width)
-        self.LayerNorm = LayerNorm(width, config.layer_norm_eps)
-
-    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
-        """ids and type_ids (B, T) → (B, T, D)."""
-        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
-        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, D)
-        return self.LayerNorm(x + self.position_embeddings(positions_from(ids, self.padding)))
-
 
 class Roberta(Encoder):
     """The encoder; with `pooler`, also a layer over the first token."""
@@ -102,16 +60,15 @@ class Roberta(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings - config.pad_token_id - 1
-        self.embeddings = Embeddings(config)
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
+        )  # fmt: skip
         self.encoder = BertLayers(
             config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
             config.hidden_act, config.layer_norm_eps,
         )  # fmt: skip
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
-
-    @property
-    def word_embeddings(self) -> Embedding:
-        return self.embeddings.word_embeddings
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
@@ -119,31 +76,14 @@ class Roberta(Encoder):
         return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
 
 
-class RobertaForMaskedLM(Headed):
+def masked_lm(config: Config) -> NormedWordsHead:
     """Scores of the words that may stand at each token."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("roberta", Roberta(config, pooler=False))
-        self.lm_head = NormedWords(
-            config.hidden_size, config.vocab_size, config.layer_norm_eps,
-            self.encoder.word_embeddings if config.tie_word_embeddings else None,
-        )  # fmt: skip
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, T, V)."""
-        return self.lm_head(x)
+    return NormedWordsHead(BASE, Roberta(config, pooler=False))
 
 
-class RobertaForSequenceClassification(Headed):
+def sequence_classification(config: Config) -> DenseClassifierHead:
     """Scores of the labels of a text, or of a pair of texts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("roberta", Roberta(config, pooler=False))
-        self.classifier = DenseClassifier(config.hidden_size, len(config.labels), ops.tanh)
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(x)
+    return DenseClassifierHead(BASE, Roberta(config, pooler=False), ops.tanh)
 
 
 def token_classification(config: Config) -> LinearHead:
@@ -173,8 +113,8 @@ GGUF = Gguf(
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Roberta,
-    "masked-lm": RobertaForMaskedLM,
-    "sequence-classification": RobertaForSequenceClassification,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
 }

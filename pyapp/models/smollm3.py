@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
@@ -57,35 +57,23 @@ class Config(DecoderConfig):
         return values | {"layer_types": kinds, "no_rope_layers": rotated}
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
         window = config.sliding_window if config.layer_types[layer] == "sliding_attention" else None
         table = rotary if config.no_rope_layers[layer] else None
-        self.self_attn = GroupedQueryAttention(
-            layer, size, config.heads(window=window), table, bias=config.attention_bias
-        )
-        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act, config.mlp_bias)
-        self.input_layernorm = RMSNorm(size, epsilon)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        attention = GroupedQueryAttention(layer, size, config.heads(window=window), table, bias=config.attention_bias)
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act, config.mlp_bias)
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
-class SmolLM3ForCausalLM(CausalLanguageModel):
+class SmolLM3ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 GGUF = Gguf("smollm3", order=pairs_of_llama, unsaid=("use_sliding_window", "sliding_window"))

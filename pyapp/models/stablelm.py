@@ -9,13 +9,12 @@ from pyapp.engine import Tensor
 from pyapp.engine.ops import stack
 from pyapp.nn import LayerNorm, Module, ModuleList
 from pyapp.nn.decoder import (
-    CausalLanguageModel,
-    DecoderStack,
     GroupedQueryAttention,
     RotaryTable,
     Text,
     normalized_heads,
 )
+from pyapp.nn.decoder_blocks import RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
@@ -85,14 +84,11 @@ class Block(Module):
         return self.mlp(own if self.post_attention_layernorm is None else self.post_attention_layernorm(x), x)
 
 
-class StableLmForCausalLM(CausalLanguageModel):
+class StableLmForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.layer_norm_eps))
 
 
 GGUF = Gguf(

@@ -5,9 +5,9 @@ feed-forward layer and biases.
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import LayerNorm, Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn import LayerNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
@@ -30,34 +30,24 @@ class Config(DecoderConfig):
     sliding_window: int | None = None
 
 
-class Block(Module):
+class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.norm_epsilon
         heads = config.heads(window=config.sliding_window)
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.use_bias)
-        self.mlp = FeedForward(
+        attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.use_bias)
+        feed_forward = FeedForward(
             size, config.intermediate_size, config.hidden_act, bias=config.use_bias, names=("c_fc", "c_proj")
         )
-        self.input_layernorm = LayerNorm(size, epsilon)
-        self.post_attention_layernorm = LayerNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = self.self_attn(self.input_layernorm(x), text, x)
-        return self.mlp(self.post_attention_layernorm(x), x)
+        super().__init__(attention, feed_forward, LayerNorm(size, epsilon), LayerNorm(size, epsilon))
 
 
-class Starcoder2ForCausalLM(CausalLanguageModel):
+class Starcoder2ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        rotary = RotaryTable(config.to_dict())
-        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
-        norm = LayerNorm(config.hidden_size, config.norm_epsilon)
-        super().__init__(config, DecoderStack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.norm_epsilon))
 
 
 GGUF = Gguf(

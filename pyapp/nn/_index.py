@@ -53,7 +53,7 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        Experts Router
+        Experts Router SparseFeedForward
     """,
     "layers.gated": """
         GatedFeedForward JoinedGatedFeedForward

@@ -164,20 +164,6 @@ class GroupedQueryAttention(SelfAttention):
         return y
 
 
-class ParallelBlock(Module):
-    """Attention and feed-forward of the same norm, both added to the residual (Wang and Komatsuzaki 2021, GPT-J)."""
-
-    def __init__(self, self_attn: Module, mlp: Module, input_layernorm: Module) -> None:
-        super().__init__()
-        self.self_attn, self.mlp, self.input_layernorm = self_attn, mlp, input_layernorm
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        own = self.input_layernorm(x)
-        y: Tensor = self.mlp(own, self.self_attn(own, text, x))
-        return y
-
-
 class DecoderStack(Module):
     """The embedding, the layers and the last norm. A layer is called with (x, text)."""
 

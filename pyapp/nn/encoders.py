@@ -70,8 +70,8 @@ def as_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
 
 
 class Encoder(Module):
-    """An encoder. A subclass sets `config` and `most`, the largest number of tokens of a text; `word_embeddings` is its
-    table of tokens.
+    """An encoder. A subclass sets `config`, `most`, the largest number of tokens of a text, and `embeddings`, or has
+    `word_embeddings` of its own.
     """
 
     config: Any
@@ -80,7 +80,8 @@ class Encoder(Module):
     @property
     def word_embeddings(self) -> Embedding:
         """The table of tokens."""
-        raise NotImplementedError
+        found: Embedding = self.embeddings.word_embeddings
+        return found
 
     @property
     def device(self) -> Device:
@@ -117,6 +118,33 @@ class SelfAttention(Module):
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
         return attend_joined(self.joined(self, x), self.heads, mask)
+
+
+class BertEmbeddings(Module):
+    """The sum of a token's word, position and type, normalised. `padding` is the id of padding, if there is one.
+    `skips_padding`: the positions are RoBERTa's (`positions_from`).
+    """
+
+    def __init__(
+        self, words: int, width: int, positions: int, types: int, epsilon: float, padding: int | None, *,
+        skips_padding: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.skipped = padding if skips_padding else None
+        self.word_embeddings = Embedding(words, width, padding)
+        self.position_embeddings = Embedding(positions, width, self.skipped)
+        self.token_type_embeddings = Embedding(types, width)
+        self.LayerNorm = LayerNorm(width, epsilon)
+
+    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
+        """ids and type_ids (B, T) → (B, T, width)."""
+        if self.skipped is None:
+            positions = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
+        else:
+            positions = positions_from(ids, self.skipped)  # (B, T)
+        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
+        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, width)
+        return self.LayerNorm(x + self.position_embeddings(positions))
 
 
 class NormedResidual(Module):
@@ -322,3 +350,30 @@ class LinearHead(Headed):
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, outputs)."""
         return self._modules[self.last](x)
+
+
+class NormedWordsHead(Headed):
+    """An encoder with RoBERTa's head: scores of the words that may stand at each token."""
+
+    def __init__(self, name: str, encoder: Encoder) -> None:
+        super().__init__(name, encoder)
+        config = encoder.config
+        table = encoder.word_embeddings if config.tie_word_embeddings else None
+        self.lm_head = NormedWords(config.hidden_size, config.vocab_size, config.layer_norm_eps, table)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.lm_head(x)
+
+
+class DenseClassifierHead(Headed):
+    """An encoder with RoBERTa's head: scores of the labels of a text, or of a pair of texts."""
+
+    def __init__(self, name: str, encoder: Encoder, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(name, encoder)
+        config = encoder.config
+        self.classifier = DenseClassifier(config.hidden_size, len(config.labels), activation)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.classifier(x)

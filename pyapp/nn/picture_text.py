@@ -166,11 +166,13 @@ class PictureTextModel(Module):
     see, `language_model` writes.
 
     placeholder: the name of the token that stands for a picture in a chat template; part: the one of each of a
-    picture's vectors. whole_pictures: a picture's tokens attend to each other, so that a pass must not end within one.
-    sections: those of Turns, where a picture's tokens have the positions of their rows and columns.
+    picture's vectors; around: the tokens before and after a picture that templates have. whole_pictures: a picture's
+    tokens attend to each other, so that a pass must not end within one. sections: those of Turns, where a picture's
+    tokens have the positions of their rows and columns.
     """
 
     placeholder = part = "<image>"
+    around = ("", "")
     whole_pictures = False
     sections: tuple[int, ...] = ()
     vision_tower: Any

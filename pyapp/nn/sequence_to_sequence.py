@@ -16,8 +16,9 @@ from ..engine.launch import Graph, capture
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .caches import FixedCache
-from .encoders import as_bias, attend, attend_joined, visible_keys
+from .encoders import Words, as_bias, attend, attend_joined, visible_keys
 from .heads import Heads
+from .layers.embedding import Embedding
 from .layers.gated import activation_named
 from .layers.joined import JoinedLinear
 from .layers.linear import Linear, ResidualLinear
@@ -238,6 +239,32 @@ class SequenceToSequence(Module):
     def check(self, ids: Tensor, mask: Tensor | None) -> None:
         """check_ids of this model."""
         check_ids(self, ids, mask)
+
+
+class BartLanguageModel(SequenceToSequence):
+    """A `model` of BART's form, with an encoder and a decoder, and its head over so many words; `table`: the words'
+    vectors, where the head has the same.
+    """
+
+    def __init__(self, config: Any, model: Module, words: int, table: Embedding | None) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.model = model
+        self.lm_head = Words(config.d_model, words, table, bias=False)
+        self.register_buffer("final_logits_bias", ops.zeros(1, words))
+
+    @property
+    def device(self) -> Device:
+        found: Device = self.model.encoder.embed_tokens.weight.device
+        return found
+
+    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        found: Tensor = self.model.encoder(ids, visible_keys(attention_mask))
+        return found
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
 
 
 def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:

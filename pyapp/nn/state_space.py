@@ -4,9 +4,19 @@ last tokens, and the states that every token decays and adds to, as steps of nn/
 
 from __future__ import annotations
 
-from ..engine import Tensor, ops
+from collections.abc import Iterable
+from math import log
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops
 from ..engine.ops import cat
 from ..engine.ops.recurrences import advance_states, linear_scan
+from .decoder import DecoderStack
+from .layers.normalization import RMSNorm
+from .module import Module
+from .recurrent import RecurrentLanguageModel, Shapes, StateText
+
+SHORTEST, LONGEST = 0.001, 0.1  # the steps of new models
 
 CHUNK = 64  # tokens whose products with one another are computed at once
 
@@ -82,3 +92,42 @@ def chunked_scan(
         found.append(y.reshape(texts, heads, count, size).permute(0, 2, 1, 3).reshape(texts, count, heads * size))
     assert state is not None
     return found[0] if len(found) == 1 else ops.cat(found, 1), state
+
+
+def draw_steps(bias: Tensor) -> None:
+    """Fills the bias of steps, before softplus, so that steps are spread evenly by their logarithm."""
+    with no_grad():
+        steps = bias.uniform_(log(SHORTEST), log(LONGEST)).exp()
+        bias.copy_(steps + (-(-steps).expm1()).log())  # what softplus takes to the steps
+
+
+class MixerBlock(Module):
+    """A norm and a mixer, with a residual around both."""
+
+    def __init__(self, mixer: Module, norm: Module) -> None:
+        super().__init__()
+        self.norm = norm
+        self.mixer = mixer
+
+    def forward(self, x: Tensor, text: StateText) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        y: Tensor = self.mixer(self.norm(x), text, x)
+        return y
+
+
+class MixerStack(DecoderStack):
+    """The decoder of blocks with mixers."""
+
+    tokens, last_norm = "embeddings", "norm_f"
+
+
+class StateSpaceLanguageModel(RecurrentLanguageModel):
+    """A language model of mixers, one for each layer; `shapes` are those of a layer's states."""
+
+    base_model_prefix = "backbone"
+
+    def __init__(self, config: Any, mixers: Iterable[Module], shapes: Shapes) -> None:
+        size, epsilon = config.hidden_size, config.layer_norm_epsilon
+        blocks = (MixerBlock(mixer, RMSNorm(size, epsilon)) for mixer in mixers)
+        super().__init__(config, MixerStack(config.vocab_size, size, blocks, RMSNorm(size, epsilon)))
+        self.state_shapes = shapes

@@ -82,15 +82,28 @@ class Models:
         self._next: ServedModel | None = None  # waits for memory: others take no new requests
         self._ended = asyncio.Event()  # a request did, or nobody waits for a model any longer
         self._turn_end = 0.0
-        given = settings.models or tuple(entry.id for entry in hub.models() if entry.kind == "embedded")
+        given = settings.models or tuple(
+            entry.id for entry in hub.models() if entry.kind == "embedded" and entry.task in TASKS
+        )
         self.by_name: dict[str, ServedModel] = {}
         for spec in given:
             model = parse_model(spec)
+            if model.task not in TASKS:
+                raise OptionError(
+                    f"its task is {model.task!r}, for which the server has no route", where=spec,
+                    hint=f"Models are served for {', '.join(TASKS)}",
+                )  # fmt: skip
             if model.name in self.by_name:
                 raise OptionError(
                     "two models have this name", where=model.name, hint="Name one of them: NAME=MODEL"
                 )  # fmt: skip
             self.by_name[model.name] = model
+        writing = [model.name for model in self.by_name.values() if model.task == "generate"]
+        if settings.projector is not None and len(writing) != 1:
+            raise OptionError(
+                f"belongs to one language model, and {len(writing)} are served", where="projector",
+                hint="Put each projector beside its model: it is found there",
+            )  # fmt: skip
         self.ready = not settings.preload  # whether everything that is to be loaded at the start was
 
     def find(self, name: str | None, tasks: Sequence[str]) -> ServedModel:
@@ -334,6 +347,8 @@ class Models:
         more: dict[str, Any] = {} if settings.device is None else {"device": settings.device}
         if settings.dtype is not None and model.task != "transcribe":
             more["dtype"] = settings.dtype
+        if settings.projector is not None and model.task == "generate":
+            more["projector"] = settings.projector
         source = known(model.source, model.task)
         if self._leader is not None and model.task == "generate":
             loaded: Any = self._leader.load(source, **more)

@@ -12,6 +12,7 @@ class Settings:
     """The settings of `pyapp serve`. OptionError for a value out of its range.
 
     - models: names, folders or files, each `[NAME=][TASK:]MODEL`; none: the embedded ones.
+    - projector: the "mmproj" file of the language model, of which there must be one.
     - vad, speaker_model: the networks that find speech and tell speakers apart, as for tasks.transcribe; without a
       speaker_model no request may ask for speakers.
     - keys: a request must have one of them (`Authorization: Bearer KEY`); none: everybody may ask.
@@ -35,6 +36,7 @@ class Settings:
     port: int = 8000
     device: str | None = None
     dtype: str | None = None
+    projector: str | None = None
     vad: str | None = None
     speaker_model: str | None = None
     keys: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ import asyncio
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -101,10 +101,11 @@ async def load(
     key: object = None,
     dtype: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    projector: Any = None,
     cancel: Cancel | None = None,
 ) -> Events:
     """Loads a model (as for `generate`) ahead of its first use. Done carries `name` and `config`."""
-    chosen = given(dtype=dtype, adapter=adapter)
+    chosen = given(dtype=dtype, adapter=adapter, projector=projector)
     if isinstance(model, Remote):
         only_here(tokenizer=tokenizer, **chosen)
         async with aclosing(model.load(cancel or Cancel())) as forwarded:
@@ -131,6 +132,8 @@ async def generate(
     eager: bool = False,
     dtype: str | None = None,
     adapter: str | os.PathLike[str] | None = None,
+    projector: Any = None,
+    pictures: Sequence[Any] = (),
     cancel: Cancel | None = None,
 ) -> Events:
     """Continues `prompt`: Progress and the Metric load_time while the model is loaded, then the events of
@@ -141,7 +144,9 @@ async def generate(
     `tokenizer` likewise, if it is not beside the model. `key` identifies models without a name; the last used model is
     kept. `options` may be a dict of JSON values; what it does not say is as the model's generation_config.json (or the
     server) says, else by default. `eager` runs without Graph, for reference. `dtype` ("q4_0", "Q4_K_M" …) is the type
-    to convert the matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model.
+    to convert the matrices to while they are read. `adapter`: a folder with a LoRA adapter of the model. `projector`:
+    the "mmproj" file of a GGUF model that sees pictures, if it is not beside it. `pictures` (paths, bytes, ByteSources,
+    tensors uint8 (height, width, 3)) stand where the prompt has the model's placeholder ("<image>" …), or before it.
     """
     from pyapp.text.generate import Session
     from pyapp.text.generate import generate as generate_events
@@ -151,12 +156,16 @@ async def generate(
     if not isinstance(options, SamplingOptions):
         options = SamplingOptions.from_dict(options or {})
     if isinstance(model, Remote):
-        only_here(tokenizer=tokenizer, draft=draft, dtype=dtype, adapter=adapter, eager=eager or None)
+        only_here(
+            tokenizer=tokenizer, draft=draft, dtype=dtype, adapter=adapter, eager=eager or None, projector=projector,
+            pictures=pictures or None,
+        )  # fmt: skip
         async with aclosing(model.generate(prompt, options, cancel, named)) as forwarded:
             async for told in forwarded:
                 yield told
         return
-    async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, dtype=dtype, adapter=adapter)) as loading:
+    chosen = {"dtype": dtype, "adapter": adapter, "projector": projector}
+    async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, **chosen)) as loading:
         async for event in loading:
             yield event
     loaded, drafter = loading.value
@@ -166,9 +175,20 @@ async def generate(
     if max(options.samples, options.beams) > 1:
         from pyapp.text.several import generate_several
 
-        if drafter is not None or eager:
-            raise OptionError("excludes several samples and beams", where="eager" if eager else "draft")
+        if drafter is not None or eager or pictures:
+            where = "pictures" if pictures else "eager" if eager else "draft"
+            raise OptionError("excludes several samples and beams", where=where)
         stream = generate_several(loaded.model, loaded.tokenizer, prompt, options, cancel)
+    elif pictures:
+        from pyapp.text.generate import generate_from
+
+        from .seeing import prompt_with_pictures
+
+        async with Step(prompt_with_pictures(loaded, prompt, pictures, options, cancel)) as seeing:
+            async for event in seeing:
+                yield event
+        known, ids = seeing.value
+        stream = generate_from(known, loaded.tokenizer, ids, options, cancel, drafter, bool(prompt))
     else:
         session = Session(loaded.model, options.context, eager, options.cache_type)
         stream = generate_events(session, loaded.tokenizer, prompt, options, cancel, drafter)

@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from contextlib import aclosing
 from typing import Any
 
-from pyapp.engine.tensor import Tensor
-from pyapp.events import Cancel, Done, Event, Notice, Progress
+from pyapp.events import Cancel, Done, Event, Notice
 from pyapp.text.options import SamplingOptions
 
 from .core import Breath, Events, Remote, Result, Step, given, only_here, reported, task
@@ -58,6 +57,7 @@ async def chat(
     tokenizer: Any = None,
     draft: Any = None,
     adapter: str | os.PathLike[str] | None = None,
+    projector: Any = None,
     key: object = None,
     cancel: Cancel | None = None,
 ) -> Events:
@@ -66,11 +66,11 @@ async def chat(
     for models that see pictures, a list of parts: {"type": "text", "text": …}, {"type": "image", "image": a path,
     bytes, a ByteSource or a tensor uint8 (height, width, 3)}.
 
-    `model`, `tokenizer`, `draft`, `adapter`, `key` and `options` as for `generate`; max_new_tokens is None by default.
-    `tools` are JSON schemas of functions. `template` is a text in jinja's language to use instead of the model's chat
-    template; `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the conversation
-    as plain text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs from this
-    conversation.
+    `model`, `tokenizer`, `draft`, `adapter`, `projector`, `key` and `options` as for `generate`; max_new_tokens is None
+    by default. `tools` are JSON schemas of functions. `template` is a text in jinja's language to use instead of the
+    model's chat template; `variables` go to it (`enable_thinking` …). `plain`: a model without a chat template gets the
+    conversation as plain text (pyapp/text/plain_chat.py), instead of an error. The next answer reads only what differs
+    from this conversation.
     """
     from pyapp.text.chat import DEFAULTS, answer
     from pyapp.text.chat_template import ChatTemplate, sources
@@ -81,12 +81,13 @@ async def chat(
     if not isinstance(options, SamplingOptions):
         options = SamplingOptions.from_dict({"max_new_tokens": DEFAULTS.max_new_tokens} | dict(options or {}))
     if isinstance(model, Remote):
-        only_here(template=template, tokenizer=tokenizer, draft=draft, adapter=adapter)
+        only_here(template=template, tokenizer=tokenizer, draft=draft, adapter=adapter, projector=projector)
         async with aclosing(model.chat(messages, options, tools, variables, cancel, named)) as forwarded:
             async for told in forwarded:
                 yield told
         return
-    async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, adapter=adapter)) as loading:
+    more = {"adapter": adapter, "projector": projector}
+    async with Step(model_and_drafter(model, draft, tokenizer, key, cancel, **more)) as loading:
         async for event in loading:
             yield event
     loaded, drafter = loading.value
@@ -97,6 +98,8 @@ async def chat(
     session = keeper.session_of(loaded.model, options.context, options.cache_type)
     chosen: Any = None
     if any(not isinstance(message.get("content"), str | None) for message in messages) or hasattr(session, "see"):
+        from .seeing import with_pictures
+
         async with Step(with_pictures(loaded, session, messages, template, cancel)) as seeing:
             async for event in seeing:
                 yield event
@@ -109,35 +112,6 @@ async def chat(
     for event in stream:
         yield event
         await breath.take()
-
-
-async def with_pictures(
-    loaded: Any, session: Any, messages: Any, template: str | None, cancel: Cancel
-) -> AsyncGenerator[Event | Result[tuple[Any, Any]], None]:
-    """Progress while the model sees the pictures that it has not seen in this conversation; then (the messages without
-    them, the template that puts them in their places: None where the model sees none).
-    """
-    from pyapp.text.pictures import Picture, PictureTemplate, check_seeing, taken
-    from pyapp.vision.reading import read_image_async
-
-    messages, given = taken(messages)
-    if given:
-        check_seeing(loaded, len(given), session.capacity)
-    if not hasattr(session, "see"):
-        yield Result((messages, None))
-        return
-    pictures, room = [], session.capacity
-    for one in given:
-        pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
-        room -= len(pictures[-1].ids)
-    breath, new = Breath(), session.see(pictures)
-    for done, picture in enumerate(new, 1):
-        while not picture.seen:
-            await breath.take()
-            cancel.check()
-            picture.look()
-        yield Progress("seeing", done, len(new), "pictures")
-    yield Result((messages, PictureTemplate(loaded, pictures, template)))
 
 
 def of_the_model(options: SamplingOptions, loaded: Any, given: Collection[str] | None) -> SamplingOptions:

@@ -47,6 +47,7 @@ class Picture:
         drawn.update(bytes(pixels.contiguous().data_view()))
         data = shake_256(drawn.digest()).digest(8 * count)
         self.text: str = model.picture_text(rows, columns)
+        self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
         self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         values = processor([pixels]).pixel_values  # (tiles, 3, H, W)
         self._model: Any = model
@@ -125,7 +126,8 @@ def seen_in(ids: Sequence[int], known: Known, first: int = 0, turns: Sequence[Tu
         while ids[at + count : at + count + 1] == picture.ids[number + count : number + count + 1] != []:
             count += 1
         vectors.append(picture.vectors().narrow(0, number, count))
-        spans.append((first + at - number, first + at - number + len(picture.ids)))
+        start = first + at - number % picture.block
+        spans.append((start, start + picture.block))
         places += range(at, at + count)
         at += count
     return Seen(cat(vectors) if places else None, places, spans, turns) if places or turns else None
@@ -141,8 +143,8 @@ def part_of(turns: Sequence[Turn], first: int, count: int) -> list[Turn]:
 
 def whole(ids: Sequence[int], end: int, known: Known) -> int:
     """The end of a pass over `ids` from `end` on that is not within a picture."""
-    if 0 < end < len(ids) and (found := known.get(ids[end])) is not None and found[1]:
-        return end + len(found[0].ids) - found[1]
+    if 0 < end < len(ids) and (found := known.get(ids[end])) is not None:
+        return end + -found[1] % found[0].block
     return end
 
 
@@ -188,6 +190,25 @@ class PictureSession(Session):
         return found
 
 
+def part_token(loaded: Any) -> int:
+    """The token of a picture's vectors. ModelError where the tokenizer has none."""
+    names = {loaded.model.part, loaded.model.placeholder}
+    found: list[int] = loaded.tokenizer.encode_guarded(loaded.model.part)
+    if len(found) != 1 or not names <= loaded.tokenizer.special_names:
+        raise ModelError(f"the tokenizer has no token {loaded.model.part}", where=loaded.name)
+    return found[0]
+
+
+def placed(ids: Sequence[int], part: int, pictures: Sequence[Picture]) -> list[int]:
+    """The ids with those of the vectors of pictures in place of the tokens `part`. ModelError for another number."""
+    wanted = [id for picture in pictures for id in picture.ids]
+    ids = plain_ids(ids, part)
+    if ids.count(part) != len(wanted):
+        raise ModelError(f"the text has {ids.count(part)} tokens for {len(wanted)} vectors of pictures")
+    following = iter(wanted)
+    return [next(following) if id == part else id for id in ids]
+
+
 class PictureTemplate(ChatTemplate):
     """The chat template of a model that sees pictures, for a conversation with these."""
 
@@ -196,10 +217,7 @@ class PictureTemplate(ChatTemplate):
         self.pictures, self._model = pictures, loaded.model
         self._lists = False
         self._lists = PROBE not in self.render([{"role": "user", "content": PROBE}])
-        found = self.tokenizer.encode_guarded(loaded.model.part)
-        if len(found) != 1 or not {loaded.model.part, loaded.model.placeholder} <= self.tokenizer.special_names:
-            raise ModelError(f"the tokenizer has no token {loaded.model.part}", where=loaded.name)
-        self.part = found[0]
+        self.part = part_token(loaded)
 
     def render(self, messages: Any, tools: Any = None, **options: Any) -> str:
         if self._lists:  # the template reads lists of parts only
@@ -229,12 +247,7 @@ class PictureTemplate(ChatTemplate):
         return found if found[: len(before)] == before else [*before, *found]
 
     def placed(self, ids: Sequence[int]) -> list[int]:
-        wanted = [id for picture in self.pictures for id in picture.ids]
-        ids = plain_ids(ids, self.part)
-        if ids.count(self.part) != len(wanted):
-            raise ModelError(f"the text has {ids.count(self.part)} tokens for {len(wanted)} vectors of pictures")
-        following = iter(wanted)
-        return [next(following) if id == self.part else id for id in ids]
+        return placed(ids, self.part, self.pictures)
 
 
 # -- pictures in messages

@@ -73,7 +73,8 @@ OF_MODEL = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """pixel_values (B, 3, H, W) float32, of each picture its tiles, row by row, and the whole, if it has tiles; mask
+    """pixel_values (B, 3, H, W) float32, of each picture its tiles, row by row, and the whole, if it has tiles, and the
+    whole and its crops, if it has crops; mask
     (B, H, W) int64, 1 where a pixel is of its picture and 0 where it is padding, None if no picture is padded; the
     sizes (height, width) of the pictures as they were given.
     """
@@ -109,12 +110,18 @@ class ImageProcessor:
     do_image_splitting: bool = False
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
+    do_pan_and_scan: bool = False  # whether a long picture is seen whole, and then in parts of its longer side
+    pan_and_scan_min_crop_size: int = 256  # pixels of a part's shorter side
+    pan_and_scan_max_num_crops: int = 4
+    pan_and_scan_min_ratio_to_activate: float = 1.2  # of the longer to the shorter side
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], model_type: str = "") -> ImageProcessor:
-        """From the object of a preprocessor_config.json. ModelError for an unknown processor and for values that cannot
-        be.
+        """From the object of a preprocessor_config.json, or of a processor_config.json. ModelError for an unknown
+        processor and for values that cannot be.
         """
+        own = settings.get("image_processor")
+        settings = own if isinstance(own, dict) else settings
         kind = _kind(settings, model_type)
         found = dict(DEFAULTS[kind])
         found |= {name: settings[name] for name in cls.__dataclass_fields__ if settings.get(name) is not None}
@@ -130,8 +137,8 @@ class ImageProcessor:
         for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
                 found[name] = _size(settings[name], None, form)
-        if settings.get("do_pan_and_scan"):
-            _wrong("do_pan_and_scan", settings["do_pan_and_scan"], "false: these crops are not supported")
+        if settings.get("do_pan_and_scan") and kind != "Gemma3":
+            _wrong("do_pan_and_scan", settings["do_pan_and_scan"], "false: only Gemma 3's pictures have crops")
         for name in ("image_mean", "image_std"):
             value = found[name]
             found[name] = (value,) * 3 if type(value) in (int, float) else tuple(value) if _is_list(value) else value
@@ -152,6 +159,11 @@ class ImageProcessor:
             for name, number in (("patch_size", self.patch_size), ("merge_size", self.merge_size)):
                 if type(number) is not int or not 1 <= number <= 256:
                     _wrong(name, number, "a whole number from 1 to 256")
+        crops = (("pan_and_scan_min_crop_size", LARGEST), ("pan_and_scan_max_num_crops", TILES))
+        for name, most in crops if self.do_pan_and_scan else ():
+            number = getattr(self, name)
+            if type(number) is not int or not 1 <= number <= most:
+                _wrong(name, number, f"a whole number from 1 to {most:,}")
         side = (self.max_image_size or {}).get("longest_edge", LARGEST)
         if self.do_image_splitting and min(self.size["longest_edge"], MOST) > TILES * side:
             _wrong("max_image_size", side, f"at least 1 / {TILES} of the size")
@@ -205,15 +217,29 @@ class ImageProcessor:
         return Prepared(values, mask, tuple((int(x.shape[0]), int(x.shape[1])) for x in images))
 
     def tiles(self, height: int, width: int) -> tuple[int, int]:
-        """The rows and columns of tiles that a picture is cut into; (0, 0): it stays whole. Of Qwen2-VL's, the rows and
-        columns of its vectors.
+        """The rows and columns of tiles, or of crops, that a picture is cut into; (0, 0): it stays whole. Of
+        Qwen2-VL's, the rows and columns of its vectors.
         """
+        if self.do_pan_and_scan:
+            return self._crops(height, width)
         if self.kind == "Qwen2VL":
             side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
             return high // side, wide // side
         high, wide = self._in_tiles(height, width) if self.do_image_splitting else (0, 0)
         side = (self.max_image_size or {}).get("longest_edge", LARGEST)
         return (high // side, wide // side) if max(high, wide) > side else (0, 0)
+
+    def _crops(self, height: int, width: int) -> tuple[int, int]:
+        """The rows and columns of a long picture's crops; one of them is 1."""
+        long, short, least = max(height, width), min(height, width), self.pan_and_scan_min_crop_size
+        if long / short < self.pan_and_scan_min_ratio_to_activate:
+            return 0, 0
+        count = min(max(2, min(long // least, floor(long / short + 0.5))), self.pan_and_scan_max_num_crops)
+        size = ceil(long / count)
+        if min(size, short) < least:
+            return 0, 0
+        count = ceil(long / size)
+        return (1, count) if width >= height else (count, 1)
 
     def _in_tiles(self, height: int, width: int) -> tuple[int, int]:
         """The size of a picture before it is cut: multiples of a tile's."""
@@ -227,7 +253,15 @@ class ImageProcessor:
         return high, ceil(int(high * ratio) / side) * side
 
     def _views(self, image: Tensor) -> list[Tensor]:
-        """The parts of a picture (H, W, 3) uint8 that a model sees: its tiles, and the whole."""
+        """The parts of a picture (H, W, 3) uint8 that a model sees: its tiles, and the whole; or the whole, and its
+        crops.
+        """
+        if self.do_pan_and_scan:
+            height, width = int(image.shape[0]), int(image.shape[1])
+            rows, columns = self._crops(height, width)
+            high, wide = (ceil(height / rows), ceil(width / columns)) if rows else (0, 0)
+            places = [(row * high, column * wide) for row in range(rows) for column in range(columns)]
+            return [image, *(image[top : top + high, left : left + wide] for top, left in places)]
         if self.max_image_size is None:
             return [image]
         side, method = self.max_image_size["longest_edge"], NUMBERED[self.resample]

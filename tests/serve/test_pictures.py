@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ import numpy as np
 import pytest
 
 from pyapp import tasks
-from pyapp.errors import ArgumentError
+from pyapp.errors import ArgumentError, OptionError
 from pyapp.formats.png import encode_png
+from tests.models.projector_files import PROJECTOR, write_both
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
 
@@ -259,3 +261,26 @@ def test_pictures_that_wait_are_limited(served: Any, monkeypatch: pytest.MonkeyP
     body = {"model": "llava", "messages": messages(), **SETTINGS}
     answer = served.post("/v1/chat/completions", json=body)
     assert answer.status_code == 429 and "pictures of 1,023 MiB wait or run" in answer.text
+
+
+def test_a_model_in_two_files(tmp_path: Path) -> None:
+    """Found beside the model, or given, for one language model."""
+    for name in ("starlette", "multipart"):
+        pytest.importorskip(name)
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    folder, both = write_both(tmp_path, "gemma3")
+    expected = by_task(folder, messages(), None)
+    away = shutil.copy(both / PROJECTOR, tmp_path / "away.gguf")
+    for model, projector in ((both, None), (both / "model.gguf", away)):
+        if projector is not None:
+            (both / PROJECTOR).unlink()
+        context = Context(Settings(models=(f"m={model}",), preload=False, projector=projector and str(projector)))
+        with TestClient(make_app(context), raise_server_exceptions=False) as client:
+            assert text_of(ask(client, "m", messages())) == expected
+    with pytest.raises(OptionError, match="belongs to one language model, and 2 are served"):
+        Context(Settings(models=(f"m={both}", f"n={folder}"), preload=False, projector=str(away)))

@@ -892,3 +892,15 @@ def test_speech_by_characters(tmp_path: Path) -> None:
         assert wrong.status_code == 400 and "does not translate" in wrong.text
         [entry] = other.get("/v1/models").json()["data"]
         assert entry["task"] == "transcribe" and "ears" in other.get("/metrics").text
+
+
+def test_what_is_served_has_a_route() -> None:
+    """By default the embedded models for which there are routes; others are refused by name."""
+    pytest.importorskip("starlette")
+    from pyapp.errors import OptionError
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    assert set(Context(Settings(preload=False)).models.by_name) == {"stories", "speech"}
+    with pytest.raises(OptionError, match="its task is 'read', for which the server has no route"):
+        Context(Settings(models=("reader",), preload=False))

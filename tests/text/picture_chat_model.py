@@ -63,6 +63,7 @@ TEMPLATES = {
         "{%- if add_generation_prompt -%}{{ '<start_of_turn>model\n' }}{%- endif -%}"
     ),
 }
+TEMPLATES["gemma3_crops"] = TEMPLATES["gemma3"]
 PROCESSORS: dict[str, dict[str, Any]] = {
     "idefics3": {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 40},
                  "max_image_size": {"longest_edge": 16}},
@@ -72,17 +73,25 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "patch_size": 4},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
 }  # fmt: skip
+PROCESSORS["gemma3_crops"] = PROCESSORS["gemma3"] | {
+    "do_pan_and_scan": True, "pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 3,
+    "pan_and_scan_min_ratio_to_activate": 1.2,
+}  # fmt: skip
+MODELS = {"gemma3_crops": "gemma3"}  # which have the models of others
+ALIKE = {"qwen2_5_vl": "qwen2_vl"}  # whose templates and processors are those of another one
 
 
 def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
     """The config.json of a folder."""
+    kind = MODELS.get(kind, kind)
     config = dict(CONFIGS[kind])
     config["text_config"] = config["text_config"] | {
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
-    token = {"gemma3": "<image_soft_token>", "qwen2_vl": "<|image_pad|>"}.get(kind, "<image>")
+    qwen = kind.startswith("qwen2")
+    token = "<image_soft_token>" if kind == "gemma3" else "<|image_pad|>" if qwen else "<image>"
     config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
-    if kind == "qwen2_vl":
+    if qwen:
         names = ("vision_start", "vision_end")
         config |= {f"{name}_token_id": IDS[f"<|{name}|>"] for name in names} | {"video_token_id": IDS["<|im_end|>"]}
     return config | ({"boi_token_index": IDS["<start_of_image>"]} if kind == "gemma3" else {})
@@ -91,7 +100,8 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
 def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Path:
     """A folder with seeded random weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    stored = json.loads((GOLDEN / f"{kind}.json").read_text())["parameters"]
+    like = ALIKE.get(kind, kind)
+    stored = json.loads((GOLDEN / f"{MODELS.get(kind, kind)}.json").read_text())["parameters"]
     words = ("embed_tokens.weight", "lm_head.weight")
     tensors = {
         name: picture_weights(name, (SIZE, shape[1]) if name.endswith(words) else tuple(shape))
@@ -115,10 +125,10 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
                   "vocab": vocabulary | IDS, "merges": []},
     }  # fmt: skip
     settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {"bos_token": "<bos>"} if kind == "gemma3" else {"bos_token": "<s>"} if kind == "llava" else {}
+    settings |= {"bos_token": "<bos>"} if kind.startswith("gemma3") else {"bos_token": "<s>"} if kind == "llava" else {}
     for name, value in (
         ("config", config_of(kind, context)), ("tokenizer", tokenizer), ("tokenizer_config", settings),
-        ("preprocessor_config", PROCESSORS[kind]), ("chat_template", {"chat_template": TEMPLATES[kind]}),
+        ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": TEMPLATES[like]}),
     ):  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(value))
     return folder

@@ -35,6 +35,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "segformer": ("Segformer", {"size": square(28), "resample": 4}),
     "llava": ("Llava", {"size": {"shortest_edge": 24}, "crop_size": square(24), "do_pad": True}),
     "gemma3": ("Gemma3", {"size": square(24)}),
+    "gemma3_crops": ("Gemma3", {
+        "size": square(24), "do_pan_and_scan": True, "pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 3,
+        "pan_and_scan_min_ratio_to_activate": 1.2,
+    }),
     "idefics3": ("Idefics3", {"size": {"longest_edge": 50}, "max_image_size": {"longest_edge": 14}}),
     "idefics3_whole": (
         "Idefics3",

@@ -64,8 +64,26 @@ def test_tiles_of_pictures() -> None:
                    {"max_image_size": square_of(24)}):  # fmt: skip
         with pytest.raises(ModelError, match="preprocessor_config.json"):
             processor("smolvlm", **change)
-    with pytest.raises(ModelError, match="do_pan_and_scan"):
-        processor("gemma3", do_pan_and_scan=True)
+    with pytest.raises(ModelError, match="only Gemma 3's"):
+        processor("siglip", do_pan_and_scan=True)
+
+
+def test_crops_of_pictures() -> None:
+    """Gemma 3's, by transformers' rules; nothing that is given for them counts without them."""
+    usual = processor("gemma3", do_pan_and_scan=True, pan_and_scan_min_crop_size=None)
+    for height, width, crops in (
+        (256, 306, (0, 0)), (256, 512, (1, 2)), (1000, 3000, (1, 3)), (3000, 1000, (3, 1)), (600, 9000, (1, 4)),
+        (512, 512, (0, 0)), (400, 500, (0, 0)), (500, 620, (1, 2)), (255, 1024, (0, 0)),
+    ):  # fmt: skip
+        assert usual.tiles(height, width) == crops, (height, width)
+    assert processor("gemma3").tiles(1000, 3000) == (0, 0)
+    small = processor("gemma3", do_pan_and_scan=True, pan_and_scan_min_crop_size=1)
+    assert small.tiles(1, 5) == (1, 3)  # four crops of 2 would have nothing in the last one
+    assert small([pyapp.zeros(1, 5, 3, dtype="uint8")]).pixel_values.shape == (4, 3, 24, 24)
+    for change in ({"pan_and_scan_min_crop_size": 0}, {"pan_and_scan_max_num_crops": 33},
+                   {"pan_and_scan_min_ratio_to_activate": 0}, {"do_pan_and_scan": "yes"}):  # fmt: skip
+        with pytest.raises(ModelError, match="preprocessor_config.json"):
+            processor("gemma3", **{"do_pan_and_scan": True, **change})
 
 
 def test_older_files() -> None:

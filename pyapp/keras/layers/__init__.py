@@ -1,9 +1,10 @@
 """Layers by Keras' names. Images and sequences have their channels last."""
 
 # ruff: noqa: F401, F403, F405
-from ..core import Input, InputLayer, InputSpec, Layer
+from ..core import InputLayer, Layer
 from ..registered import deserialize_keras_object as deserialize
 from ..registered import serialize_keras_object as serialize
+from ..symbolic_tensors import Input, InputSpec
 from .activation import *
 from .attention import *
 from .convolution import *

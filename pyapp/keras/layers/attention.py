@@ -10,8 +10,9 @@ from ...engine.ops.random import Generator
 from ...nn import functional as F
 from ...train.batches import is_array
 from .. import constraints, initializers, regularizers
-from ..core import KerasTensor, Layer
+from ..core import Layer
 from ..settings import SETTINGS
+from ..symbolic_tensors import KerasTensor
 from .dense import EinsumDense
 
 __all__ = ["AdditiveAttention", "Attention", "GroupQueryAttention", "MultiHeadAttention"]

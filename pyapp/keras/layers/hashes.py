@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ...engine import Tensor, ops
-from ..core import KerasTensor, Layer, record
+from ..core import Layer
 from ..fingerprints import combined, fingerprint, keyed_hash
+from ..symbolic_tensors import KerasTensor, record
 from .lookups import encoded, encoded_shape, values_of
 
 __all__ = ["HashedCrossing", "Hashing"]

@@ -12,7 +12,7 @@ from ...train.metrics import in_float32
 from .. import random
 from ..arguments import layer_is_channels_first
 from ..bounding_boxes import FORMATS, clip_to_image_size, convert_format
-from ..core import inherited_training
+from ..call_state import inherited_training
 from .channels import DataFormatLayer
 
 __all__ = ["CenterCrop", "Resizing"]

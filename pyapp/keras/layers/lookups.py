@@ -10,8 +10,9 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...engine.lazy import np
-from ..core import KerasTensor, Layer, record
+from ..core import Layer
 from ..fingerprints import fingerprint
+from ..symbolic_tensors import KerasTensor, record
 
 __all__ = ["Discretization", "IntegerLookup", "StringLookup"]
 

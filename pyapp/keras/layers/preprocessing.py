@@ -11,7 +11,8 @@ from typing import Any
 
 from ...engine import Tensor, no_grad, ops
 from ...engine.lazy import np
-from ..core import KerasTensor, Layer, record
+from ..core import Layer
+from ..symbolic_tensors import KerasTensor, record
 
 __all__ = ["CategoryEncoding", "Normalization", "Rescaling", "TextVectorization"]
 

@@ -15,7 +15,7 @@ from ...engine.autograd_function import Function
 from ...engine.launch import capturing
 from ...engine.ops.int8_product import LARGEST, int8_linear
 from .. import quantizers
-from ..core import inherited_training
+from ..call_state import inherited_training
 from ..dtype_policies import QuantizedFloat8DTypePolicy
 from ..dtype_policies import get as get_policy
 from ..lookup import as_json

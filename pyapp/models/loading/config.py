@@ -230,65 +230,6 @@ class DecoderConfig:
         return Heads(self.num_attention_heads, self.num_key_value_heads, self.head_dim, **settings)
 
 
-@dataclass(frozen=True, kw_only=True)
-class GPTConfig:
-    """The fields of config.json of the models whose configurations have the names of GPT-2's. A model adds its own."""
-
-    model_type: ClassVar[str]
-
-    vocab_size: int
-    n_positions: int = 1024
-    n_embd: int
-    n_layer: int
-    n_head: int
-    n_inner: int | None = None
-    activation_function: str = "gelu_new"
-    layer_norm_epsilon: float = 1e-5
-    tie_word_embeddings: bool = True
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        require(self.n_embd % self.n_head == 0, f"n_head {self.n_head} does not divide n_embd {self.n_embd}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
-
-    @property
-    def hidden_size(self) -> int:
-        return self.n_embd
-
-    @property
-    def inner_size(self) -> int:
-        """The features between the two layers of a feed-forward."""
-        return self.n_inner or 4 * self.n_embd
-
-    @property
-    def num_hidden_layers(self) -> int:
-        return self.n_layer
-
-    @property
-    def num_attention_heads(self) -> int:
-        return self.n_head
-
-    @property
-    def num_key_value_heads(self) -> int:
-        return self.n_head
-
-    @property
-    def head_dim(self) -> int:
-        return self.n_embd // self.n_head
-
-    @property
-    def max_seq_len(self) -> int:
-        return self.n_positions
-
-
 def layer_types(values: Mapping[str, Any], slides: Any) -> list[str]:
     """The `layer_types` of a configuration; where it has none, `slides(layer)` says which layers have a window."""
     layers: Any = values.get("num_hidden_layers")

@@ -55,17 +55,6 @@ KEYS = {
     "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
     "num_key_value_heads": "attention.head_count_kv", "rms_norm_eps": "attention.layer_norm_rms_epsilon",
 }  # fmt: skip
-# The names and fields of GPT-2.
-GPT_NAMES = {
-    "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
-    "lm_head": "output", "transformer.h.{}.ln_1": "blk.{}.attn_norm", "transformer.h.{}.ln_2": "blk.{}.ffn_norm",
-    "transformer.h.{}.attn.c_attn": "blk.{}.attn_qkv", "transformer.h.{}.attn.c_proj": "blk.{}.attn_output",
-    "transformer.h.{}.mlp.c_fc": "blk.{}.ffn_up", "transformer.h.{}.mlp.c_proj": "blk.{}.ffn_down",
-}  # fmt: skip
-GPT_KEYS = {
-    "n_positions": "context_length", "n_embd": "embedding_length", "n_layer": "block_count",
-    "n_head": "attention.head_count", "layer_norm_epsilon": "attention.layer_norm_epsilon",
-}  # fmt: skip
 # The names of BERT's parameters, and the fields of most encoders.
 BERT_NAMES = {
     "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
@@ -156,7 +145,8 @@ class Gguf:
     scalings: the types of rotary scaling that files say by a tensor of factors.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
     index: the name of the form in the index of architectures, if that is not the architecture's; "": files of this form
-    are read as another architecture's. encoder: the architecture of files that have the encoder only.
+    are read as another architecture's. encoder: the architecture of files that have the encoder only. also: further
+    architectures whose files are read in this form.
     """
 
     architecture: str
@@ -175,6 +165,7 @@ class Gguf:
     unsaid: tuple[str, ...] = ()
     index: str | None = None
     encoder: str | None = None
+    also: tuple[str, ...] = ()
 
     def tensors(self, name: str) -> tuple[str, ...]:
         """The GGUF names of a parameter; empty if it has none."""
@@ -254,7 +245,14 @@ def _rows(order: list[int]) -> Callable[[Tensor], Tensor]:
 
 
 def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[str, Any]) -> list[str]:
-    """The names in the index that a file of an architecture may have, the best first."""
+    """The names in the index that a file of an architecture may have, the best first. ModelError for the part of a
+    model that sees pictures.
+    """
+    if architecture == "clip":
+        raise ModelError(
+            "this is what sees pictures of a model in two files, not its language model",
+            hint="Give the other file, and this one as --projector (in Python projector=)",
+        )  # fmt: skip
     found = []
     if values.get(f"{architecture}.expert_count"):
         found.append(WITH_EXPERTS)
@@ -558,11 +556,6 @@ def keys_of(form: Gguf, config: Any) -> dict[str, Any]:
 def key_lengths(config: Any) -> dict[str, Any]:
     """The keys of the sizes of heads."""
     return dict.fromkeys(LENGTHS, config.head_dim)
-
-
-def gpt_sizes(config: Any) -> dict[str, Any]:
-    """The key of GPT-2's feed-forward, which its configuration may leave out."""
-    return {"feed_forward_length": config.inner_size}
 
 
 def refuse_windows(config: Any) -> dict[str, Any]:

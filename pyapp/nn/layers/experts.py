@@ -15,7 +15,7 @@ from ..module import Module
 from ..parameter import Initialization, new_parameter
 from .gated import activation_named, gated
 
-__all__ = ["Experts", "Router"]
+__all__ = ["Experts", "Router", "SparseFeedForward"]
 
 GATHERED = 8  # tokens up to which the weights of their experts are gathered; more are sorted by expert
 
@@ -144,3 +144,22 @@ class Experts(Module):
 
     def extra_repr(self) -> str:
         return f"{self.count} experts, activation={self.activation}"
+
+
+class SparseFeedForward(Module):
+    """A mixture of experts, added to the residual: `count` of E experts for each token; `normalized`: their shares have
+    the sum 1.
+    """
+
+    def __init__(
+        self, hidden_size: int, intermediate_size: int, experts: int, count: int, activation: str = "silu", *,
+        normalized: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.gate = Router(hidden_size, experts, count, normalized)
+        self.experts = Experts(hidden_size, intermediate_size, experts, activation)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)

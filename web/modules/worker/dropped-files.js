@@ -52,7 +52,8 @@ const TEXT = "Choose one .gguf file, or the folder of a model: config.json, mode
 /** Roles are the files' paths: Python finds out what they are. @param {NamedFile[]} files @returns {SortedFiles} */
 function textModel(files) {
   const known = files.filter(({ name }) => TEXT_FILES.test(name));
-  const gguf = known.filter(({ name }) => /\.gguf$/i.test(name));
+  const all = known.filter(({ name }) => /\.gguf$/i.test(name));
+  const gguf = all.length > 1 ? all.filter(({ name }) => !/mmproj/i.test(name)) : all; // what sees pictures: the Chat shows none
   if (gguf.length > 1) {
     const parts = gguf.every(({ name }) => /-of-\d+\.gguf$/i.test(name));
     const what = parts ? "The weights are in several parts." : `There are ${gguf.length} files that could be the weights.`;

@@ -1,0 +1,259 @@
+"""Symbolic tensors: a `KerasTensor` stands for a batch that is not there yet. A layer that is called with one is built,
+and the call becomes a `Call` that a functional model runs later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ..engine import Tensor, no_grad, ops
+from ..engine.dtype import as_dtype
+from ..engine.lazy import np
+from ..train.floats import floatx
+from ..train.names import unique_name
+from .call_state import STATE, training_mode
+from .masking import mask_of, set_mask
+from .structures import flatten, map_structure
+
+Shape = tuple[int | None, ...]
+_PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
+
+
+class KerasTensor:
+    """A batch that is not there yet: its shape, with None where a size is unknown, its dtype, and its call. Texts have
+    the dtype "string"; their batches are NumPy arrays. None is the dtype of `set_floatx`.
+
+    function_layer: makes a layer of a function, for operators. The module of layers sets it.
+    """
+
+    function_layer: Callable[..., Any]
+
+    def __init__(self, shape: Iterable[int | None], dtype: Any = None, name: str | None = None) -> None:
+        self.shape: Shape = tuple(shape)
+        self.dtype = "string" if isinstance(dtype, str) and dtype == "string" else as_dtype(dtype or floatx()).name
+        self.name = name or unique_name("keras_tensor")
+        self.call: Call | None = None  # None for an input of a model
+        self.mask_dims = 0  # how many dims the mask has that comes with it; 0: there is none
+        self.index = 0  # which of the call's outputs
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+
+    def _apply(self, name: str, function: Callable[..., Any], *others: Any, reverse: bool = False) -> KerasTensor:
+        operands = (*others, self) if reverse else (self, *others)
+        return record(self.function_layer(function, name=unique_name(name), operation=name), operands, {})
+
+    def __add__(self, other: Any) -> KerasTensor:
+        return self._apply("add", lambda x, y: x + y, other)
+
+    def __radd__(self, other: Any) -> KerasTensor:
+        return self._apply("add", lambda x, y: x + y, other, reverse=True)
+
+    def __sub__(self, other: Any) -> KerasTensor:
+        return self._apply("subtract", lambda x, y: x - y, other)
+
+    def __rsub__(self, other: Any) -> KerasTensor:
+        return self._apply("subtract", lambda x, y: x - y, other, reverse=True)
+
+    def __mul__(self, other: Any) -> KerasTensor:
+        return self._apply("multiply", lambda x, y: x * y, other)
+
+    def __rmul__(self, other: Any) -> KerasTensor:
+        return self._apply("multiply", lambda x, y: x * y, other, reverse=True)
+
+    def __truediv__(self, other: Any) -> KerasTensor:
+        return self._apply("divide", lambda x, y: x / y, other)
+
+    def __rtruediv__(self, other: Any) -> KerasTensor:
+        return self._apply("divide", lambda x, y: x / y, other, reverse=True)
+
+    def __matmul__(self, other: Any) -> KerasTensor:
+        return self._apply("matmul", lambda x, y: x @ y, other)
+
+    def __pow__(self, other: Any) -> KerasTensor:
+        return self._apply("power", lambda x, y: x**y, other)
+
+    def __rpow__(self, other: Any) -> KerasTensor:
+        return self._apply("power", lambda x, y: x**y, other, reverse=True)
+
+    def __floordiv__(self, other: Any) -> KerasTensor:
+        return self._apply("floor_divide", lambda x, y: x // y, other)
+
+    def __rfloordiv__(self, other: Any) -> KerasTensor:
+        return self._apply("floor_divide", lambda x, y: x // y, other, reverse=True)
+
+    def __mod__(self, other: Any) -> KerasTensor:
+        return self._apply("mod", lambda x, y: x % y, other)
+
+    def __rmod__(self, other: Any) -> KerasTensor:
+        return self._apply("mod", lambda x, y: x % y, other, reverse=True)
+
+    def __lt__(self, other: Any) -> KerasTensor:
+        return self._apply("less", lambda x, y: x < y, other)
+
+    def __le__(self, other: Any) -> KerasTensor:
+        return self._apply("less_equal", lambda x, y: x <= y, other)
+
+    def __gt__(self, other: Any) -> KerasTensor:
+        return self._apply("greater", lambda x, y: x > y, other)
+
+    def __ge__(self, other: Any) -> KerasTensor:
+        return self._apply("greater_equal", lambda x, y: x >= y, other)
+
+    def __and__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_and", lambda x, y: x & y, other)
+
+    def __or__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_or", lambda x, y: x | y, other)
+
+    def __xor__(self, other: Any) -> KerasTensor:
+        return self._apply("logical_xor", lambda x, y: x ^ y, other)
+
+    def __invert__(self) -> KerasTensor:
+        return self._apply("logical_not", lambda x: ~x)
+
+    def __abs__(self) -> KerasTensor:
+        return self._apply("absolute", lambda x: x.abs())
+
+    def __neg__(self) -> KerasTensor:
+        return self._apply("negative", lambda x: -x)
+
+    def __getitem__(self, key: Any) -> KerasTensor:
+        return self._apply("get_item", lambda x, key: x[key], key)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a KerasTensor has no value yet: a functional model cannot branch on it")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("a KerasTensor has no value yet: it cannot be iterated over")
+
+
+class InputSpec:
+    """What a layer takes: the dtype, the shape (None: any size), the number of dims, or sizes of some axes. A layer
+    with `input_spec` refuses other inputs."""
+
+    def __init__(
+        self, dtype: Any = None, shape: Any = None, ndim: int | None = None, max_ndim: int | None = None,
+        min_ndim: int | None = None, axes: Mapping[int, int | None] | None = None,
+        allow_last_axis_squeeze: bool = False, name: str | None = None, optional: bool = False,
+    ) -> None:  # fmt: skip
+        self.dtype = None if dtype is None else as_dtype(dtype).name
+        self.shape: Shape | None = None if shape is None else tuple(shape)
+        self.ndim = len(self.shape) if self.shape is not None else ndim
+        self.max_ndim, self.min_ndim, self.axes = max_ndim, min_ndim, dict(axes or {})
+        self.allow_last_axis_squeeze, self.name, self.optional = allow_last_axis_squeeze, name, optional
+
+    def check(self, x: Any) -> None:
+        """ValueError unless the tensor fits."""
+        shape = tuple(x.shape)
+        wanted = self.shape
+        if self.allow_last_axis_squeeze and wanted is not None and len(wanted) - 1 == len(shape) and wanted[-1] == 1:
+            wanted = wanted[:-1]
+        elif self.ndim is not None and len(shape) != self.ndim:
+            raise ValueError(f"takes inputs of {self.ndim} dims, got {shape}")
+        if self.max_ndim is not None and len(shape) > self.max_ndim:
+            raise ValueError(f"takes inputs of at most {self.max_ndim} dims, got {shape}")
+        if self.min_ndim is not None and len(shape) < self.min_ndim:
+            raise ValueError(f"takes inputs of at least {self.min_ndim} dims, got {shape}")
+        if self.dtype is not None and x.dtype.name != self.dtype:
+            raise ValueError(f"takes inputs of the dtype {self.dtype}, got {x.dtype.name}")
+        sizes = {**dict(enumerate(wanted or ())), **self.axes}
+        for axis, size in sizes.items():
+            if size is not None and shape[axis] != size:
+                raise ValueError(f"takes inputs whose axis {axis} has the size {size}, got {shape}")
+
+
+class Call:
+    """A layer called with symbolic tensors."""
+
+    def __init__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> None:
+        self.layer, self.args, self.kwargs, self.outputs = layer, args, kwargs, outputs
+        for index, output in enumerate(flatten(outputs)):
+            output.call, output.index = self, index
+
+    @property
+    def inputs(self) -> list[KerasTensor]:
+        """The symbolic tensors among the arguments."""
+        return [leaf for leaf in flatten([list(self.args), self.kwargs]) if isinstance(leaf, KerasTensor)]
+
+    def run(self, values: Mapping[int, Tensor], training: bool | None) -> Any:
+        """The layer's output for the values of symbolic tensors, by their ids."""
+
+        def value(leaf: Any) -> Any:
+            return values[id(leaf)] if isinstance(leaf, KerasTensor) else leaf
+
+        args, kwargs = map_structure(value, self.args), map_structure(value, self.kwargs)
+        with training_mode(training):
+            return self.layer(*args, **kwargs)
+
+
+def record(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a layer with symbolic tensors; returns its symbolic outputs."""
+    outputs = infer(layer, args, kwargs)
+    layer._symbolic_calls.append(Call(layer, args, kwargs, outputs))
+    return outputs
+
+
+def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Symbolic outputs with the shapes that the layer gives. It runs with zeros, in evaluation mode."""
+    known = layer.symbolic_outputs(*args, **kwargs)
+    if known is not None:
+        return known
+    leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
+    unknown = any(None in leaf.shape for leaf in leaves)
+    found = []
+    for size in _PROBES if unknown else _PROBES[:1]:
+
+        def zeros(leaf: Any, size: int = size) -> Any:
+            if not isinstance(leaf, KerasTensor):
+                return leaf
+            longer = size * 16  # windows of convolutions and pools must fit
+            sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
+            if leaf.dtype == "string":
+                return np.full(sizes, "")
+            found = ops.zeros(sizes, dtype=leaf.dtype)
+            return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
+
+        given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
+        named.pop("training", None)
+        before, STATE.symbolic = STATE.symbolic, (layer, list(args))
+        try:
+            with no_grad(), training_mode(False):
+                found.append(layer(*given, **named))
+        finally:
+            STATE.symbolic = before
+    layer.clear_losses()
+    flat = [flatten(outputs) for outputs in found]
+    made = iter(
+        [
+            KerasTensor(
+                [n if all(other.shape[k] == n for other in same) else None for k, n in enumerate(same[0].shape)],
+                same[0].dtype,
+            )
+            for same in zip(*flat, strict=True)
+        ]
+    )
+    by_order = {id(leaf): next(made) for leaf in flat[0]}
+    for leaf in flat[0]:
+        mask = mask_of(leaf)
+        by_order[id(leaf)].mask_dims = 0 if mask is None else mask.ndim
+    return map_structure(lambda leaf: by_order[id(leaf)], found[0])
+
+
+def Input(
+    shape: Any = None,
+    batch_size: int | None = None,
+    dtype: Any = None,
+    batch_shape: Any = None,
+    name: str | None = None,
+) -> KerasTensor:
+    """A symbolic input of a model: `shape` is that of one example."""
+    if (shape is None) == (batch_shape is None):
+        raise ValueError("Input: takes shape, that of one example, or batch_shape")
+    sizes = tuple(batch_shape) if shape is None else (batch_size, *((shape,) if isinstance(shape, int) else shape))
+    return KerasTensor(sizes, dtype, name or unique_name("input_layer"))

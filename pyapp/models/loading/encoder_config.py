@@ -1,0 +1,47 @@
+"""The fields of config.json that encoders of texts share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from pyapp.dataclass import dataclass
+
+from .config import check_fields, read_config, require
+from .labels import Labelled
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig(Labelled):
+    """The fields of BERT and its kin. A model adds its own."""
+
+    model_type: ClassVar[str]
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    hidden_act: str = "gelu"
+    max_position_embeddings: int = 512
+    layer_norm_eps: float = 1e-12
+    tie_word_embeddings: bool = True
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        require(
+            self.hidden_size % self.num_attention_heads == 0,
+            f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)

@@ -1,0 +1,151 @@
+"""Blocks that many decoder-only language models have: attention with normalised queries and keys, the orders of norms
+around attention and feed-forward, and the model of such blocks with rotary positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..engine import Tensor
+from ..engine.ops import cat
+from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text, normalized_heads
+from .heads import Heads
+from .layers.embedding import Embedding
+from .layers.normalization import LayerNorm, RMSNorm
+from .module import Module
+
+
+class HeadNormAttention(GroupedQueryAttention):
+    """Self-attention whose queries and keys are normalised head by head, by norms that `norm(features, epsilon)`
+    makes.
+    """
+
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, epsilon: float, *,
+        bias: bool = False, norm: Callable[[int, float], Module] = RMSNorm,
+    ) -> None:  # fmt: skip
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        self.q_norm = norm(heads.head_dim, epsilon)
+        self.k_norm = norm(heads.head_dim, epsilon)
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
+
+
+class JointNormAttention(GroupedQueryAttention):
+    """Self-attention whose queries and keys are normalised, all heads together."""
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, epsilon: float, *,
+        bias: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        self.q_norm = RMSNorm(heads.heads * heads.head_dim, epsilon)
+        self.k_norm = RMSNorm(heads.kv_heads * heads.head_dim, epsilon)
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        inner, kv = self.q_proj.out_features, self.k_proj.out_features
+        q, k = self.q_norm(qkv.narrow(-1, 0, inner)), self.k_norm(qkv.narrow(-1, inner, kv))
+        return cat([q, k, qkv.narrow(-1, inner + kv, kv)], -1)
+
+
+class PreNormBlock(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it, under Llama's names."""
+
+    def __init__(self, attention: Module, feed_forward: Module, first_norm: Module, second_norm: Module) -> None:
+        super().__init__()
+        self.self_attn = attention
+        self.mlp = feed_forward
+        self.input_layernorm = first_norm
+        self.post_attention_layernorm = second_norm
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        y: Tensor = self.mlp(self.post_attention_layernorm(x), x)
+        return y
+
+
+class ParallelBlock(Module):
+    """Attention and feed-forward of the same norm, both added to the residual, under Llama's names."""
+
+    def __init__(self, attention: Module, feed_forward: Module, norm: Module) -> None:
+        super().__init__()
+        self.self_attn = attention
+        self.mlp = feed_forward
+        self.input_layernorm = norm
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        own = self.input_layernorm(x)
+        y: Tensor = self.mlp(own, self.self_attn(own, text, x))
+        return y
+
+
+class SandwichNormBlock(Module):
+    """Attention and feed-forward, each between two norms, with a residual around it (Ding et al. 2021, arXiv
+    2105.13290), under Gemma's names. `norm` makes a norm.
+    """
+
+    def __init__(self, attention: Module, feed_forward: Module, norm: Callable[[], Module]) -> None:
+        super().__init__()
+        self.self_attn = attention
+        self.mlp = feed_forward
+        self.input_layernorm = norm()
+        self.post_attention_layernorm = norm()
+        self.pre_feedforward_layernorm = norm()
+        self.post_feedforward_layernorm = norm()
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), text))
+        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+
+
+class GPT2Block(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it, under GPT-2's names."""
+
+    def __init__(self, config: Any, attention: Module, feed_forward: Module) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
+        self.attn = attention
+        self.ln_2 = LayerNorm(config.n_embd, config.layer_norm_epsilon)
+        self.mlp = feed_forward
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, n_embd) → (..., T, n_embd)."""
+        x = self.attn(self.ln_1(x), text, x)
+        y: Tensor = self.mlp(self.ln_2(x), x)
+        return y
+
+
+class GPT2Stack(DecoderStack):
+    """GPT-2's decoder; a position's embedding is added to the token's."""
+
+    tokens, blocks, last_norm = "wte", "h", "ln_f"
+
+    def __init__(self, config: Any, layers: Iterable[Module]) -> None:
+        norm = LayerNorm(config.n_embd, config.layer_norm_epsilon)
+        super().__init__(config.vocab_size, config.n_embd, layers, norm)
+        self.wpe = Embedding(config.n_positions, config.n_embd)
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        x: Tensor = self.embedding(tokens) + self.wpe(text.positions(tokens))
+        return x
+
+
+class RotaryLanguageModel(CausalLanguageModel):
+    """A language model whose layers share a table of rotary angles: `block(config, layer, rotary)` makes a layer,
+    `norm` is the last norm, `stack` the class of the decoder.
+    """
+
+    def __init__(
+        self, config: Any, block: Callable[[Any, int, RotaryTable], Module], norm: Module, *,
+        stack: type[DecoderStack] = DecoderStack, bias: bool = False,
+    ) -> None:  # fmt: skip
+        rotary = RotaryTable(config.to_dict())
+        blocks = (block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        super().__init__(config, stack(config.vocab_size, config.hidden_size, blocks, norm), bias=bias)

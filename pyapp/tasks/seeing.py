@@ -1,0 +1,85 @@
+"""What a language model sees before it writes: the pictures of a conversation, and those of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from pyapp.engine.tensor import Tensor
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Event, Progress
+from pyapp.text.options import SamplingOptions
+from pyapp.text.pictures import Picture, PictureSession, PictureTemplate, check_seeing, part_token, placed, taken
+from pyapp.vision.reading import read_image_async
+
+from .core import Breath, Result, Step
+
+
+async def with_pictures(
+    loaded: Any, session: Any, messages: Any, template: str | None, cancel: Cancel
+) -> AsyncGenerator[Event | Result[tuple[Any, Any]], None]:
+    """Progress while the model sees the pictures that it has not seen in this conversation; then (the messages without
+    them, the template that puts them in their places: None where the model sees none).
+    """
+    messages, given = taken(messages)
+    if given:
+        check_seeing(loaded, len(given), session.capacity)
+    if not hasattr(session, "see"):
+        yield Result((messages, None))
+        return
+    async with Step(_looked_at(loaded, session, given, cancel)) as looking:
+        async for event in looking:
+            yield event
+    yield Result((messages, PictureTemplate(loaded, looking.value, template)))
+
+
+async def prompt_with_pictures(
+    loaded: Any, prompt: str, pictures: Sequence[Any], options: SamplingOptions, cancel: Cancel
+) -> AsyncGenerator[Event | Result[tuple[PictureSession, list[int]]], None]:
+    """Progress while the model sees pictures; then (a session that knows them, the tokens of the prompt with them).
+
+    They stand where the prompt has the model's placeholder ("<image>" …), once for each, or else before it. OptionError
+    for another number of placeholders, and for what does not fit the context.
+    """
+    check_seeing(loaded, len(pictures), options.context or loaded.model.config.max_seq_len)
+    part = part_token(loaded)
+    session = PictureSession(loaded.model, options.context, cache_type=options.cache_type)
+    async with Step(_looked_at(loaded, session, pictures, cancel)) as looking:
+        async for event in looking:
+            yield event
+    seen, placeholder = looking.value, loaded.model.placeholder
+    first, *others = prompt.split(placeholder)
+    if others and len(others) != len(seen):
+        raise OptionError(
+            f"it has {len(others)} times {placeholder!r}, and {len(seen)} pictures are given", where="prompt",
+            hint="Write it once for each picture, or leave it out: the pictures then come first",
+        )  # fmt: skip
+    before, after = loaded.model.around
+    text = "".join(f"{before}{picture.text}{after}" for picture in seen) + first
+    if others:
+        text = first + "".join(picture.text + other for picture, other in zip(seen, others, strict=True))
+    ids = placed(loaded.tokenizer.encode(text, eos=False), part, seen)
+    if len(ids) > session.capacity:
+        raise OptionError(
+            f"it has {len(ids):,} tokens with its pictures: there is room for {session.capacity:,}", where="prompt",
+            hint="Give fewer pictures, or choose a larger `context`",
+        )  # fmt: skip
+    yield Result((session, ids))
+
+
+async def _looked_at(
+    loaded: Any, session: Any, sources: Sequence[Any], cancel: Cancel
+) -> AsyncGenerator[Event | Result[list[Picture]], None]:
+    """Progress while the model sees those pictures that are new to the session; then all of them."""
+    pictures, room = [], session.capacity
+    for one in sources:
+        pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
+        room -= len(pictures[-1].ids)
+    breath, new = Breath(), session.see(pictures)
+    for done, picture in enumerate(new, 1):
+        while not picture.seen:
+            await breath.take()
+            cancel.check()
+            picture.look()
+        yield Progress("seeing", done, len(new), "pictures")
+    yield Result(pictures)

@@ -1,0 +1,126 @@
+"""Makes golden_projectors/mmproj-KIND.gguf with the gguf package: what sees pictures of the folders of
+tests/text/picture_chat_model.py, as llama.cpp stores it, with the package's names of tensors and keys.
+
+    PYTHONPATH=. python tests/models/make_golden_projectors.py
+
+LLaVA's file is what llama.cpp's converter of LLaVA 1.5 writes: names of its own, which call the layers of feed-forward
+parts by each other's names, and no layers behind those that are read.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from safetensors.numpy import load_file
+
+from tests.text.picture_chat_model import PROCESSORS, config_of, write_picture_chat_model
+
+FOLDER = Path(__file__).with_name("golden_projectors")
+TYPES = {
+    "llava": "mlp", "idefics3": "idefics3", "gemma3": "gemma3", "qwen2_vl": "qwen2vl_merger",
+    "qwen2_5_vl": "qwen2.5vl_merger",
+}  # fmt: skip
+CLIP = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+HALF = [0.5, 0.5, 0.5], [0.5, 0.5, 0.5]
+SEES = ("vision_tower.", "multi_modal_projector.", "visual.", "model.vision", "model.connector")
+OF_LLAVA = {
+    "encoder.layers": "blk", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.out_proj": "attn_out", "layer_norm": "ln", "mlp.fc1": "ffn_down", "mlp.fc2": "ffn_up",
+    "embeddings.": "", "embedding": "embd", "pre_layrnorm": "pre_ln",
+}  # fmt: skip
+
+
+def llava_name(name: str) -> str | None:
+    """None for what the file leaves out."""
+    if "post_layernorm" in name or ".layers.1." in name:
+        return None
+    name = re.sub(r"^multi_modal_projector\.linear_(\d)", lambda found: f"mm.{2 * int(found[1]) - 2}", name)
+    name = name.replace("vision_tower.", "v.")
+    for old, new in OF_LLAVA.items():
+        name = name.replace(old, new)
+    return name
+
+
+def package_name(name: str) -> str:
+    """The name of the gguf package, which knows those of older files."""
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.MMPROJ, 8)
+    name = name.replace("mm_input_projection_weight", "mm_input_projection.weight")
+    for form in (name, name.replace("vision_tower.", "vision_tower.vision_model.")):
+        found = known.get_name(form, (".weight", ".bias"))
+        if found is not None:
+            return found
+    raise KeyError(name)
+
+
+def tensors_of(kind: str, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    for name, value in values.items():
+        if not name.startswith(
+            ("vision_tower.", "multi_modal_projector.", "visual.", "model.vision", "model.connector")
+        ):
+            continue
+        if kind == "llava":
+            own = llava_name(name)
+            found |= {} if own is None else {own: value}
+        elif name.endswith(("attn.qkv.weight", "attn.qkv.bias")):
+            parts = zip("qkv", np.split(value, 3), strict=True)
+            found |= {package_name(name.replace("attn.qkv", f"attn.{part}")): own for part, own in parts}
+        elif name.endswith("patch_embed.proj.weight"):
+            own = package_name(name)
+            found |= {own: value[:, :, 0], f"{own}.1": value[:, :, 1]}
+        else:
+            found[package_name(name)] = value + 1.0 if "soft_emb_norm" in name else value
+    return found
+
+
+def write(kind: str) -> None:
+    config: dict[str, Any] = config_of(kind)
+    vision, width = config["vision_config"], config["text_config"]["hidden_size"]
+    with tempfile.TemporaryDirectory() as place:
+        values = load_file(write_picture_chat_model(Path(place), kind) / "model.safetensors")
+    writer = gguf.GGUFWriter(FOLDER / f"mmproj-{kind}.gguf", "clip")
+    writer.add_clip_has_vision_encoder(True)
+    writer.add_clip_projector_type(TYPES[kind])
+    qwen, gated = kind.startswith("qwen"), kind == "qwen2_5_vl"
+    writer.add_vision_embedding_length(vision["hidden_size"] if gated or not qwen else vision["embed_dim"])
+    # The converter of Qwen2-VL writes another number here.
+    writer.add_vision_feed_forward_length(vision.get("intermediate_size", width))
+    writer.add_vision_block_count(1 if kind == "llava" else vision.get("depth", vision.get("num_hidden_layers")))
+    writer.add_vision_head_count(vision.get("num_heads", vision.get("num_attention_heads")))
+    writer.add_vision_projection_dim(width)
+    writer.add_vision_image_size(vision.get("image_size", 560))
+    writer.add_vision_patch_size(vision["patch_size"])
+    writer.add_vision_attention_layernorm_eps(1e-5 if kind == "llava" else 1e-6)
+    mean, deviation = CLIP if qwen or kind == "llava" else HALF
+    writer.add_vision_image_mean(mean)
+    writer.add_vision_image_std(deviation)
+    if kind in ("idefics3", "gemma3"):
+        writer.add_vision_use_gelu(True)
+        writer.add_vision_projector_scale_factor(2)
+    if kind == "idefics3":
+        writer.add_vision_preproc_image_size(PROCESSORS[kind]["size"]["longest_edge"])
+    if qwen:
+        writer.add_vision_spatial_merge_size(2)
+        writer.add_vision_min_pixels(PROCESSORS["qwen2_vl"]["min_pixels"])
+        writer.add_vision_max_pixels(PROCESSORS["qwen2_vl"]["max_pixels"])
+    if gated:
+        writer.add_vision_use_silu(True)
+        writer.add_vision_n_wa_pattern(vision["fullatt_block_indexes"][0] + 1)
+        writer.add_vision_window_size(vision["window_size"])
+    for name, value in tensors_of(kind, values).items():
+        writer.add_tensor(name, np.ascontiguousarray(value))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for kind in TYPES:
+        write(kind)
