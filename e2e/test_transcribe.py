@@ -17,9 +17,14 @@ from e2e.conftest import OUTPUT, shared
 from e2e.fake_hub import FakeHub
 from e2e.speech_files import SAID, samples, speechlike, spoken, write_recording, write_speech_model
 from e2e.transcribe_page import TranscribePage
-from pyapp.audio import load_speech
+from pyapp.audio import load_speech, open_audio, write_wav
+from pyapp.audio.transcribe import transcribe_events
+from pyapp.models import load_speech_model
 from scripts.serve import SiteServer
 from tests.audio.sounds import babble
+from tests.models.sound_configs import recording as recording_of
+from tests.models.test_sounds import make as make_sound_model
+from tests.models.test_sounds import write as write_sound_model
 
 JFK = Path(__file__).resolve().parents[2] / "shared" / "data" / "jfk.wav"
 # Time from the click on Stop until the sheet says so, in the page's own clock.
@@ -521,6 +526,20 @@ def test_wrong_model_folders_are_refused_in_words(
     message = transcribe.page.locator("#model-error [role=alert], #transcribe-error [role=alert]")
     expect(message).to_contain_text(says)
     assert "nexpected" not in message.inner_text()
+
+
+def test_a_model_that_names_characters(transcribe: TranscribePage, tmp_path: Path) -> None:
+    """The folder of a wav2vec 2.0: the text and the times of words that pyapp hears outside the page."""
+    name, sound = "wav2vec2-large", tmp_path / "sound.wav"
+    folder = write_sound_model(tmp_path / "characters", name, dict(make_sound_model(name).state_dict()))
+    write_wav(sound, recording_of(4000), 16000)
+    events = list(transcribe_events(load_speech_model(folder), next(iter(open_audio(sound)))))
+    expected = events[-1].to_dict()["text"].strip()
+    transcribe.choose(folder).settings(silence=False)
+    transcribe.take(sound).wait_done()
+    assert transcribe.text().strip() == expected and len(expected.split()) > 3
+    words = [word for segment in transcribe.segments() for word in segment["words"]]
+    assert len(words) == len(expected.split()) and words[0]["end"] <= words[-1]["start"] < 0.25
 
 
 def test_a_recording_of_many_windows_stops_and_goes_on(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:

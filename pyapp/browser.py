@@ -291,7 +291,7 @@ def inspect(params: Any, cancel: Cancel) -> tasks.Events:
 @tasks.task
 async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
-    from pyapp.models.load import TEXT, module_of, task_of
+    from pyapp.models.load import TEXT, module_of, names_characters, task_of
     from pyapp.models.loading.reading import LINE_READERS
     from pyapp.models.whisper.files import check_architecture
 
@@ -299,7 +299,8 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     if not settings:
         raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
     if params.task == "transcribe":
-        check_architecture(settings, params.where)
+        if not names_characters(settings):
+            check_architecture(settings, params.where)
     elif params.task != "read" or settings.get("model_type") not in LINE_READERS:
         task = MODEL_TASKS[params.task]
         module_of(settings, params.where, task_of(settings) if task == TEXT else task)
@@ -477,9 +478,9 @@ async def load_speech(params: Any, cancel: Cancel) -> tasks.Events:
             speech = event.value
             if fresh:
                 speech.model.encoder.warm_up()
-            several = speech.tokenizer.multilingual
-            languages = list(speech.tokenizer.all_language_codes) if several else ["en"]
-            known = {"name": speech.name, "config": speech.config, "languages": languages, "translates": several}
+            several = getattr(speech.tokenizer, "multilingual", None)  # None: the model does not tell its language
+            languages = list(speech.tokenizer.all_language_codes) if several else ["en"][several is None :]
+            known = {"name": speech.name, "config": speech.config, "languages": languages, "translates": bool(several)}
             yield Done("complete", known)
             import numpy  # noqa: F401  while the page shows the model: the first sound needs it
 

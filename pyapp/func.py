@@ -14,7 +14,7 @@ from .engine import autograd
 from .engine.ops import stack, zeros_like
 from .engine.tensor import Tensor
 from .engine.user_errors import describe
-from .nn.layers.normalization import BatchNorm
+from .nn.layers.channel_normalization import BatchNorm
 from .nn.module import Module
 
 Function = Callable[..., Any]

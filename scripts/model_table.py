@@ -40,7 +40,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for
   "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
   ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
-  cache, and the tokens of conversations by their image processors and chat templates.
+  cache, and the tokens of conversations by their image processors and chat templates. Models that name a character for
+  each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a batch with
+  padding, gradients, texts and times of words.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.

@@ -75,6 +75,7 @@ PAGE_TASKS = {
     "features": "embed",
     "line-reading": "read",
     "image-to-text": "read",
+    "speech-recognition": "transcribe",
 }
 # What a package of the lock file needs besides itself.
 DEPENDS = {"pyapp": list(PYAPP_PARTS), "numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
@@ -275,7 +276,9 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
         (staged / folder).mkdir()
         for path in (path for pattern in patterns for path in sorted(NODE_MODULES.glob(pattern))):
             shutil.copyfile(path, staged / folder / path.name)
-    shutil.copyfile(ROOT / "pyapp" / "registry.json", staged / "registry.json")  # the page lists the same models
+    registry = json.loads((ROOT / "pyapp" / "registry.json").read_text())
+    del registry["names"]  # the page lists the models whose files are named
+    (staged / "registry.json").write_text(json.dumps(registry, indent=2, ensure_ascii=False) + "\n")
     (staged / "model-tasks.json").write_text(json.dumps(model_tasks()) + "\n")
     (staged / "lessons" / "lessons.json").write_text(json.dumps(lessons(WEB / "lessons"), indent=1) + "\n")
     shutil.copyfile(ROOT / "third_party" / "README.md", staged / "THIRD-PARTY.md")

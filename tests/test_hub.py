@@ -71,7 +71,7 @@ def partials(tmp_path: Path) -> list[Path]:
 
 def test_the_registry_is_what_the_page_expects() -> None:
     data = json.loads((Path(hub.__file__).parents[1] / "registry.json").read_text(encoding="utf-8"))
-    assert set(data) == {"models", "networks"}
+    assert set(data) == {"models", "networks", "names"}
     assert hub.networks() == data["networks"] and set(data["networks"]) == {"silero", "speakers"}
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+", name) for name in data["networks"].values())
     seen = set()
@@ -113,6 +113,27 @@ def test_sizes_of_the_registry_are_those_of_the_format() -> None:
             model = entry.file("model")
             config = dict(zip(FIELDS, shapes[entry.id], strict=True))
             assert model is not None and model.size == layout(Header(0, config, True, 0, 28))[1]
+
+
+def test_short_names_of_repositories(remote: Any) -> None:
+    """Their files are those that the hub lists; the page does not know them."""
+    data = json.loads((Path(hub.__file__).parents[1] / "registry.json").read_text(encoding="utf-8"))
+    ids = [entry["id"] for entry in (*data["models"], *data["names"])]
+    assert len({*ids}) == len(ids)
+    for item in data["names"]:
+        assert set(item) == {"id", "title", "description", "task", "license", "repo"}
+        assert item["task"] in ("generate", "chat", "transcribe") and re.fullmatch(r"[\w.-]+/[\w.-]+", item["repo"])
+        entry = hub.find_entry(item["id"])
+        told = {name: value for name, value in item.items() if name != "repo"}
+        assert entry and entry.to_dict() == told | {"kind": "hub", "bytes": None, "source": item["repo"]}
+    entry = hub.find_entry("mamba-130m")
+    assert entry
+    repo = entry.repo
+    remote.files[repo] = {"model.safetensors": b"weights", "config.json": b"{}"}
+    for name in ("mamba-130m", repo):
+        found = hub.resolve(name)
+        assert found.entry and found.entry.id == "mamba-130m" and found.model.read_bytes() == b"weights"
+        assert set(found.files) == {"model", "config"}
 
 
 def test_models_as_json() -> None:

@@ -21,7 +21,7 @@ from pyapp.audio.transcribe import ModelWithTokenizer, transcribe_events
 from pyapp.audio.windows import checked
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
-from pyapp.errors import OptionError
+from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Doubt, Event, Language, Partial, Segment
 from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME
 
@@ -75,6 +75,8 @@ class LiveTranscriber:
         cancel: Cancel | None = None,
     ) -> None:
         options = options or TranscribeOptions(temperature=0.0)
+        if getattr(model, "processor", None) is not None:
+            raise ModelError("this model hears whole recordings only", hint="Choose a Whisper model for live speech")
         window = model.model.config.n_audio_ctx * SECONDS_PER_TIME
         self._model, self._live, self._cancel = model, live or LiveOptions.for_window(window), cancel or Cancel()
         self._options = replace(

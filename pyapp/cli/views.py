@@ -209,7 +209,7 @@ COMMANDS_OF = {
     "seq2seq-lm": "translate", "sequence-classification": "classify, rerank", "token-classification": "label",
     "image-classification": "classify-image", "image-to-text": "caption, read", "image-text-to-text": "chat --image",
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
-    "zero-shot-image-classification": "classify-image --labels, embed-image",
+    "zero-shot-image-classification": "classify-image --labels, embed-image", "speech-recognition": "transcribe",
 }  # fmt: skip
 
 

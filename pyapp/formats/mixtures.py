@@ -26,17 +26,19 @@ MIXTURES: dict[str, tuple[str, int]] = {
 _ROLES = (
     ("output", re.compile(r"(output|lm_head)\.weight")),
     ("embedding", re.compile(
-        r"((per_layer_)?token_embd|tok_embeddings|(model\.)?embed_tokens|(transformer\.)?word_embeddings)\.weight")),
+        r"((per_layer_)?token_embd|tok_embeddings|(model\.)?(decoder\.)?embed_tokens|gpt_neox\.embed_in"
+        r"|backbone\.embeddings|(transformer\.)?(word_embeddings|wte))\.weight")),
     ("attn_v", re.compile(
-        r".*(attn_v|attn_qkv|attn_kv_b|attention\.wv|self_attn\.(v_proj|qkv_proj|kv_b_proj)"
-        r"|self_attention\.query_key_value)\.weight")),
-    ("attn_k", re.compile(r".*(attn_k|attention\.wk|self_attn\.k_proj)\.weight")),
-    ("attn_output", re.compile(r".*(attn_output|attention\.wo|self_attn\.o_proj|self_attention\.dense)\.weight")),
+        r".*(attn_v|attn_qkv|attn_kv_b|attention\.wv|self_attn\.kv_b_proj|attn\.(v_proj|qkv_proj|Wqkv|c_attn)"
+        r"|attention\.query_key_value)\.weight")),
+    ("attn_k", re.compile(r".*(attn_k|attention\.wk|attn\.k_proj)\.weight")),
+    ("attn_output", re.compile(
+        r".*(attn_output|attention\.(wo|dense)|attn\.(o_proj|out_proj|c_proj|dense))\.weight")),
     ("ffn_down", re.compile(
-        r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|mlp\.(\w+\.)*(experts\.\d+\.)?down_proj"
-        r"|experts\.\d+\.w2|mlp\.dense_4h_to_h)\.weight")),
+        r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|mlp\.(\w+\.)*(experts\.\d+\.)?down_proj|ffn\.down_proj"
+        r"|experts\.\d+\.w2|mlp\.(dense_4h_to_h|fc_out|fc2|c_proj)|(en|de)coder\.layers\.\d+\.fc2)\.weight")),
 )  # fmt: skip
-_LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h)\.(\d{1,6})\.")
+_LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h|blocks)\.(\d{1,6})\.")
 # Names of the numbers of heads, of key and value heads, and of experts in GGUF, Hugging Face and llama2.c files.
 _HEADS = ("attention.head_count", "num_attention_heads", "n_heads")
 _KV_HEADS = ("attention.head_count_kv", "num_key_value_heads", "num_kv_heads", "n_kv_heads")

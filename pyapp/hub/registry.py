@@ -1,4 +1,5 @@
-"""The registry of named models, pyapp/registry.json, which the page reads too.
+"""The registry of named models, pyapp/registry.json, which the page reads too, except its `names`: short names of
+repositories, whose files the hub lists.
 
 The four hub models were trained with Llama 2's tokenizer of 32,000 pieces (stories260K has another), which is not in
 their repository. A public repository has the same vocabulary as tokenizer.json, which both tokenizer libraries read.
@@ -40,7 +41,7 @@ class ModelFile:
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
     """A model of the registry; `kind` is "embedded" or "hub", `task` is "generate" (text), "transcribe" (speech) or
-    "read" (pictures). `aliases` are its other names.
+    "read" (pictures). `aliases` are its other names. Without files, it is what `repo` has.
     """
 
     id: str
@@ -51,6 +52,7 @@ class ModelEntry:
     files: tuple[ModelFile, ...]
     task: str = "generate"
     aliases: tuple[str, ...] = ()
+    repo: str = ""
 
     def file(self, role: str) -> ModelFile | None:
         return next((file for file in self.files if file.role == role), None)
@@ -69,7 +71,7 @@ class ModelEntry:
             "task": self.task,
             "license": self.license,
             "bytes": sum(size or 0 for size in sizes.values()) if sizes.get("model") else None,
-            "source": f"{model.repo}:{model.path}" if model and model.repo else None,
+            "source": f"{model.repo}:{model.path}" if model and model.repo else self.repo or None,
         }
 
 
@@ -91,7 +93,8 @@ def _data() -> dict[str, Any]:
 
 @functools.cache
 def _read() -> tuple[ModelEntry, ...]:
-    return tuple(sorted(map(_entry, _data()["models"]), key=lambda entry: entry.kind != "embedded"))
+    named = ({"kind": "hub", "files": ()} | item for item in _data()["names"])
+    return tuple(sorted(map(_entry, (*_data()["models"], *named)), key=lambda entry: entry.kind != "embedded"))
 
 
 def _entry(item: dict[str, Any]) -> ModelEntry:
@@ -108,7 +111,7 @@ def _entry(item: dict[str, Any]) -> ModelEntry:
     )
     return ModelEntry(
         item["id"], item["title"], item["description"], item["kind"], item["license"], files,
-        item["task"], tuple(item.get("aliases", ())),
+        item["task"], tuple(item.get("aliases", ())), item.get("repo", ""),
     )  # fmt: skip
 
 

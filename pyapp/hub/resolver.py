@@ -114,8 +114,9 @@ def resolve(
         cache_dir, name = name.folder, name.here or name.name
     text = os.fspath(name)
     entry = find_entry(text) if isinstance(name, str) else None
-    if entry is not None:
+    if entry is not None and entry.files:
         return _of_entry(entry, get)
+    text = text if entry is None else entry.repo
     if not text:
         raise _unknown(text)
     path = Path(text).expanduser()
@@ -150,7 +151,7 @@ def resolve(
     if PurePosixPath(chosen).name in INDICES:
         for shard in _shards(found["model"]):  # they are placed beside their index
             get(ModelFile("shard", str(PurePosixPath(chosen).with_name(shard)), None, None, repo, revision))
-    return ModelFiles(text, found)
+    return ModelFiles(text, found, entry)
 
 
 def resolve_files(
@@ -193,6 +194,8 @@ def find_entry(name: str, task: str | None = None) -> ModelEntry | None:
     for entry in models():
         model = entry.file("model")
         if name == entry.id or (task == entry.task and name in entry.aliases):
+            return entry
+        if name == entry.repo and not entry.files:
             return entry
         if model and repo and model.repo == repo:
             of_repo.append(entry)

@@ -13,10 +13,10 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import Intermediate, NormedResidual, Predictions, attend_joined
+from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
-from pyapp.nn.towers import FeedForward
 from pyapp.nn.vision import PatchEmbeddings, check_pictures, token, with_tokens
 
 from .loading.pictures_config import PatchConfig

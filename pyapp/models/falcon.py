@@ -5,7 +5,7 @@ attention and feed-forward side by side, rotary positions or linear biases.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log2, sqrt
+from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -14,7 +14,8 @@ from pyapp.engine.ops import cat, tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.feed_forward import FeedForward
+from pyapp.nn.linear_biases import slopes
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, Gguf, grouped_rows
@@ -63,23 +64,15 @@ class Config(DecoderConfig):
         return self.parallel_attn and self.num_ln_in_parallel_attn == 2
 
 
-def slopes(heads: int) -> list[float]:
-    """The slope of each head's linear biases (Press et al. 2021, arXiv 2108.12409), in bfloat16 as in training."""
-    power = 1 << int(log2(heads))
-    found = [2.0 ** (-(2.0 ** -(log2(power) - 3)) * i) for i in range(1, power + 1)]
-    found += [2.0 ** (-(2.0 ** -(log2(2 * power) - 3)) * i) for i in range(1, 2 * (heads - power) + 1, 2)]
-    rounded: list[float] = tensor(found).to("bfloat16").to("float32").tolist()
-    return rounded
-
-
 class Attention(SelfAttention):
     """Self-attention from one projection: of each group of heads its queries, its key and its value."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable | None) -> None:
         size = config.hidden_size
         biases = None
-        if config.alibi:  # the biases are scaled as the scores
-            biases = tensor(slopes(config.num_attention_heads)) * (1 / sqrt(config.head_dim))
+        if config.alibi:  # in bfloat16 as in training, and scaled as the scores
+            rounded = tensor(slopes(config.num_attention_heads)).to("bfloat16").to("float32")
+            biases = rounded * (1 / sqrt(config.head_dim))
         super().__init__(layer, config.heads(slopes=biases), rotary)
         self.grouped = config.num_key_value_heads > 1
         self.query_key_value = Linear(size, self.heads.width, bias=config.bias)
@@ -104,22 +97,6 @@ def _groups_together(qkv: Tensor, heads: Heads) -> Tensor:
     return cat([part.reshape(*flat) for part in parts], -1)
 
 
-class FeedForward(Module):
-    """dense_4h_to_h(activation(dense_h_to_4h x)), added to the residual."""
-
-    tensor_parallel = {"dense_h_to_4h": ("outputs", "inner"), "dense_4h_to_h": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.activation = activation_named(config.activation)
-        self.dense_h_to_4h = Linear(config.hidden_size, config.ffn_hidden_size, bias=config.bias)
-        self.dense_4h_to_h = ResidualLinear(config.ffn_hidden_size, config.hidden_size, bias=config.bias)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x)), residual)
-
-
 class Block(Module):
     """Attention and feed-forward, side by side (with a norm together, or one each) or one after the other."""
 
@@ -128,7 +105,10 @@ class Block(Module):
         size, epsilon = config.hidden_size, config.layer_norm_epsilon
         self.parallel, self.two_norms = config.parallel_attn, config.two_norms
         self.self_attention = Attention(config, layer, rotary)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(
+            size, config.ffn_hidden_size, config.activation, bias=config.bias,
+            names=("dense_h_to_4h", "dense_4h_to_h"),
+        )  # fmt: skip
         if config.two_norms:
             self.ln_attn = LayerNorm(size, epsilon)
             self.ln_mlp = LayerNorm(size, epsilon)

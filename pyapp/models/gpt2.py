@@ -6,11 +6,10 @@ from math import sqrt
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Module
 from pyapp.nn.decoder import CausalLanguageModel, SelfAttention, Text
 from pyapp.nn.decoder_blocks import GPT2Block, GPT2Stack
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.gated import activated, activation_named
+from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import TransposedLinear
 
 from .loading.gguf import Gguf
@@ -45,32 +44,19 @@ class Attention(SelfAttention):
         return self.c_proj(self.attend(self.c_attn(x), text), residual)
 
 
-class FeedForward(Module):
-    """c_proj(activation(c_fc x)), added to the residual."""
-
-    tensor_parallel = {"c_fc": ("outputs", "inner"), "c_proj": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        inner = config.inner_size
-        self.activation = activation_named(config.activation_function)
-        self.c_fc = TransposedLinear(config.n_embd, inner)
-        self.c_proj = TransposedLinear(inner, config.n_embd)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., n_embd) → residual + feed-forward (..., n_embd)."""
-        return self.c_proj(activated(self.c_fc, x, self.activation), residual)
-
-
 class GPT2LMHeadModel(CausalLanguageModel):
     """The language model."""
 
     base_model_prefix = "transformer"
 
     def __init__(self, config: Config) -> None:
-        layers = range(config.n_layer)
-        blocks = (GPT2Block(config, Attention(config, layer), FeedForward(config)) for layer in layers)
+        blocks = (GPT2Block(config, Attention(config, layer), self._inner(config)) for layer in range(config.n_layer))
         super().__init__(config, GPT2Stack(config, blocks))
+
+    @staticmethod
+    def _inner(config: Config) -> FeedForward:
+        names = "c_fc", "c_proj"
+        return FeedForward(config.n_embd, config.inner_size, config.activation_function, names=names, transposed=True)
 
 
 GGUF = Gguf(

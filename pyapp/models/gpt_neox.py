@@ -11,7 +11,7 @@ from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, Text, heads_together
 from pyapp.nn.decoder_blocks import RotaryLanguageModel
-from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, Gguf, grouped_rows
@@ -55,22 +55,6 @@ class Attention(SelfAttention):
         return self.dense(self.attend(qkv, text), residual)
 
 
-class FeedForward(Module):
-    """dense_4h_to_h(activation(dense_h_to_4h x)), added to the residual."""
-
-    tensor_parallel = {"dense_h_to_4h": ("outputs", "inner"), "dense_4h_to_h": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.activation = activation_named(config.hidden_act)
-        self.dense_h_to_4h = Linear(config.hidden_size, config.intermediate_size)
-        self.dense_4h_to_h = ResidualLinear(config.intermediate_size, config.hidden_size)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.dense_4h_to_h(self.activation(self.dense_h_to_4h(x)), residual)
-
-
 class Block(Module):
     """Attention and feed-forward, side by side or one after the other."""
 
@@ -80,7 +64,9 @@ class Block(Module):
         self.input_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.attention = Attention(config, layer, rotary)
-        self.mlp = FeedForward(config)
+        self.mlp = FeedForward(
+            config.hidden_size, config.intermediate_size, config.hidden_act, names=("dense_h_to_4h", "dense_4h_to_h")
+        )
 
     def forward(self, x: Tensor, text: Text) -> Tensor:
         """x (..., T, hidden_size) → (..., T, hidden_size)."""

@@ -28,7 +28,6 @@ from ._index import GGUF_ARCHITECTURES, MODEL_TYPES, SEEING, TASKS
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.processes.group import ProcessGroup
-    from pyapp.models.whisper import Whisper
     from pyapp.text.generate import LanguageModel
     from pyapp.text.tokenizer import Tokenizer
     from pyapp.text.whisper_tokenizer import WhisperTokenizer
@@ -480,12 +479,15 @@ def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = Non
 
 @dataclass(frozen=True)
 class LoadedSpeechModel:
-    """A speech model and its tokenizer. `config` holds the hyper-parameters as JSON values."""
+    """A speech model and its tokenizer. `config` holds the hyper-parameters as JSON values. `processor` prepares the
+    samples of one that is no Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer.
+    """
 
     name: str
-    model: Whisper
-    tokenizer: WhisperTokenizer
+    model: Any
+    tokenizer: Any
     config: dict[str, Any]
+    processor: Any = None
 
 
 def load_speech_model(
@@ -500,7 +502,8 @@ def load_speech_model(
 ) -> LoadedSpeechModel:
     """Loads a Whisper model by name (embedded, or `owner/repo` on the hub), from a folder, a file (openai's .pt,
     whisper.cpp's ggml-*.bin, .safetensors with its config.json), or a mapping of roles ("model", "config", "tokenizer",
-    "generation_config") to paths, bytes or ByteSources.
+    "generation_config") to paths, bytes or ByteSources; or a wav2vec 2.0, HuBERT or WavLM with characters, of which the
+    mapping has "vocab.json", "tokenizer_config" and "preprocessor_config" too.
 
     `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
     ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small
@@ -516,7 +519,11 @@ def load_speech_model(
         from pyapp import hub
 
         name = os.fspath(source)
-        source = dict(hub.resolve(source, report=report, cancel=cancel).files)
+        named, source = source, dict(hub.resolve(source, report=report, cancel=cancel).files)
+        if "config" in source and names_characters(read_settings(source["config"])):
+            from pyapp.models.loading.sound import files_of
+
+            source = files_of(named, report, cancel)
     roles = dict(source) if isinstance(source, Mapping) else {"model": source}
     if tokenizer is not None:
         roles["tokenizer"] = tokenizer
@@ -545,6 +552,13 @@ def _load(
     config, generation = (
         read_json_file(files[role]) if role in files else None for role in ("config", "generation_config")
     )
+    if config is not None and names_characters(config):
+        from pyapp.models.loading.sound import load_sound_model
+
+        if group is not None:
+            raise ModelError("models of this architecture run in one process", where=name)
+        heard, characters, processor = load_sound_model(name, files, config, dtype, device, report, cancel)
+        return LoadedSpeechModel(name, heard, characters, heard.config.to_dict(), processor)
     if config is not None:
         check_architecture(config, files["config"].name)
     checkpoint = open_checkpoint(files["model"])
@@ -568,6 +582,11 @@ def _load(
             hint="Give the tokenizer that belongs to the model",
         )  # fmt: skip
     return LoadedSpeechModel(name, model, words, model.config.to_dict())
+
+
+def names_characters(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration is of a model that names a character for each moment."""
+    return "speech-recognition" in TASKS.get(MODEL_TYPES.get(str(config.get("model_type")), ""), ())
 
 
 def load_whisper_tokenizer(

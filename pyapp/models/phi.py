@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, Text, normalized_heads
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
-from pyapp.nn.layers.gated import activated, activation_named
-from pyapp.nn.layers.joined import JoinedLinear
+from pyapp.nn import LayerNorm
+from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, normalized_heads
+from pyapp.nn.decoder_blocks import ParallelBlock, RotaryLanguageModel
+from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, Gguf
@@ -31,63 +30,31 @@ class Config(DecoderConfig):
     qk_layernorm: bool = False
 
 
-class Attention(SelfAttention):
+class Attention(GroupedQueryAttention):
     """Self-attention with biases; in some models the queries and keys are normalised, head by head."""
 
-    tensor_parallel = {
-        "q_proj": ("outputs", "queries"), "k_proj": ("outputs", "keys"), "v_proj": ("outputs", "keys"),
-        "q_layernorm": ("whole",), "k_layernorm": ("whole",), "dense": ("inputs", "queries"),
-    }  # fmt: skip
+    output = "dense"
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_layernorm": ("whole",), "k_layernorm": ("whole",)}
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads, size = config.heads(), config.hidden_size
-        super().__init__(layer, heads, rotary)
-        inner, kv = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
-        self.q_proj = Linear(size, inner)
-        self.k_proj = Linear(size, kv)
-        self.v_proj = Linear(size, kv)
-        self.dense = ResidualLinear(inner, size)
-        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
-        self.q_layernorm = LayerNorm(heads.head_dim, config.layer_norm_eps) if config.qk_layernorm else None
-        self.k_layernorm = LayerNorm(heads.head_dim, config.layer_norm_eps) if config.qk_layernorm else None
+        heads, norms = config.heads(), config.qk_layernorm
+        super().__init__(layer, config.hidden_size, heads, rotary, bias=True)
+        self.q_layernorm = LayerNorm(heads.head_dim, config.layer_norm_eps) if norms else None
+        self.k_layernorm = LayerNorm(heads.head_dim, config.layer_norm_eps) if norms else None
 
-    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
-        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
-        qkv = self.qkv(self, x)
-        if self.q_layernorm is not None and self.k_layernorm is not None:
-            qkv = normalized_heads(qkv, self.heads, self.q_layernorm, self.k_layernorm)
-        return self.dense(self.attend(qkv, text), residual)
+    def normalized(self, qkv: Tensor) -> Tensor:
+        if self.q_layernorm is None or self.k_layernorm is None:
+            return qkv
+        return normalized_heads(qkv, self.heads, self.q_layernorm, self.k_layernorm)
 
 
-class FeedForward(Module):
-    """fc2(activation(fc1 x)), added to the residual."""
-
-    tensor_parallel = {"fc1": ("outputs", "inner"), "fc2": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.activation = activation_named(config.hidden_act)
-        self.fc1 = Linear(config.hidden_size, config.intermediate_size)
-        self.fc2 = ResidualLinear(config.intermediate_size, config.hidden_size)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.fc2(activated(self.fc1, x, self.activation), residual)
-
-
-class Block(Module):
+class Block(ParallelBlock):
     """Attention and feed-forward of the same norm, both added to the residual."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
-        self.self_attn = Attention(config, layer, rotary)
-        self.mlp = FeedForward(config)
-        self.input_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        own = self.input_layernorm(x)
-        return self.mlp(own, self.self_attn(own, text, x))
+        size = config.hidden_size
+        feed_forward = FeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(Attention(config, layer, rotary), feed_forward, LayerNorm(size, config.layer_norm_eps))
 
 
 class PhiStack(DecoderStack):

@@ -15,11 +15,11 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.ops.rotary import rotation_table
 from pyapp.errors import ArgumentError
 from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList, RMSNorm, Sequential
+from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.picture_text import PictureTextModel
-from pyapp.nn.towers import FeedForward
 from pyapp.nn.vision import ImageModel, check_pictures
 
 from .loading import picture_text

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, MultiheadAttention
+from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import FeedForward, PictureAndText, TextTower, VisionTower
+from pyapp.nn.towers import PictureAndText, TextTower, VisionTower
 from pyapp.nn.vision import token
 
 from .loading.config import require

@@ -5,11 +5,10 @@ feed-forward layer and biases.
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
+from pyapp.nn import LayerNorm
 from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
 from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
-from pyapp.nn.layers.gated import activated, activation_named
+from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, NAMES, WINDOW, Gguf
@@ -31,22 +30,6 @@ class Config(DecoderConfig):
     sliding_window: int | None = None
 
 
-class FeedForward(Module):
-    """c_proj(activation(c_fc x)), added to the residual."""
-
-    tensor_parallel = {"c_fc": ("outputs", "inner"), "c_proj": ("inputs", "inner")}
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.activation = activation_named(config.hidden_act)
-        self.c_fc = Linear(config.hidden_size, config.intermediate_size, bias=config.use_bias)
-        self.c_proj = ResidualLinear(config.intermediate_size, config.hidden_size, bias=config.use_bias)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
-        return self.c_proj(activated(self.c_fc, x, self.activation), residual)
-
-
 class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
@@ -54,7 +37,9 @@ class Block(PreNormBlock):
         size, epsilon = config.hidden_size, config.norm_epsilon
         heads = config.heads(window=config.sliding_window)
         attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.use_bias)
-        feed_forward = FeedForward(config)
+        feed_forward = FeedForward(
+            size, config.intermediate_size, config.hidden_act, bias=config.use_bias, names=("c_fc", "c_proj")
+        )
         super().__init__(attention, feed_forward, LayerNorm(size, epsilon), LayerNorm(size, epsilon))
 
 

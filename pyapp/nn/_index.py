@@ -32,6 +32,10 @@ MODULES = {
     "layers.attention": """
         MultiheadAttention
     """,
+    "layers.channel_normalization": """
+        BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyBatchNorm1d
+        LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d LocalResponseNorm
+    """,
     "layers.containers": """
         ModuleDict ModuleList ParameterDict ParameterList Sequential
     """,
@@ -61,9 +65,7 @@ MODULES = {
         Bilinear Flatten Identity LazyLinear Linear ResidualLinear TransposedLinear Unflatten
     """,
     "layers.normalization": """
-        BatchNorm1d BatchNorm2d BatchNorm3d GroupNorm InstanceNorm1d InstanceNorm2d InstanceNorm3d LayerNorm
-        LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d
-        LocalResponseNorm OffsetRMSNorm RMSNorm
+        LayerNorm OffsetLayerNorm OffsetRMSNorm RMSNorm
     """,
     "layers.padding": """
         CircularPad1d CircularPad2d CircularPad3d ConstantPad1d ConstantPad2d ConstantPad3d ReflectionPad1d
@@ -133,6 +135,9 @@ FUNCTIONS = {
     "layers.attention": """
         multi_head_attention_forward scaled_dot_product_attention
     """,
+    "layers.channel_normalization": """
+        batch_norm group_norm instance_norm local_response_norm
+    """,
     "layers.convolution": """
         conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d fold unfold
     """,
@@ -149,7 +154,7 @@ FUNCTIONS = {
         bilinear linear
     """,
     "layers.normalization": """
-        batch_norm group_norm instance_norm layer_norm local_response_norm normalize rms_norm
+        layer_norm normalize rms_norm
     """,
     "layers.padding": """
         pad

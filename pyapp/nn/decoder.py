@@ -131,11 +131,14 @@ class SelfAttention(Module):
 
 
 class GroupedQueryAttention(SelfAttention):
-    """Self-attention with the projections q_proj, k_proj, v_proj and o_proj (Ainslie et al. 2023, arXiv 2305.13245)."""
+    """Self-attention with the projections q_proj, k_proj, v_proj and o_proj (Ainslie et al. 2023, arXiv 2305.13245).
+    `output` is the name of the last one.
+    """
 
+    output = "o_proj"
     tensor_parallel: Mapping[str, tuple[str, ...]] = {
         "q_proj": ("outputs", "queries"), "k_proj": ("outputs", "keys"), "v_proj": ("outputs", "keys"),
-        "o_proj": ("inputs", "queries"),
+        "o_proj": ("inputs", "queries"), "out_proj": ("inputs", "queries"), "dense": ("inputs", "queries"),
     }  # fmt: skip  # by nn/tensor_parallel.py
 
     def __init__(
@@ -147,7 +150,8 @@ class GroupedQueryAttention(SelfAttention):
         self.q_proj = Linear(hidden_size, inner, bias=bias)
         self.k_proj = Linear(hidden_size, kv, bias=bias)
         self.v_proj = Linear(hidden_size, kv, bias=bias)
-        self.o_proj = ResidualLinear(inner, hidden_size, bias=bias if output_bias is None else output_bias)
+        last = ResidualLinear(inner, hidden_size, bias=bias if output_bias is None else output_bias)
+        self.add_module(self.output, last)
         self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
 
     def normalized(self, qkv: Tensor) -> Tensor:
@@ -156,7 +160,8 @@ class GroupedQueryAttention(SelfAttention):
 
     def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
         """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
-        return self.o_proj(self.attend(self.normalized(self.qkv(self, x)), text), residual)
+        y: Tensor = self._modules[self.output](self.attend(self.normalized(self.qkv(self, x)), text), residual)
+        return y
 
 
 class DecoderStack(Module):
@@ -172,7 +177,7 @@ class DecoderStack(Module):
     def __init__(self, vocab_size: int, hidden_size: int, layers: Iterable[Module], norm: Module) -> None:
         super().__init__()
         setattr(self, self.tokens, Embedding(vocab_size, hidden_size))
-        setattr(self, self.blocks, ModuleList(layers))
+        setattr(self, type(self).blocks, ModuleList(layers))  # a model may call the list itself "blocks"
         setattr(self, self.last_norm, norm)
 
     @property
@@ -190,7 +195,7 @@ class DecoderStack(Module):
         of the tokens.
         """
         x = self.embedded(tokens, text) if x is None else x  # (..., T, hidden_size)
-        for layer in getattr(self, self.blocks):
+        for layer in getattr(self, type(self).blocks):
             x = layer(x, text)
         return x
 
@@ -217,7 +222,7 @@ class CausalLanguageModel(Module):
         self.config = config
         self.kv_heads: int = getattr(config, "num_key_value_heads", 0)  # of the caches, if those are of attention
         setattr(self, self.base_model_prefix, model)
-        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=bias)
+        self.lm_head = Linear(self.embedding.embedding_dim, config.vocab_size, bias=bias)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.embedding.weight
 

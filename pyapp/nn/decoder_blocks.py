@@ -69,6 +69,22 @@ class PreNormBlock(Module):
         return y
 
 
+class ParallelBlock(Module):
+    """Attention and feed-forward of the same norm, both added to the residual, under Llama's names."""
+
+    def __init__(self, attention: Module, feed_forward: Module, norm: Module) -> None:
+        super().__init__()
+        self.self_attn = attention
+        self.mlp = feed_forward
+        self.input_layernorm = norm
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        own = self.input_layernorm(x)
+        y: Tensor = self.mlp(own, self.self_attn(own, text, x))
+        return y
+
+
 class SandwichNormBlock(Module):
     """Attention and feed-forward, each between two norms, with a residual around it (Ding et al. 2021, arXiv
     2105.13290), under Gemma's names. `norm` makes a norm.

@@ -11,27 +11,12 @@ from .encoders import attend_joined
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
 from .layers.embedding import Embedding
-from .layers.gated import activation_named
-from .layers.linear import Linear, ResidualLinear
+from .layers.feed_forward import FeedForward
 from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
 from .sequence_to_sequence import Attention, check_ids
 from .vision import ImageModel, as_sequence, check_pictures
-
-
-class FeedForward(Module):
-    """Two linear layers with an activation between them."""
-
-    def __init__(self, width: int, inner: int, activation: str) -> None:
-        super().__init__()
-        self.fc1 = Linear(width, inner)
-        self.fc2 = ResidualLinear(inner, width)
-        self.activation = activation_named(activation)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., D) → (..., D)."""
-        return self.fc2(self.activation(self.fc1(x)), residual)
 
 
 class TowerLayer(Module):

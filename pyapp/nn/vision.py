@@ -13,11 +13,12 @@ from ..engine import Device, Tensor, ops
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .encoders import Intermediate, Pooler, SelfAttention, first_token
+from .layers.channel_normalization import BatchNorm2d
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
 from .layers.gated import activation_named
 from .layers.linear import Linear, ResidualLinear
-from .layers.normalization import BatchNorm2d, LayerNorm
+from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
 

@@ -14,7 +14,7 @@ from ..engine.launch import run_at_replays, stop_capture
 from ..engine.ops import tensor
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
-from ..nn.layers.normalization import BatchNorm
+from ..nn.layers.channel_normalization import BatchNorm
 from ..nn.module import Module
 from .optimizer import update_mean
 from .schedules import LRScheduler

@@ -88,7 +88,11 @@ def describe(found: Any) -> dict[str, Any]:
 
 
 def heard_by(tokenizer: Any) -> dict[str, Any]:
-    """The codes of the languages of a speech model, and whether it translates into English."""
+    """The codes of the languages of a speech model, and whether it translates into English. One that names characters
+    does not say its language.
+    """
+    if not hasattr(tokenizer, "multilingual"):
+        return {"languages": [], "translates": False}
     several = tokenizer.multilingual
     return {"languages": list(tokenizer.all_language_codes) if several else ["en"], "translates": several}
 

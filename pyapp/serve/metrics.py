@@ -47,8 +47,8 @@ OF_RUNNERS = (
            lambda it: it.preempted),
     Figure("pyapp_tokens_guessed", "Tokens guessed by --lookup", Scheduler, lambda it: it.guessed_tokens),
     Figure("pyapp_tokens_guessed_right", "Guesses that were right", Scheduler, lambda it: it.accepted_tokens),
-    Figure("pyapp_sound_windows", "Windows of recordings encoded", Beside, lambda it: it.encoder.windows),
-    Figure("pyapp_sound_passes", "Passes of the encoder over windows together", Beside, lambda it: it.encoder.passes),
+    Figure("pyapp_sound_windows", "Windows of recordings encoded", Beside, lambda it: it.windows),
+    Figure("pyapp_sound_passes", "Passes of the encoder over windows together", Beside, lambda it: it.passes),
 )  # fmt: skip
 
 

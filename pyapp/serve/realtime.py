@@ -284,6 +284,8 @@ class Conversation:
 
     def _give(self, samples: Any) -> None:
         if self._listener is None:
+            if getattr(self._model.loaded, "processor", None) is not None:
+                raise Problem(f"the model {self._model.name!r:.100} hears whole recordings only", param="model")
             window = self._model.loaded.model.config.n_audio_ctx * SECONDS_PER_TIME
             live = self._session.live(window)
             self._listener = Listener(self._model.loaded, self._session.options, live, self._answer)

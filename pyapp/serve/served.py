@@ -380,17 +380,27 @@ class Models:
 
 @dataclass(frozen=True)
 class Beside:
-    """What the requests of a speech model share: its encoder, and the networks for speech (None: none) and for speakers
-    (None: nobody may ask).
+    """What the requests of a speech model share: its encoder (None: it is no Whisper), and the networks for speech
+    (None: none) and for speakers (None: nobody may ask).
     """
 
-    encoder: WindowEncoder
+    encoder: WindowEncoder | None
     vad: Any = None
     speakers: Any = None
 
+    @property
+    def windows(self) -> int:
+        """The windows of recordings that were encoded."""
+        return 0 if self.encoder is None else self.encoder.windows
+
+    @property
+    def passes(self) -> int:
+        """The passes of the encoder over windows together."""
+        return 0 if self.encoder is None else self.encoder.passes
+
     @classmethod
     def of(cls, settings: Settings, loaded: Any) -> Beside:
-        encoder = encoder_of(loaded)
+        encoder = None if getattr(loaded, "processor", None) is not None else encoder_of(loaded)
         if settings.vad is None and settings.speaker_model is None:
             return cls(encoder)
         from pyapp.tasks.turns import load_speakers, load_vad
@@ -452,10 +462,10 @@ def task_of(source: str) -> str:
 
 
 def _task_of_settings(settings: Any) -> str:
-    if settings.get("model_type") == "whisper":
-        return "transcribe"
     classes = [name for name in settings.get("architectures") or () if isinstance(name, str)]
     ends = {task for name in classes for end, task in TASK_OF_CLASS.items() if name.endswith(end)}
+    if settings.get("model_type") == "whisper" or "speech-recognition" in ends:
+        return "transcribe"
     if "sequence-classification" in ends:
         return "classify"
     kind = str(settings.get("model_type", ""))

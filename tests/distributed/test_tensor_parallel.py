@@ -43,6 +43,7 @@ pytestmark = pytest.mark.native_only
 REFUSED = {
     "olmo2": "q_norm, k_norm",
     "olmoe": "q_norm, k_norm",
+    "cohere-norms": "q_norm, k_norm",
     "stablelm-parallel": "q_layernorm, k_layernorm",
 } | dict.fromkeys(["mamba", "mamba-biases", "falcon_mamba", "mamba2"], "most of its parameters")
 WIDE = SMALL | {

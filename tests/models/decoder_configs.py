@@ -25,6 +25,14 @@ DEEPSEEK = SMALL | {
     "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1, "q_lora_rank": 20, "kv_lora_rank": 12,
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6,
 }  # fmt: skip
+OPT = {
+    "model_type": "opt", "vocab_size": 96, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "max_position_embeddings": 128,
+}  # fmt: skip
+BLOOM = {
+    "model_type": "bloom", "vocab_size": 96, "hidden_size": 32, "n_layer": 2, "n_head": 4, "tie_word_embeddings": False,
+}  # fmt: skip
+MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -140,6 +148,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "falcon_mamba": MAMBA | {"model_type": "falcon_mamba", "mixer_rms_eps": 1e-3},
     "mamba2": MAMBA
     | {"model_type": "mamba2", "num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 16, "chunk_size": 4},
+    "opt": OPT,
+    "opt-350m": OPT | {"do_layer_norm_before": False, "word_embed_proj_dim": 20},
+    "opt-galactica": OPT
+    | {"enable_bias": False, "activation_function": "gelu", "layer_norm_elementwise_affine": False},
+    "bloom": BLOOM,
+    "bloom-post": BLOOM | {"n_head": 6, "hidden_size": 48, "apply_residual_connection_post_layernorm": True},
+    "mpt": MPT,
+    "mpt-clip": MPT | {"n_heads": 6, "d_model": 48, "attn_config": {"clip_qkv": 1.5}},
+    "gptj": GPT2 | {"model_type": "gptj", "rotary_dim": 4, "tie_word_embeddings": False},
+    "codegen": GPT2 | {"model_type": "codegen", "n_head": 8, "n_embd": 64, "rotary_dim": 4, "n_inner": None},
+    "cohere": SMALL | {"model_type": "cohere", "tie_word_embeddings": True, "logit_scale": 0.4},
+    "cohere-norms": SMALL | {"model_type": "cohere", "use_qk_norm": True, "attention_bias": True, "logit_scale": 0.5},
+    "cohere2": SMALL
+    | {
+        "model_type": "cohere2",
+        "num_hidden_layers": 4,
+        "tie_word_embeddings": True,
+        "sliding_window": 6,
+        "sliding_window_pattern": 2,
+        "logit_scale": 0.5,
+    },
+    "nemotron": SMALL | {"model_type": "nemotron", "head_dim": 12, "mlp_bias": True},
     "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": SMALL
     | EXPERTS
@@ -177,6 +207,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
+    **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron"], {}),
+    "cohere2": {"sliding_window_pattern": 4},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
     "falcon_mamba": {"mixer_rms_eps": 1e-5},
 }  # fmt: skip
@@ -186,4 +218,5 @@ OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
     "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
+    "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
 ]  # fmt: skip

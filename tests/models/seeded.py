@@ -47,6 +47,17 @@ def picture_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return values
 
 
+def sound_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `draw`, for encoders of sound: filters have the deviation 1 / sqrt(their inputs), norms of weights are near 1,
+    and batches have statistics.
+    """
+    if len(shape) != 3:
+        return picture_weights(name, shape)
+    if name.endswith("original0"):
+        return np.asarray(1 + 0.1 * draw(name, shape), np.float32)
+    return draw(name, shape) * np.float32(shape[-1] ** 0.5 * float(np.prod(shape[1:])) ** -0.5)
+
+
 def picture(count: int, height: int, width: int) -> np.ndarray:
     """(count, 3, height, width) float32, as an image processor could make them."""
     generator = np.random.Generator(np.random.Philox(key=height * 1000 + width))

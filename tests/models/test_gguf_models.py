@@ -16,6 +16,7 @@ from pyapp.errors import ModelError
 from pyapp.events import Cancel
 from pyapp.formats import GgmlBlocks, open_checkpoint, write_gguf, write_safetensors
 from pyapp.formats.convert import quantize_file
+from pyapp.formats.mixtures import role_of
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, settings_of, weights_of
 from pyapp.models.loading.writing_gguf import gguf_view
@@ -152,6 +153,13 @@ def test_names_are_llama_cpps() -> None:
             assert (expected,) in known, (architecture, key, expected)
 
 
+def test_mixtures_know_the_names_of_both_kinds_of_files() -> None:
+    """Matrices get the same types from folders of Hugging Face's as from GGUF files."""
+    for names in json.loads(NAMES.read_text()).values():
+        roles = {key: (role_of(key), role_of(known)) for key, known in names.items()}
+        assert {key: pair for key, pair in roles.items() if pair[0] != pair[1]} == {}
+
+
 def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
     """Files that readers would take for another model are not written."""
     for name, more, told in (
@@ -167,6 +175,9 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("olmoe", {"clip_qkv": 1.5}, "clip_qkv"), ("deepseek_v2", {}, "best two experts"),
         ("deepseek_v3", {"rope_interleave": False}, "rope_interleave"),
         ("deepseek_v3", CONFIGS["deepseek_v3"], "rope_parameters"),
+        ("cohere2", {"sliding_window_pattern": 2}, "layer_types"), ("nemotron", {"hidden_act": "silu"}, "hidden_act"),
+        ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual"),
+        ("mpt", {"attn_config": {"softmax_scale": 0.5}}, "attn_config"),
     ):  # fmt: skip
         _, path = saved(name, tmp_path, **more)
         with pytest.raises(ModelError, match=told):
@@ -182,7 +193,8 @@ def test_what_only_some_models_say_is_written(tmp_path: Path) -> None:
     local = dict(zip(kinds, ({"rope_theta": 100.0}, {"rope_theta": 1e6}), strict=True))
     for name, more in (
         ("qwen3", {"rope_scaling": yarn}), ("stablelm", {"partial_rotary_factor": 1.0}),
-        ("granite", {"mlp_bias": True}), ("gemma3", {"rope_parameters": local}),
+        ("granite", {"mlp_bias": True}), ("mpt", {"attn_config": {"alibi_bias_max": 16}}),
+        ("gemma3", {"rope_parameters": local}),
     ):  # fmt: skip
         model, path = saved(name, tmp_path, **more)
         quantize_file(path, tmp_path / "model.gguf", "f32", view=gguf_view(path))

@@ -220,6 +220,15 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("mamba", {"state_size": 1 << 20}, "state_size"), ("mamba", {"expand": float("nan")}, "expand"),
     ("mamba", {"hidden_size": "x"}, "hidden_size"), ("mamba", {"conv_kernel": 1}, "conv_kernel"),
     ("mamba2", {"n_groups": 3}, "n_groups"), ("mamba2", {"time_step_limit": [0.1]}, "time_step_limit"),
+    ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
+    ("opt", {"activation_function": "exec"}, "activation"), ("bloom", {"n_head": 3}, "divide"),
+    ("bloom", {"seq_length": 1 << 40}, "max_position_embeddings"), ("mpt", {"n_heads": 5}, "divide"),
+    ("mpt", {"attn_config": 3}, "attn_config"), ("mpt", {"attn_config": {"qk_ln": True}}, "qk_ln"),
+    ("mpt", {"attn_config": {"alibi_bias_max": float("inf")}}, "alibi_bias_max"),
+    ("mpt", {"no_bias": False}, "no_bias"), ("gptj", {"rotary_dim": 10}, "rotary_dim"),
+    ("codegen", {"n_embd": 6, "n_head": 1, "rotary_dim": 2}, "multiple"),
+    ("cohere", {"num_key_value_heads": 3}, "divide"), ("cohere2", {"sliding_window_pattern": 0}, "pattern"),
+    ("nemotron", {"hidden_act": "exec"}, "activation"),
     ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": "x"}}, "factor"),
 ]  # fmt: skip
 

@@ -14,7 +14,13 @@ from typing import Any
 import pytest
 
 import pyapp
+from pyapp.audio import open_audio, write_wav
+from pyapp.audio.transcribe import transcribe_events
+from pyapp.models.load import load_speech_model
 from tests.audio.networks import speaker_network, speech_network
+from tests.models.sound_configs import SAMPLES, recording
+from tests.models.test_sounds import make as make_sound_model
+from tests.models.test_sounds import write as write_sound_model
 from tests.serve.conftest import ROOT
 from tests.text.chat_model import write_chat_model
 from tests.text.embedder import write_classifier
@@ -859,6 +865,33 @@ def test_quiet_streams_send_comments(model_folders: dict[str, Path]) -> None:
         data = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")]
         texts = [[chunk["choices"][0]["text"] for chunk in found] for found in (data, usual)]
         assert texts[0] == texts[1] and answer.text.endswith("data: [DONE]\n\n")
+
+
+def test_speech_by_characters(tmp_path: Path) -> None:
+    """A model that names characters: its text, with times of words; translations are refused."""
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    name = "wav2vec2"
+    folder = write_sound_model(tmp_path / "model", name, dict(make_sound_model(name).state_dict()))
+    config = json.loads((folder / "config.json").read_text()) | {"architectures": ["Wav2Vec2ForCTC"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    write_wav(tmp_path / "a.wav", recording(SAMPLES[0]), 16000)
+    sound = {"file": ("a.wav", (tmp_path / "a.wav").read_bytes())}
+    with TestClient(make_app(Context(Settings(models=(f"ears={folder}",), preload=False)))) as other:
+        data = {"response_format": "verbose_json", "timestamp_granularities[]": "word"}
+        found = other.post("/v1/audio/transcriptions", files=sound, data=data).json()
+        events = transcribe_events(load_speech_model(folder), next(iter(open_audio(tmp_path / "a.wav"))))
+        expected = list(events)[-1].to_dict()["text"].split()
+        assert found["text"].split() == [word["word"] for word in found["words"]] == expected and len(expected) > 2
+        assert other.post("/v1/audio/transcriptions", files=sound).json()["usage"]["seconds"] == 1
+        wrong = other.post("/v1/audio/translations", files=sound)
+        assert wrong.status_code == 400 and "does not translate" in wrong.text
+        [entry] = other.get("/v1/models").json()["data"]
+        assert entry["task"] == "transcribe" and "ears" in other.get("/metrics").text
 
 
 def test_what_is_served_has_a_route() -> None:

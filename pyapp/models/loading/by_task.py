@@ -73,6 +73,7 @@ TASK_OF_CLASS = {
     "ForSemanticSegmentation": "semantic-segmentation",
     "SamModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
+    "ForCTC": "speech-recognition",
     "SiglipModel": "zero-shot-image-classification",
 }
 FEATURES = ("features", "image-features")  # what encoders of any head give

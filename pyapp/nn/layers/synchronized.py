@@ -12,8 +12,8 @@ from ...engine.processes.collectives import all_reduce
 from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
 from ...errors import ArgumentError
 from ..module import Module
+from .channel_normalization import BatchNorm
 from .lazy import LazyModuleMixin
-from .normalization import BatchNorm
 
 __all__ = ["SyncBatchNorm"]
 

@@ -92,12 +92,16 @@ function folderModel(files, hint) {
   }
 }
 
-/** Roles of the files that have fixed names in a Whisper model. @type {Record<string, string>} */
+/** Roles of the files that have fixed names in a speech model. @type {Record<string, string>} */
 const ROLES = {
   "config.json": "config",
   "tokenizer.json": "tokenizer",
   "generation_config.json": "generation_config",
   "preprocessor_config.json": "preprocessor_config",
+  "processor_config.json": "processor_config",
+  "tokenizer_config.json": "tokenizer_config",
+  "vocab.json": "vocab.json",
+  "added_tokens.json": "added_tokens.json",
 };
 /** Names of weights. The first pattern that fits is used. */
 const WEIGHTS = [/^model\.safetensors$/i, /\.safetensors$/i, /^pytorch_model\.bin$/i, /\.pt$/i, /\.bin$/i];
@@ -122,9 +126,9 @@ function speechModel(files) {
     throw new UserError(`There are ${weights.length} files that could be the weights.`, { where, hint: "Choose one model at a time." });
   }
   if (/\.safetensors$|^pytorch_model\.bin$/i.test(weights[0].name)) {
-    for (const needed of ["config.json", "tokenizer.json"]) {
-      if (named.every(({ name }) => name !== needed)) {
-        throw new UserError(`The file ${needed} is missing.`, { where: weights[0].name, hint: WHISPER });
+    for (const needed of [["config.json"], ["tokenizer.json", "vocab.json"]]) {
+      if (named.every(({ name }) => !needed.includes(name))) {
+        throw new UserError(`The file ${needed[0]} is missing.`, { where: weights[0].name, hint: WHISPER });
       }
     }
   }

@@ -12,7 +12,7 @@ const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files n
 /** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
 const COMPANIONS = /^(config|generation_config|preprocessor_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|modules|config_sentence_transformers|sentence_bert_config)\.json$|^(merges|vocab)\.txt$|^chat_template\.jinja$|^(tokenizer|spiece|sentencepiece|sentencepiece\.bpe|spm)\.model$|^\d+_\w+\/(config\.json|model\.safetensors|pytorch_model\.bin)$|^tokenizer\.bin$/;
 /** The roles of files in a speech model. @type {Record<string, string>} */
-const ROLES = { "config.json": "config", "tokenizer.json": "tokenizer", "generation_config.json": "generation_config", "preprocessor_config.json": "preprocessor_config" };
+const ROLES = { "config.json": "config", "tokenizer.json": "tokenizer", "generation_config.json": "generation_config", "preprocessor_config.json": "preprocessor_config", "processor_config.json": "processor_config", "tokenizer_config.json": "tokenizer_config", "vocab.json": "vocab.json", "added_tokens.json": "added_tokens.json" };
 const QUANTISED = /(?:^|[-._])((?:i?q\d|tq\d|mxfp\d|nvfp\d)\w*)(?=\.)/i;
 
 /** @param {string} text what a user writes: owner/name, owner/name/file, owner/name:file, or an address @returns {HubName} */
@@ -137,7 +137,8 @@ function isWeights(path, task) {
  * @param {HubFile} weights @param {HubFile[]} files @param {import("./model-files.js").Task} task
  */
 function companions(weights, files, task) {
+  const whole = files.some(({ path }) => path === "tokenizer.json"); // which says what the others say
   const shards = /index\.json$/.test(weights.path) ? files.filter(({ path }) => /^model-\d+-of-\d+\.safetensors$/.test(path)) : [];
-  const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) : COMPANIONS.test(path)));
+  const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) && !(whole && /^(vocab|added_tokens|tokenizer_config)/.test(path)) : COMPANIONS.test(path)));
   return [...wanted, ...shards].map((one) => ({ role: (task === "transcribe" && ROLES[one.path]) || one.path, ...one }));
 }

@@ -1,0 +1,169 @@
+"""Transcribe recordings with models that name a character for each moment (wav2vec 2.0, HuBERT, WavLM): greedily, in
+windows whose edges the next window hears again, with times of words.
+
+A recording up to WINDOW is one window, as transformers hears it; of longer ones, each moment is taken from the window
+that has most sound around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import exp, fsum
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.mel import HOP
+from pyapp.audio.windows import Samples
+from pyapp.audio.word_times import Draft, WordTime
+from pyapp.engine import no_grad
+from pyapp.engine.lazy import np
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Done, Event, Metric, Progress, Segment
+
+if TYPE_CHECKING:
+    from pyapp.audio.activity import SpeechDetector
+    from pyapp.audio.options import TranscribeOptions
+    from pyapp.audio.turns import Turns
+
+WINDOW, SIDE = 30.0, 5.0  # seconds that are heard together, and at each end again by the next window
+PAUSE = 0.8  # seconds without a word that end a segment
+LONGEST = 15.0  # seconds of a segment
+NO_TIMES = 1 << 62  # a number above those of all characters
+HINT = "Choose a Whisper model for it"
+
+
+class CharacterTranscription:
+    """The state between windows, as pyapp.audio.transcribe.Transcription. Moments count from the beginning of a clip.
+
+    Settings of Whisper's search, prompts and thresholds mean nothing here; OptionError for those that ask for another
+    text: translation, prompts and prefixes.
+    """
+
+    def __init__(
+        self, loaded: Any, audio: Any, options: TranscribeOptions, cancel: Cancel,
+        detector: SpeechDetector | None = None, turns: Turns | None = None,
+    ) -> None:  # fmt: skip
+        if options.task != "transcribe":
+            raise OptionError("this model does not translate", where="task", hint=HINT)
+        for name in ("initial_prompt", "prefix"):
+            if getattr(options, name) is not None:
+                raise OptionError("this model takes no text before what it hears", where=name, hint=HINT)
+        self._model, self._tokenizer, self._processor = loaded.model, loaded.tokenizer, loaded.processor
+        self._options, self._cancel, self._detector, self._turns = options, cancel, detector, turns
+        self._samples = Samples(audio)
+        self._step: int = self._model.config.samples_per_moment
+        self._heard = 0  # samples
+        self._segments: list[Segment] = []
+        self._words: list[WordTime] = []  # of the segment that has not ended
+
+    def events(self) -> Iterator[Event]:
+        """As transcribe_events; there are no Language, Partial and Doubt."""
+        began = perf_counter()
+        for start, end in self._options.clips():
+            last = None if end is None else round(end * SAMPLE_RATE)
+            yield from self._hear(round(start * SAMPLE_RATE), last)
+            yield from self._end_segment()
+        total = self._samples.total
+        duration = (self._heard if total is None else total) / SAMPLE_RATE
+        yield Metric("speed", duration / max(perf_counter() - began, 1e-9), "x real time")
+        segments = [
+            {name: value for name, value in segment.to_dict().items() if name not in ("type", "guess", "continues")}
+            for segment in self._segments
+        ]
+        text = "".join(segment.text for segment in self._segments)
+        language = self._options.language
+        yield Done(
+            "complete",
+            {"text": text, "language": language, "duration": duration, "task": "transcribe", "segments": segments},
+        )
+
+    def _hear(self, begin: int, last: int | None) -> Iterator[Event]:
+        """The windows from sample `begin` to `last`, or to the end of the recording."""
+        window, side = (round(seconds * SAMPLE_RATE) // self._step * self._step for seconds in (WINDOW, SIDE))
+        at, final = begin, False
+        numbers: list[int] = []  # of the moments of words that have not ended
+        chances: list[float] = []
+        first = 0  # of these moments
+        while not final:
+            self._cancel.check()
+            start = max(begin, at - side)
+            wanted = start + window if last is None else min(start + window, last)
+            whole = self._samples.reach(wanted + 1)
+            stop = min(wanted, self._samples.total if self._samples.total is not None else wanted)
+            final = not whole or wanted == last
+            until = stop if final else stop - side
+            heard, sure = self._window(start, stop, at, until, final)
+            numbers += heard
+            chances += sure
+            ready = len(numbers) if final else self._ready(numbers)
+            for word in self._tokenizer.words(numbers[:ready], first):
+                yield from self._add(word, chances, first, begin)
+            numbers, chances, first = numbers[ready:], chances[ready:], first + ready
+            at = self._heard = until
+            self._samples.forget(at - side)
+            total = self._samples.total
+            yield Progress("transcribing", at / SAMPLE_RATE, None if total is None else total / SAMPLE_RATE, "seconds")
+
+    def _window(self, start: int, stop: int, at: int, until: int, final: bool) -> tuple[list[int], list[float]]:
+        """The numbers of the moments from sample `at` to `until` (all further ones if `final`) and the logarithms of
+        their probabilities, from the sound from `start` to `stop`.
+        """
+        skipped, count = (at - start) // self._step, (until - at) // self._step
+        moments = self._model.encoder.moments(stop - start)
+        if moments <= skipped:
+            return [], []
+        if self._detector is not None and not self._detector.spans(self._samples, start, stop):
+            count = moments - skipped if final else count
+            return [self._tokenizer.blank_number] * count, [0.0] * count
+        values, mask = self._processor([self._samples.read(start, stop)])
+        device = self._model.device
+        with no_grad():
+            logits = self._model(values.to(device), None if mask is None else mask.to(device))
+            scores = logits[0].to("float32").log_softmax(-1).cpu().numpy()  # (T, V)
+        scores = scores[skipped:] if final else scores[skipped : skipped + count]
+        best = scores.argmax(-1)
+        return best.tolist(), np.take_along_axis(scores, best[:, None], 1)[:, 0].tolist()
+
+    def _ready(self, numbers: Sequence[int]) -> int:
+        """How many of the moments belong to words that have ended: a delimiter stands behind them, and something behind
+        it.
+        """
+        delimiter = self._tokenizer.numbers.get(self._tokenizer.delimiter)
+        at = len(numbers) - 1
+        while at >= 0 and numbers[at] == delimiter:
+            at -= 1
+        while at >= 0 and numbers[at] != delimiter:
+            at -= 1
+        return at + 1
+
+    def _add(self, word: Any, chances: Sequence[float], first: int, begin: int) -> Iterator[Event]:
+        """A word of the present segment, or of the next one."""
+        start, end = ((begin + moment * self._step) / SAMPLE_RATE for moment in (word.first, word.end))
+        own = chances[word.first - first : word.end - first]
+        found = WordTime(f" {word.text}", list(word.tokens), round(start, 3), round(end, 3), exp(fsum(own) / len(own)))
+        words = self._words
+        if words and (found.start - words[-1].end >= PAUSE or found.end - words[0].start > LONGEST):
+            yield from self._end_segment()
+        self._words.append(found)
+
+    def _end_segment(self) -> Iterator[Event]:
+        words, self._words = self._words, []
+        if not words:
+            return
+        text, tokens = "".join(word.word for word in words), [token for word in words for token in word.tokens]
+        draft = Draft(round(words[0].start * SAMPLE_RATE) // HOP, words[0].start, words[-1].end, text, tokens, words)
+        for part in [draft] if self._turns is None else self._turns.parts(draft, NO_TIMES):
+            told = [
+                {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
+                | ({} if part.speaker is None else {"speaker": part.speaker})
+                for word in part.words
+            ]
+            logs = [float(np.log(max(word.probability, 1e-30))) for word in part.words]
+            segment = Segment(
+                part.text, part.start, part.end, len(self._segments), part.seek, tuple(part.tokens),
+                avg_logprob=fsum(logs) / len(logs), words=tuple(told) if self._options.word_timestamps else None,
+                speaker=part.speaker,
+            )  # fmt: skip
+            self._segments.append(segment)
+            yield segment

@@ -1,0 +1,96 @@
+"""Command R and Aya 23 (Cohere 2024): attention and a gated feed-forward layer side by side, layer norms without
+biases, rotary positions in neighbouring pairs, and a factor of the logits.
+"""
+
+from __future__ import annotations
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import ones
+from pyapp.nn import LayerNorm, Module
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, normalized_heads
+from pyapp.nn.decoder_blocks import ParallelBlock, RotaryLanguageModel
+from pyapp.nn.functional import layer_norm
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.parameter import new_parameter
+
+from .loading.config import DecoderConfig
+from .loading.gguf import HEAD_NORMS, KEYS, NAMES, Gguf
+
+MODEL_TYPES = ("cohere",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "cohere"
+    defaults = {"max_position_embeddings": 8192, "tie_word_embeddings": True, "rope_theta": 500000.0}
+
+    intermediate_size: int
+    layer_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    use_qk_norm: bool = False
+    logit_scale: float = 0.0625
+
+
+class HeadNorm(Module):
+    """A layer norm of each head, with a weight for each feature of each head."""
+
+    def __init__(self, heads: int, head_dim: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = new_parameter(ones, heads, head_dim)
+        self.epsilon = epsilon
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., H, D) → (..., H, D)."""
+        y: Tensor = layer_norm(x, x.shape[-1:], eps=self.epsilon)
+        return y * self.weight
+
+
+class Attention(GroupedQueryAttention):
+    """Self-attention; in the largest models the queries and keys are normalised."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        heads, epsilon = config.heads(interleaved=True), config.layer_norm_eps
+        super().__init__(layer, config.hidden_size, heads, rotary, bias=config.attention_bias)
+        self.q_norm = HeadNorm(heads.heads, heads.head_dim, epsilon) if config.use_qk_norm else None
+        self.k_norm = HeadNorm(heads.kv_heads, heads.head_dim, epsilon) if config.use_qk_norm else None
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        if self.q_norm is None or self.k_norm is None:
+            return qkv
+        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
+
+
+class Block(ParallelBlock):
+    """Attention and feed-forward of the same norm, both added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size = config.hidden_size
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        norm = LayerNorm(size, config.layer_norm_eps, bias=False)
+        super().__init__(Attention(config, layer, rotary), feed_forward, norm)
+
+
+class CohereForCausalLM(RotaryLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block, LayerNorm(config.hidden_size, config.layer_norm_eps, bias=False))
+
+    def head(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → logits (..., V)."""
+        return super().head(x) * self.config.logit_scale
+
+
+GGUF = Gguf(
+    "command-r", names=NAMES | HEAD_NORMS,
+    keys=KEYS | {"layer_norm_eps": "attention.layer_norm_epsilon", "logit_scale": "logit_scale"},
+    read=lambda found, values: found | {
+        "attention_bias": "blk.0.attn_q.bias" in values["tensors"],
+        "use_qk_norm": "blk.0.attn_q_norm.weight" in values["tensors"],
+    },
+)  # fmt: skip
+TASKS = {"causal-lm": CohereForCausalLM}

@@ -1,0 +1,85 @@
+"""The configurations of encoders of sound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import prod
+from typing import Any, ClassVar
+
+from pyapp.dataclass import dataclass
+
+from .config import check_fields, read_config, require
+
+CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
+MOST_LAYERS, LARGEST = 32, 1 << 13  # of convolutions, and their channels and samples
+NORMS = ("group", "layer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundConfig:
+    """The fields of config.json. A model adds its own."""
+
+    model_type: ClassVar[str]
+
+    vocab_size: int = 32
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-5
+    feat_extract_norm: str = "group"
+    feat_extract_activation: str = "gelu"
+    conv_dim: list[int] = (512,) * 7  # type: ignore[assignment]
+    conv_stride: list[int] = (5, 2, 2, 2, 2, 2, 2)  # type: ignore[assignment]
+    conv_kernel: list[int] = (10, 3, 3, 3, 3, 2, 2)  # type: ignore[assignment]
+    conv_bias: bool = False
+    num_conv_pos_embeddings: int = 128
+    num_conv_pos_embedding_groups: int = 16
+    do_stable_layer_norm: bool = False
+    mask_time_prob: float = 0.05
+    mask_feature_prob: float = 0.0
+    pad_token_id: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        lists: dict[str, Any] = {name: getattr(self, name) for name in CONVOLUTIONS}
+        for name, values in lists.items():
+            plausible = 0 < len(values) <= MOST_LAYERS and all(type(v) is int and 0 < v <= LARGEST for v in values)
+            require(plausible, f"{name} is {values!r:.60}, expected whole numbers up to {LARGEST}")
+        lengths = {name: len(values) for name, values in lists.items()}
+        require(len({*lengths.values()}) == 1, f"the convolutions have different numbers of layers: {lengths}")
+        require(
+            self.feat_extract_norm in NORMS,
+            f"feat_extract_norm is {self.feat_extract_norm!r:.40}, expected {' or '.join(NORMS)}",
+        )
+        heads, groups, width = self.num_attention_heads, self.num_conv_pos_embedding_groups, self.hidden_size
+        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
+        require(width % groups == 0, f"num_conv_pos_embedding_groups {groups} does not divide hidden_size {width}")
+        limit = self.num_conv_pos_embeddings
+        require(limit <= LARGEST, f"num_conv_pos_embeddings is {limit}, expected at most {LARGEST}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        require(
+            not values.get("add_adapter"),
+            "it has add_adapter true: convolutions behind the encoder are not known",
+            "Choose a model without them, such as facebook/wav2vec2-base-960h",
+        )
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+    @property
+    def adapter_size(self) -> int | None:
+        """The features between the two matrices of the adapter in each layer; None: there are none."""
+        return None
+
+    @property
+    def samples_per_moment(self) -> int:
+        """The samples between two moments."""
+        return prod(self.conv_stride)

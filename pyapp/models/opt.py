@@ -1,0 +1,141 @@
+"""OPT (Zhang et al. 2022, arXiv 2205.01068): learned positions, layer norms before each part (in the model of 350
+million parameters after it), a plain feed-forward layer and biases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import Embedding, LayerNorm, Linear, Module
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, Text, WholeText
+from pyapp.nn.layers.gated import activated, activation_named
+from pyapp.nn.layers.linear import ResidualLinear
+
+from .loading.config import DecoderConfig
+
+MODEL_TYPES = ("opt",)
+FIRST_ROW = 2  # of the table of positions that a text uses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "opt"
+    defaults = {"max_position_embeddings": 2048, "tie_word_embeddings": True}
+
+    ffn_dim: int
+    word_embed_proj_dim: int
+    activation_function: str = "relu"
+    do_layer_norm_before: bool = True
+    _remove_final_layer_norm: bool = False
+    enable_bias: bool = True
+    layer_norm_elementwise_affine: bool = True
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With embeddings as large as the hidden states, unless the file says another size."""
+        return {"word_embed_proj_dim": values.get("hidden_size")} | values
+
+    def norm(self) -> LayerNorm:
+        """A norm of the hidden states."""
+        return LayerNorm(self.hidden_size, elementwise_affine=self.layer_norm_elementwise_affine)
+
+
+class Attention(GroupedQueryAttention):
+    """Self-attention with another name for the last projection."""
+
+    output = "out_proj"
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm before it or, with its residual, after it."""
+
+    tensor_parallel = {
+        "fc1": ("outputs", "inner"), "fc2": ("inputs", "inner"), "self_attn": ("whole",),
+        "self_attn_layer_norm": ("whole",), "final_layer_norm": ("whole",),
+    }  # fmt: skip
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        size, inner, bias = config.hidden_size, config.ffn_dim, config.enable_bias
+        self.before, self.activation = config.do_layer_norm_before, activation_named(config.activation_function)
+        self.self_attn = Attention(layer, size, config.heads(), None, bias=bias)
+        self.self_attn_layer_norm = config.norm()
+        self.fc1 = Linear(size, inner, bias)
+        self.fc2 = ResidualLinear(inner, size, bias)
+        self.final_layer_norm = config.norm()
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        if self.before:
+            x = self.self_attn(self.self_attn_layer_norm(x), text, x)
+            return self.fc2(activated(self.fc1, self.final_layer_norm(x), self.activation), x)
+        x = self.self_attn_layer_norm(self.self_attn(x, text, x))
+        return self.final_layer_norm(self.fc2(activated(self.fc1, x, self.activation), x))
+
+
+class MaskedText(WholeText):
+    """Whole texts whose positions count from the first token that is no padding; padding has the position -1."""
+
+    def positions(self, tokens: Tensor) -> Tensor:
+        if self.mask is None:
+            return super().positions(tokens)
+        own = self.mask.reshape(*tokens.shape).to("int32")  # (B, T)
+        return own.cumsum(1).to("int32") * own - 1
+
+
+class OPTStack(DecoderStack):
+    """The decoder; a position's embedding is added to the token's. Embeddings of another size are projected."""
+
+    last_norm = "final_layer_norm"
+
+    def __init__(self, config: Config) -> None:
+        blocks = (Block(config, layer) for layer in range(config.num_hidden_layers))
+        size, words = config.hidden_size, config.word_embed_proj_dim
+        last: Any = config.norm() if config.do_layer_norm_before and not config._remove_final_layer_norm else None
+        super().__init__(config.vocab_size, words, blocks, last)
+        self.embed_positions = Embedding(config.max_position_embeddings + FIRST_ROW, size)
+        self.project_in = None if words == size else Linear(words, size, bias=False)
+        self.project_out = None if words == size else Linear(size, words, bias=False)
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        x: Tensor = self.embed_tokens(tokens)
+        x = x if self.project_in is None else self.project_in(x)
+        return x + self.embed_positions(text.positions(tokens) + FIRST_ROW)
+
+    def normalized(self, x: Tensor) -> Tensor:
+        x = x if self.final_layer_norm is None else self.final_layer_norm(x)
+        return x if self.project_out is None else self.project_out(x)
+
+
+class OPTModel(Module):
+    """The decoder under the name that files have."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.decoder = OPTStack(config)
+
+    @property
+    def embedding(self) -> Embedding:
+        """The table of tokens."""
+        return self.decoder.embedding
+
+
+class OPTForCausalLM(CausalLanguageModel):
+    """The language model."""
+
+    whole_text = MaskedText
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, OPTModel(config))
+
+    @property
+    def stack(self) -> DecoderStack:
+        found: OPTStack = self.model.decoder
+        return found
+
+
+TASKS = {"causal-lm": OPTForCausalLM}

@@ -1,0 +1,28 @@
+"""Models that name characters of speech, on a device whose memory the host cannot see: the CPU's bits."""
+
+from __future__ import annotations
+
+import pytest
+
+import pyapp
+from pyapp.models.loading.sound import SampleProcessor
+from tests.models.sound_configs import OTHER_DEVICE, SAMPLES, recording
+from tests.models.test_sounds import make
+
+from . import device as _device  # noqa: F401 (registers the mirror)
+from .test_models import move
+
+
+@pytest.mark.parametrize("name", OTHER_DEVICE)
+def test_logits_on_another_device(name: str) -> None:
+    model = make(name)
+    values, mask = SampleProcessor(masks="large" in name)([recording(count) for count in SAMPLES])
+
+    def results(device: str) -> list[object]:
+        with pyapp.no_grad():
+            found: list[object] = model(values.to(device), None if mask is None else mask.to(device)).cpu().tolist()
+        return found
+
+    expected = results("cpu")
+    move(model)
+    assert model.device == pyapp.device("mirror") and results("mirror") == expected

@@ -1,0 +1,86 @@
+"""Makes golden_sounds/NAME.json with transformers, one for each configuration of sound_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_sounds.py [NAME …]
+
+A file has the names and shapes of the parameters, logits of a recording and of a batch with padding, what the processor
+makes of the samples, the texts and the times of words, and of each parameter's gradient of the loss the sum and the
+product with a fixed vector. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoConfig, AutoModelForCTC, Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor
+
+from tests.models.seeded import direction, shown, sound_weights
+from tests.models.sound_configs import CONFIGS, LABELS, SAMPLES, VOCABULARY, recording
+
+FOLDER = Path(__file__).with_name("golden_sounds")
+
+
+def model_of(name: str) -> Any:
+    config = dict(CONFIGS[name])
+    made = AutoConfig.for_model(config.pop("model_type"), **config, ctc_loss_reduction="sum")
+    made._attn_implementation = "eager"
+    model = AutoModelForCTC.from_config(made).float().eval()
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    return model
+
+
+def rounded(values: Any) -> Any:
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def golden(name: str) -> dict[str, Any]:
+    model = model_of(name)
+    by_layer = CONFIGS[name].get("feat_extract_norm") == "layer"
+    extractor = Wav2Vec2FeatureExtractor(return_attention_mask=by_layer)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(json.dumps(VOCABULARY))
+        file.flush()
+        tokenizer = Wav2Vec2CTCTokenizer(file.name)
+    sounds = [recording(count) for count in SAMPLES]
+    alone = extractor(sounds[0], sampling_rate=16000, return_tensors="pt")
+    batch = extractor(sounds, sampling_rate=16000, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        logits, padded = model(alone.input_values).logits, model(**batch).logits
+    numbers = logits[0].argmax(-1).tolist()
+    decoded = tokenizer.decode(numbers, output_word_offsets=True)
+    loss = model(alone.input_values, labels=torch.tensor([LABELS])).loss
+    loss.backward()
+    parameters = {}
+    for key, parameter in model.named_parameters():
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
+        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+    return {
+        "state": sorted(key for key in model.state_dict() if key not in parameters),
+        "parameters": parameters,
+        "masks": by_layer,
+        "input": rounded(shown(batch["input_values"].numpy())),
+        "logits": rounded(shown(logits.numpy(), 200)),
+        "padded": rounded(shown(padded[:, :: max(1, padded.shape[1] // 8)].numpy(), 200)),
+        "numbers": numbers,
+        "text": decoded.text,
+        "texts": tokenizer.batch_decode(padded.argmax(-1)),
+        "words": [[word["word"], int(word["start_offset"]), int(word["end_offset"])] for word in decoded.word_offsets],
+        "loss": float(loss.detach()),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        found = golden(name)
+        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        print(name, found["text"], found["texts"], found["loss"])
