@@ -90,7 +90,10 @@ def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) 
     assert found == expected["written"]
     assert read_so_far()[: len(expected["prompt"])] == expected["prompt"]
     seen = [(event.done, event.total) for event in events if event.type == "progress" and event.what == "seeing"]
-    assert seen == [(1, 2), (2, 2)]
+    tiles = seen[-1][1]
+    done_so_far = [number for number, total in seen if total == tiles]
+    assert len(done_so_far) == len(seen) and tiles >= 2
+    assert done_so_far == sorted({*done_so_far}) and (done_so_far[0], done_so_far[-1]) == (0, tiles)
     # As files by name, with pictures in files, and with nothing kept.
     tasks.unload()
     files = {path.name: FileSource(path) for path in folders[kind].iterdir()}
@@ -140,12 +143,13 @@ def test_stop_while_pictures_are_seen(folders: dict[str, Path]) -> None:
         found = []
         async for event in tasks.chat(folders["idefics3"], conversation(pictures()), GREEDY, cancel=cancel):
             found.append(event)
-            if event.type == "progress" and event.what == "seeing":
+            if event.type == "progress" and event.what == "seeing" and event.done:
                 cancel.set()
         return found
 
     *_, before, last = asyncio.run(collect())
-    assert (before.type, before.done) == ("progress", 1) and (last.type, last.reason) == ("done", "cancelled")
+    assert (before.type, before.what) == ("progress", "seeing") and 0 < before.done < before.total
+    assert (last.type, last.reason) == ("done", "cancelled")
 
 
 def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:

@@ -26,7 +26,8 @@ async def load_chat(
     cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
     """Loads a model ahead of its first answer. A Notice tells that it has no chat template. Done carries `name`,
-    `config`, `template` (whether it has one) and `context`, the most tokens that it reads.
+    `config`, `template` (whether it has one), `context`, the most tokens that it reads, and `pictures`, whether it sees
+    them.
     """
     from pyapp.text.chat_template import sources
 
@@ -42,7 +43,7 @@ async def load_chat(
                 yield NO_TEMPLATE
             context = loaded.model.config.max_seq_len
             known = {"name": loaded.name, "config": loaded.config, "template": template, "context": context}
-            yield Done("complete", known)
+            yield Done("complete", known | {"pictures": hasattr(loaded.model, "picture_tokens")})
 
 
 @task
@@ -114,8 +115,8 @@ async def chat(
 async def with_pictures(
     loaded: Any, session: Any, messages: Any, template: str | None, cancel: Cancel
 ) -> AsyncGenerator[Event | Result[tuple[Any, Any]], None]:
-    """Progress while the model sees the pictures that it has not seen in this conversation; then (the messages without
-    them, the template that puts them in their places: None where the model sees none).
+    """Progress, in tiles, while the model sees the pictures that it has not seen in this conversation; then (the
+    messages without them, the template that puts them in their places: None where the model sees none).
     """
     from pyapp.text.pictures import Picture, PictureTemplate, check_seeing, taken
     from pyapp.vision.reading import read_image_async
@@ -127,16 +128,22 @@ async def with_pictures(
         yield Result((messages, None))
         return
     pictures, room = [], session.capacity
+    breath = Breath()
     for one in given:
+        await breath.take()
+        cancel.check()
         pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
         room -= len(pictures[-1].ids)
-    breath, new = Breath(), session.see(pictures)
-    for done, picture in enumerate(new, 1):
+    new = session.see(pictures)
+    total = sum(picture.left for picture in new)
+    if total:
+        yield Progress("seeing", 0, total, "tiles")
+    for picture in new:
         while not picture.seen:
             await breath.take()
             cancel.check()
             picture.look()
-        yield Progress("seeing", done, len(new), "pictures")
+            yield Progress("seeing", total - sum(other.left for other in new), total, "tiles")
     yield Result((messages, PictureTemplate(loaded, pictures, template)))
 
 

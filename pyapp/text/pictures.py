@@ -59,6 +59,11 @@ class Picture:
         """Whether the tower has seen all of it."""
         return not self._left
 
+    @property
+    def left(self) -> int:
+        """How many tiles the tower has still to see; the whole picture, small, is one too."""
+        return sum(part.shape[0] for part in self._left)
+
     def look(self) -> None:
         """Has the tower see the next TILES tiles. ModelError and ArgumentError for what it does not take."""
         part = self._left[0].to(self._model.device)

@@ -92,7 +92,7 @@ export class FileRouter {
   /** The shown view if it takes the files, else the last one that does. @param {string} kind @param {{size: number}[]} files */
   #viewFor(kind, files) {
     const { shown } = this.views;
-    const able = VIEWS.filter((view) => view.accepts(kind, files, view === shown));
+    const able = VIEWS.filter((view) => view.accepts(kind, files, view === shown, this.app.choices[view.task]));
     return able.includes(shown) ? shown : able.at(-1);
   }
 
@@ -102,7 +102,7 @@ export class FileRouter {
     const [kind] = kinds;
     if (kinds.size !== 1 || kind === "unknown") return ANYTHING;
     const view = this.#viewFor(kind, types.map(() => ({ size: 0 })));
-    return view ? view.plan(types.length) : ANYTHING;
+    return view ? view.plan(types.length, kind) : ANYTHING;
   }
 
   /** Takes the files that another app has shared; the service worker has stored them. */
