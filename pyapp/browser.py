@@ -343,8 +343,8 @@ def load_chat(params: Any, cancel: Cancel) -> tasks.Events:
 
 
 def chat(params: Any, cancel: Cancel) -> tasks.Events:
-    """`json`: `messages` and `options` of tasks.chat. The `image` of a part is the number of one of the `pictures`, which
-    have a `name` and `bytes`.
+    """`json`: `messages` and `options` of tasks.chat. The `image` of a part is the number of one of the `pictures`,
+    which have a `name` and `bytes`.
     """
     values = json.loads(params.json)
     files = [BytesSource(picture.bytes.to_bytes(), picture.name) for picture in params.pictures]
