@@ -50,8 +50,9 @@ const found = {
   asleep: asleep(4000, 6),
   returned: chooser.run(9, () => "result"),
 };
-// A decode step of `alone` ms of one worker, in eight slices: shared, it takes 0.55 of that, and `worse` times that while other
-// programs use the cores. Returns the ms of decoding from their end until it is shared again, and what the time cost until then.
+// A decode step of `alone` ms of one worker, in eight slices: shared, it takes 0.55 of that, and `worse` times that
+// while other programs use the cores. Returns the ms of decoding from their end until it is shared again, and how much
+// slower than one worker it was before.
 function disturbed(key, alone, worse, during) {
   const run = (factor) => chooser.run(key, (sharing, losing) => {
     let workers = sharing;
@@ -88,9 +89,13 @@ const calm = (key, alone, together) => {
 };
 found.disturbed = [];
 let fresh = 100;
-for (const alone of [0.5, 5, 30]) for (const worse of [2, 4, 8]) for (const during of [1000, 20000]) found.disturbed.push([alone, worse, during, ...disturbed(fresh += 1, alone, worse, during)]);
+for (const alone of [0.5, 5, 30]) for (const worse of [2, 4, 8]) for (const during of [1000, 20000]) {
+  found.disturbed.push([alone, worse, during, ...disturbed(fresh += 1, alone, worse, during)]);
+}
 found.calm = [];
-for (const [alone, together] of [[0.2, 0.3], [1, 1.3], [5, 6], [30, 50], [1, 0.55], [30, 17]]) found.calm.push([alone, together, calm(fresh += 1, alone, together)]);
+for (const [alone, together] of [[0.2, 0.3], [1, 1.3], [5, 6], [30, 50], [1, 0.55], [30, 17]]) {
+  found.calm.push([alone, together, calm(fresh += 1, alone, together)]);
+}
 // When one piece of work is shared again, others are tried at once.
 const others = [200, 201];
 const step = (key, factor) => chooser.run(key, (sharing) => ((now += sharing ? factor : 1), sharing));
