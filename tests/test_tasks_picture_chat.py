@@ -214,6 +214,10 @@ def test_what_cannot_be_is_refused(folders: dict[str, Path], tmp_path: Path) -> 
     if sys.platform != "emscripten":
         assert "broken.png" in refusal(folders["llava"], [picture(tmp_path / "broken.png"), text])
     assert "uint8 (height, width, 3)" in refusal(folders["llava"], [picture(shown.float()), text])
+    narrow = pyapp.zeros(1, 1 << 20, 3, dtype="uint8")
+    for kind in ("qwen2_vl", "llava"):
+        told = refusal(folders[kind], [picture(narrow), text])
+        assert told.startswith("messages: ") and "too narrow" in told and "Crop it" in told, told
     for url in ("https://example.org/a.png", "data:image/png,abc", "file:///etc/passwd", 3, None):
         assert "data: URLs" in refusal(folders["llava"], [{"type": "image_url", "image_url": {"url": url}}])
     bad = {"type": "image_url", "image_url": "data:image/png;base64,a+*"}

@@ -9,14 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b, shake_256
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import cat
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats import ByteSource, BytesSource
 from pyapp.nn.picture_text import Seen, Turn, grid_turns
 from pyapp.text.chat_template import PROBE, ChatTemplate
@@ -30,12 +30,14 @@ ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
 
 class Picture:
     """A picture uint8 (height, width, 3) as a model reads it. `text` stands for it in a prompt, and `ids` for its
-    vectors, whose tokens the text has. OptionError for one of more than `room` tokens, before it is prepared.
+    vectors, whose tokens the text has. OptionError for one that the model's processor does not take, such as a very
+    narrow one, and for one of more than `room` tokens, before it is prepared.
     """
 
     def __init__(self, loaded: Any, pixels: Tensor, room: int) -> None:
         model, processor = loaded.model, loaded.processor
-        rows, columns = (0, 0) if pixels.ndim != 3 or 0 in pixels.shape else processor.tiles(*pixels.shape[:2])
+        empty = pixels.ndim != 3 or 0 in pixels.shape
+        rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*pixels.shape[:2]))
         self.rows, self.columns = rows, columns
         count = model.tokens_in(rows, columns)
         if count > room:
@@ -48,7 +50,7 @@ class Picture:
         data = shake_256(drawn.digest()).digest(8 * count)
         self.text: str = model.picture_text(rows, columns)
         self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
-        values = processor([pixels]).pixel_values  # (tiles, 3, H, W)
+        values = of_user(lambda: processor([pixels]).pixel_values)  # (tiles, 3, H, W)
         self._model: Any = model
         self._left: list[Tensor] = list(values.split(TILES))  # what the tower is to see
         self._found: list[Tensor] = []
@@ -83,6 +85,14 @@ class Picture:
         if len(self._found) > 1:
             self._found = [cat(self._found)]
         return self._found[0]
+
+
+def of_user(work: Callable[[], Any]) -> Any:
+    """What `work` makes of a picture. OptionError where it does not take it: the picture is the user's."""
+    try:
+        return work()
+    except ArgumentError as error:
+        raise OptionError(str(error), where="messages", hint="Crop it, or take another picture") from error
 
 
 Known = Mapping[int, tuple[Picture, int]]  # by the id of a vector: its picture, and the vector's number

@@ -143,8 +143,9 @@ function picturesOf(pictures, files) {
     const image = h("img", { alt: `Picture: ${name}`, title: name });
     const item = h("li", {}, image);
     const scale = Math.min(1, WIDEST / share / width, HIGHEST / share / height);
-    item.style.width = `${Math.max(SMALLEST, width * scale)}px`; // the place is there before the picture is decoded, so that the page does not jump
-    item.style.aspectRatio = `${width} / ${height}`;
+    const [across, down] = [width, height].map((side) => Math.max(SMALLEST, side * scale));
+    item.style.width = `${across}px`; // the place is there before the picture is decoded, so that the page does not jump
+    item.style.aspectRatio = `${across} / ${down}`;
     showSmall(image, blob, name);
     return item;
   }));
