@@ -35,6 +35,16 @@ GIVE = """([kind, bytes, name]) => {
     target.dispatchEvent(new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true }));
   }
 }"""
+# What the page says it does with a file of a type that is dragged over it.
+DRAG = """(type) => {
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File(["a"], "a", { type }));
+  const fire = (event) => document.body.dispatchEvent(new DragEvent(event, { dataTransfer, bubbles: true }));
+  fire("dragenter");
+  const said = document.getElementById("drop-overlay").innerText;
+  fire("dragleave");
+  return said;
+}"""
 # No file can be stored any more, as where the disk is full.
 FULL = """() => {
   const { put } = IDBObjectStore.prototype;
@@ -122,6 +132,8 @@ def test_a_picture_is_seen_kept_and_exported(chat: ChatPage, files: list[Path], 
     page.keyboard.press("Enter")
     expect(rows.first.get_by_role("button", name="Remove fox.png")).to_be_focused()
     assert page.evaluate("location.hash") == "#chat"  # not the Read view, which takes pictures elsewhere
+    assert page.evaluate(DRAG, "image/png") == "Drop to show the model this picture"
+    assert page.evaluate(DRAG, "application/pdf") == "Drop to read the text in this picture"
 
     first = chat.say("What is this?")
     question = [{"type": "image", "image": BytesSource(fox, "fox.png")}, {"type": "text", "text": "What is this?"}]
@@ -222,6 +234,7 @@ def test_what_is_refused(chat: ChatPage, files: list[Path], tmp_path: Path) -> N
     expect(rows).to_have_count(1)
     chat.use(write_chat_model(tmp_path)).settings(**GREEDY)
     expect(page.locator("#chat-attach")).to_be_hidden()
+    assert page.evaluate(DRAG, "image/png") == "Drop to read the text in this picture"
     expect(page.locator("#chat-unseen")).to_contain_text("sees no pictures")
     chat.field.press("Enter")
     expect(chat.error).to_contain_text("This model sees no pictures.")

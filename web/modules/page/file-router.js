@@ -89,7 +89,7 @@ export class FileRouter {
     await this.models.addFiles(files, this.app.choices[view.task], folder);
   }
 
-  /** The shown view if it takes the files, else the last one that does. @param {string} kind @param {{size: number}[]} files */
+  /** The shown view if it takes the files, else the last one that does. @param {string} kind @param {{size: number, name: string, type: string}[]} files */
   #viewFor(kind, files) {
     const { shown } = this.views;
     const able = VIEWS.filter((view) => view.accepts(kind, files, view === shown, this.app.choices[view.task]));
@@ -101,7 +101,7 @@ export class FileRouter {
     const kinds = new Set(types.map((type) => kindOf({ name: "", type })));
     const [kind] = kinds;
     if (kinds.size !== 1 || kind === "unknown") return ANYTHING;
-    const view = this.#viewFor(kind, types.map(() => ({ size: 0 })));
+    const view = this.#viewFor(kind, types.map((type) => ({ size: 0, name: "", type })));
     return view ? view.plan(types.length, kind) : ANYTHING;
   }
 
