@@ -136,20 +136,45 @@ def test_a_later_picture(folders: dict[str, Path]) -> None:
         check_what_was_read()
 
 
-def test_stop_while_pictures_are_seen(folders: dict[str, Path]) -> None:
-    cancel = Cancel()
+class Counting(Cancel):
+    """Set at the check after `left` others."""
 
-    async def collect() -> list[Any]:
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def check(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            self.set()
+        super().check()
+
+
+def test_stop_while_pictures_are_seen(folders: dict[str, Path]) -> None:
+    """Within a tile, and between two. The next answer goes on there."""
+
+    async def stopped(kind: str, cancel: Cancel) -> list[Any]:
         found = []
-        async for event in tasks.chat(folders["idefics3"], conversation(pictures()), GREEDY, cancel=cancel):
+        async for event in tasks.chat(folders[kind], conversation(pictures()), GREEDY, cancel=cancel):
             found.append(event)
             if event.type == "progress" and event.what == "seeing" and event.done:
                 cancel.set()
         return found
 
-    *_, before, last = asyncio.run(collect())
-    assert (before.type, before.what) == ("progress", "seeing") and 0 < before.done < before.total
-    assert (last.type, last.reason) == ("done", "cancelled")
+    def seeing(events: list[Any]) -> list[int]:
+        return [event.done for event in events if event.type == "progress" and event.what == "seeing"]
+
+    for kind in TEMPLATES:
+        tasks.unload()
+        whole, _, events = run(tasks.chat(folders[kind], conversation(pictures()), GREEDY))
+        looks = len(seeing(events)) - 1
+        tasks.unload()
+        run(tasks.chat(folders[kind], [{"role": "user", "content": "Hello"}], GREEDY))  # loads the model
+        for cancel, seen in ((Counting(3), 1), (Cancel(), 2)):
+            events = asyncio.run(stopped(kind, cancel))
+            assert (events[-1].type, events[-1].reason) == ("done", "cancelled") and len(seeing(events)) == seen, kind
+        found, _, events = run(tasks.chat(folders[kind], conversation(pictures()), GREEDY))
+        assert found == whole and len(seeing(events)) - 1 == looks - 1, kind
 
 
 def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:

@@ -142,7 +142,7 @@ async def with_pictures(
         while not picture.seen:
             await breath.take()
             cancel.check()
-            picture.look()
+            picture.look(cancel.check)
             yield Progress("seeing", total - sum(other.left for other in new), total, "tiles")
     yield Result((messages, PictureTemplate(loaded, pictures, template)))
 

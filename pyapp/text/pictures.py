@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b, shake_256
 from typing import Any
 
@@ -18,12 +20,13 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats import ByteSource, BytesSource
+from pyapp.nn import Module, ModuleList
 from pyapp.nn.picture_text import Seen, Turn, grid_turns
 from pyapp.text.chat_template import PROBE, ChatTemplate
 from pyapp.text.session import Session
 
 FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
-TILES = 4  # that the tower sees at once
+TILES = 1 if sys.platform == "emscripten" else 4  # that the tower sees at once; in a tab each takes seconds
 URL_LIMIT = 1 << 28  # characters of a data: URL
 ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
 
@@ -66,10 +69,12 @@ class Picture:
         """How many tiles the tower has still to see; the whole picture, small, is one too."""
         return sum(part.shape[0] for part in self._left)
 
-    def look(self) -> None:
-        """Has the tower see the next TILES tiles. ModelError and ArgumentError for what it does not take."""
+    def look(self, check: Callable[[], None] = lambda: None) -> None:
+        """Has the tower see the next TILES tiles. ModelError and ArgumentError for what it does not take. `check` is
+        called before each of its layers: what it raises ends this, and these tiles are still to be seen.
+        """
         part = self._left[0].to(self._model.device)
-        with no_grad():
+        with no_grad(), calling(self._model.vision_tower, check):
             self._found.append(self._model.picture_features(part).flatten(0, 1))
         if len(self._left) == 1 and sum(x.shape[0] for x in self._found) != len(self.ids):
             raise ModelError(
@@ -85,6 +90,18 @@ class Picture:
         if len(self._found) > 1:
             self._found = [cat(self._found)]
         return self._found[0]
+
+
+@contextmanager
+def calling(tower: Module, check: Callable[[], None]) -> Iterator[None]:
+    """Calls `check` before each layer of a tower."""
+    layers = (layer for found in tower.modules() if isinstance(found, ModuleList) for layer in found)
+    hooks = [layer.register_forward_pre_hook(lambda *_: check()) for layer in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def of_user(work: Callable[[], Any]) -> Any:
@@ -168,11 +185,13 @@ class PictureSession(Session):
     _turns: list[Turn] = []
 
     def see(self, pictures: Sequence[Picture]) -> list[Picture]:
-        """The pictures of the text that comes next; returns those that the last one had not."""
+        """The pictures of the text that comes next; returns those that are still to be seen. What was seen of the last
+        text is kept.
+        """
         last = {picture.ids[0]: picture for picture, number in self.known.values() if number == 0}
         own = {picture.ids[0]: last.get(picture.ids[0], picture) for picture in pictures}
         self.known = known_ids([*own.values()])
-        return [picture for key, picture in own.items() if key not in last]
+        return [picture for picture in own.values() if not picture.seen]
 
     def plain(self, ids: Sequence[int]) -> Sequence[int]:
         token: int = self.model.config.image_token_id  # type: ignore[attr-defined]
