@@ -387,7 +387,7 @@ class ChatView {
 
   #refusePictures() {
     showError(this.slot, new UserError("This model sees no pictures.", {
-      where: this.choice.model?.title, hint: "Take the pictures away, or choose a model that sees them, such as SmolVLM.", action: "models",
+      where: this.choice.model?.title, hint: "Take the pictures away, or choose a model that sees them, such as HuggingFaceTB/SmolVLM-256M-Instruct of the hub.", action: "models",
     }), this.app.actions);
   }
 
