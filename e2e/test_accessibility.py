@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable
 
 import pytest
@@ -162,6 +163,29 @@ def refuse_setting(page: Page) -> None:
     expect(page.locator("#chat-error [role=alert]")).to_contain_text("“Context” must be")
 
 
+# Messages with pictures, one of which is not kept, and two for the next one; as with a model that sees them.
+PICTURES = """async () => {
+  const { chat } = pyappPage;
+  chat.seeing = { model: chat.choice.model.id, pictures: true };
+  const canvas = new OffscreenCanvas(3000, 2000);
+  canvas.getContext("2d").fillRect(0, 0, 300, 200);
+  const file = new File([await canvas.convertToBlob()], "a picture with a long name.png", { type: "image/png" });
+  await chat.attachments.add([file, file]);
+  const [{ picture, blob }] = chat.attachments.all;
+  chat.conversation.addFile(picture.file, blob);
+  const { id } = chat.conversation.add("user", "", null, [picture, { ...picture, file: "gone", name: "gone.png" }]);
+  chat.conversation.add("assistant", "A black corner.", id);
+  chat.render();
+  await chat.save();
+}"""
+
+
+def show_pictures(page: Page) -> None:
+    page.evaluate(PICTURES)
+    expect(page.locator("#chat-attachments > li")).to_have_count(2)
+    expect(page.locator("#chat-turns img")).to_have_attribute("src", re.compile("^data:"))
+
+
 def find(page: Page) -> None:
     shown(page, "search")
     page.evaluate(FOUND)
@@ -237,6 +261,7 @@ STATES: dict[str, Callable[[Page], object]] = {
     "chat": lambda page: shown(page, "chat"),
     "conversation": talk,
     "conversation refused": refuse_setting,
+    "conversation with pictures": show_pictures,
     "search": lambda page: shown(page, "search"),
     "passages found": find,
     "texts compared": compare,

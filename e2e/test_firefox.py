@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from e2e.conftest import ChangeableSite
 from e2e.driven_browser import ALERTS, READY, STARTED, read_pictures, transcribe_sample, visit, visit_views, write_story
@@ -17,6 +18,7 @@ from e2e.firefox import Firefox
 from e2e.speech_files import write_recording
 from scripts.serve import Handler, SiteServer
 from tests.audio.sounds import babble
+from tests.text.picture_chat_model import photo, write_picture_chat_model
 
 # A microphone that is permitted. Without an output for sound, as here, Firefox never starts an AudioContext.
 MICROPHONE = {"media.navigator.permission.disabled": True, "media.navigator.streams.fake": True}
@@ -123,6 +125,30 @@ def test_threads_change_no_result(page: Firefox) -> None:
         written.append(page.evaluate("pyappPage.story.output.ids"))
     assert written[0] == written[1] and len(written[0]) > 20
     page.evaluate("localStorage.removeItem('pyapp.threads')")
+    assert page.errors == []
+
+
+def test_a_model_sees_a_picture(page: Firefox, tmp_path: Path) -> None:
+    files = sorted(write_picture_chat_model(tmp_path, "llava").iterdir())
+    Image.fromarray(photo(30, 41)).save(tmp_path / "fox.png")
+    page.click("#views a[href='#chat']")
+    page.until("pyappPage.chat !== undefined")
+    page.evaluate("pyappPage.models.open(pyappPage.app.choices.chat)")
+    page.until("document.querySelector('#model-dialog[open] .model-row') !== null")
+    page.choose_files("#pick-files", *files)
+    page.until("!document.getElementById('chat-attach').hidden && document.querySelector('dialog[open]') === null")
+    page.choose_files("#chat-pictures", tmp_path / "fox.png")
+    page.until("pyappPage.chat.attachments.all.length === 1")
+    page.evaluate("pyappPage.chat.settings.inputs.get('max_new_tokens').set(8)")
+    page.click("#chat-send")
+    page.until("pyappPage.chat.conversation.path.length === 2 && !pyappPage.chat.button.running")
+    assert page.evaluate("pyappPage.chat.last.new_tokens") > 0
+    page.evaluate("pyappPage.chat.over")
+    page.reload()
+    page.until(f"{READY} && document.querySelector('#chat-turns img[src]') !== null")
+    assert page.evaluate("document.querySelector('#chat-turns img').alt") == "Picture: fox.png"
+    page.evaluate("localStorage.removeItem('pyapp.chat-settings')")
+    page.open(page.evaluate("location.href.split('#')[0]"))
     assert page.errors == []
 
 

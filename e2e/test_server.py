@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
 from e2e.chat_page import ChatPage
@@ -17,6 +20,7 @@ from scripts.serve import SiteServer
 from tests.serve.conftest import Process
 from tests.serve.test_process import wait_until
 from tests.text.chat_model import write_chat_model
+from tests.text.picture_chat_model import photo, write_picture_chat_model
 
 KEY = {"Authorization": "Bearer secret"}
 SAMPLE = Path("web/models/speech/samples/weather.wav")
@@ -27,7 +31,8 @@ def server(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pro
     folder = tmp_path_factory.mktemp("served")
     write_chat_model(folder / "chat", context=2048, dim=256, layers=8)  # a fast machine, too, can be stopped in time
     (folder / "keys").write_text("secret\n")
-    models = [f"small={folder / 'chat'}", f"other={folder / 'chat'}", "speech"]
+    write_picture_chat_model(folder / "seeing", "idefics3")
+    models = [f"small={folder / 'chat'}", f"other={folder / 'chat'}", f"seeing={folder / 'seeing'}", "speech"]
     with Process(*models, "--page", str(dist), "--api-key-file", str(folder / "keys"), "--vad", "energy") as found:
         yield found
 
@@ -65,7 +70,7 @@ def test_chat_with_the_server(server: Process, page: Page) -> None:
     expect(found.get_by_role("alert")).to_have_count(0)
     expect(page.locator("#chat-model")).to_be_hidden()
     model = found.get_by_label("Its model")
-    assert model.locator("option").all_text_contents() == ["small", "other"]  # no speech model
+    assert model.locator("option").all_text_contents() == ["small", "other", "seeing"]  # no speech model
     model.select_option("other")
     chat.settings(temperature=0, max_new_tokens=24)
     asked = {"model": "other", "messages": [{"role": "user", "content": "hello"}], "temperature": 0, "max_tokens": 24}
@@ -83,6 +88,32 @@ def test_chat_with_the_server(server: Process, page: Page) -> None:
     assert chat.answered() and chat.last()["reason"] == "cancelled"
     wait_until(lambda: server.metric("pyapp_requests_in_flight") == 0)
     assert server.metric("pyapp_new_tokens_total") < before + 1500
+
+    # A picture is sent to it; a model that sees none says so.
+    picture = BytesIO()
+    Image.fromarray(photo(30, 41)).save(picture, "PNG")
+    url = f"data:image/png;base64,{b64encode(picture.getvalue()).decode()}"
+    parts = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "What is this?"}]
+    asked |= {"model": "seeing", "messages": [{"role": "user", "content": parts}]}
+    seen = json.loads(server.post("/v1/chat/completions", asked, **KEY).read())["choices"][0]["message"]["content"]
+    page.evaluate("pyappPage.chat.begin()")
+    chat.settings(max_new_tokens=24)
+    for name in ("other", "seeing"):
+        model.select_option(name)
+        page.locator("#chat-pictures").set_input_files(
+            [{"name": "fox.png", "mimeType": "image/png", "buffer": picture.getvalue()}]
+        )
+        expect(page.locator("#chat-attachments > li")).to_have_count(1)
+        if name == "seeing":
+            page.evaluate("pyappPage.chat.begin()")
+            assert chat.say("What is this?") == seen
+        else:
+            chat.expected_errors.append("400")
+            chat.field.fill("What is this?")
+            chat.field.press("Enter")
+            expect(chat.error).to_contain_text("reads no pictures")
+            page.evaluate("pyappPage.chat.over")
+    model.select_option("other")
 
     page.reload()  # the server, its model and, in this tab, the key are those of the last visit
     chat.open(f"http://127.0.0.1:{server.port}/")

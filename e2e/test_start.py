@@ -256,7 +256,7 @@ def test_what_comes_later_is_fetched_again_where_it_did_not_arrive(
             story.write("One day")
             story.page.evaluate("location.hash = '#transcribe'")
             story.page.locator("#samples button").first.click()
-            TranscribePage(story.page).wait_done()
+            assert TranscribePage(story.page).wait_done().text().startswith("Two tickets")
             story.page.evaluate("location.hash = '#story'")
             failed = story.page.evaluate(ASK, ["export", transcript])
             assert "missing on the server" in failed["what"] and "_later-" in failed["where"]

@@ -283,6 +283,27 @@ def test_keys_stop_only_what_is_meant(story: StoryPage) -> None:
     page.evaluate("delete pyappPage.app.engine.call")
 
 
+def test_a_slow_disk_keeps_nobody_waiting(story: StoryPage) -> None:
+    """A story that is written is not still being written because it is being stored."""
+    page = story.page
+    page.evaluate(
+        "() => { const { store } = pyappPage.story; const put = store.put.bind(store);"
+        " const open = new Promise((resolve) => { globalThis.letIn = resolve; });"
+        " store.put = async (...values) => { await open; return put(...values); } }"
+    )
+    story.settings(max_new_tokens=8).write("One day")
+    expect(story.generate_button).to_have_text("Generate")
+    page.evaluate("pyappPage.app.restart()")  # the model is loaded again
+    story.wait_ready()
+    expect(page.locator("#engine-status")).to_have_attribute("data-state", "ready")
+    story.start("Two days")
+    story.until("pyappPage.story.output.text.startsWith('Two days') && !pyappPage.story.button.running")
+    page.evaluate("letIn(); delete pyappPage.story.store.put; 1")
+    expect(page.locator("#history-story")).to_be_attached()
+    titles = "pyappPage.story.store.list().then((all) => all.map(({ title }) => title.slice(0, 8)))"
+    story.until(f"{titles}.then((all) => ['One day ', 'Two days'].every((title) => all.includes(title)))")
+
+
 def test_screen_readers_hear_the_beginning_and_the_end(story: StoryPage) -> None:
     page = story.page
     page.evaluate(

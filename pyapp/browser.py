@@ -23,7 +23,7 @@ from pyapp.engine.native import instruction_set, library
 from pyapp.errors import Cancelled, FileFormatError, ModelError
 from pyapp.events import Cancel, Done, Event, Item, Metric, Partial, Progress, Thought, Token
 from pyapp.formats.safe_json import json_object
-from pyapp.formats.source import check_range
+from pyapp.formats.source import BytesSource, check_range
 from pyapp.late_linalg import defer_linalg
 from pyapp.late_parts import find_late_parts
 from pyapp.tasks.core import Result, error_event
@@ -344,8 +344,14 @@ def load_chat(params: Any, cancel: Cancel) -> tasks.Events:
 
 
 def chat(params: Any, cancel: Cancel) -> tasks.Events:
-    """`json`: `messages` and `options` of tasks.chat."""
+    """`json`: `messages` and `options` of tasks.chat. The `image` of a part is the number of one of the `pictures`,
+    which have a `name` and `bytes`.
+    """
     values = json.loads(params.json)
+    files = [BytesSource(picture.bytes.to_bytes(), picture.name) for picture in params.pictures]
+    parts = (message["content"] for message in values["messages"] if isinstance(message["content"], list))
+    for part in (part for content in parts for part in content if part["type"] == "image"):
+        part["image"] = files[part["image"]]
 
     def work(model: Any) -> tasks.Events:
         return tasks.chat(model, values["messages"], values["options"], plain=True, cancel=cancel)

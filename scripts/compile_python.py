@@ -60,6 +60,14 @@ def convert(members: dict[str, bytes], place: str, wanted: set[str], optimize: i
     return converted
 
 
+def without_descriptions(members: dict[str, bytes]) -> dict[str, bytes]:
+    """`members` of a wheel whose METADATA ends before the description, a page of text that nobody reads in a tab."""
+    return {
+        name: data.partition(b"\n\n")[0] + b"\n" if name.endswith(".dist-info/METADATA") else data
+        for name, data in members.items()
+    }
+
+
 def write_record(members: dict[str, bytes]) -> None:
     """The RECORD of a wheel, made anew."""
     record = next((name for name in members if name.endswith(".dist-info/RECORD")), None)
@@ -92,7 +100,7 @@ def main(job: dict) -> None:
         with zipfile.ZipFile(archive["source"]) as source:
             members = {info.filename: source.read(info) for info in source.infolist() if not info.is_dir()}
         place = archive["place"].replace("{site-packages}", SITE_PACKAGES)
-        members = convert(members, place, wanted, archive["optimize"])
+        members = without_descriptions(convert(members, place, wanted, archive["optimize"]))
         write_record(members)
         write(members, archive["target"], method)
 

@@ -193,7 +193,8 @@ def test_the_first_story_fetches_what_it_imports_and_no_more(site: Path) -> None
     assert not first & later
     assert {"pyapp/tasks/__init__.pyc", "pyapp/models/llama2c.pyc", "pyapp/audio/transcribe.pyc"} < first
     assert {name.rpartition(".")[2] for name in first} <= {"pyc", "h", "signature"}
-    for others in ("keras", "onnx", "lab", "train", "tasks/texts", "tasks/pictures", "vision"):
+    elsewhere = "keras onnx lab train tasks/texts tasks/pictures vision formats/gguf text/gguf text/sentencepiece"
+    for others in (*elsewhere.split(), "text/vocabulary_files"):
         assert not [name for name in first if name.startswith(f"pyapp/{others}")], others
         assert [name for name in later if name.startswith(f"pyapp/{others}")], others
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pyapp").rglob("*.py")}

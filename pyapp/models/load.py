@@ -596,7 +596,6 @@ def load_whisper_tokenizer(
     generation: Mapping[str, Any] | None = None,
 ) -> WhisperTokenizer:
     """From a tokenizer.json or .tiktoken file, or the vocabulary in the checkpoint. ModelError if there is none."""
-    from pyapp.text.vocabulary_files import read_tiktoken
     from pyapp.text.whisper_tokenizer import WhisperTokenizer
 
     embedding = next((info for name, info in checkpoint.tensors.items() if _is_embedding(name)), None)
@@ -617,6 +616,8 @@ def load_whisper_tokenizer(
     data = read_whole(source)
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{":
         return WhisperTokenizer.from_json(data, multilingual=multilingual, where=source.name)
+    from pyapp.text.vocabulary_files import read_tiktoken
+
     return WhisperTokenizer.from_pieces(read_tiktoken(data, source.name), size, multilingual=multilingual)
 
 

@@ -25,7 +25,8 @@ async def load_chat(
     cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
     """Loads a model ahead of its first answer. A Notice tells that it has no chat template. Done carries `name`,
-    `config`, `template` (whether it has one) and `context`, the most tokens that it reads.
+    `config`, `template` (whether it has one), `context`, the most tokens that it reads, and `pictures`, whether it sees
+    them.
     """
     from pyapp.text.chat_template import sources
 
@@ -41,7 +42,7 @@ async def load_chat(
                 yield NO_TEMPLATE
             context = loaded.model.config.max_seq_len
             known = {"name": loaded.name, "config": loaded.config, "template": template, "context": context}
-            yield Done("complete", known)
+            yield Done("complete", known | {"pictures": hasattr(loaded.model, "picture_tokens")})
 
 
 @task

@@ -70,16 +70,22 @@ async def prompt_with_pictures(
 async def _looked_at(
     loaded: Any, session: Any, sources: Sequence[Any], cancel: Cancel
 ) -> AsyncGenerator[Event | Result[list[Picture]], None]:
-    """Progress while the model sees those pictures that are new to the session; then all of them."""
+    """Progress, in tiles, while the model sees those pictures that are new to the session; then all of them."""
     pictures, room = [], session.capacity
+    breath = Breath()
     for one in sources:
+        await breath.take()
+        cancel.check()
         pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
         room -= len(pictures[-1].ids)
-    breath, new = Breath(), session.see(pictures)
-    for done, picture in enumerate(new, 1):
+    new = session.see(pictures)
+    total = sum(picture.left for picture in new)
+    if total:
+        yield Progress("seeing", 0, total, "tiles")
+    for picture in new:
         while not picture.seen:
             await breath.take()
             cancel.check()
-            picture.look()
-        yield Progress("seeing", done, len(new), "pictures")
+            picture.look(cancel.check)
+            yield Progress("seeing", total - sum(other.left for other in new), total, "tiles")
     yield Result(pictures)

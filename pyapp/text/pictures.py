@@ -9,33 +9,38 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b, shake_256
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import cat
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats import ByteSource, BytesSource
+from pyapp.nn import Module, ModuleList
 from pyapp.nn.picture_text import RotaryPosition, Seen, grid_positions
 from pyapp.text.chat_template import PROBE, ChatTemplate
 from pyapp.text.session import Session
 
 FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
-TILES = 4  # that the tower sees at once
+TILES = 1 if sys.platform == "emscripten" else 4  # that the tower sees at once; in a tab each takes seconds
 URL_LIMIT = 1 << 28  # characters of a data: URL
 ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
 
 
 class Picture:
     """A picture uint8 (height, width, 3) as a model reads it. `text` stands for it in a prompt, and `ids` for its
-    vectors, whose tokens the text has. OptionError for one of more than `room` tokens, before it is prepared.
+    vectors, whose tokens the text has. OptionError for one that the model's processor does not take, such as a very
+    narrow one, and for one of more than `room` tokens, before it is prepared.
     """
 
     def __init__(self, loaded: Any, pixels: Tensor, room: int) -> None:
         model, processor = loaded.model, loaded.processor
-        rows, columns = (0, 0) if pixels.ndim != 3 or 0 in pixels.shape else processor.tiles(*pixels.shape[:2])
+        empty = pixels.ndim != 3 or 0 in pixels.shape
+        rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*pixels.shape[:2]))
         self.rows, self.columns = rows, columns
         count = model.tokens_in(rows, columns)
         if count > room:
@@ -49,7 +54,7 @@ class Picture:
         self.text: str = model.picture_text(rows, columns)
         self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
         self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
-        values = processor([pixels]).pixel_values  # (tiles, 3, H, W)
+        values = of_user(lambda: processor([pixels]).pixel_values)  # (tiles, 3, H, W)
         self._model: Any = model
         self._left: list[Tensor] = list(values.split(TILES))  # what the tower is to see
         self._found: list[Tensor] = []
@@ -60,10 +65,17 @@ class Picture:
         """Whether the tower has seen all of it."""
         return not self._left
 
-    def look(self) -> None:
-        """Has the tower see the next TILES tiles. ModelError and ArgumentError for what it does not take."""
+    @property
+    def left(self) -> int:
+        """How many tiles the tower has still to see; the whole picture, small, is one too."""
+        return sum(part.shape[0] for part in self._left)
+
+    def look(self, check: Callable[[], None] = lambda: None) -> None:
+        """Has the tower see the next TILES tiles. ModelError and ArgumentError for what it does not take. `check` is
+        called before each of its layers: what it raises ends this, and these tiles are still to be seen.
+        """
         part = self._left[0].to(self._model.device)
-        with no_grad():
+        with no_grad(), calling(self._model.vision_tower, check):
             self._found.append(self._model.picture_features(part).flatten(0, 1))
         if len(self._left) == 1 and sum(x.shape[0] for x in self._found) != len(self.ids):
             raise ModelError(
@@ -79,6 +91,26 @@ class Picture:
         if len(self._found) > 1:
             self._found = [cat(self._found)]
         return self._found[0]
+
+
+@contextmanager
+def calling(tower: Module, check: Callable[[], None]) -> Iterator[None]:
+    """Calls `check` before each layer of a tower."""
+    layers = (layer for found in tower.modules() if isinstance(found, ModuleList) for layer in found)
+    hooks = [layer.register_forward_pre_hook(lambda *_: check()) for layer in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def of_user(work: Callable[[], Any]) -> Any:
+    """What `work` makes of a picture. OptionError where it does not take it: the picture is the user's."""
+    try:
+        return work()
+    except ArgumentError as error:
+        raise OptionError(str(error), where="messages", hint="Crop it, or take another picture") from error
 
 
 Known = Mapping[int, tuple[Picture, int]]  # by the id of a vector: its picture, and the vector's number
@@ -159,11 +191,13 @@ class PictureSession(Session):
     _rotary_positions: list[RotaryPosition] = []
 
     def see(self, pictures: Sequence[Picture]) -> list[Picture]:
-        """The pictures of the text that comes next; returns those that the last one had not."""
+        """The pictures of the text that comes next; returns those that are still to be seen. What was seen of the last
+        text is kept.
+        """
         last = {picture.ids[0]: picture for picture, number in self.known.values() if number == 0}
         own = {picture.ids[0]: last.get(picture.ids[0], picture) for picture in pictures}
         self.known = known_ids([*own.values()])
-        return [picture for key, picture in own.items() if key not in last]
+        return [picture for picture in own.values() if not picture.seen]
 
     def plain(self, ids: Sequence[int]) -> Sequence[int]:
         token: int = self.model.config.image_token_id  # type: ignore[attr-defined]

@@ -19,7 +19,6 @@ from pyapp.formats.sink import AnySink, open_sink
 from pyapp.text import encoding as encodings
 from pyapp.text.charsmap import check_charsmaps
 from pyapp.text.encoding import BatchEncoding, Encoding, Span, Tokens
-from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
 from pyapp.text.llama2c_vocabulary import BOS, EOS, tokenizer_document
 from pyapp.text.pattern_limits import check_patterns
 from pyapp.text.pieces import PieceDecoder, PieceJoiner, PieceTable
@@ -231,6 +230,8 @@ class Tokenizer:
         `vocab_size` is the number of rows of the model's embedding; unused tokens fill the vocabulary up to it.
         ModelError for a tokenizer that llama.cpp does not have.
         """
+        from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
+
         ids = {"bos": self.bos_id, "eos": min(self.eos_ids, default=None), "padding": self.pad_id}
         ids |= {role: self._named(name) for role, name in GGUF_ROLES.items() if role not in ids}
         document = self._document

@@ -3,7 +3,8 @@
 `load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt, .tiktoken,
 the metadata of a GGUF file and llama2.c's tokenizer.bin, with the settings beside them: tokenizer_config.json,
 special_tokens_map.json, added_tokens.json, chat_template.jinja, generation_config.json, and config.json for the
-tokenizer's class where the others do not name it.
+tokenizer's class where the others do not name it. What makes a tokenizer.json of other forms is imported when a file
+has one: the page's first story and transcript do without.
 """
 
 from __future__ import annotations
@@ -16,26 +17,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pyapp.errors import FileFormatError, ModelError
-from pyapp.formats.gguf import GgufFile
 from pyapp.formats.opening import sniff
-from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.formats.source import ByteSource, close_source, looks_like_text, open_source, read_whole
 from pyapp.formats.tokenizer_bin import read_tokenizer_bin
-from pyapp.text.gguf_vocabulary import GgufVocabulary
-from pyapp.text.sentencepiece_classes import document_of_class
 from pyapp.text.tokenizer import Tokenizer, read_json, read_utf8
-from pyapp.text.vocabulary_files import (
-    byte_level_document,
-    checked_vocabulary,
-    clip_document,
-    is_clip,
-    more_tokens,
-    read_merges,
-    read_tiktoken,
-    read_vocab_txt,
-    tiktoken_document,
-    wordpiece_document,
-)
 from pyapp.text.word_patterns import GPT4O, LLAMA3, WORD_PATTERNS, WordPattern
 
 TokenizerSource: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | ByteSource"
@@ -157,13 +142,20 @@ def _read(
     if start[:1] == b"{" or not head:
         return _read_json(source, files, settings, ends)
     if head[:4] == b"GGUF":
+        from pyapp.formats.gguf import GgufFile
+
         return gguf_tokenizer(GgufFile(source).values, where, settings, ends)
     if _is_sentencepiece(head):
+        from pyapp.formats.sentencepiece_model import read_sentencepiece_model
+        from pyapp.text.sentencepiece_classes import document_of_class
+
         document = document_of_class(read_sentencepiece_model(source), settings, where)
         return Tokenizer(document, settings, end_ids=ends, where=where)
     if key.endswith(".txt") and looks_like_text(head):
         if key == MERGES:
             raise ModelError("merges.txt needs the vocab.json of the same folder", where=where, hint=HINT)
+        from pyapp.text.vocabulary_files import read_vocab_txt, wordpiece_document
+
         vocabulary = read_vocab_txt(read_utf8(read_whole(source), where), where)
         return Tokenizer(wordpiece_document(vocabulary, settings, where), settings, end_ids=ends, where=where)
     if key.endswith((".tiktoken", ".model")) and looks_like_text(head):
@@ -180,6 +172,8 @@ def gguf_tokenizer(
     """The tokenizer in the metadata of a GGUF file; `settings` are those beside it, `end_ids` further ids that end a
     text. FileFormatError and ModelError as load_tokenizer.
     """
+    from pyapp.text.gguf_vocabulary import GgufVocabulary
+
     found = GgufVocabulary(values, where)
     return Tokenizer(
         found.document, found.settings | dict(settings or {}), end_ids=[*end_ids, *found.end_ids], where=where
@@ -219,6 +213,15 @@ def _read_json(
         raise ModelError(
             "this is a vocab.json, which needs the merges.txt beside it", where=source.name, hint="Give merges.txt too"
         )
+    from pyapp.text.vocabulary_files import (
+        byte_level_document,
+        checked_vocabulary,
+        clip_document,
+        is_clip,
+        more_tokens,
+        read_merges,
+    )
+
     vocabulary = checked_vocabulary(whole, source.name)
     for number, entry in more_tokens(settings).items():
         vocabulary.setdefault(entry["content"], number)
@@ -239,6 +242,8 @@ def _words(settings: Mapping[str, Any], usual: WordPattern) -> WordPattern:
 
 def _read_tiktoken(source: ByteSource, settings: dict[str, Any], ends: list[int]) -> Tokenizer:
     """The number of pieces says which of the published patterns a file belongs to."""
+    from pyapp.text.vocabulary_files import read_tiktoken, tiktoken_document
+
     pieces = read_tiktoken(read_whole(source), source.name)
     patterns = {50256: WORD_PATTERNS["gpt-2"], 50257: WORD_PATTERNS["gpt-2"], 151643: WORD_PATTERNS["qwen2"]}
     usual = WordPattern((LLAMA3,)) if len(pieces) < 190_000 else WordPattern((GPT4O,))

@@ -59,6 +59,40 @@ for (const threads of [2, 3, 5]) {
   pool.close();
 }
 {
+  // Runs that try to share, in slices: one that shares to its end, and one that is given up; then with a record of no kernel.
+  const { pool } = await open(3);
+  const functions = [];
+  pool.attach({ HEAPU8: new Uint8Array(1 << 16), addFunction: (work) => functions.push(work) - 1 });
+  pool.recordBytes = 248;
+  const [records, many, each] = [pool.base, 20, 1000];
+  const values = pool.base + 8192;
+  pool.grow(values + 4 * many * each);
+  const write = (kernelOf, value) => {
+    for (let i = 0; i < many; i += 1) {
+      const record = new DataView(pool.memory.buffer, records + 248 * i, 248);
+      record.setInt32(0, kernelOf(i), true);
+      record.setInt32(4, 5000, true);
+      record.setUint32(8, values + 4 * each * i, true);
+      record.setBigInt64(40, BigInt(each), true);
+      record.setFloat32(232, value + i, true);
+    }
+  };
+  const asked = [];
+  const tries = (until) => {
+    pool.chooser.run = (key, work) => work(true, (done) => (asked.push(done), done >= until));
+    return functions[pool.functions.replay](records, many);
+  };
+  const filled = (value) => [...Array(many).keys()].every((i) => new Float32Array(pool.memory.buffer, values + 4 * each * i, each).every((x) => x === value + i));
+  write(() => Number(kernel), 1);
+  found.right &&= tries(2) === 0 && filled(1) && asked.join() === "0.15,0.3,0.45,0.6,0.75,0.9";
+  asked.length = 0;
+  write(() => Number(kernel), 50);
+  found.right &&= tries(0.3) === 0 && filled(50) && asked.join() === "0.15,0.3";
+  write((i) => (i === 13 ? -1 : Number(kernel)), 1);
+  found.wrongRecord = [tries(2) >> 8, tries(0.3) >> 8];
+  pool.close();
+}
+{
   const { pool, fill } = await open(2); // this worker fails
   found.trapHere = fill(1, false, 0xffff0000);
   found.why = pool.lost;

@@ -25,4 +25,5 @@ def test_helpers_work_die_and_fail() -> None:
     found = json.loads(done.stdout)
     assert found.pop("right"), "values are wrong or missing"
     assert "out of bounds" in found.pop("why")
+    assert found.pop("wrongRecord") == [13, 13]
     assert found == {"trapHere": 255, "after": 255, "helpers": 0, "trapShared": 255, "afterwards": 255}

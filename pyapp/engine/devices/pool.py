@@ -96,6 +96,7 @@ class Threads(Backend):
         if pool.signature != SIGNATURE:
             raise KernelError("the pool's kernels were built from another kernels.h", hint="Reload the page")
         self._pool = pool
+        pool.recordBytes = RECORD_BYTES
         self._ranges = Ranges(pool.base, pool.size - SLACK, pool.grow)
         functions = pool.functions
         three, two = (ctypes.PYFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * count) for count in (3, 2))
@@ -180,7 +181,8 @@ class _Connected:
 
 def connect(pool: Any) -> None:
     """Makes the worker's pool the device "pool": an object with `base`, `size` and `grow(size)` of its memory,
-    `threads`, `signature`, `lost`, `forget(records)` and `functions`, places in Pyodide's table of functions.
+    `threads`, `signature`, `lost`, `forget(records)` and `functions`, places in Pyodide's table of functions. Its
+    `recordBytes` is set.
 
     KernelError if its kernels are of another version.
     """

@@ -89,10 +89,10 @@ export class FileRouter {
     await this.models.addFiles(files, this.app.choices[view.task], folder);
   }
 
-  /** The shown view if it takes the files, else the last one that does. @param {string} kind @param {{size: number}[]} files */
+  /** The shown view if it takes the files, else the last one that does. @param {string} kind @param {{size: number, name: string, type: string}[]} files */
   #viewFor(kind, files) {
     const { shown } = this.views;
-    const able = VIEWS.filter((view) => view.accepts(kind, files, view === shown));
+    const able = VIEWS.filter((view) => view.accepts(kind, files, view === shown, this.app.choices[view.task]));
     return able.includes(shown) ? shown : able.at(-1);
   }
 
@@ -101,8 +101,8 @@ export class FileRouter {
     const kinds = new Set(types.map((type) => kindOf({ name: "", type })));
     const [kind] = kinds;
     if (kinds.size !== 1 || kind === "unknown") return ANYTHING;
-    const view = this.#viewFor(kind, types.map(() => ({ size: 0 })));
-    return view ? view.plan(types.length) : ANYTHING;
+    const view = this.#viewFor(kind, types.map((type) => ({ size: 0, name: "", type })));
+    return view ? view.plan(types.length, kind) : ANYTHING;
   }
 
   /** Takes the files that another app has shared; the service worker has stored them. */

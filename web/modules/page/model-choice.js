@@ -23,6 +23,8 @@ export class ModelChoice extends EventTarget {
     this.model = null;
     /** @type {ListedModel[]} */
     this.models = [];
+    /** Whether its model is known to see pictures. */
+    this.sees = false;
   }
 
   /** The model in use. @returns {ListedModel} @throws {UserError} if there is none */

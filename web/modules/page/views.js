@@ -14,16 +14,20 @@ import { failedPart, showError } from "./errors.js";
  *   accepts, `importFile` one that it has exported
  * @typedef {{
  *   id: string, title: string, page: string, task: import("../shared/registry.js").Task,
- *   accepts: (kind: string, files: {size: number}[], shown: boolean) => boolean, plan: (count: number) => string,
+ *   accepts: (kind: string, files: {size: number, name: string, type: string}[], shown: boolean, choice: import("./model-choice.js").ModelChoice) => boolean,
+ *   plan: (count: number, kind: string) => string,
  *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>, mixed?: boolean,
  * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;
- *   `task`: whose models it uses; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always; `plan`: what it does with them
+ *   `task`: whose models it uses; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always, with the model of `choice`; `plan`: what it does with them
  */
 
 const LONGEST_PROMPT = 10000; // bytes
 
 /** @param {string} kind @param {{size: number}[]} files */
 const isShortText = (kind, files) => kind === "text" && files.length === 1 && files[0].size <= LONGEST_PROMPT;
+
+/** @param {{name: string, type: string}} file */
+const isPdf = ({ name, type }) => type === "application/pdf" || /\.pdf$/i.test(name);
 
 /** @type {View[]} the first one is shown at the first visit */
 export const VIEWS = [
@@ -50,8 +54,8 @@ export const VIEWS = [
   },
   {
     id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
-    accepts: (kind, files, shown) => shown && isShortText(kind, files),
-    plan: () => "Drop to put this text into your message",
+    accepts: (kind, files, shown, { sees }) => shown && (isShortText(kind, files) || (kind === "picture" && sees && !files.some(isPdf))),
+    plan: (count, kind) => (kind === "text" ? "Drop to put this text into your message" : `Drop to show the model ${count === 1 ? "this picture" : `these ${count} pictures`}`),
     load: async (app, models, section) => (await importPart("modules/views/chat/chat-view.js")).openChat(app, models, section),
   },
   {

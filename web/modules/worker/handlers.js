@@ -77,7 +77,8 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     load: (params, context) => withModel("load", params, context),
 
-    chat: ({ model, ...values }, context) => withModel("chat", { model, json: JSON.stringify(values) }, context, forChats()),
+    /** `pictures`: the `name` and the `bytes` of files; parts of messages have their numbers. */
+    chat: ({ model, pictures = [], ...values }, context) => withModel("chat", { model, json: JSON.stringify(values), pictures }, context, forChats()),
 
     "chat.load": (params, context) => withModel("chat.load", params, context, forChats()),
 

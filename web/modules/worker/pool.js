@@ -16,6 +16,7 @@ const LIMITS = [65536, 32768, 16384]; // pages: 4, 2, 1 GiB. Small devices refus
 const STACK = 1 << 20; // bytes of a helper's stack, as of this worker's
 const STAGING = 1 << 16; // bytes for the records of one call
 const LOST = 255; // as in native/pool_wasm.c
+const SLICES = 8; // of the records of a run that tries to share: after each, it is asked whether the rest is worth it
 const WORTH_SHARING = 1000; // work of a single record, in thousands of multiply-adds, below which helpers are not woken
 
 /**
@@ -70,6 +71,8 @@ export class Pool {
     /** Why nothing runs here any more. @type {string | null} */
     this.lost = null;
     this.chooser = new Chooser(() => performance.now());
+    /** Bytes of a record, which Python tells. */
+    this.recordBytes = 0;
     const stacks = align(exports.__heap_base.value);
     this.staging = stacks + STACK * (threads - 1);
     /** The first byte that Python's allocator may use. */
@@ -162,9 +165,22 @@ export class Pool {
 
   /** @param {number} key of what runs, for its times @param {number} records @param {number} count */
   #timed(key, records, count) {
-    const status = this.chooser.run(key, (sharing) => this.exports.pool_run(records, count, sharing ? this.threads : 1));
+    const status = this.chooser.run(key, (sharing, losing) => (losing ? this.#tried(records, count, losing) : this.exports.pool_run(records, count, sharing ? this.threads : 1)));
     if ((status & 0xff) === LOST) this.#lose("a helper did not finish its share");
     return status;
+  }
+
+  /** A run that tries to share: once that has lost, one worker does the rest. @param {number} records @param {number} count @param {(done: number) => boolean} losing */
+  #tried(records, count, losing) {
+    const size = this.recordBytes ? Math.ceil(count / SLICES) : count;
+    let workers = this.threads;
+    for (let first = 0; first < count; first += size) {
+      const many = Math.min(size, count - first);
+      const status = this.exports.pool_run(records + first * this.recordBytes, many, workers);
+      if (status) return status + (first << 8); // the number of the failed record stands above its code
+      if (workers > 1 && first + many < count && losing((first + many) / count)) workers = 1;
+    }
+    return 0;
   }
 
   /** The records at an address are new. @param {number} records */

@@ -27,11 +27,18 @@ function main() {
     h("div", { class: "error-slot", id: "chat-error" }),
     h("p", { class: "chat-note", id: "chat-note", role: "status", hidden: true }),
     h("button", { type: "button", class: "secondary", id: "chat-answer", hidden: true }, "Answer this"),
+    h("p", { class: "chat-note", id: "chat-unseen", role: "status", hidden: true }, "This model sees no pictures. Take them away, or choose a model that does, such as SmolVLM."),
     h("form", { class: "composer card chat-composer", id: "chat-form", autocomplete: "off" },
+      h("ul", { class: "chat-attachments", id: "chat-attachments", "aria-label": "Pictures of your message", hidden: true }),
       h("label", { class: "visually-hidden", for: "chat-field" }, "Your message"),
       h("textarea", { id: "chat-field", dir: "auto", rows: 1, spellcheck: "true", placeholder: "Ask something", "aria-describedby": "chat-keys" }),
       h("button", { class: "primary", id: "chat-send", type: "submit" }, "Send"),
-      h("p", { class: "chat-keys", id: "chat-keys" }, "Enter sends, Shift+Enter begins a line, Escape stops.")),
+      h("div", { class: "chat-tools" },
+        h("span", { class: "chat-attach", id: "chat-attach", role: "group", "aria-label": "Add pictures", hidden: true },
+          h("label", { class: "quiet file-button" }, h("input", { type: "file", id: "chat-pictures", multiple: true, accept: "image/*", "aria-describedby": "chat-attach-hint" }), h("span", {}, "Picture…")),
+          h("label", { class: "quiet file-button chat-camera" }, h("input", { type: "file", id: "chat-camera", accept: "image/*", capture: "environment" }), h("span", {}, "Camera…")),
+          h("span", { class: "visually-hidden", id: "chat-attach-hint" }, "Pictures can be dropped or pasted, too.")),
+        h("p", { class: "chat-keys", id: "chat-keys" }, "Enter sends, Shift+Enter begins a line, Escape stops."))),
     h("p", { class: "visually-hidden", id: "chat-announcer", role: "status", "aria-live": "polite" }));
 }
 

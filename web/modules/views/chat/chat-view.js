@@ -5,12 +5,15 @@
  * @typedef {import("../../shared/protocol.js").TaskEvent} TaskEvent
  * @typedef {import("../../page/model-choice.js").ListedModel} ListedModel
  * @typedef {import("./conversation.js").Turn} Turn
+ * @typedef {{signal: AbortSignal, onEvent: (event: TaskEvent) => void, files: Map<string, Blob>}} Asking `files`: the pictures of the conversation
  */
 import { ENCODINGS, decoded } from "../../shared/decoded.js";
 import { UserError, throwIfCancelled } from "../../shared/protocol.js";
+import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
 import { byId, find, memory } from "../../page/dom.js";
+import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
@@ -22,9 +25,11 @@ import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { AnswerWriter } from "./answer-writer.js";
+import { Attachments } from "./attachments.js";
 import { NOWHERE, buildChat } from "./chat-parts.js";
-import { Conversation, aboutOf, exported, imported, itemOf, recordOf, textOf } from "./conversation.js";
+import { Conversation, aboutOf, exported, imported, itemOf, textOf } from "./conversation.js";
 import { drafts } from "./drafts.js";
+import { nameAlone, urlPart, withParts } from "./pictures.js";
 import { TurnItem } from "./turn-item.js";
 
 const FIELDS = [
@@ -37,6 +42,8 @@ const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being w
 const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
 const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
 const ROLLING = "chat-rolling"; // whether the oldest text is left out when the context is full
+/** What the engine does before it writes, by the name of its progress. @type {Record<string, string>} */
+const STAGES = { prompt: "Reading the conversation", seeing: "Looking at the pictures" };
 const NEAR = 80; // pixels from the end of the conversation within which the page follows an answer
 
 /**
@@ -66,6 +73,11 @@ class ChatView {
     this.rolling = byId("chat-rolling");
     this.rolling.checked = memory.get(ROLLING, false);
     this.field = byId("chat-field");
+    this.attachments = new Attachments(byId("chat-attachments"), this.field, {
+      slot: this.slot, actions: app.actions, say: (text) => this.announcer.say(text), changed: () => this.#showSeeing(), following: (change) => this.#following(change),
+    });
+    /** Whether a model sees pictures, by its id; null until one is loaded. @type {{model: string, pictures: boolean} | null} */
+    this.seeing = null;
     /** @type {ListedModel | null} */
     this.loading = null;
     this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
@@ -83,7 +95,7 @@ class ChatView {
       flush: () => this.save(),
       begin: { label: "New conversation", run: () => this.begin() },
       oneFile: {
-        to: async (items) => new Blob([exported(items.map(recordOf))], { type: "application/json" }),
+        to: exported,
         from: async (file) => imported(await file.text(), file.name).map(itemOf),
         textOf,
       },
@@ -91,7 +103,10 @@ class ChatView {
     new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
     this.server = new ServerCard(byId("chat-model"), "chat", this.announcer);
     this.server.addEventListener("change", () => this.#showPlace());
-    this.choice.addEventListener("model", () => this.load());
+    this.choice.addEventListener("model", () => {
+      this.#showSeeing();
+      this.load();
+    });
     app.addEventListener("ready", () => this.load());
     view.addEventListener("shown", () => this.load());
     if (this.choice.model) this.choice.choose(this.choice.model); // the card was not there when it was chosen
@@ -99,8 +114,15 @@ class ChatView {
     this.ready = this.#restore();
   }
 
-  /** Puts a short text into the message. The field can undo it. @param {File[]} files one file */
-  async drop([file]) {
+  /** Adds pictures to the message, or puts a short text into it, which the field can undo. @param {File[]} files pictures, or one text */
+  async drop(files) {
+    const [file] = files;
+    if (kindOf(file) === "picture") {
+      clearError(this.slot);
+      await this.ready;
+      await this.attachments.add(files);
+      return this.field.focus();
+    }
     const found = decoded(await file.arrayBuffer(), assumedEncoding());
     if (!found?.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text for your message." });
     await this.ready; // what was typed at the last visit is in the field
@@ -139,6 +161,14 @@ class ChatView {
       const { leaf } = this.conversation;
       if (leaf !== null) this.answer(leaf);
     });
+    for (const field of [byId("chat-pictures"), byId("chat-camera")]) {
+      field.addEventListener("change", () => {
+        const files = [...(field.files ?? [])];
+        field.value = "";
+        clearError(this.slot);
+        this.attachments.add(files);
+      });
+    }
     this.rolling.addEventListener("change", () => memory.set(ROLLING, this.rolling.checked));
     // What is scrolled into view must stop above the composer, which covers the window's lower end.
     const composer = byId("chat-form");
@@ -146,7 +176,9 @@ class ChatView {
     // The page may be closed: what is written so far is stored now.
     addEventListener("pagehide", () => this.save());
     addEventListener("beforeunload", (event) => {
-      if (!this.conversation.empty && this.store.loses(this.conversation.entry)) event.preventDefault(); // the browser asks whether to leave
+      const { conversation } = this;
+      const lost = !conversation.empty && (conversation.newFiles || this.store.loses(conversation.entry));
+      if (lost || this.attachments.all.length) event.preventDefault(); // the browser asks whether to leave
     });
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
   }
@@ -181,6 +213,22 @@ class ChatView {
     byId("chat-note").hidden = false;
   }
 
+  /** Whether pictures reach the model. A server may take them: it says so when it does not. */
+  get sees() {
+    return this.server?.used ? true : this.#isKnown && this.seeing?.pictures === true;
+  }
+
+  get #isKnown() {
+    return this.seeing?.model === this.choice.model?.id;
+  }
+
+  /** The buttons for pictures are there where the model sees them; where there are pictures already, the view says that it does not. */
+  #showSeeing() {
+    this.choice.sees = this.sees;
+    byId("chat-attach").hidden = !this.sees;
+    byId("chat-unseen").hidden = this.attachments.all.length === 0 || this.sees || !this.#isKnown;
+  }
+
   /** The field grows with its text, up to what the style allows. */
   #fit() {
     this.field.style.height = "auto";
@@ -191,6 +239,7 @@ class ChatView {
   #showPlace() {
     const { used } = this.server;
     find(byId("chat-title"), "em").textContent = used ? "on a server." : "in this tab.";
+    this.#showSeeing();
     byId("chat-empty").textContent = used ? `Ask something. What you write is sent to ${used.engine.address}; conversations are kept in this browser only.` : NOWHERE;
     this.load();
   }
@@ -208,7 +257,9 @@ class ChatView {
     clearError(this.slot);
     byId("chat-template").hidden = true;
     try {
-      const { context } = await this.engine.call("chat.load", { model: model.id }, { onEvent: (event) => this.#loadEvent(event) });
+      const { context, pictures } = await this.engine.call("chat.load", { model: model.id }, { onEvent: (event) => this.#loadEvent(event) });
+      this.seeing = { model: model.id, pictures };
+      this.#showSeeing();
       if (this.choice.model === model) this.settings.inputs.get("context")?.limit(context);
     } catch (error) {
       if (this.choice.model === model) showError(this.slot, error, this.app.actions);
@@ -220,7 +271,7 @@ class ChatView {
 
   /** @param {TaskEvent} event */
   #loadEvent(event) {
-    if (event.type === "progress") this.progress.show(`${event.what === "prompt" ? "Reading the conversation" : event.what}…`, event.done, event.total);
+    if (event.type === "progress") this.progress.show(`${STAGES[event.what] ?? event.what}…`, event.done, event.total);
     if (event.type === "notice") {
       byId("chat-template").textContent = `${event.what}. ${event.hint}.`;
       byId("chat-template").hidden = false;
@@ -262,6 +313,8 @@ class ChatView {
   /** @param {Conversation} conversation */
   #show(conversation) {
     this.conversation = conversation;
+    /** How many pictures there was no room for. @type {number | null} */
+    this.refused = null;
     byId("chat-system").value = conversation.system;
     this.render();
     if (conversation.empty && isShown(this.view)) scrollTo(0, 0);
@@ -286,8 +339,8 @@ class ChatView {
   #item(turn, last) {
     const versions = this.conversation.versions(turn);
     const context = {
-      versions, last, place: turn.id,
-      edit: (/** @type {string} */ text) => this.#say(text, turn.parent, turn.id),
+      versions, last, place: turn.id, files: this.conversation.files,
+      edit: (/** @type {string} */ text) => this.#say(text, turn.parent, turn.id, turn.pictures),
       regenerate: () => this.answer(turn.parent),
       goOn: () => this.answer(turn.parent, turn),
       show: async (/** @type {number} */ step) => {
@@ -301,30 +354,56 @@ class ChatView {
     return shown?.turn === turn ? shown.update(context) : new TurnItem(turn, context);
   }
 
-  /** Sends what is in the field. */
+  /** Sends what is in the field, and the pictures beside it. */
   async send() {
-    const text = this.field.value;
-    if (!text.trim()) return this.field.focus();
     await this.ready;
-    const sent = this.#say(text, this.conversation.leaf, null);
+    await this.attachments.settled;
+    const text = this.field.value;
+    const { all } = this.attachments;
+    if (!text.trim() && !all.length) return this.field.focus();
+    if (all.length) {
+      if (!(await this.#known())) return; // the error says why the model could not be loaded
+      if (!this.sees) return this.#refusePictures();
+    }
+    const pictures = this.attachments.take();
+    for (const { picture, blob } of pictures) this.conversation.addFile(picture.file, blob);
+    const sent = this.#say(text, this.conversation.leaf, null, pictures.map(({ picture }) => picture));
     this.field.value = "";
     this.#fit();
     return sent;
   }
 
+  /** Waits until the model is loaded, or has failed to. @returns {Promise<boolean>} whether it is known if it sees pictures */
+  async #known() {
+    await this.server.ready;
+    if (this.server.used || this.#isKnown) return true;
+    this.progress.show("Loading the model…");
+    await this.app.listed(new AbortController().signal);
+    this.load();
+    await this.prepared;
+    this.progress.hide();
+    return this.#isKnown;
+  }
+
+  #refusePictures() {
+    showError(this.slot, new UserError("This model sees no pictures.", {
+      where: this.choice.model?.title, hint: "Take the pictures away, or choose a model that sees them, such as HuggingFaceTB/SmolVLM-256M-Instruct of the hub.", action: "models",
+    }), this.app.actions);
+  }
+
   /**
    * The user's turn, after the turn `parent`, in place of the turn `edited`; stored before its draft is forgotten.
-   * @param {string} text @param {string | null} parent @param {string | null} edited
+   * @param {string} text @param {string | null} parent @param {string | null} edited @param {import("./pictures.js").Picture[]} [pictures]
    */
-  #say(text, parent, edited) {
-    this.over = this.#sayAndAnswer(text, parent, edited);
+  #say(text, parent, edited, pictures = undefined) {
+    this.over = this.#sayAndAnswer(text, parent, edited, pictures);
     return this.over;
   }
 
-  /** @param {string} text @param {string | null} parent @param {string | null} edited */
-  async #sayAndAnswer(text, parent, edited) {
+  /** @param {string} text @param {string | null} parent @param {string | null} edited @param {import("./pictures.js").Picture[]} [pictures] */
+  async #sayAndAnswer(text, parent, edited, pictures) {
     await this.button.interrupt();
-    const turn = this.conversation.add("user", text, parent);
+    const turn = this.conversation.add("user", text, parent, pictures);
     this.render();
     this.#toEnd();
     await this.save();
@@ -368,7 +447,8 @@ class ChatView {
     };
     const running = this.button.run(async (signal) => {
       await this.server.ready;
-      const done = await (this.server.used ? this.#askServer(this.server.used, messages, { signal, onEvent }) : this.#askTab(messages, { signal, onEvent }));
+      const asking = { signal, onEvent, files: conversation.files };
+      const done = await (this.server.used ? this.#askServer(this.server.used, messages, asking) : this.#askTab(messages, asking));
       this.last = done; // what a test compares
       if (writer.turn) writer.end(done);
       else if (done.reason !== "cancelled") this.#tell("The model ended its turn without a word.");
@@ -388,6 +468,7 @@ class ChatView {
     if (this.conversation === conversation) this.#following(() => this.render());
     if (focused) this.field.focus();
     await this.save();
+    if (this.refused !== null && conversation.newFiles && !this.slot.hasChildNodes()) this.#tellNoRoom(); // what said so went when the answer began
     await this.card.refresh(this.conversation.id);
   }
 
@@ -402,20 +483,49 @@ class ChatView {
     this.#saveSoon();
   }
 
-  /** @param {object[]} messages @param {{signal: AbortSignal, onEvent: (event: TaskEvent) => void}} options */
-  async #askTab(messages, { signal, onEvent }) {
+  /** @param {object[]} messages @param {Asking} asking */
+  async #askTab(messages, { signal, onEvent, files }) {
     await this.app.listed(signal);
     await Promise.race([this.prepared, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
     throwIfCancelled(signal);
     const options = { ...this.settings.options(), rolling: this.rolling.checked }; // the model may have limited them
-    return this.engine.call("chat", { model: this.choice.present.id, messages, options }, { signal, onEvent });
+    /** @type {{name: string, blob: Blob}[]} */
+    const seen = [];
+    const asked = withParts(messages, (picture) => {
+      const blob = this.sees && files.get(picture.file);
+      if (!blob) return nameAlone(picture);
+      seen.push({ name: picture.name, blob });
+      return { type: "image", image: seen.length - 1 };
+    });
+    this.#tellUnseen(messages, seen.length);
+    if (seen.length) this.progress.show(`${STAGES.seeing}…`);
+    const pictures = await Promise.all(seen.map(async ({ name, blob }) => ({ name, bytes: await blob.arrayBuffer() })));
+    throwIfCancelled(signal);
+    return this.engine.call("chat", { model: this.choice.present.id, messages: asked, pictures, options }, { signal, onEvent });
   }
 
-  /** @param {import("../../page/server-card.js").Used} used @param {object[]} messages @param {{signal: AbortSignal, onEvent: (event: TaskEvent) => void}} options */
-  async #askServer({ engine, model }, messages, { signal, onEvent }) {
+  /** @param {import("../../page/server-card.js").Used} used @param {object[]} messages @param {Asking} asking */
+  async #askServer({ engine, model }, messages, { signal, onEvent, files }) {
     throwIfCancelled(signal);
     this.progress.show("The server reads the conversation…");
-    return engine.call("chat", { model: model.id, messages, options: this.settings.options() }, { signal, onEvent });
+    /** @type {Map<string, object>} */
+    const parts = new Map();
+    withParts(messages, ({ file }) => parts.set(file, {})); // the pictures that it names
+    for (const file of parts.keys()) {
+      const blob = files.get(file);
+      if (blob) parts.set(file, await urlPart(blob));
+      else parts.delete(file);
+    }
+    this.#tellUnseen(messages, parts.size);
+    const asked = withParts(messages, (picture) => parts.get(picture.file) ?? nameAlone(picture));
+    return engine.call("chat", { model: model.id, messages: asked, options: this.settings.options() }, { signal, onEvent });
+  }
+
+  /** Says that the model does not get all pictures of a conversation. @param {object[]} messages @param {number} seen how many it gets */
+  #tellUnseen(messages, seen) {
+    let all = 0;
+    withParts(messages, (picture) => ((all += 1), nameAlone(picture)));
+    if (all > seen) this.#tell(this.sees ? `${counted(all - seen, "picture")} of this conversation are not kept any more: the model gets the names alone.` : "This model sees no pictures: it gets their names alone.");
   }
 
   #saveSoon() {
@@ -427,18 +537,34 @@ class ChatView {
     clearTimeout(this.saving);
     this.saving = undefined;
     const { conversation } = this;
-    const { content, entry } = conversation;
+    const { content, entry, keptFiles } = conversation;
     const text = textOf(content);
     if (conversation.empty || text === conversation.stored) return;
     entry.about = aboutOf(conversation.path.length);
+    const { updated } = conversation;
+    const files = conversation.newFiles && this.refused !== keptFiles.length ? keptFiles : undefined;
     try {
-      await this.store.put(entry, content, { updated: conversation.updated });
+      try {
+        await this.store.put(entry, content, { files, allFiles: keptFiles, updated });
+        if (files) conversation.newFiles = conversation.files.size !== files.length;
+      } catch (error) {
+        if (!files) throw error;
+        await this.store.put(entry, content, { updated }); // the text alone: there may be room for that
+        this.refused = files.length; // tried again with the next picture, not each second
+        this.#tellNoRoom();
+      }
       conversation.stored = text;
       this.failedToSave = false;
     } catch (error) {
       this.failedToSave = true;
       showError(this.slot, error, this.app.actions);
     }
+  }
+
+  #tellNoRoom() {
+    showError(this.slot, new UserError("There is no room for the pictures of this conversation.", {
+      hint: "Its text is kept. The pictures are gone when the page is closed: export the conversation, or delete others, or models under Storage.", action: "storage",
+    }), this.app.actions);
   }
 
   /** Whether the page shows the end of the conversation: the composer. On a phone the settings come below it. */

@@ -4,6 +4,7 @@
 import { copyText, h } from "../../page/dom.js";
 import { drafts } from "./drafts.js";
 import { MarkdownText } from "./markdown.js";
+import { showSmall } from "./pictures.js";
 
 /** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = {
@@ -12,11 +13,13 @@ const ENDINGS = {
   cancelled: "You stopped it here.",
 };
 const CUT = "Cut off here: the page was closed, or the engine stopped.";
+const [WIDEST, HIGHEST, SMALLEST] = [320, 280, 24]; // CSS pixels of a picture
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /**
  * @typedef {{edit: (text: string) => void, regenerate: () => void, goOn: () => void, show: (step: number) => void,
- *   versions: import("./conversation.js").Turn[], last: boolean, place: string}} Context `place`: of the draft of an edit
+ *   versions: import("./conversation.js").Turn[], last: boolean, place: string, files: Map<string, Blob>}} Context `place`: of the draft of an edit,
+ *   `files`: the pictures of the conversation
  */
 
 export class TurnItem {
@@ -33,11 +36,17 @@ export class TurnItem {
     this.text = h("div", { class: "turn-text", dir: "auto" });
     this.foot = h("div", { class: "turn-foot" });
     this.element = h("li", { class: "turn", "data-role": turn.role, "data-turn": turn.id },
-      h("h3", { class: "turn-who" }, who), this.text, this.foot);
-    if (mine) this.text.textContent = turn.text;
+      h("h3", { class: "turn-who" }, who), turn.pictures ? picturesOf(turn.pictures, context.files) : null, this.text, this.foot);
+    if (mine) this.#showText();
     else this.answer = new AnswerText(this.text);
     this.refresh();
     if (mine && drafts.get(context.place)) this.edit();
+  }
+
+  /** The text of a message. One of pictures alone has none. */
+  #showText() {
+    this.text.textContent = this.turn.text;
+    this.text.hidden = !this.turn.text;
   }
 
   /** As it is from now on. @param {Context} context @returns {this} */
@@ -65,7 +74,7 @@ export class TurnItem {
     const copy = h("button", { type: "button", class: "quiet", "aria-label": turn.role === "user" ? "Copy this message" : "Copy this answer" }, "Copy");
     copy.addEventListener("click", () => copyText(copy, turn.text, this.text));
     /** @type {HTMLElement[]} */
-    const parts = [copy];
+    const parts = turn.text || turn.role === "assistant" ? [copy] : [];
     if (turn.role === "user") parts.push(button("Edit", "Edit this message and go on from there", () => this.edit()));
     else {
       parts.push(button("Regenerate", "Regenerate: write this answer again", context.regenerate));
@@ -97,11 +106,11 @@ export class TurnItem {
     const close = () => {
       this.editing = false;
       drafts.set(context.place, "");
-      this.text.textContent = turn.text;
+      this.#showText();
       this.refresh();
     };
     const send = () => {
-      if (!field.value.trim()) return field.focus();
+      if (!field.value.trim() && !turn.pictures) return field.focus();
       return context.edit(field.value);
     };
     field.addEventListener("input", () => drafts.set(context.place, field.value));
@@ -116,12 +125,30 @@ export class TurnItem {
         send();
       }
     });
+    this.text.hidden = false;
     this.text.replaceChildren(field);
     this.foot.replaceChildren(
       h("button", { type: "button", class: "primary", onclick: send }, "Send"),
       h("button", { type: "button", class: "secondary", onclick: close }, "Cancel"));
     field.focus();
   }
+}
+
+/** @param {import("./pictures.js").Picture[]} pictures @param {Map<string, Blob>} files */
+function picturesOf(pictures, files) {
+  const share = pictures.length > 1 ? 2 : 1; // two beside each other
+  return h("ul", { class: "turn-pictures", "aria-label": "Pictures" }, ...pictures.map(({ file, name, width, height }) => {
+    const blob = files.get(file);
+    if (!blob) return h("li", { class: "turn-picture-gone", dir: "auto" }, `${name}: this picture is not kept in this browser.`);
+    const image = h("img", { alt: `Picture: ${name}`, title: name });
+    const item = h("li", {}, image);
+    const scale = Math.min(1, WIDEST / share / width, HIGHEST / share / height);
+    const [across, down] = [width, height].map((side) => Math.max(SMALLEST, side * scale));
+    item.style.width = `${across}px`; // the place is there before the picture is decoded, so that the page does not jump
+    item.style.aspectRatio = `${across} / ${down}`;
+    showSmall(image, blob, name);
+    return item;
+  }));
 }
 
 /** An answer: the thoughts of a reasoning model folded, the answer as Markdown. */

@@ -180,7 +180,7 @@ export class StoryView {
         this.output.end(reason);
         if (this.story) this.story.reason = reason; // it may have been deleted meanwhile
       } finally {
-        await this.#save();
+        this.#save(); // it may take long, and what is pressed meanwhile begins another story
       }
     }, { fail: () => this.output.fail(), retry: () => this.#write(prompt, read, options, further) });
   }

@@ -57,7 +57,7 @@ function withSize(root, [width, height], units) {
 }
 
 /** As a data: address, which the page's content policy allows for pictures. @param {Blob} blob @returns {Promise<string>} */
-function addressOf(blob) {
+export function addressOf(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(/** @type {string} */ (reader.result));
