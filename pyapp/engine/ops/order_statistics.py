@@ -144,9 +144,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
     order = argsort(x.detach(), d)  # equal elements keep their order
     ordered = x.detach().gather(d, order)
     places = arange(size, device=x.device).reshape((size,) + (1,) * (x.ndim - 1 - d)).expand(x.shape)
-    begins = narrow(ordered, d, 1, size - 1) != narrow(
-        ordered, d, 0, size - 1
-    )  # of runs but the first
+    begins = narrow(ordered, d, 1, size - 1) != narrow(ordered, d, 0, size - 1)  # of runs but the first
     starts = cat([narrow(places, d, 0, 1), where(begins, narrow(places, d, 1, size - 1), 0)], d).cummax(d)[0]
     indices = order.gather(d, (places - starts).argmax(d, True))  # where the first of the longest runs ends
     picked = x.gather(d, indices)
