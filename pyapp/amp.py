@@ -16,6 +16,7 @@ from .engine.tensor import Tensor
 from .errors import ArgumentError
 
 FAST = (bfloat16, float16)
+_LARGEST_SCALE = 3.4028234663852886e38  # of float32: losses times a larger one would be infinite
 
 
 def _device_of(device_type: Any) -> Device | None:
@@ -34,10 +35,12 @@ def is_autocast_available(device_type: str) -> bool:
 
 class autocast:
     """`with autocast("cpu", dtype=bfloat16):` (or float16), also as a decorator: matrix products, linear layers,
-    convolutions and attention convert floating-point operands to the dtype, and losses to float32; other operations
-    compute in the dtypes of their tensors. The lists are those of torch on the CPU. Weights stay float32, and get
-    float32 gradients. Regions may be nested; `enabled=False` ends it inside. Tensors of float64 are not converted, nor
-    are products with block-quantised weights.
+    convolutions and attention convert floating-point operands to the dtype, and losses to float32; on other devices
+    than the CPU also softmax, layer norms, sums, powers, exponentials and logarithms run in float32. Other operations
+    compute in the dtypes of their tensors. The lists are torch's. Weights stay float32, and get float32 gradients.
+    Regions may be nested; `enabled=False` ends it inside, for its device. There is one region at a time: that of a
+    second device takes the place of the first inside. Tensors of float64 are not converted, nor are products with
+    block-quantised weights. Without `dtype` it is bfloat16 on the CPU and float16 on other devices, as in torch.
 
     Weights are converted once in a region, unless `cache_enabled` is False. A device that does not exist, and dtypes
     other than the two, have no effect; a warning says so, as in torch.
@@ -47,7 +50,7 @@ class autocast:
         self, device_type: Any = "cuda", dtype: Any = None, enabled: bool = True, cache_enabled: Any = None
     ) -> None:
         self.device = Device(device_type).type
-        self.fast_dtype = bfloat16 if dtype is None else as_dtype(dtype)
+        self.fast_dtype = (bfloat16 if self.device == "cpu" else float16) if dtype is None else as_dtype(dtype)
         self._place, self._caches = _device_of(device_type), cache_enabled is not False
         if enabled and self._place is None:
             warnings.warn(f"autocast has no effect: there is no device {self.device!r}", stacklevel=2)
@@ -240,7 +243,8 @@ class GradScaler:
         else:
             self._growth_tracker += 1
             if self._growth_tracker == self._growth_interval:
-                self._scale, self._growth_tracker = self._scale * self._growth_factor, 0
+                grown = self._scale * self._growth_factor
+                self._scale, self._growth_tracker = grown if grown <= _LARGEST_SCALE else self._scale, 0
         self._finite.clear()
         self._stepped.clear()
 

@@ -23,7 +23,8 @@ from .engine.ops import (
 )
 from .engine.ops.activation import logit
 from .engine.ops.elementwise.exponential import xlogy
-from .engine.ops.elementwise.special import erfc, i0, igamma, igammac, mvlgamma, polygamma
+from .engine.ops.elementwise.incomplete_gamma import igamma, igammac, mvlgamma
+from .engine.ops.elementwise.special import erfc, i0, polygamma
 from .engine.ops.elementwise.special import ndtri as _ndtri
 from .engine.ops.elementwise.trigonometry import sinc
 from .engine.tensor import Tensor

@@ -15,7 +15,7 @@ EULER = 0.57721566490153286060
 
 def _uniform(like: Tensor, shape: Any) -> Tensor:
     """Uniform numbers in the open interval (0, 1)."""
-    drawn = rand(shape, dtype=like.dtype)
+    drawn = rand(shape, dtype=like.dtype, device=like.device)
     return drawn.clamp(2.0**-25, 1 - 2.0**-24)
 
 
@@ -54,7 +54,8 @@ class Normal(_LocationScale):
         return self.scale.square()
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.loc + randn(self._extended_shape(sample_shape), dtype=self.loc.dtype) * self.scale
+        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + drawn * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -275,7 +276,8 @@ class Uniform(Distribution):
         return (self.high - self.low).square() / 12
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.low + rand(self._extended_shape(sample_shape), dtype=self.low.dtype) * (self.high - self.low)
+        drawn = rand(self._extended_shape(sample_shape), dtype=self.low.dtype, device=self.low.device)
+        return self.low + drawn * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -42,7 +42,7 @@ class Geometric(Binary):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            u = rand(self._extended_shape(sample_shape)).clamp(2.0**-25)
+            u = rand(self._extended_shape(sample_shape), device=self._given.device).clamp(2.0**-25)
             return (u.log() / (-self.probs).log1p()).floor().to(self._given.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:

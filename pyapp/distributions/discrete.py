@@ -71,7 +71,8 @@ class Bernoulli(Binary):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            return (rand(self._extended_shape(sample_shape)) < self.probs).to(self._given.dtype)
+            drawn = rand(self._extended_shape(sample_shape), device=self._given.device)
+            return (drawn < self.probs).to(self._given.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

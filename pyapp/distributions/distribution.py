@@ -8,6 +8,7 @@ from typing import Any
 from ..engine import no_grad
 from ..engine.dtype import Default
 from ..engine.launch import recorder
+from ..engine.operands import at_home
 from ..engine.ops import as_tensor, broadcast_tensors, tensor
 from ..engine.tensor import Tensor
 from .constraints import Constraint, independent
@@ -17,10 +18,11 @@ Shape = tuple[int, ...]
 
 
 def as_tensors(*values: Any) -> list[Tensor]:
-    """Parameters as tensors of one shape; numbers get the dtype of the tensors."""
-    kinds = [v.dtype for v in values if isinstance(v, Tensor) and v.dtype.is_floating_point]
-    kind = kinds[0] if kinds else Default.dtype
-    every = [v if isinstance(v, Tensor) else tensor(v, dtype=kind) for v in values]
+    """Parameters as tensors of one shape; numbers get the dtype and the device of the tensors."""
+    tensors = [v for v in values if isinstance(v, Tensor)]
+    kind = next((v.dtype for v in tensors if v.dtype.is_floating_point), Default.dtype)
+    place = tensors[0].device if tensors else None
+    every = at_home(tuple(v if isinstance(v, Tensor) else tensor(v, dtype=kind, device=place) for v in values))
     return list(broadcast_tensors(*every))
 
 

@@ -247,7 +247,8 @@ class StudentT(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         squares = _gammas(self.df / 2, shape) * 2
-        return self.loc + self.scale * randn(shape, dtype=self.loc.dtype) * (self.df / squares).sqrt()
+        drawn = randn(shape, dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + self.scale * drawn * (self.df / squares).sqrt()
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -59,7 +59,7 @@ class MultivariateNormal(Distribution):
         return self.scale_tril.square().sum(-1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        drawn = randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self.scale_tril @ drawn.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Tensor:

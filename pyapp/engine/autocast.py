@@ -1,7 +1,8 @@
 """Automatic mixed precision: inside a region, ops of products run in a smaller type, and losses in float32.
 
 An op says what a region does to it where it is defined, `@op(autocast=lower_precision)`, and the dispatch of ops asks
-for it. The choice of ops is that of torch.amp on the CPU. `region` is what pyapp.amp.autocast enters.
+for it. The choice of ops is that of torch.amp: on other devices than the CPU more of them run in float32, by their
+names. `region` is what pyapp.amp.autocast enters.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from .device import Device
+from .device import Device, cpu
 from .dtype import DType, float32, float64
 from .grad_mode import STATE as GRADIENTS
 from .launch import capturing
@@ -36,13 +37,19 @@ class _State(ThreadLocal):
 
 STATE = _State()
 REGIONS = Users()  # regions of all threads, nested ones too
+_FULL_ON_CARDS = frozenset(
+    "exp expm1 log log10 log1p log2 pow reciprocal rsqrt acos asin cosh sinh tan erfinv softmax log_softmax softplus "
+    "layer_norm sum cumsum cumprod".split()
+)
 
 
 @contextmanager
 def region(dtype: DType | None, device: Device | None, caches: bool = True) -> Iterator[None]:
-    """A region in which tensors of a device are converted to `dtype` (None: no tensors are)."""
+    """A region in which tensors of a device are converted to `dtype`. None: no tensors of this device are (device
+    None: of any); what holds for another device goes on to hold."""
     before = STATE.dtype, STATE.device, STATE.caches
-    STATE.dtype, STATE.device, STATE.caches = dtype, device, caches
+    if dtype is not None or device in (None, STATE.device):
+        STATE.dtype, STATE.device, STATE.caches = dtype, device, caches
     STATE.depth += 1
     REGIONS.add(1)
     try:
@@ -110,11 +117,29 @@ def full_precision(op: Callable[..., Any], args: tuple[Any, ...], dtype: DType) 
     return op(*converted(args, float32))
 
 
-def _decorated(function: F, full: bool) -> F:
+def _full_on_cards(op: Callable[..., Any], args: tuple[Any, ...], dtype: DType) -> Any:
+    """The rule of ops that run in float32 on other devices than the CPU."""
+    return op(*(args if STATE.device is cpu else converted(args, float32)))
+
+
+def _widest(op: Callable[..., Any], args: tuple[Any, ...], dtype: DType) -> Any:
+    """The rule of ops of tensors of one type: float32 where one of them has it."""
+    wide = any(_fits(value) and value.dtype is float32 for value in args)
+    return op(*(converted(args, float32) if wide else args))
+
+
+def rule_of(name: str) -> Rule | None:
+    """The rule of an op of that name, where it has none of its own."""
+    if name == "scatter_add":
+        return _widest
+    return _full_on_cards if name.lstrip("_") in _FULL_ON_CARDS else None
+
+
+def _decorated(function: F, full: bool, cards_alone: bool = False) -> F:
     @functools.wraps(function)
     def changed(*args: Any, **kwargs: Any) -> Any:
         dtype = STATE.dtype if REGIONS.count else None
-        if dtype is None:
+        if dtype is None or (cards_alone and STATE.device is cpu):
             return function(*args, **kwargs)
         kind = float32 if full else dtype
         STATE.dtype = None
@@ -135,3 +160,8 @@ def in_lower_precision(function: F) -> F:
 def in_full_precision(function: F) -> F:
     """A decorator of functions that run in float32 inside a region: losses."""
     return _decorated(function, full=True)
+
+
+def in_full_precision_on_cards(function: F) -> F:
+    """A decorator of functions that run in float32 inside a region of another device than the CPU: norms."""
+    return _decorated(function, full=True, cards_alone=True)

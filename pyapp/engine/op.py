@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import ref
 
-from .autocast import REGIONS, Rule, run_by_rule
+from .autocast import REGIONS, Rule, rule_of, run_by_rule
 from .autocast import STATE as AUTOCAST
 from .autograd import STATE, Node
 from .device import cpu
@@ -105,7 +105,7 @@ class Op:
         self.claim: Kernel | None = _claim_of(name) if ours else None
         # The same, into its first argument; False: not this one.
         self.claim_in_place: Callable[..., bool] | None = _CLAIMS_IN_PLACE.get(name) if ours else None
-        self.autocast: Rule | None = None  # how it runs in a region of autocast, where that changes it
+        self.autocast = rule_of(name) if ours else None  # how it runs in a region of autocast, where that changes it
         self.by_name: Kernel | None = None  # wrapper for calls with torch-only keywords
         self.parameters: tuple[tuple[str, Any], ...] = ()
         self.module = module
@@ -396,7 +396,7 @@ def op(
 
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, function, vjp, saves, False, function.__module__)
-        made.autocast = autocast
+        made.autocast = autocast or made.autocast
         return _described(made, function)
 
     return wrap
@@ -411,7 +411,7 @@ def primitive(
 
     def wrap(function: Kernel) -> Op:
         made = Op(name or function.__name__, None, vjp, saves, False, function.__module__)
-        made.host, made.autocast = function, autocast
+        made.host, made.autocast = function, autocast or made.autocast
         return _described(made, function)
 
     return wrap

@@ -32,8 +32,8 @@ from ..engine.dtype import float32
 from ..engine.launch import run_in_order
 from ..engine.ops import cat, empty
 from ..engine.processes.communicator import ReduceOp
-from ..engine.processes.group import ProcessGroup
-from ..errors import ModelError
+from ..engine.processes.group import ProcessGroup, group_or_world
+from ..errors import ModelError, OptionError
 from .heads import Heads
 from .layers.embedding import Embedding
 from .layers.experts import Experts
@@ -197,10 +197,14 @@ class DividedEmbedding(Embedding):
 # -- dividing a model
 
 
-def parallelize(model: Module, group: ProcessGroup) -> Module:
-    """Makes a model, which all processes have, one that they compute together: each keeps its part of the parameters.
-    ModelError for a model that cannot be divided. `models.load_model(…, tensor_parallel=group)` reads only the parts.
+def parallelize(model: Module, group: ProcessGroup | None = None) -> Module:
+    """Makes a model, which all processes of a group (None: of all) have, one that they compute together: each keeps its
+    part of the parameters. ModelError for a model that cannot be divided, and is not usable afterwards; ProcessError
+    before init_process_group. `models.load_model(…, tensor_parallel=group)` reads only the parts.
     """
+    group = group_or_world(group)
+    if not hasattr(group, "size"):
+        raise OptionError(f"is {group!r:.60}, expected a group of processes, as of init_process_group", where="group")
     kinds = {id(p): p.dtype.block if p.dtype.is_quantized else 1 for p in model.parameters()}
     parts = divide(model, group, lambda parameter: kinds[id(parameter)])
     made: dict[int, Tensor] = {}
@@ -236,6 +240,7 @@ class _Division:
 
     def __init__(self, model: Module, group: ProcessGroup, block_of: Callable[[Tensor], int]) -> None:
         self.model, self.group, self.block_of = model, group, block_of
+        self.name = type(model).__name__
         self.size, self.rank = group.size(), group.rank()
         self.parts: dict[int, Part] = {}
         self.every = {id(p): (name, p.numel()) for name, p in model.named_parameters()}
@@ -251,8 +256,8 @@ class _Division:
             unknown = [name for name, layer in there.items() if name not in plan and _has_parameters(layer)]
             if unknown:
                 raise ModelError(
-                    f"{type(module).__name__} does not say how {', '.join(unknown)} is divided", where=path,
-                    hint="Models of this form run in one process",
+                    f"{self.name} cannot be divided among processes: {type(module).__name__} does not say how "
+                    f"{', '.join(unknown)} is divided", where=path, hint="Run it in one process",
                 )  # fmt: skip
         ranges = self._ranges(path, module, divided, there)
         for name, split in divided.items():
@@ -261,7 +266,7 @@ class _Division:
             if kind == "vocabulary":
                 self._vocabulary(layer)
             elif kind == "outputs":
-                self._outputs(where, layer, [ranges[part] for part in of])
+                self._outputs(where, layer, [self._range(where, ranges, part) for part in of])
             elif kind == "inputs":
                 self._inputs(where, layer, ranges[of[0]])
             elif kind != "whole":
@@ -276,7 +281,7 @@ class _Division:
         if sum(count for _, count in whole) > MOST_WHOLE * total:
             largest = max(whole, key=lambda pair: pair[1])[0]
             raise ModelError(
-                f"{type(self.model).__name__} cannot be divided among processes: most of its parameters, such as "
+                f"{self.name} cannot be divided among processes: most of its parameters, such as "
                 f"{largest}, would be in all of them", hint="Run it in one process",
             )  # fmt: skip
 
@@ -297,13 +302,24 @@ class _Division:
             found |= self._heads(path, module, last["queries"])
         return found
 
+    def _range(self, path: str, ranges: Mapping[str, tuple[int, int, int]], part: str) -> tuple[int, int, int]:
+        """That of a part. Groups of heads are whole, where a layer has the queries of each beside its key and value."""
+        if part not in ranges:
+            raise ModelError(
+                f"{self.name} cannot be divided among {self.size} processes, which are more than its heads of keys: "
+                "queries, keys and values of a group are one part of this layer",
+                where=path, hint="Take at most as many processes as there are heads of keys",
+            )  # fmt: skip
+        return ranges[part]
+
     def _divided(self, path: str, total: int, block: int) -> tuple[int, int]:
         """(first, count) of features that are divided in units of whole blocks, as evenly as can be."""
         units = [unit for unit in (*(block * unit for unit in (8, 4, 2)), *UNITS, block)
                  if unit % block == 0 and total % unit == 0 and total // unit >= self.size]  # fmt: skip
         if not units:
             raise ModelError(
-                f"{total} inner features in blocks of {block} cannot be divided among {self.size} processes",
+                f"{total} inner features of {self.name}, in blocks of {block}, cannot be divided among {self.size} "
+                "processes",
                 where=path, hint="Take fewer processes, or another type of weights",
             )  # fmt: skip
         unit = next((unit for unit in units if total // unit % self.size == 0), min(units))
@@ -332,8 +348,8 @@ class _Division:
             own_queries = own_keys = query = key = 0
         if not own_queries:
             raise ModelError(
-                f"{queries} heads of queries and {keys} of keys, of {width} features in blocks of {block}, cannot be "
-                f"divided among {self.size} processes",
+                f"{queries} heads of queries and {keys} of keys of {self.name}, of {width} features in blocks of "
+                f"{block}, cannot be divided among {self.size} processes",
                 where=path, hint="Take a number of processes that divides the heads, or another type of weights",
             )  # fmt: skip
         self._set_heads(module, heads, (query, own_queries), own_keys)

@@ -21,7 +21,7 @@ from pyapp.distributed.leading import Leader, OutOfStep, follow
 from pyapp.engine import capture, quant
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.processes.group import ProcessGroup
-from pyapp.errors import ModelError
+from pyapp.errors import ModelError, OptionError, ProcessError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.convert import quantize_file
@@ -33,6 +33,7 @@ from pyapp.models.whisper.files import build_whisper
 from pyapp.nn.tensor_parallel import divide, parallelize
 from pyapp.text.generate import Session
 from tests.distributed.thread_ranks import in_ranks
+from tests.models import test_picture_texts
 from tests.models.decoder_configs import CONFIGS, SMALL
 from tests.models.test_decoders import TEXT, make, numbers
 from tests.models.whisper_model import DEEP
@@ -92,7 +93,7 @@ def one_and_parts(name: str, size: int, **changed: Any) -> Any:
 def test_every_decoder_computes_as_one_process_or_says_why_not() -> None:
     def check(name: str) -> None:
         if name in REFUSED:
-            with pytest.raises(ModelError, match=REFUSED[name]):
+            with pytest.raises(ModelError, match=rf"ForCausalLM cannot be divided.*{REFUSED[name]}"):
                 one_and_parts(name, 2)
         else:
             assert max(one_and_parts(name, 2)) < 0.7
@@ -109,6 +110,24 @@ def test_uneven_heads_and_few_keys() -> None:
     one_and_parts("llama-tied", 3, num_attention_heads=3, num_key_value_heads=3, head_dim=8, vocab_size=77)
 
 
+def test_models_that_see() -> None:
+    """The language model is divided; every process has the whole tower."""
+
+    def outputs(model: Any) -> np.ndarray:
+        ids, pictures, mask = test_picture_texts.inputs(name, model)
+        with pyapp.no_grad():
+            return numbers(model(ids, mask, pictures) * mask.unsqueeze(-1))
+
+    def run(group: ProcessGroup) -> np.ndarray:
+        own = test_picture_texts.make(name).requires_grad_(False)
+        return outputs(parallelize(own, group))
+
+    for name in ("llava", "smolvlm", "qwen2_5_vl", "gemma3"):
+        alone = outputs(test_picture_texts.make(name).requires_grad_(False))
+        for found in in_ranks(2, run):
+            assert np.abs(found - alone).max() < 5e-5, name
+
+
 def test_a_group_of_one_is_one_process() -> None:
     assert one_and_parts("llama", 1) == [1.0]
 
@@ -122,11 +141,17 @@ class Ranks:
 
 def test_what_cannot_be_divided_is_named() -> None:
     for size, block, told in (
-        (3, 1, "4 heads of queries and 2 of keys, of 8 features in blocks of 1, cannot be divided among 3 processes"),
+        (3, 1, "4 heads of queries and 2 of keys of LlamaForCausalLM, of 8 features in blocks of 1, cannot be divided"),
         (2, 32, "in blocks of 32"), (64, 1, "cannot be divided among 64 processes"),
     ):  # fmt: skip
         with pytest.raises(ModelError, match=told):
             divide(make("llama", 1), Ranks(0, size), lambda _: block)  # type: ignore[arg-type, return-value]  # noqa: B023
+    with pytest.raises(ModelError, match=r"FalconForCausalLM cannot.* 4 processes.* more than its heads of keys"):
+        divide(make("falcon-new", 1), Ranks(0, 4), lambda _: 1)  # type: ignore[arg-type]
+    with pytest.raises(ProcessError, match="no group of processes.*init_process_group"):
+        parallelize(make("llama", 1))
+    with pytest.raises(OptionError, match="group: is 2, expected a group of processes"):
+        parallelize(make("llama", 1), 2)  # type: ignore[arg-type]
     with pytest.raises(NotImplementedError, match="no gradients"):
         in_ranks(2, lambda group: parallelize(make("llama", 1), group)(pyapp.tensor([TEXT])))
 

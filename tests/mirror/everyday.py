@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor
+from pyapp import Tensor, distributions
 from pyapp.nn import functional as F
 from tests.engine.test_fused import normal
 
@@ -22,6 +22,16 @@ def _write_views(x: Tensor) -> Tensor:
     y[:, 1] = 3.0
     y.t()[2:].add_(x.t()[2:])
     return y
+
+
+def _drawn(draw: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """With a seed: the same numbers on every device."""
+
+    def run(*inputs: Tensor) -> Tensor:
+        pyapp.manual_seed(3)
+        return draw(*inputs)
+
+    return run
 
 
 def _of(name: str, *args: Any, **options: Any) -> Callable[..., Any]:
@@ -70,6 +80,18 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "matrix_by_vector_in_float64": (lambda a, b: a.double() @ b.double(), [X, normal(4)]),
     "affine_grid": (lambda x: F.affine_grid(x, (2, 3, 4, 5)), [normal(2, 2, 3)]),
     "vander": (lambda x: pyapp.vander(x, 3), [normal(4)]),
+    "scatter": (lambda x, p: x.scatter(1, INDEX.to(x.device), p), [X, P]),
+    "bernoulli": (_drawn(lambda x: pyapp.bernoulli(x.sigmoid())), [X]),
+    "gumbel_softmax": (_drawn(lambda x: F.gumbel_softmax(x)), [X]),
+    "rrelu": (_drawn(lambda x: F.rrelu(x, training=True)), [X]),
+    "fractional_max_pool": (_drawn(lambda x: F.fractional_max_pool2d(x, 2, output_size=3)), [normal(2, 3, 8, 8)]),
+    "draw_normal": (_drawn(lambda x, p: distributions.Normal(x, p.exp()).rsample()), [X, P]),
+    "draw_normal_of_a_number": (_drawn(lambda x: distributions.Normal(x, 2.0).rsample()), [X]),
+    "draw_uniform": (_drawn(lambda x: distributions.Uniform(x, x + 1).rsample()), [X]),
+    "draw_bernoulli": (_drawn(lambda x: distributions.Bernoulli(logits=x).sample()), [X]),
+    "draw_gamma": (_drawn(lambda x: distributions.Gamma(x.exp(), 2.0).sample()), [X]),
+    "draw_student": (_drawn(lambda x: distributions.StudentT(x.exp() + 1).rsample()), [X]),
+    "log_prob_of_normal": (lambda x, p: distributions.Normal(x, 2.0).log_prob(p), [X, P]),
     "mvlgamma": (lambda x: pyapp.mvlgamma(x.abs() + 3, 2), [X]),
 }  # fmt: skip
 
@@ -82,7 +104,7 @@ def check(device: str, name: str) -> None:
         leaves = [x.detach().clone().to(place).requires_grad_() for x in inputs]
         y = function(*leaves)
         assert y.device == place
-        if y.dtype.is_floating_point:
+        if y.requires_grad:
             (y * normal(*y.shape or (1,), seed=9).reshape(y.shape).to(place)).sum().backward()
         found.append([y.detach(), *(x.grad for x in leaves if x.grad is not None)])
     assert len(found[0]) == len(found[1])

@@ -18,6 +18,7 @@ from pyapp.adapters import LoraConfig, add_adapter
 from pyapp.engine.autocast import REGIONS
 from pyapp.engine.op import OPS
 from pyapp.nn import functional as F
+from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.test_decoders import make
 from tests.nn.autocast_cases import CASES, arrays, training
 from tests.together import check_each
@@ -84,6 +85,62 @@ def test_regions() -> None:
             region = pyapp.autocast(*arguments)
         with region:
             assert (x @ x).dtype is pyapp.float32
+
+
+# By torch's list for cards (docs, "CUDA Ops that can autocast"): what ops of float16 and float32 tensors give.
+ON_CARDS: dict[str, tuple[str, Any]] = {
+    "matmul": ("float16", lambda x, h: x @ x.T), "linear": ("float16", lambda x, h: F.linear(x, x)),
+    "vector": ("float16", lambda x, h: x @ x[0]), "baddbmm": ("float16", lambda x, h: pyapp.addmm(x[:, :3], x, x.T)),
+    "attention": ("float16", lambda x, h: F.scaled_dot_product_attention(x[None], x[None], x[None])),
+    "softmax": ("float32", lambda x, h: h.softmax(-1)), "log_softmax": ("float32", lambda x, h: h.log_softmax(-1)),
+    "layer_norm": ("float32", lambda x, h: F.layer_norm(h, (4,))),
+    "group_norm": ("float32", lambda x, h: F.group_norm(h, 2)), "exp": ("float32", lambda x, h: h.exp()),
+    "pow": ("float32", lambda x, h: h**2), "sum": ("float32", lambda x, h: h.sum()),
+    "cumsum": ("float32", lambda x, h: h.cumsum(0)), "prod": ("float32", lambda x, h: h.prod()),
+    "norm": ("float32", lambda x, h: h.norm()), "normalize": ("float32", lambda x, h: F.normalize(h)),
+    "cosine": ("float32", lambda x, h: F.cosine_similarity(h, h)), "cdist": ("float32", lambda x, h: pyapp.cdist(h, h)),
+    "softplus": ("float32", lambda x, h: F.softplus(h)), "mse": ("float32", lambda x, h: F.mse_loss(h, h + 1)),
+    "renorm": ("float32", lambda x, h: h.renorm(2, 0, 1.0)), "rsqrt": ("float32", lambda x, h: h.abs().rsqrt()),
+    "relu": ("float16", lambda x, h: h.relu()), "gelu": ("float16", lambda x, h: F.gelu(h)),
+    "mean": ("float16", lambda x, h: h.mean()), "add": ("float32", lambda x, h: h + x),
+    "addcmul": ("float32", lambda x, h: pyapp.addcmul(h, x, h)), "cat": ("float32", lambda x, h: pyapp.cat([h, x])),
+    "scatter_add": ("float32", lambda x, h: x.scatter_add(0, (x[:1] > 9).long(), h)),
+    "float64": ("float64", lambda x, h: x.double() @ x.double().T),
+}  # fmt: skip
+
+
+def test_the_types_of_other_devices() -> None:
+    """There float16 is the type without another, and more ops run in float32."""
+    x = pyapp.from_numpy(arrays()["x"].reshape(-1)[:12].reshape(3, 4).copy()).to("mirror")
+    half, weight = x.half(), x.clone().requires_grad_()
+
+    def check(name: str) -> None:
+        with pyapp.autocast("mirror"):
+            assert ON_CARDS[name][1](x, half).dtype.name == ON_CARDS[name][0]
+        assert ON_CARDS[name][1](x, x).dtype.name != "float16"
+
+    check_each(check, ((name,) for name in ON_CARDS))
+    with pyapp.autocast("mirror", dtype=pyapp.bfloat16):
+        y = F.linear(x, weight)
+        with pyapp.autocast("cpu", enabled=False):  # of another device
+            assert (x @ x.T).dtype is pyapp.bfloat16
+        with pyapp.autocast("mirror", enabled=False):
+            assert (x @ x.T).dtype is pyapp.float32
+        assert (x.cpu() @ x.cpu().T).dtype is pyapp.float32
+    assert y.dtype is pyapp.bfloat16
+    y.sum().backward()
+    assert weight.grad is not None and weight.grad.dtype is pyapp.float32
+
+
+def test_a_scale_does_not_grow_beyond_float32() -> None:
+    scaler = pyapp.GradScaler("cpu", init_scale=2.0**126, growth_interval=1)
+    weight = pyapp.ones(2, requires_grad=True)
+    optimizer = pyapp.optim.SGD([weight], lr=0.0)
+    for scale in (2.0**127, 2.0**127):
+        weight.grad = pyapp.zeros(2)
+        scaler.step(optimizer)
+        scaler.update()
+        assert scaler.get_scale() == scale
 
 
 def test_a_changed_weight_is_converted_again() -> None:

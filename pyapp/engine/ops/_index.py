@@ -157,6 +157,9 @@ if TYPE_CHECKING:
     from .elementwise.exponential import logaddexp as logaddexp
     from .elementwise.exponential import logaddexp2 as logaddexp2
     from .elementwise.exponential import xlogy as xlogy
+    from .elementwise.incomplete_gamma import igamma as igamma
+    from .elementwise.incomplete_gamma import igammac as igammac
+    from .elementwise.incomplete_gamma import mvlgamma as mvlgamma
     from .elementwise.limits import clamp as clamp
     from .elementwise.limits import clamp_max as clamp_max
     from .elementwise.limits import clamp_min as clamp_min
@@ -178,10 +181,7 @@ if TYPE_CHECKING:
     from .elementwise.special import erfc as erfc
     from .elementwise.special import erfinv as erfinv
     from .elementwise.special import i0 as i0
-    from .elementwise.special import igamma as igamma
-    from .elementwise.special import igammac as igammac
     from .elementwise.special import lgamma as lgamma
-    from .elementwise.special import mvlgamma as mvlgamma
     from .elementwise.special import polygamma as polygamma
     from .elementwise.special import trigamma as trigamma
     from .elementwise.trigonometry import acos as acos
@@ -670,8 +670,8 @@ FUNCTION_MODULES: dict[str, str] = {
     "hstack": "stacking",
     "hypot": "elementwise.trigonometry",
     "i0": "elementwise.special",
-    "igamma": "elementwise.special",
-    "igammac": "elementwise.special",
+    "igamma": "elementwise.incomplete_gamma",
+    "igammac": "elementwise.incomplete_gamma",
     "iinfo": "dtype_limits",
     "index_add": "scattering",
     "index_copy": "scattering",
@@ -776,7 +776,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "multinomial": "random",
     "multiply": "elementwise.arithmetic",
     "mv": "linalg.products",
-    "mvlgamma": "elementwise.special",
+    "mvlgamma": "elementwise.incomplete_gamma",
     "nan": "torch_synonyms",
     "nan_to_num": "elementwise.arithmetic",
     "nanmean": "reduce",
@@ -1213,8 +1213,8 @@ METHOD_MODULES: dict[str, str] = {
     "hypot_": "elementwise.trigonometry",
     "i0": "elementwise.special",
     "i0_": "elementwise.special",
-    "igamma": "elementwise.special",
-    "igammac": "elementwise.special",
+    "igamma": "elementwise.incomplete_gamma",
+    "igammac": "elementwise.incomplete_gamma",
     "index_add": "scattering",
     "index_add_": "scattering",
     "index_copy": "scattering",
@@ -1335,7 +1335,7 @@ METHOD_MODULES: dict[str, str] = {
     "multiply": "elementwise.arithmetic",
     "multiply_": "elementwise.arithmetic",
     "mv": "linalg.products",
-    "mvlgamma": "elementwise.special",
+    "mvlgamma": "elementwise.incomplete_gamma",
     "name": "torch_answers",
     "nan_to_num": "elementwise.arithmetic",
     "nan_to_num_": "elementwise.arithmetic",
@@ -1684,8 +1684,8 @@ OP_MODULES: dict[str, str] = {
     "hardswish": "activation",
     "hardtanh": "activation",
     "hypot": "elementwise.trigonometry",
-    "igamma": "elementwise.special",
-    "igammac": "elementwise.special",
+    "igamma": "elementwise.incomplete_gamma",
+    "igammac": "elementwise.incomplete_gamma",
     "inverse": "linalg.solve",
     "isfinite": "elementwise.compare",
     "isinf": "elementwise.compare",

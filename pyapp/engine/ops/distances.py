@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ..autocast import in_full_precision_on_cards
 from ..declare import function
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -23,6 +24,7 @@ def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
 
 
 @function(arguments="x1 x2")
+@in_full_precision_on_cards
 def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) -> Tensor:
     """p-norm distances of rows: (..., P, M), (..., R, M) → (..., P, R).
 

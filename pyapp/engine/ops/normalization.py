@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from ..autocast import in_full_precision_on_cards
 from ..autograd import no_grad
 from ..declare import function
 from ..dtype import float32
@@ -119,6 +120,7 @@ def rms_norm(x: Tensor, normalized_shape: Any, weight: Any = None, eps: float | 
 
 
 @function()
+@in_full_precision_on_cards
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -212,6 +214,7 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
 
 
 @function()
+@in_full_precision_on_cards
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """x / max(norm, eps) along a dim."""
     if is_half(x):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from ..autocast import in_full_precision_on_cards
 from ..declare import function
 from ..dtype import float32
 from ..op import op
@@ -18,6 +19,7 @@ from .reduce import _spread, found_extreme, sum
 
 
 @function(method=True, in_place=True)
+@in_full_precision_on_cards
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """x with the slices along `dim` whose p-norm is above `maxnorm` scaled down to `maxnorm`."""
     if not x.dtype.is_floating_point or x.ndim < 2 or p <= 0 or maxnorm < 0:
@@ -64,6 +66,7 @@ def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tens
 
 
 @function(method=True)
+@in_full_precision_on_cards
 def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """The p-norm of the elements over dims: (Σ |x|^p)^(1/p); p may be "fro" or None (2), inf, -inf or 0 (how many).
     With a `dtype`, x is converted to it first.

@@ -96,6 +96,15 @@ def late_ranks(rank: int, what: str, seconds: float) -> ProcessError:
     )  # fmt: skip
 
 
+def gone_ranks(rank: int, what: str, gone: Sequence[int]) -> ProcessError:
+    """The error of a rank that waits in a call for ranks that have left."""
+    who = f"rank{'s' * (len(gone) > 1)} {', '.join(map(str, gone))}"
+    return ProcessError(
+        f"{what}: {who} {'have' if len(gone) > 1 else 'has'} left, by the end of the script or destroy_process_group",
+        where=f"rank {rank}", hint="All ranks make the same calls, and leave after them",
+    )  # fmt: skip
+
+
 class Communicator(ABC):
     """The calls of one group, as rank `rank` of `size`. All ranks make the same calls in the same order.
 

@@ -6,7 +6,9 @@ float16 and bfloat16, which MPI cannot add, are reduced in float32. Reference: M
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
 import time
 from array import array
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ from ...errors import ProcessError
 from ..device import cpu
 from ..dtype import DType
 from ..tensor import Tensor
-from .communicator import Communicator, ReduceOp, Work, absent_ranks, different_calls, late_ranks
+from .communicator import Communicator, ReduceOp, Work, absent_ranks, different_calls, gone_ranks, late_ranks
 
 _INSTALL = "Install it with pip install 'pyapp[distributed]', and start the script with pyapp run -n 2 SCRIPT.py"
 _KINDS = {
@@ -37,11 +39,14 @@ _OF_BOOLS = {
     ReduceOp.SUM: "LOR", ReduceOp.MAX: "LOR", ReduceOp.BOR: "LOR", ReduceOp.PRODUCT: "LAND", ReduceOp.MIN: "LAND",
     ReduceOp.BAND: "LAND", ReduceOp.BXOR: "LXOR",
 }  # fmt: skip
-_HERE, _ALL_HERE = 32001, 32002  # tags of the messages by which ranks meet; MPI guarantees tags up to 32767
+_HERE, _ALL_HERE, _GONE = 32001, 32002, 32003  # tags of meeting and leaving; MPI guarantees tags up to 32767
 _LOOK = 0.005  # seconds between two looks for a message
 _SPINS = 500  # looks at a call without a pause between them, which wait for ranks that are nearly there
 _HEAD = 512  # bytes that are sent at once when one rank announces something
-_GRACE = 5.0  # seconds that the other ranks wait longer than the first, which knows who is absent
+_GRACE = (
+    5.0  # seconds that ranks wait longer: than the first, which knows who is absent; for what one that left has sent
+)
+_LOOK_FOR_GONE = 0.1  # seconds between two looks for ranks that have left
 
 
 def load() -> Any:
@@ -59,8 +64,10 @@ class Mpi(Communicator):
 
     name = "mpi"
 
-    def __init__(self, mpi: Any, handle: Any, seconds: float) -> None:
-        self._mpi, self._handle, self.seconds = mpi, handle, seconds
+    def __init__(self, mpi: Any, handle: Any, seconds: float, ranks: Sequence[int]) -> None:
+        """`ranks`: those of the group, by their numbers among all."""
+        self._mpi, self._handle, self.seconds, self._ranks = mpi, handle, seconds, tuple(ranks)
+        self._leave: Callable[[], None] | None = None  # what tells all that this process goes, of the group of all
         self._compared = array("q", (0, 0))  # a number of a call, and its negative
         handle.Set_errhandler(mpi.ERRORS_RETURN)  # as exceptions of mpi4py
         self.rank, self.size = handle.Get_rank(), handle.Get_size()
@@ -87,7 +94,10 @@ class Mpi(Communicator):
             raise absent_ranks(rank, absent, size, seconds)
         answers = [everyone.Isend([memory[0], mpi.BYTE], other, _ALL_HERE) for other in others] if not rank else [sent]
         mpi.Request.Waitall(answers)
-        return cls(mpi, everyone.Dup(), each)
+        made = cls(mpi, everyone.Dup(), each, range(size))
+        made._leave = partial(_leave, mpi, os.getpid())
+        atexit.register(made._leave)  # before MPI ends, which would wait for those that wait for this rank
+        return made
 
     # -- calls
 
@@ -191,9 +201,12 @@ class Mpi(Communicator):
         member = self.rank in ranks
         color = 0 if member else self._mpi.UNDEFINED
         handle = self._handle.Split(color, ranks.index(self.rank) if member else 0)
-        return Mpi(self._mpi, handle, self.seconds) if member else None
+        return Mpi(self._mpi, handle, self.seconds, [self._ranks[r] for r in ranks]) if member else None
 
     def close(self) -> None:
+        if self._leave is not None:
+            atexit.unregister(self._leave)
+            self._leave()
         self._handle.Free()
 
     def _operation(self, dtype: DType, op: ReduceOp) -> Any:
@@ -210,17 +223,35 @@ class Mpi(Communicator):
     def _work(self, request: Any, *kept: object) -> Work:
         return Work(lambda: self._wait(request, "a call"), lambda: bool(request.Test()), kept=kept)
 
+    def _gone(self) -> list[int]:
+        """The ranks that have left."""
+        everyone = self._mpi.COMM_WORLD
+        here = everyone.Get_rank()
+        return [rank for rank in self._ranks if rank != here and everyone.Iprobe(rank, _GONE)]
+
     def _wait(self, request: Any, what: str, seconds: float | None = None) -> None:
-        """Waits for a call of MPI. ProcessError where it fails, or takes longer than `seconds`; None: the group's."""
+        """Waits for a call of MPI. ProcessError where it fails, takes longer than `seconds` (None: the group's), or a
+        rank has left without it.
+        """
         seconds = self.seconds if seconds is None else seconds
         try:
             for _ in range(_SPINS):
                 if request.Test():
                     return
-            end, pause = time.monotonic() + seconds, 0.0
+            now, pause = time.monotonic(), 0.0
+            end, look = now + seconds, now + _LOOK_FOR_GONE
             while not request.Test():
-                if time.monotonic() > end:
-                    raise late_ranks(self.rank, what, seconds)
+                now = time.monotonic()
+                if now > end:
+                    raise (
+                        gone_ranks(self.rank, what, gone)
+                        if (gone := self._gone())
+                        else late_ranks(self.rank, what, seconds)
+                    )
+                if now > look:
+                    look = now + _LOOK_FOR_GONE
+                    if self._gone():  # what it has sent before may still come
+                        end, look = min(end, now + _GRACE), inf
                 time.sleep(pause)  # 0 lets other processes of this core run
                 pause = min(pause + 1e-6, _LOOK / 5)
         except self._mpi.Exception as error:
@@ -250,6 +281,19 @@ class _Host:
             self.tensor.storage.version += 1
         else:
             self.tensor.detach().copy_(self.seen.to(self.tensor.device))
+
+
+def _leave(mpi: Any, process: int) -> None:
+    """Tells the other ranks that this one goes, and waits until all do: who waits for it in a call learns that it will
+    not come."""
+    if os.getpid() != process or mpi.Is_finalized():  # a forked process is no rank
+        return
+    everyone = mpi.COMM_WORLD
+    others = [rank for rank in range(everyone.Get_size()) if rank != everyone.Get_rank()]
+    empty = bytearray(1)
+    messages = [everyone.Isend([empty, mpi.BYTE], rank, _GONE) for rank in others]
+    messages += [everyone.Irecv([bytearray(1), mpi.BYTE], rank, _GONE) for rank in others]
+    _within(inf, messages)
 
 
 def _within(end: float, requests: list[Any]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...engine import Tensor, ops
+from ...engine.autocast import in_full_precision_on_cards
 from ...engine.user_errors import describe
 from .from_function import function_layer, torch_function
 
@@ -17,6 +18,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return (x1 - x2 + eps).norm(p, -1, keepdim)
 
 
+@in_full_precision_on_cards
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """x1 · x2 / (|x1| |x2|) along a dim of their broadcast shape, each norm at least `eps`. float16 and bfloat16 are
     computed in float32. TypeError for integers.
