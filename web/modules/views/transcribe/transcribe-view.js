@@ -413,7 +413,7 @@ export class TranscribeView {
     } finally {
       if (begun && !begun.complete) this.sheet.interrupt();
       if (begun) keeper.endVersion(begun);
-      await keeper.save();
+      keeper.save(); // it may take long: what is pressed meanwhile begins something
       if (begun && keeper.version !== begun) this.#showVersion(); // it has no text
       else this.#offerVersions();
     }
@@ -496,7 +496,7 @@ export class TranscribeView {
     } finally {
       if (live.duration > 0) this.keeper.endVersion(version);
       else this.#discard();
-      await this.keeper.save();
+      this.keeper.save();
       this.#offerVersions();
     }
   }
