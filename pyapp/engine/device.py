@@ -104,9 +104,9 @@ class HiddenAddress:
 
 
 class Device:
-    """`device("cpu")`, `device("cuda:1")`, `device("cuda", 1)`, `device(1)`: `type` names the file in `devices/`, `index` (None
-    where none was given) one of several. Equal to its string, as in `t.device == "cpu"`. As in torch, a device can be
-    named that is not there; using it raises. There is one object of each name.
+    """`device("cpu")`, `device("cuda:1")`, `device("cuda", 1)`, `device(1)`: `type` names the file in `devices/`,
+    `index` (None where none was given) one of several. Equal to its string, as in `t.device == "cpu"`. As in torch, a
+    device can be named that is not there; using it raises. There is one object of each name.
     """
 
     __slots__ = ("_backend", "index", "type")

@@ -89,7 +89,7 @@ def _opened() -> Any:
                 f"the driver is too old: it is for CUDA {own}, and {least} is needed", where="libcuda.so.1",
                 hint="Install a newer driver of NVIDIA's, or use device 'cpu'",
             )  # fmt: skip
-        advice = "nvidia-smi lists the cards that the driver sees; CUDA_VISIBLE_DEVICES hides those that it does not name"
+        advice = "nvidia-smi lists the cards that the driver sees; CUDA_VISIBLE_DEVICES hides those it does not name"
         _checked(driver, driver.cuInit(0), "the CUDA driver does not start", advice)
         _pids.append(os.getpid())
     return driver
