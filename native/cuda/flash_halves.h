@@ -190,8 +190,8 @@ template <int OTHERS> DEVICE bool sees_odd(const float weights[OTHERS / 8][4], i
  * each m and h of this lane's rows. After all products, where a row's own infinities and NaN come a second time: they change
  * nothing. odd_sum(m, h, column): the sum of what is not finite there. The sums pass through memory, so that this code, which
  * runs once in a while, is short and takes no registers from the rest. */
-template <int TILES, int COLUMNS, class Sum>
-DEVICE void add_odd(float out[TILES][COLUMNS / 8][4], uint32_t odd_rows, int columns, const Sum &odd_sum)
+template <int TILES, int COLUMNS, class Odd>
+DEVICE void add_odd(float out[TILES][COLUMNS / 8][4], uint32_t odd_rows, int columns, const Odd &odd_sum)
 {
     if (!__any_sync(EVERY_LANE, odd_rows != 0))
         return;
