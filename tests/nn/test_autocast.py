@@ -197,6 +197,9 @@ def test_custom_functions() -> None:
     x = pyapp.ones(2, 2, requires_grad=True)
     with pyapp.autocast("cpu"):
         assert Product.apply(x.bfloat16(), x).dtype is pyapp.float32
+    there = x.detach().to("mirror")
+    with pyapp.autocast("mirror"):  # a region of another device than the function's
+        assert Product.apply(there.half(), there.half()).dtype is pyapp.float16
 
 
 def test_a_language_model_with_an_adapter() -> None:
