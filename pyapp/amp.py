@@ -78,21 +78,21 @@ class autocast:
         return wrapped
 
 
-def _cast(value: Any, dtype: Any) -> Any:
-    """Floating-point tensors, in lists and dicts too, in a dtype."""
+def _cast(value: Any, dtype: Any, device: Any) -> Any:
+    """Floating-point tensors of a device, in lists and dicts too, in a dtype."""
     if isinstance(value, Tensor):
-        convertible = value.dtype.is_floating_point and value.dtype.name != "float64"
+        convertible = value.dtype.is_floating_point and value.dtype.name != "float64" and value.device is device
         return value.to(dtype) if convertible else value
     if isinstance(value, dict):
-        return {_cast(key, dtype): _cast(item, dtype) for key, item in value.items()}
+        return {_cast(key, dtype, device): _cast(item, dtype, device) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_cast(item, dtype) for item in value)
+        return type(value)(_cast(item, dtype, device) for item in value)
     return value
 
 
-def custom_fwd(fwd: Any = None, *, device_type: str = "cpu", cast_inputs: Any = None) -> Any:
-    """A decorator of a Function's forward. In a region of autocast, with `cast_inputs`, its tensors are converted to
-    that dtype and it runs without autocast. `custom_bwd` gives backward the same region.
+def custom_fwd(fwd: Any = None, *, device_type: str | None = None, cast_inputs: Any = None) -> Any:
+    """A decorator of a Function's forward. In a region of autocast (of `device_type`; None: any), with `cast_inputs`,
+    its tensors are converted to that dtype and it runs without autocast. `custom_bwd` gives backward the same region.
     """
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
@@ -101,15 +101,18 @@ def custom_fwd(fwd: Any = None, *, device_type: str = "cpu", cast_inputs: Any = 
     def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         state = _autocast.STATE
         ctx._region = None if cast_inputs is not None else (state.dtype, state.device, state.caches)
-        if cast_inputs is None or state.dtype is None:
+        device = state.device
+        if cast_inputs is None or state.dtype is None or device is None:
             return fwd(ctx, *args, **kwargs)
-        with _autocast.region(None, state.device):
-            return fwd(ctx, *_cast(args, cast_inputs), **_cast(kwargs, cast_inputs))
+        if device_type is not None and Device(device_type).type != device.type:
+            return fwd(ctx, *args, **kwargs)
+        with _autocast.region(None, device):
+            return fwd(ctx, *_cast(args, cast_inputs, device), **_cast(kwargs, cast_inputs, device))
 
     return decorated
 
 
-def custom_bwd(bwd: Any = None, *, device_type: str = "cpu") -> Any:
+def custom_bwd(bwd: Any = None, *, device_type: str | None = None) -> Any:
     """A decorator of the backward of a Function whose forward has `custom_fwd`: it runs in the region of forward."""
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)

@@ -104,9 +104,9 @@ class HiddenAddress:
 
 
 class Device:
-    """`device("cpu")`, `device("cuda:1")`, `device("cuda", 1)`: `type` names the file in `devices/`, `index` (None
-    where none was given) one of several. Equal to its string, as in `t.device == "cpu"`. As in torch, a device can be
-    named that is not there; using it raises. There is one object of each name.
+    """`device("cpu")`, `device("cuda:1")`, `device("cuda", 1)`, `device(1)`: `type` names the file in `devices/`,
+    `index` (None where none was given) one of several. Equal to its string, as in `t.device == "cpu"`. As in torch, a
+    device can be named that is not there; using it raises. There is one object of each name.
     """
 
     __slots__ = ("_backend", "index", "type")
@@ -117,6 +117,8 @@ class Device:
     def __new__(cls, type: Any = "cpu", index: int | None = None) -> Device:
         if isinstance(type, Device):
             return type
+        if isinstance(type, int) and not isinstance(type, bool):
+            type = f"cuda:{type}"
         if not isinstance(type, str):
             raise TypeError(f"device: takes a text such as 'cpu' or 'cuda:0', not {type!r}")
         kind, colon, number = type.partition(":")

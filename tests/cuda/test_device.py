@@ -231,7 +231,9 @@ def test_a_machine_without_a_driver_says_what_is_missing() -> None:
     except OSError:
         with pytest.raises(ValueError, match=r"no device 'cuda:1'.*no CUDA driver on this machine.*NVIDIA"):
             pyapp.zeros(3, device="cuda:1")
-        assert nvidia.count() == 0
+        with pytest.raises(ValueError, match="no device 'cuda:1'"):  # a number is that of a card, as in torch
+            pyapp.zeros(3).to(1)
+        assert nvidia.count() == 0 and pyapp.device(0) == "cuda:0"
 
 
 @pytest.mark.skipif(not emulated.REAL or nvidia.count() < 2, reason="needs two cards")

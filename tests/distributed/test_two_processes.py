@@ -103,6 +103,16 @@ def test_one_process_without_mpirun_is_a_group(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_processes_that_another_program_has_started_are_refused() -> None:
+    """Each would be a group of itself, and none would know."""
+    program = "from pyapp import distributed as dist\ndist.init_process_group('gloo')\n"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI"))}
+    environment |= {"PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "RANK": "0"}
+    ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and "WORLD_SIZE is 2, but MPI knows of this process alone" in ended.stderr
+    assert "pyapp run -n 2 SCRIPT.py" in ended.stderr
+
+
 def test_a_missing_library_is_named(tmp_path: Path) -> None:
     (tmp_path / "mpi4py").mkdir()
     (tmp_path / "mpi4py" / "__init__.py").write_text("")

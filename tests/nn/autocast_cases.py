@@ -76,17 +76,17 @@ def nested(t: Any, a: Any) -> Any:
     return (inner @ a["s"]).to(t.float32) + inner.to(t.float32)
 
 
-def training(t: Any, make: Any, dtype: str) -> tuple[list[float], list[str]]:
+def training(t: Any, make: Any, dtype: str, device: str = "cpu") -> tuple[list[float], list[str]]:
     """Losses of a small network that trains under autocast with a GradScaler, and the dtypes of its gradients."""
-    F, a = t.nn.functional, {name: make(value) for name, value in arrays().items()}
+    F, a = t.nn.functional, {name: make(value).to(device) for name, value in arrays().items()}
     weights = [t.nn.Parameter(a["w"].clone()), t.nn.Parameter(a["b"].clone()), t.nn.Parameter(a["w"].T[:5, :4].clone())]
     optimizer = t.optim.SGD(weights, lr=0.05)
-    scaler = t.amp.GradScaler("cpu", init_scale=2.0**30 if dtype == "float16" else 8.0, growth_interval=3)
+    scaler = t.amp.GradScaler(device, init_scale=2.0**30 if dtype == "float16" else 8.0, growth_interval=3)
     losses = []
     for _ in range(16):
-        with t.autocast("cpu", dtype=getattr(t, dtype)):
+        with t.autocast(device, dtype=getattr(t, dtype)):
             hidden = F.gelu(F.linear(a["x"], weights[0], weights[1]))
-            loss = F.cross_entropy(hidden @ weights[2], targets(t))
+            loss = F.cross_entropy(hidden @ weights[2], targets(t).to(device))
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)

@@ -40,9 +40,10 @@ def test_dtypes_and_values() -> None:
     check_each(check, ((name,) for name in CASES))
 
 
+@pytest.mark.parametrize("device", ["cpu", "mirror"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_training_with_a_scaler(dtype: str) -> None:
-    losses, kinds = training(pyapp, pyapp.from_numpy, dtype)
+def test_training_with_a_scaler(dtype: str, device: str) -> None:
+    losses, kinds = training(pyapp, pyapp.from_numpy, dtype, device)
     expected, expected_kinds = GOLDEN["training"][dtype]
     assert kinds == expected_kinds == ["float32"] * 3
     np.testing.assert_array_equal(losses[1::2], expected[1::2])  # the scales: which steps were skipped
@@ -196,6 +197,9 @@ def test_custom_functions() -> None:
     x = pyapp.ones(2, 2, requires_grad=True)
     with pyapp.autocast("cpu"):
         assert Product.apply(x.bfloat16(), x).dtype is pyapp.float32
+    there = x.detach().to("mirror")
+    with pyapp.autocast("mirror"):  # a region of another device than the function's
+        assert Product.apply(there.half(), there.half()).dtype is pyapp.float16
 
 
 def test_a_language_model_with_an_adapter() -> None:

@@ -62,8 +62,8 @@ def _compiler() -> Any:
         raise KernelError("NVIDIA's runtime compiler is not installed", where="cuda", hint=_INSTALL) from error
 
 
-def _checked(driver: Any, result: tuple[Any, ...], what: str) -> Any:
-    """The values of a call of the driver. KernelError with the driver's own words where it failed."""
+def _checked(driver: Any, result: tuple[Any, ...], what: str, advice: str | None = None) -> Any:
+    """The values of a call of the driver. KernelError with the driver's own words, and `advice`, where it failed."""
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         _, text = driver.cuGetErrorString(status)
@@ -71,7 +71,7 @@ def _checked(driver: Any, result: tuple[Any, ...], what: str) -> Any:
             raise MemoryError(f"{what}: the card has no memory left; use a smaller model, batch or context")
         lost = status in [getattr(driver.CUresult, f"CUDA_ERROR_{name}") for name in _LOST]
         hint = "A kernel went beyond its memory: the card is lost for this process, which must be started anew"
-        raise KernelError(f"{what}: {text.decode() if text else status}", where="cuda", hint=hint if lost else None)
+        raise KernelError(f"{what}: {text.decode() if text else status}", where="cuda", hint=hint if lost else advice)
     return values[0] if len(values) == 1 else values
 
 
@@ -89,7 +89,8 @@ def _opened() -> Any:
                 f"the driver is too old: it is for CUDA {own}, and {least} is needed", where="libcuda.so.1",
                 hint="Install a newer driver of NVIDIA's, or use device 'cpu'",
             )  # fmt: skip
-        _checked(driver, driver.cuInit(0), "the CUDA driver does not start")
+        advice = "nvidia-smi lists the cards that the driver sees; CUDA_VISIBLE_DEVICES hides those it does not name"
+        _checked(driver, driver.cuInit(0), "the CUDA driver does not start", advice)
         _pids.append(os.getpid())
     return driver
 

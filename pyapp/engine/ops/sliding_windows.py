@@ -39,8 +39,7 @@ def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int
     whole = zeros((*shape[:dim], total, *shape[dim + 1 :]), dtype=windows.dtype, device=windows.device)
     last = (shape[dim] - 1) * step + 1
     for i in range(size):
-        part = whole[(slice(None),) * dim + (slice(i * dilation, i * dilation + last, step),)]
-        part.copy_(part + windows.select(-1, i))
+        whole[(slice(None),) * dim + (slice(i * dilation, i * dilation + last, step),)].add_(windows.select(-1, i))
     return whole
 
 

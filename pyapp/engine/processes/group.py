@@ -13,6 +13,7 @@ from .communicator import Communicator
 
 TIMEOUT = 300.0  # seconds that init_process_group waits for the others
 CALL_TIMEOUT = 1800.0  # seconds that a call waits for the others, as in torch
+_START = "Processes are started by pyapp run -n {} SCRIPT.py (or mpirun), not by torchrun or mp.spawn"
 # torch's names of backends. MPI serves the CPU; beside NCCL it does what cards do not.
 _BACKENDS = {"mpi": "mpi", "gloo": "mpi", "nccl": "nccl", "cpu:gloo,cuda:nccl": "nccl", "cuda:nccl": "nccl"}
 
@@ -123,7 +124,15 @@ def init_process_group(
     made = made if library is None else nccl.Nccl(made, library)
     for what, wanted, found in (("world_size", world_size, made.size), ("rank", rank, made.rank)):
         if wanted not in (-1, found):
-            raise OptionError(f"is {wanted}, but the processes were started with {found}", where=what)
+            raise OptionError(
+                f"is {wanted}, but the processes were started with {found}", where=what, hint=_START.format(world_size)
+            )  # fmt: skip
+    told = os.environ.get("WORLD_SIZE", "")
+    if made.size == 1 and told.isdecimal() and int(told) > 1:  # each would work for itself
+        raise ProcessError(
+            f"WORLD_SIZE is {told}, but MPI knows of this process alone", where="init_process_group",
+            hint=_START.format(told),
+        )  # fmt: skip
     _Groups.world = ProcessGroup(made, range(made.size), "all ranks")
     _Groups.all = [_Groups.world]
     return _Groups.world

@@ -83,7 +83,7 @@ def to(
                 dtype, device = value.dtype, value.device
             elif isinstance(value, bool):
                 continue
-            elif isinstance(value, Device):
+            elif isinstance(value, (Device, int)):
                 device = value
             elif isinstance(value, str) and value not in DTYPES and value not in ALIASES and _may_be_device(value):
                 device = value
