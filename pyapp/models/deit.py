@@ -11,10 +11,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.encoders import Pooler, first_token
+from pyapp.nn import Linear, Module
+from pyapp.nn.encoders import first_token
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, PatchLayers, check_pictures, token, with_tokens
+from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, VisionEncoder, token, with_tokens
 
 from .loading.pictures_config import PooledConfig
 
@@ -56,31 +56,11 @@ class Embeddings(Module):
         return x + self.position_embeddings
 
 
-class Deit(ImageModel):
-    """The encoder; with `pooler`, also the layer over the class token, which features of whole pictures read."""
+class DeiT(VisionEncoder):
+    """The encoder, with two special tokens."""
 
     def __init__(self, config: Config, pooler: bool = True) -> None:
-        super().__init__()
-        self.config = config
-        self.embeddings = Embeddings(config)
-        self.encoder = PatchLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps, config.qkv_bias,
-        )  # fmt: skip
-        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.pooler: Pooler | None = None
-        if pooler:
-            self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
-
-    @property
-    def pixels(self) -> tuple[int, int]:
-        found: tuple[int, int] = self.config.image_size
-        return found
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → hidden states (B, 2 + patches, D)."""
-        check_pictures("DeiT", pixel_values, self.config.num_channels, self.pixels)
-        return self.layernorm(self.encoder(self.embeddings(pixel_values)))
+        super().__init__(config, Embeddings(config), pooler)
 
 
 class TwoHeads(ImageModel):
@@ -89,7 +69,7 @@ class TwoHeads(ImageModel):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.deit = Deit(config, pooler=False)
+        self.deit = DeiT(config, pooler=False)
         self.cls_classifier = Linear(config.hidden_size, len(config.labels))
         self.distillation_classifier = Linear(config.hidden_size, len(config.labels))
 
@@ -108,10 +88,10 @@ def image_classification(config: Config) -> ImageModel:
     """Scores of the labels of a picture."""
     if config.teacher:
         return TwoHeads(config)
-    return ImageHead(BASE, Deit(config, pooler=False), config.hidden_size, len(config.labels))
+    return ImageHead(BASE, DeiT(config, pooler=False), config.hidden_size, len(config.labels))
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
-    "image-features": Deit,
+    "image-features": DeiT,
     "image-classification": image_classification,
 }

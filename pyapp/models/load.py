@@ -94,7 +94,7 @@ def load_model(
     """
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
-    name, near, sight = getattr(source, "name", "model"), None, None
+    name, projector_beside, projector_file = getattr(source, "name", "model"), None, None
     if isinstance(source, str | os.PathLike):
         from pyapp import hub
 
@@ -110,7 +110,7 @@ def load_model(
         generation = files.files.get("generation_config") if generation is None else generation
         beside = (files.files.get(role) for role in ("preprocessor_config", "processor_config"))
         processor = next(filter(None, beside), None) if processor is None else processor
-        near = files.files.get("projector")
+        projector_beside = files.files.get("projector")
     settings = None if config is None else read_settings(config)
     if settings is not None:
         check_architecture(settings, _named(config))
@@ -122,36 +122,36 @@ def load_model(
             raise ModelError("it does not say the model_type", where=_named(config), hint=hint)
         check_architecture(settings, checkpoint.source.name)
         alone = adapter is None and tensor_parallel is None  # what is added to a model takes no tower
-        if pictures and (projector is not None or (near is not None and alone)):
-            from .loading.projectors import sight_of
+        if pictures and (projector is not None or (projector_beside is not None and alone)):
+            from .loading.projectors import find_projector
 
-            sight = sight_of(projector, near, checkpoint, settings, report)
-            settings = settings if sight is None else sight.settings
+            projector_file = find_projector(projector, projector_beside, checkpoint, settings, report)
+            settings = settings if projector_file is None else projector_file.settings
         text = _tokenizer(tokenizer, None if isinstance(source, Checkpoint) else source, checkpoint, name)
         if checkpoint is not source:
             _forget_vocabulary(checkpoint)
         release_memory()
         task = task_of(settings)
-        if task == SEES and sight is None and _may_be_blind(settings):
+        if task == SEES and projector_file is None and _may_be_blind(settings):
             has_tower = any("vision_" in name for name in checkpoint.tensors)
             task = SEES if alone and processor is not None and has_tower else TEXT
         task = task if pictures else TEXT
         if task == SEES and adapter is not None:
             raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
-        prepares = None if sight is None else sight.processor()
+        prepares = None if projector_file is None else projector_file.processor()
         if task == SEES and processor is not None:
             from pyapp.vision.processors import ImageProcessor
 
             prepares = ImageProcessor.from_settings(read_settings(processor), str(settings["model_type"]))
-        model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, sight)
+        model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if prepares is not None and prepares.fixed_size not in (None, model.pixels):
             raise ModelError(
                 f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",
                 where=_named(processor), hint="Give the file that belongs to the weights",
             )  # fmt: skip
     finally:
-        if sight is not None:
-            sight.close()
+        if projector_file is not None:
+            projector_file.close()
         if checkpoint is not source and checkpoint.source is not source:
             checkpoint.close()
     from pyapp.text.generate import check_tokenizer
@@ -343,13 +343,13 @@ def build(
     device: Device | str | None = None,
     task: str = "causal-lm",
     group: ProcessGroup | None = None,
-    sight: Any = None,
+    projector_file: Any = None,
 ) -> Any:
     """The model of a checkpoint. `model_type` in its configuration names the architecture; else it is llama2.c's.
-    `group`: processes that compute it together. `sight`: the file of what sees pictures (loading.projectors), whose
-    settings these are.
+    `group`: processes that compute it together. `projector_file`: the file of what sees pictures
+    (loading.projectors), whose settings these are.
     """
-    settings = settings_of(checkpoint, settings) if sight is None else settings or {}
+    settings = settings_of(checkpoint, settings) if projector_file is None else settings or {}
 
     def progress(done: int, total: int) -> None:
         cancel.check()
@@ -375,7 +375,7 @@ def build(
         model = model if device is None else model.to(device)
     else:
         module = importlib.import_module(f"pyapp.models.{name}")
-        read = read_model if sight is None else sight.read_model
+        read = read_model if projector_file is None else projector_file.read_model
         model = read(module, module.TASKS[task], checkpoint, settings, dtype, device, progress, group)
     if dtype is None and _bytes_of(model) <= EXACT_TEXT_BYTES:
         model.dequantize()

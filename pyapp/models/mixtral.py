@@ -13,7 +13,7 @@ from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
 from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import SparseFeedForward
 
-from .loading.config import DecoderConfig, require
+from .loading.config import DecoderConfig, check_choice
 from .loading.gguf import EXPERTS, KEYS, NAMES, TENSOR_SCALINGS, WINDOW, WITH_EXPERTS, Gguf, pairs_of_llama
 from .loading.weights import Stored, experts_apart
 
@@ -36,8 +36,7 @@ class Config(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        count = self.num_experts_per_tok
-        require(count <= self.num_local_experts, f"num_experts_per_tok is {count}, of {self.num_local_experts} experts")
+        check_choice(self.num_experts_per_tok, self.num_local_experts)
 
 
 class Block(PreNormBlock):

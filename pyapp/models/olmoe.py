@@ -4,9 +4,6 @@ are normalised, all heads together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import RMSNorm
@@ -14,9 +11,9 @@ from pyapp.nn.decoder import RotaryTable
 from pyapp.nn.decoder_blocks import JointNormAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import SparseFeedForward
 
-from .loading.config import DecoderConfig, require
+from .loading.config import DecoderConfig, check_choice
 from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf
-from .loading.weights import Stored, experts_apart
+from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("olmoe",)
 
@@ -41,8 +38,7 @@ class Config(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        count = self.num_experts_per_tok
-        require(count <= self.num_experts, f"num_experts_per_tok is {count}, of {self.num_experts} experts")
+        check_choice(self.num_experts_per_tok, self.num_experts)
 
 
 class Attention(JointNormAttention):
@@ -84,12 +80,5 @@ GGUF = Gguf(
     keys=KEYS | {"num_experts": "expert_count", "num_experts_per_tok": "expert_used_count"},
 )  # fmt: skip
 
-
-def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return experts_apart(
-        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.num_experts, config.num_hidden_layers
-    )
-
-
+stored = gated_experts_apart
 TASKS = {"causal-lm": OlmoeForCausalLM}

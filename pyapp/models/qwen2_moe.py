@@ -15,40 +15,25 @@ from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import Experts, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, layer_types, require
-from .loading.gguf import DENSE_LAYERS, EXPERTS, KEYS, NAMES, WINDOWS, Gguf, refuse_windows
-from .loading.weights import Stored, experts_apart
+from .loading.config import layer_types
+from .loading.gguf import DENSE_LAYERS, EXPERTS, KEYS, NAMES, WINDOWS, Gguf
+from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
+from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen2_moe",)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(DecoderConfig):
+class Config(QwenExpertsConfig):
     """The fields of config.json."""
 
     model_type = "qwen2_moe"
     defaults = {"max_position_embeddings": 32768}
 
-    intermediate_size: int
-    moe_intermediate_size: int
-    rms_norm_eps: float = 1e-6
-    hidden_act: str = "silu"
-    num_experts: int
-    num_experts_per_tok: int
-    norm_topk_prob: bool = False
-    decoder_sparse_step: int = 1
-    mlp_only_layers: list[int]
     layer_types: list[str]
-    use_sliding_window: bool = False
-    sliding_window: int | None = None
     max_window_layers: int = 28
     shared_expert_intermediate_size: int
     qkv_bias: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        count = self.num_experts_per_tok
-        require(count <= self.num_experts, f"num_experts_per_tok is {count}, of {self.num_experts} experts")
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -56,16 +41,11 @@ class Config(DecoderConfig):
         end = values.get("max_window_layers", 28)
         slides = values.get("use_sliding_window", False) and type(end) is int
         kinds = layer_types(values, lambda layer: slides and layer % 2 == 0 and layer < end)
-        experts = {"num_experts": values.get("num_experts", values.get("num_local_experts"))}
-        return {"mlp_only_layers": []} | values | experts | {"layer_types": kinds}
+        return super().adjusted(values) | {"layer_types": kinds}
 
     def window(self, layer: int) -> int | None:
         """The window of a layer."""
         return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
-
-    def is_sparse(self, layer: int) -> bool:
-        """Whether a layer has experts."""
-        return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
 
 
 class SparseFeedForward(Module):
@@ -114,20 +94,6 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": False}
 
 
-def _to_gguf(config: Config) -> dict[str, Any]:
-    require(
-        all(config.is_sparse(i) for i in range(config.num_hidden_layers)),
-        "llama.cpp has experts in each layer of this architecture",
-        "Write safetensors",
-    )
-    return refuse_windows(config)
-
-
-GGUF_KEYS = {
-    "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
-    "moe_intermediate_size": "expert_feed_forward_length",
-    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-}  # fmt: skip
 SHARED = {
     "model.layers.{}.mlp.shared_expert.gate_proj": "blk.{}.ffn_gate_shexp",
     "model.layers.{}.mlp.shared_expert.up_proj": "blk.{}.ffn_up_shexp",
@@ -135,16 +101,10 @@ SHARED = {
     "model.layers.{}.mlp.shared_expert_gate": "blk.{}.ffn_gate_inp_shexp",
 }
 GGUF = Gguf(
-    "qwen2moe", names=NAMES | EXPERTS | SHARED, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=_to_gguf,
+    "qwen2moe", names=NAMES | EXPERTS | SHARED, read=_from_gguf, write=to_gguf,
+    keys=KEYS | GGUF_KEYS | {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"},
     unsaid=(*WINDOWS, *DENSE_LAYERS),
 )  # fmt: skip
 
-
-def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return experts_apart(
-        tensors, "mlp.experts", ("gate_proj", "up_proj", "down_proj"), config.num_experts, config.num_hidden_layers
-    )
-
-
+stored = gated_experts_apart
 TASKS = {"causal-lm": Qwen2MoeForCausalLM}

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import LayerNorm, Module
-from pyapp.nn.encoders import Pooler
+from pyapp.nn import Module
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, PatchLayers, check_pictures, token, with_tokens
+from pyapp.nn.vision import ImageHead, PatchEmbeddings, VisionEncoder, token, with_tokens
 
 from .loading.pictures_config import PooledConfig
 
@@ -43,39 +42,19 @@ class Embeddings(Module):
         return with_tokens(self.patch_embeddings(pixel_values), self.cls_token) + self.position_embeddings
 
 
-class Vit(ImageModel):
-    """The encoder; with `pooler`, also the layer over the class token, which features of whole pictures read."""
+class ViT(VisionEncoder):
+    """The encoder."""
 
     def __init__(self, config: Config, pooler: bool = True) -> None:
-        super().__init__()
-        self.config = config
-        self.embeddings = Embeddings(config)
-        self.encoder = PatchLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps, config.qkv_bias,
-        )  # fmt: skip
-        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.pooler: Pooler | None = None
-        if pooler:
-            self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
-
-    @property
-    def pixels(self) -> tuple[int, int]:
-        found: tuple[int, int] = self.config.image_size
-        return found
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → hidden states (B, 1 + patches, D)."""
-        check_pictures("ViT", pixel_values, self.config.num_channels, self.pixels)
-        return self.layernorm(self.encoder(self.embeddings(pixel_values)))
+        super().__init__(config, Embeddings(config), pooler)
 
 
 def image_classification(config: Config) -> ImageHead:
     """Scores of the labels of a picture, read at the class token."""
-    return ImageHead(BASE, Vit(config, pooler=False), config.hidden_size, len(config.labels))
+    return ImageHead(BASE, ViT(config, pooler=False), config.hidden_size, len(config.labels))
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
-    "image-features": Vit,
+    "image-features": ViT,
     "image-classification": image_classification,
 }

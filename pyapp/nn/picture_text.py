@@ -16,7 +16,7 @@ from .decoder import CachedText, CausalLanguageModel, RotaryTable, WholeText
 from .heads import Heads, split_heads
 from .module import Module
 
-Turn = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
+RotaryPosition = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,17 @@ class Seen:
     """What of pictures stands in a text, or in the part of it that a pass reads.
 
     features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. `spans`: the first
-    token of each picture's stretch and the one behind it, at positions of the whole text. `turns`: the three rotary
-    positions of each token (grid_turns), where the model has such.
+    token of each picture's stretch and the one behind it, at positions of the whole text.
+    `rotary_positions`: those of each token (grid_positions), where the model has three.
     """
 
     features: Tensor | None
     places: Sequence[int] = ()
     spans: Sequence[tuple[int, int]] = ()
-    turns: Sequence[Turn] = ()
+    rotary_positions: Sequence[RotaryPosition] = ()
 
 
-def together(x: Any, spans: Sequence[tuple[int, int]], first: int, heads: Heads) -> Tensor:
+def picture_mask(x: Any, spans: Sequence[tuple[int, int]], first: int, heads: Heads) -> Tensor:
     """(1, 1, T, S) bool: which of the S keys each of the last T tokens attends to, from position `first` on: those
     before it and all of its picture.
     """
@@ -62,7 +62,7 @@ class WholeTextOfPictures(WholeText):
         if rotary is not None:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
-        seen = ops.cat([together(q, spans, 0, heads) for spans in self.spans])  # (B, 1, T, T)
+        seen = ops.cat([picture_mask(q, spans, 0, heads) for spans in self.spans])  # (B, 1, T, T)
         seen = seen if self.mask is None else seen & self.mask
         y = ops.attention(q, k, v, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
@@ -85,12 +85,12 @@ class CachedTextOfPictures(CachedText):
         cache.write(k, v, self.position)
         keys, values = cache.stored(self.first + qkv.shape[0])  # (1, S, KV, D)
         q = q.unsqueeze(0)
-        seen = together(q, self.spans, self.first, heads)
+        seen = picture_mask(q, self.spans, self.first, heads)
         y = ops.attention(q, keys, values, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(qkv.shape[0], heads.heads * heads.head_dim)
 
 
-def grid_turns(count: int, pictures: Sequence[tuple[int, int, int]]) -> list[Turn]:
+def grid_positions(count: int, pictures: Sequence[tuple[int, int, int]]) -> list[RotaryPosition]:
     """The rotary positions of the first `count` tokens of a text, in which pictures (first token, rows, columns) of
     vectors are (Wang et al. 2024, arXiv 2409.12191): a picture's vectors have the positions of their rows and columns,
     and the text goes on behind the largest of them.
@@ -99,7 +99,7 @@ def grid_turns(count: int, pictures: Sequence[tuple[int, int, int]]) -> list[Tur
     tokens have in the cache.
     """
     shift = sum(rows * columns - max(rows, columns) for _, rows, columns in pictures)
-    found: list[Turn] = []
+    found: list[RotaryPosition] = []
     for start, rows, columns in pictures:
         found += [(place + shift,) * 3 for place in range(len(found), start)]
         first = start + shift
@@ -108,13 +108,13 @@ def grid_turns(count: int, pictures: Sequence[tuple[int, int, int]]) -> list[Tur
     return [*found, *((place,) * 3 for place in range(len(found), count))][:count]
 
 
-class Turns:
+class GridRotation:
     """Rotates queries and keys by three positions each; `sections`: how many pairs of a head's columns turn by the
     first of them, the second, the third, the first …
     """
 
-    def __init__(self, turns: Sequence[Turn], sections: Sequence[int]) -> None:
-        self.turns, self.sections = turns, sections
+    def __init__(self, rotary_positions: Sequence[RotaryPosition], sections: Sequence[int]) -> None:
+        self.rotary_positions, self.sections = rotary_positions, sections
         self._tables: dict[int, Tensor] = {}
 
     def __call__(self, qkv: Tensor, heads: Heads, rotary: RotaryTable) -> Tensor:
@@ -128,36 +128,36 @@ class Turns:
         return ops.cat([both, x.narrow(1, count, heads.kv_heads)], 1).reshape(qkv.shape)
 
     def _table(self, rotary: RotaryTable, qkv: Tensor) -> Tensor:
-        whole = rotary.upto(1 + max(max(turn) for turn in self.turns), qkv.device)  # (P, D / 2, 2)
+        whole = rotary.upto(1 + max(max(one) for one in self.rotary_positions), qkv.device)  # (P, D / 2, 2)
         parts, first = [], 0
         for i, size in enumerate(self.sections):
-            rows = ops.tensor([turn[i % 3] for turn in self.turns], dtype="int64", device=qkv.device)
+            rows = ops.tensor([one[i % 3] for one in self.rotary_positions], dtype="int64", device=qkv.device)
             parts.append(whole.index_select(0, rows).narrow(1, first, size))
             first += size
         return ops.cat(parts, 1)  # (N, D / 2, 2)
 
 
-class TurnedWholeText(WholeText):
+class WholeTextOfGrids(WholeText):
     """As WholeText, with three rotary positions of each token."""
 
-    def __init__(self, tokens: int, mask: Tensor | None, turns: Turns) -> None:
+    def __init__(self, tokens: int, mask: Tensor | None, rotation: GridRotation) -> None:
         super().__init__(tokens, mask)
-        self.turns = turns
+        self.rotation = rotation
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
-        qkv = qkv if rotary is None else self.turns(qkv, heads, rotary)
+        qkv = qkv if rotary is None else self.rotation(qkv, heads, rotary)
         return super().attention(layer, qkv, heads, None)
 
 
-class TurnedCachedText(CachedText):
+class CachedTextOfGrids(CachedText):
     """As CachedText, with three rotary positions of each token."""
 
-    def __init__(self, position: Tensor, cache: TextCache, turns: Turns) -> None:
+    def __init__(self, position: Tensor, cache: TextCache, rotation: GridRotation) -> None:
         super().__init__(position, cache)
-        self.turns = turns
+        self.rotation = rotation
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
-        qkv = qkv if rotary is None else self.turns(qkv, heads, rotary)
+        qkv = qkv if rotary is None else self.rotation(qkv, heads, rotary)
         return super().attention(layer, qkv, heads, None)
 
 
@@ -167,8 +167,8 @@ class PictureTextModel(Module):
 
     placeholder: the name of the token that stands for a picture in a chat template; part: the one of each of a
     picture's vectors; around: the tokens before and after a picture that templates have. whole_pictures: a picture's
-    tokens attend to each other, so that a pass must not end within one. sections: those of Turns, where a picture's
-    tokens have the positions of their rows and columns.
+    tokens attend to each other, so that a pass must not end within one. sections: those of GridRotation, where a
+    picture's tokens have the positions of their rows and columns.
     """
 
     placeholder = part = "<image>"
@@ -245,8 +245,8 @@ class PictureTextModel(Module):
         elif self.sections:
             high, wide = self.grid(pixel_values)
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
-            turns = [turn for found in starts for turn in grid_turns(width, [(i, high, wide) for i in found])]
-            text = TurnedWholeText(width, attention_mask, Turns(turns, self.sections))
+            texts = [grid_positions(width, [(i, high, wide) for i in found]) for found in starts]
+            text = WholeTextOfGrids(width, attention_mask, GridRotation(sum(texts, []), self.sections))
         return language.head(language.stack(tokens, text, self._embedded(tokens, text, Seen(features, places))))
 
     def forward_cached(
@@ -262,8 +262,8 @@ class PictureTextModel(Module):
         text: CachedText = CachedText(position, cache)
         if self.whole_pictures:
             text = CachedTextOfPictures(position, cache, first, seen.spans)
-        elif seen.turns:
-            text = TurnedCachedText(position, cache, Turns(seen.turns, self.sections))
+        elif seen.rotary_positions:
+            text = CachedTextOfGrids(position, cache, GridRotation(seen.rotary_positions, self.sections))
         x = language.stack(tokens, text, self._embedded(tokens, text, seen))  # (T, dim)
         return language.head(last_tokens(x, cache) if last_only else x)
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..engine import Device, Tensor, ops
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
-from .encoders import Intermediate, SelfAttention, first_token
+from .encoders import Intermediate, Pooler, SelfAttention, first_token
 from .layers.channel_normalization import BatchNorm2d
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
@@ -238,6 +238,35 @@ class PatchLayers(Module):
         for layer in self.layer:
             x = layer(x)
         return x
+
+
+class VisionEncoder(ImageModel):
+    """The Vision Transformer over `embeddings` of pictures; with `pooler`, also the layer over the class token, which
+    features of whole pictures read.
+    """
+
+    def __init__(self, config: Any, embeddings: Module, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = embeddings
+        self.encoder = PatchLayers(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps, config.qkv_bias,
+        )  # fmt: skip
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.pooler: Pooler | None = None
+        if pooler:
+            self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        found: tuple[int, int] = self.config.image_size
+        return found
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, T, D)."""
+        check_pictures(type(self).__name__, pixel_values, self.config.num_channels, self.pixels)
+        return self.layernorm(self.encoder(self.embeddings(pixel_values)))
 
 
 class ImageHead(ImageModel):

@@ -41,11 +41,11 @@ from pyapp.engine.device import cpu
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Event, Item, Token
-from pyapp.nn.picture_text import Turn
+from pyapp.nn.picture_text import RotaryPosition
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
-from pyapp.text.pictures import Known, Picture, part_of, plain_ids, seen_in, turns_of, unseen, whole
+from pyapp.text.pictures import Known, Picture, plain_ids, positions_within, rotary_positions_of, seen_in, unseen, whole
 from pyapp.text.sampling import Sampler, finished, not_a_number
 from pyapp.text.session import LanguageModel, capacity_of, new_cache, prompt_pass
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
@@ -65,9 +65,11 @@ LEAST = 16  # tokens of a piece of a prompt that is not its end: each costs reco
 KEPT = 2  # times the memory of texts of full length that run at once: what is kept for later prompts is in it
 
 
-def _pictures(ids: Sequence[int], known: Known, first: int, turns: Sequence[Turn] = ()) -> dict[str, Any]:
+def _pictures(
+    ids: Sequence[int], known: Known, first: int, rotary_positions: Sequence[RotaryPosition] = ()
+) -> dict[str, Any]:
     """What a pass over tokens from position `first` on gets of pictures, beside the tokens."""
-    seen = seen_in(ids, known, first, turns) if known else None
+    seen = seen_in(ids, known, first, rotary_positions) if known else None
     return {} if seen is None else {"seen": seen, "first": first}
 
 
@@ -116,7 +118,8 @@ class Writing:
         self.sampler: Sampler | None = None  # from here on: known when the text first runs
         self.guesses: Guesses | None = None
         self.words: Any = None
-        self.turns: list[Turn] = []  # rotary positions of a prompt with pictures, where they are not the places
+        # Those of a prompt with pictures, where they are not the places.
+        self.rotary_positions: list[RotaryPosition] = []
         self.form: TextForm | None = None
         self.most = 0
         # The log-probabilities of the prompt's tokens and of the likeliest ones, if they are asked for.
@@ -130,7 +133,7 @@ class Writing:
     @property
     def root(self) -> bytes:
         """The name of what is before the first block: equal tokens have other keys where other pictures follow them."""
-        return repr(self.turns[:1]).encode() if self.turns else START
+        return repr(self.rotary_positions[:1]).encode() if self.rotary_positions else START
 
     @property
     def reading(self) -> bool:
@@ -250,7 +253,7 @@ class Scheduler:
     def add(self, text: Text) -> None:
         writing = Writing(text)
         if text.known and self.model.sections:  # type: ignore[attr-defined]
-            writing.turns = turns_of(text.ids, text.known)
+            writing.rotary_positions = rotary_positions_of(text.ids, text.known)
         self._wait(writing)
 
     def turn(self) -> bool:
@@ -431,7 +434,7 @@ class Scheduler:
             logits = self.model.forward_cached(
                 int32_tensor(self._plain(ids, known), self.device), int32_tensor([start], self.device),
                 self._prompt, last_only=not writing.scoring,
-                **_pictures(ids, known, start, part_of(writing.turns, start, count)),
+                **_pictures(ids, known, start, positions_within(writing.rotary_positions, start, count)),
             )  # fmt: skip
             if writing.scoring:
                 logits = self._score(writing, logits.reshape(count, self.vocab_size))
@@ -581,19 +584,20 @@ class Scheduler:
         def run(tokens: list[int], places: list[int]) -> Tensor:
             tokens, places, used = list(tokens), list(places), len(tokens)
             known: dict[int, Any] = {}
-            turns: list[Turn] = [(place,) * 3 for place in places]
+            rotary_positions: list[RotaryPosition] = [(place,) * 3 for place in places]
             parts, wanted = [(row, 1) for row in range(used)], list(range(used))
             for which, (writing, count) in enumerate(pieces):
                 self._cache.place(self._places + which, 0, writing.blocks)
                 parts.append((self._places + which, count))
                 tokens += writing.known[writing.length : writing.length + count]
                 known |= writing.text.known
-                turns += part_of(writing.turns, writing.length, count)
+                rotary_positions += positions_within(writing.rotary_positions, writing.length, count)
                 places += range(writing.length, writing.length + count)
-                turns += [(place,) * 3 for place in places[len(turns) :]]
+                rotary_positions += [(place,) * 3 for place in places[len(rotary_positions) :]]
                 if writing.length + count == len(writing.known):
                     wanted.append(len(tokens) - 1)
             cache = self._cache.packed(parts, wanted or [0])
+            grids = any(writing.rotary_positions for writing, _ in pieces)
             with no_grad():
                 rows = int32_tensor(self._plain(tokens, known), self.device).reshape(len(tokens), 1)
                 logits = self.model.forward_cached(
@@ -601,7 +605,7 @@ class Scheduler:
                     int32_tensor(places, self.device),
                     cache,
                     last_only=True,
-                    **_pictures(tokens, known, 0, turns if any(writing.turns for writing, _ in pieces) else ()),
+                    **_pictures(tokens, known, 0, rotary_positions if grids else ()),
                 )
             return logits.reshape(-1, self.vocab_size)
 

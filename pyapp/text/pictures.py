@@ -18,7 +18,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import cat
 from pyapp.errors import ModelError, OptionError
 from pyapp.formats import ByteSource, BytesSource
-from pyapp.nn.picture_text import Seen, Turn, grid_turns
+from pyapp.nn.picture_text import RotaryPosition, Seen, grid_positions
 from pyapp.text.chat_template import PROBE, ChatTemplate
 from pyapp.text.session import Session
 
@@ -99,21 +99,23 @@ def plain_ids(ids: Sequence[int], token: int) -> list[int]:
     return [token if id >= FIRST_ID else id for id in ids]
 
 
-def turns_of(ids: Sequence[int], known: Known) -> list[Turn]:
+def rotary_positions_of(ids: Sequence[int], known: Known) -> list[RotaryPosition]:
     """The rotary positions of a text's tokens up to its last whole picture, for models where those of pictures are of
-    their own (nn.picture_text.grid_turns); behind that they are the places.
+    their own (nn.picture_text.grid_positions); behind that they are the places.
     """
     pictures = []
     for place, id in enumerate(ids):
         picture, number = known[id] if id >= FIRST_ID else (None, 1)
         if picture is not None and number == 0 and ids[place + len(picture.ids) - 1 :][:1] == picture.ids[-1:]:
             pictures.append((place, picture.rows, picture.columns))
-    return grid_turns(pictures[-1][0] + pictures[-1][1] * pictures[-1][2], pictures) if pictures else []
+    return grid_positions(pictures[-1][0] + pictures[-1][1] * pictures[-1][2], pictures) if pictures else []
 
 
-def seen_in(ids: Sequence[int], known: Known, first: int = 0, turns: Sequence[Turn] = ()) -> Seen | None:
-    """What of pictures is in a part of a text that begins at position `first`; None: nothing. `turns`: the rotary
-    positions of its tokens, where they are not the places.
+def seen_in(
+    ids: Sequence[int], known: Known, first: int = 0, rotary_positions: Sequence[RotaryPosition] = ()
+) -> Seen | None:
+    """What of pictures is in a part of a text that begins at position `first`; None: nothing. `rotary_positions`: those
+    of its tokens, where they are not the places.
     """
     places: list[int] = []
     vectors, spans, at = [], [], 0
@@ -130,14 +132,16 @@ def seen_in(ids: Sequence[int], known: Known, first: int = 0, turns: Sequence[Tu
         spans.append((start, start + picture.block))
         places += range(at, at + count)
         at += count
-    return Seen(cat(vectors) if places else None, places, spans, turns) if places or turns else None
+    if not places and not rotary_positions:
+        return None
+    return Seen(cat(vectors) if places else None, places, spans, rotary_positions)
 
 
-def part_of(turns: Sequence[Turn], first: int, count: int) -> list[Turn]:
+def positions_within(rotary_positions: Sequence[RotaryPosition], first: int, count: int) -> list[RotaryPosition]:
     """The rotary positions of `count` tokens from `first` on; none, where they are the places."""
-    if first >= len(turns):
+    if first >= len(rotary_positions):
         return []
-    found = list(turns[first : first + count])
+    found = list(rotary_positions[first : first + count])
     return [*found, *((place,) * 3 for place in range(first + len(found), first + count))]
 
 
@@ -152,7 +156,7 @@ class PictureSession(Session):
     """A session of a model that sees pictures. `known` are the vectors of the text's pictures."""
 
     known: Known = {}
-    _turns: list[Turn] = []
+    _rotary_positions: list[RotaryPosition] = []
 
     def see(self, pictures: Sequence[Picture]) -> list[Picture]:
         """The pictures of the text that comes next; returns those that the last one had not."""
@@ -166,10 +170,10 @@ class PictureSession(Session):
         return plain_ids(ids, min(token, self.vocab_size - 1))
 
     def reuse(self, ids: Sequence[int]) -> int:
-        turns = turns_of(ids, self.known) if self.model.sections else []  # type: ignore[attr-defined]
-        if turns[:1] != self._turns[:1]:  # other pictures behind it: all positions have changed
+        rotary_positions = rotary_positions_of(ids, self.known) if self.model.sections else []  # type: ignore[attr-defined]
+        if rotary_positions[:1] != self._rotary_positions[:1]:  # other pictures behind it: all positions have changed
             self.rewind(0)
-        self._turns = turns
+        self._rotary_positions = rotary_positions
         return super().reuse(ids)
 
     def passes(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -183,7 +187,8 @@ class PictureSession(Session):
                 yield ids[start:end]
 
     def _pass(self, ids: Sequence[int]) -> Tensor:
-        seen = seen_in(ids, self.known, self.position, part_of(self._turns, self.position, len(ids)))
+        positions = positions_within(self._rotary_positions, self.position, len(ids))
+        seen = seen_in(ids, self.known, self.position, positions)
         tokens = int32_tensor(self.plain(ids), self.device)
         model: Any = self.model
         found: Tensor = model.forward_cached(tokens, self._place, self.cache, seen=seen, first=self.position)

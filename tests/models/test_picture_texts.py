@@ -20,7 +20,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.models._index import SEEING
 from pyapp.models.loading.weights import ignored_by
-from pyapp.nn.picture_text import Seen, grid_turns, stretches
+from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
@@ -90,10 +90,10 @@ def written(model: Any, name: str, count: int, cache_type: str = "float32") -> t
         [(start, stop)] = stretches(row, IMAGE)
         for begin, end in ((0, start - 1), (start - 1, stop + 2), (stop + 2, len(row))):
             part = int32_tensor(row[begin:end], model.device)
-            turns = grid_turns(len(row), [(start, *GRIDS[name])])[begin:end] if name in GRIDS else []
-            seen = Seen(None, turns=turns) if turns else None
+            rotary_positions = grid_positions(len(row), [(start, *GRIDS[name])])[begin:end] if name in GRIDS else []
+            seen = Seen(None, rotary_positions=rotary_positions) if rotary_positions else None
             if begin == start - 1:
-                seen = Seen(features, range(1, 1 + stop - start), [(start, stop)], turns)
+                seen = Seen(features, range(1, 1 + stop - start), [(start, stop)], rotary_positions)
             logits = model.forward_cached(
                 part, int32_tensor([begin], model.device), text, seen=seen, first=begin
             )  # fmt: skip

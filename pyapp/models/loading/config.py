@@ -97,6 +97,11 @@ def require(condition: bool, what: str, hint: str | None = None) -> None:
         raise ModelError(what, hint=hint)
 
 
+def check_choice(count: int, experts: int) -> None:
+    """ModelError unless so many can be chosen of the experts."""
+    require(count <= experts, f"num_experts_per_tok is {count}, of {experts} experts")
+
+
 def check_heads(hidden: int, heads: int, kv_heads: int, head_dim: int | None, positions: int) -> None:
     """ModelError unless the heads fit the hidden size and one another, and a rotary table for them can be made."""
     require(

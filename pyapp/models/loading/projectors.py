@@ -257,10 +257,10 @@ def _seeing(model: Any) -> Module:
     return found
 
 
-def sight_of(
-    projector: Any, near: Any, text: Checkpoint, settings: Mapping[str, Any], report: Callable[[Any], None]
+def find_projector(
+    projector: Any, beside: Any, text: Checkpoint, settings: Mapping[str, Any], report: Callable[[Any], None]
 ) -> ProjectorFile | None:
-    """The file of what sees pictures for a language model: `projector`, which was given, or `near`, which lies beside
+    """The file of what sees pictures for a language model: `projector`, which was given, or `beside`, which lies beside
     it. Where the latter does not fit it is another model's: None, and a Notice says so. ModelError and OptionError for
     one that was given.
     """
@@ -271,10 +271,10 @@ def sight_of(
             )
         return ProjectorFile(projector, text, settings)
     try:
-        return ProjectorFile(near, text, settings) if "general.architecture" in getattr(text, "values", {}) else None
+        return ProjectorFile(beside, text, settings) if "general.architecture" in getattr(text, "values", {}) else None
     except ModelError as error:
         what = f"it is not used, and the model sees no pictures: {error.what}"
-        report(Notice(what, where=str(near), hint=error.hint))
+        report(Notice(what, where=str(beside), hint=error.hint))
         return None
 
 

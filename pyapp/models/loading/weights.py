@@ -224,6 +224,12 @@ def experts_apart(
     return found
 
 
+def gated_experts_apart(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
+    """`experts_apart` of a configuration with `num_experts`, under the names that most published files have."""
+    parts = "gate_proj", "up_proj", "down_proj"
+    return experts_apart(tensors, "mlp.experts", parts, config.num_experts, config.num_hidden_layers)
+
+
 def _stacked(experts: int) -> Callable[[Tensor], Tensor]:
     """(E N, K) → (E, N, K)."""
 
