@@ -38,12 +38,20 @@ def malformed(kind: str, error: Exception, where: str) -> FileFormatError:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The JSON object in a text; an empty one if the text is no JSON object."""
+    """The JSON object in a text; an empty one if the text is no JSON object. Numbers that JSON lacks may be objects, as
+    transformers 5 writes them: {"__float__": "Infinity"}.
+    """
     try:
-        value = parse_json(text)
+        value = parse_json(text, object_hook=_number_or_object)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _number_or_object(value: dict[str, Any]) -> Any:
+    if len(value) == 1 and value.get("__float__") in ("Infinity", "-Infinity", "NaN"):
+        return float(value["__float__"])
+    return value
 
 
 def object_problem(text: str) -> str:

@@ -90,6 +90,12 @@ class Config(DecoderConfig):
         """As JSON values."""
         return super().to_dict() | {"model_type": self.kind}
 
+    def saved(self) -> dict[str, Any]:
+        """With the heads as transformers counts them, not as the cache does."""
+        values = self.to_dict()
+        del values["head_dim"]
+        return values | {"num_key_value_heads": self.num_attention_heads}
+
     @property
     def sigmoid(self) -> bool:
         """Whether the scores of experts are independent of one another, as in V3."""

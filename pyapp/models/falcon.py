@@ -58,6 +58,12 @@ class Config(DecoderConfig):
         older = {"n_head": "num_attention_heads", "n_layer": "num_hidden_layers", "n_head_kv": "num_kv_heads"}
         return super().from_dict({older.get(name, name): value for name, value in values.items()})
 
+    def saved(self) -> dict[str, Any]:
+        """With transformers' name of the groups, and without what follows from others."""
+        values = self.to_dict()
+        del values["head_dim"]
+        return values | {"num_kv_heads": values.pop("num_key_value_heads")}
+
     @property
     def two_norms(self) -> bool:
         """Whether attention and feed-forward have a norm each, side by side."""

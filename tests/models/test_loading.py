@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,12 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
 from pyapp.models import gemma
 from pyapp.models._index import MODEL_TYPES
-from pyapp.models.load import build, load_model, module_of
+from pyapp.models.load import build, load_model, module_of, read_settings
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.text.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED
 from tests.models.test_decoders import TEXT, golden, make, numbers
-from tests.together import fewer_in_browser
+from tests.together import check_each, fewer_in_browser
 
 
 def logits(model: Any) -> np.ndarray:
@@ -255,6 +257,31 @@ def test_index_is_what_the_modules_say() -> None:
 
     assert TARGET.read_text() == source(), "run python -m scripts.model_index"
     assert {config["model_type"] for config in CONFIGS.values()} <= set(MODEL_TYPES)
+
+
+def test_saved_configurations_are_read_again() -> None:
+    """They mean the same, with transformers' names for what it would read otherwise."""
+
+    def check(name: str) -> None:
+        settings = CONFIGS[name]
+        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
+        config = module.Config.from_dict(settings)
+        saved = json.loads(json.dumps(getattr(config, "saved", config.to_dict)()))
+        assert module.Config.from_dict(saved).to_dict() == config.to_dict()
+        if settings["model_type"] == "falcon":
+            assert "head_dim" not in saved and saved["num_kv_heads"] == config.num_key_value_heads
+        if settings["model_type"].startswith("deepseek"):
+            assert "head_dim" not in saved and saved["num_key_value_heads"] == settings["num_attention_heads"]
+
+    check_each(check, [(name,) for name in CONFIGS])
+
+
+def test_numbers_that_json_lacks(tmp_path: Path) -> None:
+    """transformers 5 writes infinite limits as objects."""
+    (tmp_path / "config.json").write_text(
+        '{"time_step_limit": [0.0, {"__float__": "Infinity"}], "a": {"__float__": 1}}'
+    )
+    assert read_settings(tmp_path / "config.json") == {"time_step_limit": [0.0, math.inf], "a": {"__float__": 1}}
 
 
 def test_activations_of_gemma_are_those_of_transformers() -> None:

@@ -202,6 +202,10 @@ class DecoderConfig:
         """As JSON values."""
         return {"model_type": self.model_type} | asdict(self)
 
+    def saved(self) -> dict[str, Any]:
+        """The object of a config.json that transformers reads too."""
+        return self.to_dict()
+
     @property
     def max_seq_len(self) -> int:
         """The tokens that the model can read: `max_position_embeddings`, or what the scaling of rotary positions makes

@@ -31,7 +31,7 @@ def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
     else:
         file = place / "model.safetensors"
         write_safetensors(file, _tensors(model), {"format": "pt"})
-        _write_json(place / "config.json", model.config.to_dict())
+        _write_json(place / "config.json", getattr(model.config, "saved", model.config.to_dict)())
     loaded.tokenizer.save(place / "tokenizer.json")
     if loaded.tokenizer.settings:
         _write_json(place / SETTINGS, loaded.tokenizer.settings)
