@@ -13,16 +13,15 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ArgumentError
-from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import visible_keys
-from pyapp.nn.sequence_to_sequence import BartLanguageModel, DecoderLayer, EncoderLayer, Memory, WholeMemory, check_ids
+from pyapp.nn.sequence_to_sequence import BartLanguageModel, BartModel, WholeMemory, check_ids
 
 from .loading.config import check_fields, read_config, require
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("bart",)
 BASE = "model"  # the name of encoder and decoder in files with a head
-OFFSET = 2  # rows of the table of positions before the first position
 
 
 @dataclass(frozen=True)
@@ -63,74 +62,6 @@ class Config(Labelled):
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
-
-
-class Stack(Module):
-    """The embeddings of the encoder or the decoder."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__()
-        width = config.d_model
-        self.scale = width**0.5 if config.scale_embedding else 1.0
-        self.embed_tokens = Embedding(config.vocab_size, width, config.pad_token_id)
-        self.embed_tokens.weight = table.weight
-        self.embed_positions = Embedding(config.max_position_embeddings + OFFSET, width)
-        self.layernorm_embedding = LayerNorm(width)
-
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids (B, T) at positions (T,) → (B, T, D)."""
-        places = self.embed_positions(positions + OFFSET)  # (T, D)
-        return self.layernorm_embedding(self.embed_tokens(ids) * self.scale + places)
-
-
-class Encoder(Stack):
-    """The encoder."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__(config, table)
-        self.layers = ModuleList(
-            EncoderLayer(
-                config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim, config.activation_function
-            )
-            for _ in range(config.encoder_layers)
-        )
-
-    def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
-        x = self.embed(ids, ops.arange(ids.shape[1], dtype="int32", device=ids.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return x
-
-
-class Decoder(Stack):
-    """The decoder."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__(config, table)
-        self.layers = ModuleList(
-            DecoderLayer(
-                config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function
-            )
-            for _ in range(config.decoder_layers)
-        )
-
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """tokens (R, T) → (R, T, D)."""
-        x = self.embed(tokens, memory.positions(tokens))
-        for i, layer in enumerate(self.layers):
-            x = layer(x, memory, i)
-        return x
-
-
-class BartModel(Module):
-    """Encoder and decoder over one table of words."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.shared = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.encoder = Encoder(config, self.shared)
-        self.decoder = Decoder(config, self.shared)
 
 
 class Bart(BartLanguageModel):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
-from pyapp.nn import Embedding, Module, ModuleList
-from pyapp.nn.sequence_to_sequence import BartLanguageModel, DecoderLayer, EncoderLayer, Memory
+from pyapp.nn import Embedding, Module
+from pyapp.nn.sequence_to_sequence import BartLanguageModel, Decoder, Encoder, FixedPositions
 
 from .loading.config import check_fields, read_config, require
 
@@ -69,82 +70,12 @@ class Config:
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
-class Positions(Module):
-    """The fixed table of positions (P, D), made at its first use."""
-
-    def __init__(self, positions: int, width: int) -> None:
-        super().__init__()
-        self.shape = (positions, width)
-        self._table: Tensor | None = None
-
-    def forward(self, positions: Tensor) -> Tensor:
-        """positions (T,) → their rows (T, D)."""
-        if self._table is None or self._table.device is not positions.device:
-            self._table = ops.from_numpy(sinusoids(*self.shape)).to(positions.device)
-        return ops.embedding(self._table, positions)
-
-
-def sinusoids(positions: int, width: int) -> Any:
-    """Array (P, D) float32: the sines of all angles, then their cosines (Vaswani et al. 2017, arXiv 1706.03762)."""
+def sinusoids(positions: int, width: int) -> Tensor:
+    """Table (P, D) float32: the sines of all angles, then their cosines (Vaswani et al. 2017, arXiv 1706.03762)."""
     exponents = 2 * (np.arange(width) // 2) / width
     angles = np.arange(positions)[:, None] / MAX_TIMESCALE ** exponents[None, :]
-    return np.concatenate([np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])], 1).astype(np.float32)
-
-
-class Stack(Module):
-    """The embeddings of the encoder or the decoder."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__()
-        width = config.d_model
-        self.scale = width**0.5 if config.scale_embedding else 1.0
-        self.embed_tokens = Embedding(*table.weight.shape, config.pad_token_id)
-        self.embed_tokens.weight = table.weight
-        self.embed_positions = Positions(config.max_position_embeddings, width)
-
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids (B, T) at positions (T,) → (B, T, D)."""
-        return self.embed_tokens(ids) * self.scale + self.embed_positions(positions)
-
-
-class Encoder(Stack):
-    """The encoder."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__(config, table)
-        self.layers = ModuleList(
-            EncoderLayer(
-                config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim, config.activation_function
-            )
-            for _ in range(config.encoder_layers)
-        )
-
-    def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
-        x = self.embed(ids, ops.arange(ids.shape[1], dtype="int32", device=ids.device))
-        for layer in self.layers:
-            x = layer(x, mask)
-        return x
-
-
-class Decoder(Stack):
-    """The decoder."""
-
-    def __init__(self, config: Config, table: Embedding) -> None:
-        super().__init__(config, table)
-        self.layers = ModuleList(
-            DecoderLayer(
-                config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function
-            )
-            for _ in range(config.decoder_layers)
-        )
-
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """tokens (R, T) → (R, T, D)."""
-        x = self.embed(tokens, memory.positions(tokens))
-        for i, layer in enumerate(self.layers):
-            x = layer(x, memory, i)
-        return x
+    table = np.concatenate([np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])], 1)
+    return ops.from_numpy(table.astype(np.float32))
 
 
 class MarianModel(Module):
@@ -152,13 +83,14 @@ class MarianModel(Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
+        places = partial(sinusoids, config.max_position_embeddings, config.d_model)
         table = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         if config.share_encoder_decoder_embeddings:
             self.shared = table
-        self.encoder = Encoder(config, table)
+        self.encoder = Encoder(config, FixedPositions(places), table=table, norm_embedding=False)
         if not config.share_encoder_decoder_embeddings:
             table = Embedding(config.target_words, config.d_model, config.pad_token_id)
-        self.decoder = Decoder(config, table)
+        self.decoder = Decoder(config, FixedPositions(places), table=table, norm_embedding=False)
 
 
 class MarianMT(BartLanguageModel):

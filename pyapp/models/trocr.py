@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from math import log
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
-from pyapp.nn import Embedding, LayerNorm, Module, ModuleList
-from pyapp.nn.encoders import Words
-from pyapp.nn.sequence_to_sequence import DecoderLayer, Memory
+from pyapp.nn import Module
+from pyapp.nn.sequence_to_sequence import POSITION_OFFSET, BartTextDecoder, Decoder, FixedPositions, learned_positions
 
 from .loading.config import check_fields, read_config, require
 
 MODEL_TYPES = ("trocr",)
 BASE = "model"  # the name of the decoder in files with a head
-OFFSET = 2  # rows of the table of positions before the first position
 
 
 @dataclass(frozen=True)
@@ -82,63 +81,18 @@ def sinusoids(positions: int, width: int, padding: int) -> Tensor:
     return ops.tensor(table)
 
 
-class Stack(Module):
-    """Embeddings and layers."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.d_model
-        self.config = config
-        self.scale = width**0.5 if config.scale_embedding else 1.0
-        self.embed_tokens = Embedding(config.vocab_size, width, config.pad_token_id)
-        self.embed_positions: Embedding | None = None
-        if config.use_learned_position_embeddings:
-            self.embed_positions = Embedding(config.max_position_embeddings + OFFSET, width)
-        self.layernorm_embedding = LayerNorm(width) if config.layernorm_embedding else None
-        self.layers = ModuleList(
-            DecoderLayer(
-                width, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function,
-                config.source_width,
-            )
-            for _ in range(config.decoder_layers)
-        )  # fmt: skip
-        self._sinusoids: Tensor | None = None  # made at the first use
-
-    def positions(self, places: Tensor) -> Tensor:
-        """places (T,) → the vectors of the positions (T, D)."""
-        if self.embed_positions is not None:
-            return self.embed_positions(places + OFFSET)
-        config = self.config
-        if self._sinusoids is None or self._sinusoids.device is not places.device:
-            table = sinusoids(config.max_position_embeddings, config.d_model, config.pad_token_id)
-            self._sinusoids = table.to(places.device)
-        return ops.embedding(self._sinusoids, places + (config.pad_token_id + 1))
-
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """tokens (R, T) → (R, T, D)."""
-        x = self.embed_tokens(tokens) * self.scale + self.positions(memory.positions(tokens))
-        if self.layernorm_embedding is not None:
-            x = self.layernorm_embedding(x)
-        for i, layer in enumerate(self.layers):
-            x = layer(x, memory, i)
-        return x
-
-
-class TrocrDecoder(Module):
+class TrocrDecoder(BartTextDecoder):
     """The decoder with its scores of words."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.model = Module()
-        self.model.decoder = Stack(config)
-        table = self.model.decoder.embed_tokens if config.tie_word_embeddings else None
-        self.output_projection = Words(config.d_model, config.vocab_size, table, bias=False)
-
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
-        return self.output_projection(self.model.decoder(tokens, memory))
+        learned = config.use_learned_position_embeddings
+        sizes = config.max_position_embeddings, config.d_model, config.pad_token_id
+        positions = learned_positions(config) if learned else FixedPositions(partial(sinusoids, *sizes))
+        decoder = Decoder(
+            config, positions, POSITION_OFFSET if learned else config.pad_token_id + 1,
+            norm_embedding=config.layernorm_embedding, source_width=config.source_width,
+        )  # fmt: skip
+        super().__init__(config, decoder, "output_projection")
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {"text-decoder": TrocrDecoder}

@@ -18,6 +18,7 @@ from ..errors import ArgumentError
 from .caches import FixedCache
 from .encoders import Words, as_bias, attend, attend_joined, visible_keys
 from .heads import Heads
+from .layers.containers import ModuleList
 from .layers.embedding import Embedding
 from .layers.gated import activation_named
 from .layers.joined import JoinedLinear
@@ -25,6 +26,7 @@ from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm
 from .module import Module
 
+POSITION_OFFSET = 2  # rows of BART's table of positions before the first position
 FIRST_CAPACITY = 32  # tokens for which a memory has room at first
 Project = Callable[[Tensor], tuple[Tensor, Tensor]]  # (B, S, D) → keys and values (B, S, H, D)
 
@@ -315,9 +317,9 @@ class Attention(Module):
 
 
 class EncoderLayer(Module):
-    """Attention and a feed-forward part, each followed by a residual and a norm."""
+    """Attention and a feed-forward part, each with a residual. The norm is behind each; before it with `norm_first`."""
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str) -> None:
+    def __init__(self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False) -> None:
         super().__init__()
         self.self_attn = Attention(width, heads)
         self.self_attn_layer_norm = LayerNorm(width)
@@ -325,17 +327,26 @@ class EncoderLayer(Module):
         self.fc2 = ResidualLinear(inner, width)
         self.final_layer_norm = LayerNorm(width)
         self.activation = activation_named(activation)
+        self.norm_first = norm_first
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
+        if self.norm_first:
+            x = self.self_attn.encode(self.self_attn_layer_norm(x), x, mask)
+            return self.fc2(self.activation(self.fc1(self.final_layer_norm(x))), x)
         x = self.self_attn_layer_norm(self.self_attn.encode(x, x, mask))
         return self.final_layer_norm(self.fc2(self.activation(self.fc1(x)), x))
 
 
 class DecoderLayer(Module):
-    """Attention to the text, to the source, and a feed-forward part, each followed by a residual and a norm."""
+    """Attention to the text, to the source, and a feed-forward part, each with a residual. The norm is behind each;
+    before it with `norm_first`.
+    """
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str, source_width: int | None = None) -> None:
+    def __init__(
+        self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False,
+        source_width: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.self_attn = Attention(width, heads)
         self.self_attn_layer_norm = LayerNorm(width)
@@ -345,9 +356,139 @@ class DecoderLayer(Module):
         self.fc2 = ResidualLinear(inner, width)
         self.final_layer_norm = LayerNorm(width)
         self.activation = activation_named(activation)
+        self.norm_first = norm_first
 
     def forward(self, x: Tensor, memory: Memory, layer: int) -> Tensor:
         """x (R, T, D) → (R, T, D)."""
+        if self.norm_first:
+            x = self.self_attn.own(self.self_attn_layer_norm(x), x, memory, layer)
+            x = self.encoder_attn.source(self.encoder_attn_layer_norm(x), x, memory, layer)
+            return self.fc2(self.activation(self.fc1(self.final_layer_norm(x))), x)
         x = self.self_attn_layer_norm(self.self_attn.own(x, x, memory, layer))
         x = self.encoder_attn_layer_norm(self.encoder_attn.source(x, x, memory, layer))
         return self.final_layer_norm(self.fc2(self.activation(self.fc1(x)), x))
+
+
+class TextStack(Module):
+    """Words at their positions, below the layers that a subclass adds. `positions` gives the vector of position p for
+    p + `offset`. `table`: the words' vectors, where another part has the same. `norm_embedding`: a norm of words at
+    positions; `norm_first`: one before each part of the layers and behind the last layer.
+    """
+
+    def __init__(
+        self, config: Any, positions: Module, offset: int = 0, table: Embedding | None = None,
+        norm_embedding: bool = True, norm_first: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        width = config.d_model
+        self.scale, self.offset = width**0.5 if config.scale_embedding else 1.0, offset
+        words = config.vocab_size if table is None else table.weight.shape[0]
+        self.embed_tokens = Embedding(words, width, config.pad_token_id)
+        if table is not None:
+            self.embed_tokens.weight = table.weight
+        self.embed_positions = positions
+        self.layernorm_embedding = LayerNorm(width) if norm_embedding else None
+        self.layer_norm = LayerNorm(width) if norm_first else None
+        self.norm_first = norm_first
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids (B, T) at positions (T,) → (B, T, D)."""
+        places = self.embed_positions(positions + self.offset if self.offset else positions)  # (T, D)
+        x = self.embed_tokens(ids) * self.scale + places
+        return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
+
+    def norm(self, x: Tensor) -> Tensor:
+        """What is behind the last layer: (B, T, D) → (B, T, D)."""
+        return x if self.layer_norm is None else self.layer_norm(x)
+
+
+class Encoder(TextStack):
+    """The encoder; arguments as TextStack."""
+
+    def __init__(self, config: Any, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
+        self.layers = ModuleList(
+            EncoderLayer(
+                config.d_model, config.encoder_attention_heads, config.encoder_ffn_dim, config.activation_function,
+                self.norm_first,
+            )
+            for _ in range(config.encoder_layers)
+        )  # fmt: skip
+
+    def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
+        x = self.embed(ids, ops.arange(ids.shape[1], dtype="int32", device=ids.device))
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+
+class Decoder(TextStack):
+    """The decoder; arguments as TextStack. `source_width`: that of the encoder's output, if it is another."""
+
+    def __init__(self, config: Any, *args: Any, source_width: int | None = None, **options: Any) -> None:
+        super().__init__(config, *args, **options)
+        self.layers = ModuleList(
+            DecoderLayer(
+                config.d_model, config.decoder_attention_heads, config.decoder_ffn_dim, config.activation_function,
+                self.norm_first, source_width,
+            )
+            for _ in range(config.decoder_layers)
+        )  # fmt: skip
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) → (R, T, D)."""
+        x = self.embed(tokens, memory.positions(tokens))
+        for i, layer in enumerate(self.layers):
+            x = layer(x, memory, i)
+        return self.norm(x)
+
+
+class FixedPositions(Module):
+    """A table of positions (P, D) that `make` computes at its first use."""
+
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        super().__init__()
+        self.make = make
+        self._table: Tensor | None = None
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions (T,) → their rows (T, D)."""
+        if self._table is None or self._table.device is not positions.device:
+            self._table = self.make().to(positions.device)
+        return ops.embedding(self._table, positions)
+
+
+def learned_positions(config: Any) -> Embedding:
+    """BART's table of positions, for an `offset` of POSITION_OFFSET."""
+    return Embedding(config.max_position_embeddings + POSITION_OFFSET, config.d_model)
+
+
+class BartModel(Module):
+    """Encoder and decoder with learned positions, over one table of words; `norm_first` as TextStack's."""
+
+    def __init__(self, config: Any, norm_first: bool = False) -> None:
+        super().__init__()
+        self.shared = table = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
+        self.encoder = Encoder(config, learned_positions(config), POSITION_OFFSET, table, norm_first=norm_first)
+        self.decoder = Decoder(config, learned_positions(config), POSITION_OFFSET, table, norm_first=norm_first)
+
+
+class BartTextDecoder(Module):
+    """A `decoder` alone, which writes the text of what another encoder has read. `head`: the name of its scores of
+    words.
+    """
+
+    def __init__(self, config: Any, decoder: Decoder, head: str) -> None:
+        super().__init__()
+        self.config, self.head = config, head
+        self.most = config.max_position_embeddings
+        self.model = Module()
+        self.model.decoder = decoder
+        table = decoder.embed_tokens if config.tie_word_embeddings else None
+        setattr(self, head, Words(config.d_model, config.vocab_size, table, bias=False))
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
+        found: Tensor = getattr(self, self.head)(self.model.decoder(tokens, memory))
+        return found
