@@ -370,10 +370,6 @@ template <int ELEMENTS, bool KEYS> struct halves_gradient : halves_problem<ELEME
         weight = score == -INFINITE ? 0.0f : power_of_2(in_powers_of_2(score) - own[0]) * own[1];
         grad = score == -INFINITE ? 0.0f : weight * (grad - own[2]) * factor;
     }
-    DEVICE_MEMBER bool hidden(int segment, int row, int other) const
-    {
-        return base_class::score(this->head + segment, KEYS ? other : row, KEYS ? row : other, 0.0f) == -INFINITE;
-    }
     DEVICE_MEMBER uint16_t *grad(int row) const
     {
         return to + (KEYS ? (this->batch * p.keys + row) * p.kv_heads + this->kv_head

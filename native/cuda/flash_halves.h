@@ -190,8 +190,8 @@ template <int OTHERS> DEVICE bool sees_odd(const float weights[OTHERS / 8][4], i
  * each m and h of this lane's rows. After all products, where a row's own infinities and NaN come a second time: they change
  * nothing. odd_sum(m, h, column): the sum of what is not finite there. The sums pass through memory, so that this code, which
  * runs once in a while, is short and takes no registers from the rest. */
-template <int TILES, int COLUMNS, class Sum>
-DEVICE void add_odd(float out[TILES][COLUMNS / 8][4], uint32_t odd_rows, int columns, const Sum &odd_sum)
+template <int TILES, int COLUMNS, class Odd>
+DEVICE void add_odd(float out[TILES][COLUMNS / 8][4], uint32_t odd_rows, int columns, const Odd &odd_sum)
 {
     if (!__any_sync(EVERY_LANE, odd_rows != 0))
         return;
@@ -505,7 +505,6 @@ DEVICE void store_row(uint16_t *to, int columns, float factor, const float out[D
  *     first_other(row), last_other(row)
  *     weigh(segment, row, other, weight, grad, numbers)    not PLAIN: makes the product and the second product the weight,
  *                                            0 where the row does not see the other, and the score's gradient
- *     hidden(segment, row, other)            not PLAIN: whether that weight is 0 because of the mask
  *     grad(row), second_grad(row)            where results go */
 enum { NUMBERS = 3 }; /* of a query: the power of 2 of its sum, if PLAIN, else of its largest score; 1 / sum; delta */
 #define GRADIENT_BY_WARPGROUPS(type, dims) (BY_WARPGROUPS(type) && (dims) <= 128)
@@ -533,8 +532,9 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
     uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
     uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
-    __shared__ uint8_t odd[64];                                       /* second others that are not all finite */
-    uint32_t odd_rows = 0;                                            /* as in flash_forward */
+    __shared__ uint8_t odd[64];                 /* second others that are not all finite */
+    __shared__ uint8_t odd_rows[FLASH_THREADS]; /* of each thread, as in flash_forward */
+    odd_rows[threadIdx.x] = 0;
     float *const numbers = (float *)(second_others + OTHERS * WIDTH); /* OF_KEYS: of the others, twice */
     const bool first_aligned = task.others_first.aligned(task.depth) && task.first_step % 8 == 0;
     const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
@@ -692,7 +692,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             const uint64_t any_odd = OF_KEYS ? bits_of(odd, OTHERS) : 0;
             if (any_odd && here)
                 for (int i = 0; i < 2 * TILES; i++)
-                    odd_rows |= (uint32_t)sees_odd<OTHERS>(weights[i / 2], i % 2, any_odd) << i;
+                    odd_rows[threadIdx.x] |= (uint8_t)(sees_odd<OTHERS>(weights[i / 2], i % 2, any_odd) << i);
         }
         if constexpr (GROUPS) {
             if constexpr (OF_KEYS)
@@ -717,20 +717,22 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     if (idle)
         return;
     if constexpr (OF_KEYS)
-        add_odd<TILES, COLUMNS>(second_out, odd_rows, task.second_depth - column0, [&](int m, int h, int column) {
-            const int row = own0 + 16 * m + LANE / 4 + 8 * h;
-            float found = 0;
+        add_odd<TILES, COLUMNS>(
+            second_out, odd_rows[threadIdx.x], task.second_depth - column0, [&](int m, int h, int column) {
+                const int row = own0 + 16 * m + LANE / 4 + 8 * h;
+                float found = 0;
 #pragma unroll 1
-            for (int segment = 0; segment < task.segments; segment++)
+                for (int segment = 0; segment < task.segments; segment++)
 #pragma unroll 1
-                for (int other = task.first_other(row); other < task.last_other(row); other++) {
-                    const uint16_t *const from = task.others_second.p + segment * task.second_step;
-                    const float number = load_float(from, other * task.others_second.stride + column0 + column, TYPE);
-                    if (number - number != 0 && (PLAIN || !task.hidden(segment, row, other)))
-                        found += number;
-                }
-            return found;
-        });
+                    for (int other = task.first_other(row); other < task.last_other(row); other++) {
+                        const uint16_t *const from = task.others_second.p + segment * task.second_step;
+                        const float number =
+                            load_float(from, other * task.others_second.stride + column0 + column, TYPE);
+                        found +=
+                            number - number != 0 ? number : 0.0f; /* what a mask hides too: to ask takes registers */
+                    }
+                return found;
+            });
 #pragma unroll
     for (int m = 0; m < TILES; m++)
 #pragma unroll

@@ -357,7 +357,11 @@ def build(
 
     name = module_of(settings, checkpoint.source.name, task)
     if task == SEES and group is not None:
-        raise ModelError("models that see pictures run in one process", where=checkpoint.source.name)
+        raise ModelError(
+            f"{settings.get('model_type')} sees pictures, and such files are read by one process",
+            where=checkpoint.source.name,
+            hint="Load it whole in each, then call nn.tensor_parallel.parallelize(model, group)",
+        )  # fmt: skip
     if name is None and group is not None:
         raise ModelError(
             "models of llama2.c's form run in one process", where=checkpoint.source.name,

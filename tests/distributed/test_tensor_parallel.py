@@ -27,7 +27,7 @@ from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.formats.convert import quantize_file
 from pyapp.formats.parts import read_part
 from pyapp.formats.source import FileSource
-from pyapp.models.load import LoadedModel, build
+from pyapp.models.load import SEES, LoadedModel, build
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.models.whisper.files import build_whisper
 from pyapp.nn.tensor_parallel import divide, parallelize
@@ -126,6 +126,14 @@ def test_models_that_see() -> None:
         alone = outputs(test_picture_texts.make(name).requires_grad_(False))
         for found in in_ranks(2, run):
             assert np.abs(found - alone).max() < 5e-5, name
+
+
+def test_files_of_models_that_see_are_refused_by_name(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"x": pyapp.ones(2)})
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        settings = test_picture_texts.CONFIGS["llava"]
+        with pytest.raises(ModelError, match="llava sees pictures.*parallelize"):
+            build(checkpoint, lambda _: None, Cancel(), settings, None, None, SEES, Ranks(0, 2))  # type: ignore[arg-type]
 
 
 def test_a_group_of_one_is_one_process() -> None:

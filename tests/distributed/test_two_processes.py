@@ -60,6 +60,20 @@ def test_a_rank_that_has_left_is_named(tmp_path: Path, end: str) -> None:
     assert ended.returncode == 1 and "all_reduce of 3 float32 in [3] by SUM: rank 1 has left" in ended.stderr
 
 
+@pytest.mark.parametrize("count", [10, 200_000])
+def test_a_rank_that_has_left_is_named_where_a_graph_waits(tmp_path: Path, count: int) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pyapp\nfrom pyapp import distributed as dist\nfrom pyapp.engine import capture\n"
+        "from pyapp.nn.tensor_parallel import sum_of_ranks\ngroup = dist.init_process_group('mpi')\n"
+        f"x = pyapp.ones({count})\ngraph = capture(lambda: sum_of_ranks(x, group) * 0.5)\n"
+        "graph.replay()\nassert x[0].item() == 4\n"
+        "if group.rank() == 0:\n    graph.replay()\n"
+    )
+    ended = run(script)
+    assert ended.returncode == 1 and "all_reduce of a Graph: rank 1 has left" in ended.stderr, ended.stderr
+
+
 def test_a_rank_that_is_absent_is_named(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -42,6 +42,7 @@ _OF_BOOLS = {
 _HERE, _ALL_HERE, _GONE = 32001, 32002, 32003  # tags of meeting and leaving; MPI guarantees tags up to 32767
 _LOOK = 0.005  # seconds between two looks for a message
 _SPINS = 500  # looks at a call without a pause between them, which wait for ranks that are nearly there
+_MUCH = 1 << 18  # bytes from which MPI's calls that wait are the faster ones
 _HEAD = 512  # bytes that are sent at once when one rank announces something
 _GRACE = (
     5.0  # seconds that ranks wait longer: than the first, which knows who is absent; for what one that left has sent
@@ -105,26 +106,26 @@ class Mpi(Communicator):
         own = _Host(tensor, reduced=True)
         call, buffer = self._operation(tensor.dtype, op), own.buffer(self._mpi)
         request = self._handle.Iallreduce(self._mpi.IN_PLACE, buffer, op=call)
-        return self._work(request, own).then(lambda: own.store(self.size if op is ReduceOp.AVG else 1))
+        return self._work("all_reduce", request, own).then(lambda: own.store(self.size if op is ReduceOp.AVG else 1))
 
     def reduce(self, tensor: Tensor, to: int, op: ReduceOp) -> Work:
         own = _Host(tensor, reduced=True)
         call, buffer = self._operation(tensor.dtype, op), own.buffer(self._mpi)
         if self.rank != to:
-            return self._work(self._handle.Ireduce(buffer, None, op=call, root=to), own)
+            return self._work("reduce", self._handle.Ireduce(buffer, None, op=call, root=to), own)
         request = self._handle.Ireduce(self._mpi.IN_PLACE, buffer, op=call, root=to)
-        return self._work(request, own).then(lambda: own.store(self.size if op is ReduceOp.AVG else 1))
+        return self._work("reduce", request, own).then(lambda: own.store(self.size if op is ReduceOp.AVG else 1))
 
     def broadcast(self, tensor: Tensor, source: int) -> Work:
         own = _Host(tensor)
-        work = self._work(self._handle.Ibcast(own.buffer(self._mpi), root=source), own)
+        work = self._work("broadcast", self._handle.Ibcast(own.buffer(self._mpi), root=source), own)
         return work if self.rank == source else work.then(own.store)
 
     def all_gather(self, output: Tensor, tensor: Tensor) -> Work:
         own, every = _Host(tensor), _Host(output)
         sent, (data, _, kind) = own.buffer(self._mpi), every.buffer(self._mpi)
         request = self._handle.Iallgather(sent, [data, sent[1], kind])  # the count is that of one rank
-        return self._work(request, own, every).then(every.store)
+        return self._work("all_gather", request, own, every).then(every.store)
 
     def reduce_scatter(self, output: Tensor, tensor: Tensor, op: ReduceOp) -> Work:
         whole, part = _Host(tensor, reduced=True), _Host(output, reduced=True)
@@ -132,29 +133,46 @@ class Mpi(Communicator):
         into, (data, _, kind) = part.buffer(self._mpi), whole.buffer(self._mpi)
         # the count is that of one rank
         request = self._handle.Ireduce_scatter_block([data, into[1], kind], into, op=call)
-        return self._work(request, whole, part).then(lambda: part.store(self.size if op is ReduceOp.AVG else 1))
+        return self._work("reduce_scatter", request, whole, part).then(
+            lambda: part.store(self.size if op is ReduceOp.AVG else 1)
+        )
 
     def send(self, tensor: Tensor, to: int, tag: int) -> Work:
         own = _Host(tensor)
-        return self._work(self._handle.Isend(own.buffer(self._mpi), to, tag), own)
+        return self._work("send", self._handle.Isend(own.buffer(self._mpi), to, tag), own)
 
     def receive(self, tensor: Tensor, source: int, tag: int) -> Work:
         own = _Host(tensor)
-        return self._work(self._handle.Irecv(own.buffer(self._mpi), source, tag), own).then(own.store)
+        return self._work("receive", self._handle.Irecv(own.buffer(self._mpi), source, tag), own).then(own.store)
 
     def repeated_all_reduce(self, tensor: Tensor, op: ReduceOp) -> Callable[[], None]:
-        """As Communicator.repeated_all_reduce: in the host's memory, one call of MPI's."""
+        """As Communicator.repeated_all_reduce: in the host's memory, without copies."""
         if tensor.device is not cpu or tensor.dtype.name not in _KINDS or op is ReduceOp.AVG:
             return super().repeated_all_reduce(tensor, op)
         buffer, call = _Host(tensor).buffer(self._mpi), self._operation(tensor.dtype, op)
-        return partial(self._handle.Allreduce, self._mpi.IN_PLACE, buffer, call)
+        names = "Iallreduce", "Allreduce"
+        return self._repeated("all_reduce", *names, tensor.nbytes, self._mpi.IN_PLACE, buffer, call)
 
     def repeated_all_gather(self, output: Tensor, tensor: Tensor) -> Callable[[], None]:
-        """As Communicator.repeated_all_gather: in the host's memory, one call of MPI's."""
+        """As Communicator.repeated_all_gather: in the host's memory, without copies."""
         if tensor.device is not cpu:
             return super().repeated_all_gather(output, tensor)
         sent, (data, _, kind) = (_Host(x).buffer(self._mpi) for x in (tensor, output))
-        return partial(self._handle.Allgather, sent, [data, sent[1], kind])
+        names = "Iallgather", "Allgather"
+        return self._repeated("all_gather", *names, output.nbytes, sent, [data, sent[1], kind])
+
+    def _repeated(self, what: str, started: str, at_once: str, nbytes: int, *args: Any) -> Callable[[], None]:
+        """A call of MPI's for a Graph, by the name of the one that returns before its end, or for much data, for which
+        that is slow, of the one that waits: after all ranks have come, since it would wait for ever."""
+
+        def call() -> None:
+            if nbytes < _MUCH:
+                self._wait(getattr(self._handle, started)(*args), f"{what} of a Graph")
+                return
+            self._wait(self._handle.Ibarrier(), f"{what} of a Graph")
+            getattr(self._handle, at_once)(*args)
+
+        return call
 
     def agree(self, call: str) -> None:
         """As Communicator.agree: by a number that stands for the call."""
@@ -186,7 +204,7 @@ class Mpi(Communicator):
         return bytes(whole)
 
     def barrier(self) -> Work:
-        return self._work(self._handle.Ibarrier())
+        return self._work("barrier", self._handle.Ibarrier())
 
     def all_gather_bytes(self, data: bytes) -> list[bytes]:
         lengths, own = array("q", bytes(8 * self.size)), array("q", [len(data)])
@@ -220,8 +238,8 @@ class Mpi(Communicator):
             raise TypeError(f"{op.name} of {dtype} tensors is not possible")
         return getattr(self._mpi, name)
 
-    def _work(self, request: Any, *kept: object) -> Work:
-        return Work(lambda: self._wait(request, "a call"), lambda: bool(request.Test()), kept=kept)
+    def _work(self, what: str, request: Any, *kept: object) -> Work:
+        return Work(lambda: self._wait(request, what), lambda: bool(request.Test()), kept=kept)
 
     def _gone(self) -> list[int]:
         """The ranks that have left."""
