@@ -20,6 +20,7 @@ from e2e.conftest import PHONE, WIDE, shared
 from pyapp import tasks
 from pyapp.formats.source import BytesSource, FileSource
 from scripts.serve import SiteServer
+from tests.models.projector_files import write_both
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import photo, write_picture_chat_model
 
@@ -98,8 +99,8 @@ def chat(chat_tab: ChatPage, site: SiteServer, request: pytest.FixtureRequest) -
         chat_tab.page.evaluate("pyappPage.chat.attachments.take()")
 
 
-def use(chat: ChatPage, files: list[Path]) -> None:
-    chat.use(files).settings(**GREEDY)
+def use(chat: ChatPage, files: list[Path], title: str = "model.safetensors") -> None:
+    chat.use(files, title).settings(**GREEDY)
     expect(chat.page.locator("#chat-attach")).to_be_visible()
 
 
@@ -112,6 +113,15 @@ def native_answer(files: list[Path], messages: list[dict[str, Any]]) -> str:
 
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, collect()).result()
+
+
+def test_a_model_in_two_gguf_files_sees(chat: ChatPage, tmp_path: Path) -> None:
+    _, folder = write_both(tmp_path, "idefics3")
+    fox, files = png(30, 41), sorted(folder.iterdir())
+    use(chat, files, "model.gguf")
+    chat.page.locator("#chat-pictures").set_input_files([given("fox.png", fox)])
+    question = [{"type": "image", "image": BytesSource(fox, "fox.png")}, {"type": "text", "text": "What is this?"}]
+    assert chat.say("What is this?") == native_answer(files, [{"role": "user", "content": question}])
 
 
 def test_a_picture_is_seen_kept_and_exported(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def load_files(
         source, parts = _sharded(files, index)
     elif part_names(name):
         source = ShardedGguf(GgufFile(files[name]), parts=files.__getitem__)
-    beside = {key: other for key, other in files.items() if key not in parts and key != CONFIG}
+    others = {*parts, CONFIG, *filter(PROJECTOR.fullmatch, files)}
+    beside = {key: other for key, other in files.items() if key not in others}
     if index is not None and not beside:
         raise ModelError("its tokenizer is missing", where=index, hint=HINT)
     loaded = load_model(

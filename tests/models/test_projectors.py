@@ -18,9 +18,11 @@ import pyapp
 from pyapp import tasks
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Notice
+from pyapp.formats.source import FileSource
 from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
+from pyapp.models.picked_files import load_files
 from pyapp.text import tokenizer as tokenizer_module
 from tests.models.picture_text_configs import GRIDS
 from tests.models.projector_files import KINDS, PROJECTOR, rewritten, write_both
@@ -213,3 +215,11 @@ def test_names_of_files() -> None:
     assert found(*both, "c.gguf", model="c.gguf") is None
     assert found("model.safetensors", "mmproj-f16.gguf") is None
     assert choose_model(["x.gguf", "mmproj-x.gguf"], "here") == "x.gguf"
+
+
+def test_files_by_name(case: Any) -> None:
+    """As the page gives them: the file of what sees comes first, and has no tokenizer."""
+    kind, folder, both = case
+    loaded = load_files({path.name: FileSource(path) for path in sorted(both.iterdir())})
+    assert loaded.name == "model.gguf"
+    np.testing.assert_allclose(logits(kind, loaded), logits(kind, load_model(folder)), rtol=1e-4, atol=1e-4)

@@ -53,7 +53,8 @@ const TEXT = "Choose one .gguf file, or the folder of a model: config.json, mode
 function textModel(files) {
   const known = files.filter(({ name }) => TEXT_FILES.test(name));
   const all = known.filter(({ name }) => /\.gguf$/i.test(name));
-  const gguf = all.length > 1 ? all.filter(({ name }) => !/mmproj/i.test(name)) : all; // what sees pictures: the Chat shows none
+  const seeing = all.length > 1 ? all.filter(({ name }) => /mmproj/i.test(name)) : []; // what sees pictures for the other
+  const gguf = all.filter((file) => !seeing.includes(file));
   if (gguf.length > 1) {
     const parts = gguf.every(({ name }) => /-of-\d+\.gguf$/i.test(name));
     const what = parts ? "The weights are in several parts." : `There are ${gguf.length} files that could be the weights.`;
@@ -69,7 +70,8 @@ function textModel(files) {
   if (!gguf.length && !names.has("config.json") && !names.has("tokenizer.bin")) {
     throw new UserError("The file config.json is missing.", { where: weights[0].name, hint: TEXT });
   }
-  if (gguf.length) return { title: gguf[0].name, files: [{ role: "model", ...gguf[0] }] };
+  if (gguf.length && !seeing.length) return { title: gguf[0].name, files: [{ role: "model", ...gguf[0] }] };
+  if (gguf.length) return { title: gguf[0].name, files: [...gguf, ...seeing].map((file) => ({ role: file.name, ...file })) };
   return { title: weights[0].name, files: known.map((file) => ({ role: file.name, ...file })) };
 }
 
