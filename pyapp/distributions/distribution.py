@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -136,6 +137,11 @@ class Distribution:
         """Draws of shape (*sample_shape, *batch_shape, *event_shape)."""
         with no_grad():
             return self.rsample(sample_shape)
+
+    def sample_n(self, n: int) -> Tensor:
+        """n draws, as sample((n,)): torch's old name for it, with torch's FutureWarning."""
+        warnings.warn("sample_n(n) is an old name: use sample((n,))", FutureWarning, stacklevel=2)
+        return self.sample((n,))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The logarithm of the density, or of the probability, at `value`."""

@@ -39,13 +39,13 @@ def number_slot(value: Any, dtype: DType) -> int | None:
     cannot hold it."""
     if dtype.is_floating_point:
         return int(struct.unpack("q", struct.pack("d", float(value)))[0])
+    if dtype is _dtype.bool_:
+        return int(value != 0)
     if isinstance(value, float) and not value.is_integer():
         return None
     number = int(value)
     size = 8 * dtype.itemsize
     low, high = (0, 2**size) if dtype.name[0] == "u" else (-(2 ** (size - 1)), 2 ** (size - 1))
-    if dtype is _dtype.bool_:
-        return int(bool(number))
     return number if low <= number < high else None
 
 

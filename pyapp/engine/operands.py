@@ -145,5 +145,5 @@ def check_extreme(name: str, x: Tensor, dim: Any, axes: Sequence[int]) -> None:
 
 def check_place(name: str, x: Tensor, dim: int | None) -> None:
     """IndexError where there is nothing along a dim (None: at all) of which to find the place of one."""
-    if (x.shape[normalize_dim(dim, x.ndim, name)] if dim is not None and x.ndim else x.numel()) == 0:
+    if (x.numel() if dim is None else (*x.shape, 1)[normalize_dim(dim, x.ndim, name)]) == 0:
         raise IndexError(f"{name}: {describe(x)} has no elements" + ("" if dim is None else f" along dim {dim}"))

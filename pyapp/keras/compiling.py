@@ -163,7 +163,7 @@ class CompiledMetrics:
             if name in found:
                 name = f"weighted_{name}" if weighted else f"{name}_{k + 1}"
             value = metric.result()
-            found[name] = value.tolist() if isinstance(value, Tensor) else value
+            found[name] = value
         return found
 
     def reset_state(self) -> None:
@@ -174,6 +174,11 @@ class CompiledMetrics:
     def tensors(self) -> list[Tensor]:
         """The states of all metrics."""
         return [state for _, metric, _ in self.metrics or [] for state in metric.state_tensors()]
+
+    @property
+    def variables(self) -> list[Tensor]:
+        """The states of all metrics."""
+        return self.tensors()
 
 
 def batch_size_of(x: Any) -> int:

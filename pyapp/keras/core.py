@@ -248,7 +248,7 @@ class Layer(Configured, Module):
             self.register_buffer(label, weight)
         scope = STATE.scope if STATE.scope and STATE.scope[-1] is self else (*STATE.scope, self)
         around = self._path if self._path and len(scope) == 1 else "/".join(layer.name for layer in scope)
-        weight._path = f"{around}/{name or label}"
+        weight._path = f"{around}/{name or unique_name('variable')}"
         self._weight_order.append(weight)
         if regularizer is not None:
             self._regularized.append((weight, regularizers.get(regularizer)))

@@ -409,10 +409,8 @@ class Model(Layer):
 
     def logs(self) -> dict[str, Any]:
         """Losses and metrics since the last reset, by name."""
-        if self._last_logs is not None:
-            flat = _flat_logs(self._last_logs)
-            return {name: float(v.item()) if isinstance(v, Tensor) else v for name, v in sorted(flat.items())}
-        return self.get_metrics_result()
+        found = self.get_metrics_result() if self._last_logs is None else self._last_logs
+        return dict(sorted(_flat_logs(found).items()))
 
     def get_metrics_result(self) -> dict[str, Any]:
         """The mean of the loss and the metrics since the last reset, by name."""
@@ -828,10 +826,15 @@ def _track(tracker: Mean, value: Tensor, examples: int) -> None:
 
 
 def _flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers by name; those of a dict inside are beside the others."""
+    """Plain numbers, or lists of them, by name; those of a dict inside are beside the others."""
     found: dict[str, Any] = {}
     for name, value in logs.items():
-        found |= _flat_logs(value) if isinstance(value, Mapping) else {name: value}
+        if isinstance(value, Mapping):
+            found |= _flat_logs(value)
+        elif isinstance(value, Tensor):
+            found[name] = float(value.item()) if value.numel() == 1 else value.tolist()
+        else:
+            found[name] = value
     return found
 
 

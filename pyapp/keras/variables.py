@@ -8,9 +8,11 @@ from ..engine import Tensor, no_grad, ops
 from ..engine.dtype import as_dtype
 from ..nn.parameter import Parameter
 from ..train.floats import floatx
+from ..train.names import unique_name
 from ..train.variable import Variable as _Variable
 from ..train.variable import as_variable
 from . import initializers
+from .call_state import STATE
 
 
 def Variable(
@@ -27,5 +29,5 @@ def Variable(
             value = value.clone() if dtype is None else value.to(as_dtype(dtype), copy=True)
         trains = trainable and value.dtype.is_floating_point
     found = as_variable(Parameter(value) if trains else value)
-    found._path = name or "variable"
+    found._path = "/".join((*(layer.name for layer in STATE.scope), name or unique_name("variable")))
     return found

@@ -6,7 +6,8 @@ Steps are written in tensor ops, so they run on the device of the parameter; the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
 from math import isfinite
@@ -29,22 +30,63 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        hooks = self._step_hooks
-        if hooks is None or self._in_step:
+        before, after = self._hooks_of("step")
+        if self._within == "step" or not (before or after):
             return step(self, *args, **kwargs)
         stop_capture(f"{type(self).__name__} calls hooks, which a replay would not")
         given, named = (self, *args), kwargs
-        for hook in list(hooks["before"]):
+        for hook in before:
             changed = hook(self, given, named)
             if changed is not None:
+                if not (isinstance(changed, tuple) and len(changed) == 2):
+                    raise RuntimeError(f"a hook before a step returns None or (args, kwargs), not {changed!r:.80}")
                 given, named = changed
-        self._in_step = True
-        try:
+        with self._inside("step"):
             found = step(*given, **named)
-        finally:
-            self._in_step = False
-        for hook in list(hooks["after"]):
+        for hook in after:
             hook(self, given, named)
+        return found
+
+    return wrapped
+
+
+def _saving_with_hooks(state_dict: Callable[..., Any]) -> Callable[..., Any]:
+    """A state_dict that calls the hooks of its optimiser around it."""
+
+    @wraps(state_dict)
+    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if self._within == "saving":
+            return state_dict(self, *args, **kwargs)
+        before, after = self._hooks_of("saving")
+        for hook in before:
+            hook(self)
+        with self._inside("saving"):
+            found = state_dict(self, *args, **kwargs)
+        for hook in after:
+            changed = hook(self, found)
+            found = found if changed is None else changed
+        return found
+
+    return wrapped
+
+
+def _loading_with_hooks(load_state_dict: Callable[..., Any]) -> Callable[..., Any]:
+    """A load_state_dict that calls the hooks of its optimiser around it."""
+
+    @wraps(load_state_dict)
+    def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        before, after = self._hooks_of("loading")
+        if self._within == "loading" or not (before or after):
+            return load_state_dict(self, *args, **kwargs)
+        name = next(iter(kwargs), None) if not args else None
+        given: Any = dict(args[0] if name is None else kwargs[name])  # hooks may add and remove entries
+        for hook in before:
+            changed = hook(self, given)
+            given = given if changed is None else changed
+        with self._inside("loading"):
+            found = load_state_dict(self, given, *args[1:], **{k: v for k, v in kwargs.items() if k != name})
+        for hook in after:
+            hook(self)
         return found
 
     return wrapped
@@ -62,14 +104,18 @@ class Optimizer:
     `capturable` are accepted and ignored.
     """
 
-    _step_hooks: dict[str, list[Callable[..., Any]]] | None = None
-    _in_step = False  # whether a step is under way: one of a base class inside calls no hooks
+    _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
+    _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         if "step" in vars(cls):
             own = cls.step if cls.__module__.startswith("pyapp.") else _unrecorded(cls.step)
             cls.step = _with_hooks(own)  # type: ignore[method-assign]
+        if "state_dict" in vars(cls):
+            cls.state_dict = _saving_with_hooks(cls.state_dict)  # type: ignore[method-assign]
+        if "load_state_dict" in vars(cls):
+            cls.load_state_dict = _loading_with_hooks(cls.load_state_dict)  # type: ignore[method-assign]
 
     def __init__(
         self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **flags: Any
@@ -130,17 +176,53 @@ class Optimizer:
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` is called before each step; args begin with the optimiser. It may return
         others, as (args, kwargs)."""
-        return self._register("before", hook)
+        return self._register("step", 0, hook)
 
     def register_step_post_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` is called after each step."""
-        return self._register("after", hook)
+        return self._register("step", 1, hook)
 
-    def _register(self, when: str, hook: Callable[..., Any]) -> RemovableHandle:
-        if self._step_hooks is None:
-            self._step_hooks = {"before": [], "after": []}
-        self._step_hooks[when].append(hook)
-        return RemovableHandle(self._step_hooks[when], hook)
+    def register_state_dict_pre_hook(self, hook: Callable[..., None], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer)` is called before state_dict collects. `prepend`: before the other ones."""
+        return self._register("saving", 0, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` is called with the result of state_dict, which it may change. What it returns,
+        unless None, is the result instead. `prepend`: before the other ones."""
+        return self._register("saving", 1, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer, state_dict)` is called before load_state_dict, with a shallow copy of the state, which it
+        may change. What it returns, unless None, is loaded instead. `prepend`: before the other ones."""
+        return self._register("loading", 0, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., None], prepend: bool = False) -> RemovableHandle:
+        """`hook(optimizer)` is called after load_state_dict. `prepend`: before the other ones."""
+        return self._register("loading", 1, hook, prepend)
+
+    def _register(self, what: str, when: int, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        if self._hooks is None:
+            self._hooks = {"step": ([], []), "saving": ([], []), "loading": ([], [])}
+        known = self._hooks[what][when]
+        known.insert(0 if prepend else len(known), hook)
+        return RemovableHandle(known, hook)
+
+    def _hooks_of(self, what: str) -> tuple[list[Callable[..., Any]], list[Callable[..., Any]]]:
+        """Copies of the hooks before and after it: a hook may remove itself."""
+        before, after = ([], []) if self._hooks is None else self._hooks[what]
+        return list(before), list(after)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles are without the hooks, as torch's are."""
+        return {name: value for name, value in vars(self).items() if name != "_hooks"}
+
+    @contextmanager
+    def _inside(self, what: str) -> Iterator[None]:
+        around, self._within = self._within, what
+        try:
+            yield
+        finally:
+            self._within = around
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drops all gradients, or sets them to zero."""
@@ -290,6 +372,8 @@ class Optimizer:
 
 
 Optimizer.step = _with_hooks(Optimizer.step)  # type: ignore[method-assign]
+Optimizer.state_dict = _saving_with_hooks(Optimizer.state_dict)  # type: ignore[method-assign]
+Optimizer.load_state_dict = _loading_with_hooks(Optimizer.load_state_dict)  # type: ignore[method-assign]
 
 
 class _ReplayedStep:

@@ -79,7 +79,7 @@ class _Count(_Confusion):
     def __init__(self, thresholds: Any = None, name: str | None = None, dtype: Any = None) -> None:
         super().__init__(name, thresholds, dtype=dtype)
 
-    def result(self) -> Any:
+    def read(self) -> Any:
         return self._result(self.counts(self.what))
 
     def get_config(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Precision(_OfPositives):
     """True positives of all predicted positives. With `top_k` the largest predictions of an example are positive; with
     `class_id` one class counts alone."""
 
-    def result(self) -> Any:
+    def read(self) -> Any:
         pairs = zip(self.counts("true_positives"), self.counts("false_positives"), strict=True)
         return self._result([ratio(t, t + f) for t, f in pairs])
 
@@ -136,7 +136,7 @@ class Precision(_OfPositives):
 class Recall(_OfPositives):
     """True positives of all that are positive; `top_k` and `class_id` are those of Precision."""
 
-    def result(self) -> Any:
+    def read(self) -> Any:
         pairs = zip(self.counts("true_positives"), self.counts("false_negatives"), strict=True)
         return self._result([ratio(t, t + f) for t, f in pairs])
 
@@ -195,7 +195,7 @@ class AUC(_Confusion):
             positive = (y_pred > limits).float()  # (K, N, L)
             self.count(truth, positive, weights)
 
-    def result(self) -> float:
+    def read(self) -> float:
         names = ("true_positives", "false_positives", "true_negatives", "false_negatives")
         if not self.multi_label or not self._state:
             return self._area(*(self.counts(name) for name in names))
@@ -277,7 +277,7 @@ class SensitivityAtSpecificity(_AtLimit):
     ) -> None:  # fmt: skip
         self._begin(specificity, num_thresholds, class_id, name, dtype)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_negatives", "false_positives"))
 
 
@@ -292,7 +292,7 @@ class SpecificityAtSensitivity(_AtLimit):
     ) -> None:  # fmt: skip
         self._begin(sensitivity, num_thresholds, class_id, name, dtype)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return self.best(self.rate("true_negatives", "false_positives"), self.rate("true_positives", "false_negatives"))
 
 
@@ -307,7 +307,7 @@ class PrecisionAtRecall(_AtLimit):
     ) -> None:  # fmt: skip
         self._begin(recall, num_thresholds, class_id, name, dtype)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return self.best(self.rate("true_positives", "false_positives"), self.rate("true_positives", "false_negatives"))
 
 
@@ -322,7 +322,7 @@ class RecallAtPrecision(_AtLimit):
     ) -> None:  # fmt: skip
         self._begin(precision, num_thresholds, class_id, name, dtype)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return self.best(self.rate("true_positives", "false_negatives"), self.rate("true_positives", "false_positives"))
 
 
@@ -354,7 +354,7 @@ class FBetaScore(Metric):
             self.add("false_positives", (found * (1 - truth) * weights).sum(0))
             self.add("false_negatives", ((1 - found) * truth * weights).sum(0))
 
-    def result(self) -> Any:
+    def read(self) -> Any:
         tp, fp, fn = (
             self._value(n).reshape(-1).tolist() for n in ("true_positives", "false_positives", "false_negatives")
         )

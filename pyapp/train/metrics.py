@@ -1,5 +1,5 @@
 """Metrics: numbers that are gathered over batches. Their state is in tensors on the device of the predictions, so a
-batch costs no copy to the host; `result()` reads it.
+batch costs no copy to the host; `result()` reads it, and gives a tensor as Keras does.
 
 Labels and predictions are (B, ...); a metric's mean is over all of their elements. `sample_weight` is (B,) or has a
 weight for each element.
@@ -51,7 +51,9 @@ class Metric:
         with no_grad():
             value = initializer(shape) if callable(initializer) else ops.full(shape, float(given))
             state = as_variable(value.to(kind).clone())
-        label = name if name and name not in self._state else f"state_{len(self._state)}"
+        name = name or unique_name("variable")
+        state._path = f"{self.name}/{name}"
+        label = name if name not in self._state else f"state_{len(self._state)}"
         self._state[label] = state
         if callable(initializer) or given:
             self._first[label] = value.clone()
@@ -68,15 +70,21 @@ class Metric:
         """Adds to a state that begins with zeros."""
         held = self._state.get(name)
         if held is None or held.device is not value.device:
-            self._state[name] = value.clone()
+            self._state[name] = state = as_variable(value.clone())
+            state._path = f"{self.name}/{name}"
         else:
             held.add_(value)
 
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         raise NotImplementedError
 
-    def result(self) -> float:
-        raise NotImplementedError
+    def read(self) -> Any:
+        """The number so far, or a list of numbers."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method `result`")
+
+    def result(self) -> Any:
+        """What has been measured so far: a tensor of the metric's dtype on the CPU, () or a number for each class."""
+        return ops.tensor(self.read(), dtype=self.dtype, device="cpu")
 
     def reset_state(self) -> None:
         """Begins again. States stay where they are, as a Graph may write to them."""
@@ -91,7 +99,7 @@ class Metric:
         """The tensors of the state."""
         return list(self._state.values())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> float:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Takes a batch and gives the result so far."""
         self.update_state(*args, **kwargs)
         return self.result()
@@ -162,7 +170,7 @@ class Mean(_Reduced):
     def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         self.gather(ops.as_tensor(values), sample_weight)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return self.mean()
 
 
@@ -175,7 +183,7 @@ class Sum(_Reduced):
     def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
         self.gather(ops.as_tensor(values), sample_weight)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return float(self._value("total").item())
 
 
@@ -190,7 +198,7 @@ class MeanMetricWrapper(_Reduced):
     def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         self.gather(self.fn(*as_tensors(y_true, y_pred), **self.settings), sample_weight)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return self.mean()
 
     def get_config(self) -> dict[str, Any]:
@@ -316,7 +324,7 @@ class RootMeanSquaredError(_Reduced):
         difference = y_pred - same_shape(y_true, y_pred).to(y_pred.dtype)
         self.gather(difference * difference, sample_weight)
 
-    def result(self) -> float:
+    def read(self) -> float:
         return self.mean() ** 0.5
 
 
@@ -354,13 +362,13 @@ class R2Score(Metric):
             truth = same_shape(y_true, y_pred).to(y_pred.dtype)
             weights = weights_like(y_pred, sample_weight)
             self.add("sum", (truth * weights).sum(0))
-            self.add("squares", (truth * truth * weights).sum(0))
+            self.add("squared_sum", (truth * truth * weights).sum(0))
             self.add("residual", ((truth - y_pred) * (truth - y_pred) * weights).sum(0))
             self.add("count", weights.sum(0))
-            self.add("examples", ops.full((), float(y_pred.numel()), device=y_pred.device))
+            self.add("num_samples", ops.full((), float(y_pred.numel()), device=y_pred.device))
 
-    def result(self) -> Any:
-        parts = [self._value(n).reshape(-1).tolist() for n in ("sum", "squares", "residual", "count")]
+    def read(self) -> Any:
+        parts = [self._value(n).reshape(-1).tolist() for n in ("sum", "squared_sum", "residual", "count")]
         scores, spreads = [], []
         for total, squares, residual, count in zip(*parts, strict=True):
             spread = squares - total * ratio(total, count)
@@ -374,7 +382,7 @@ class R2Score(Metric):
             found = ratio(sum(a * b for a, b in zip(scores, spreads, strict=True)), sum(spreads))
         if not self.num_regressors:
             return found
-        examples = self._value("examples").item()
+        examples = self._value("num_samples").item()
         left = examples - self.num_regressors - 1
         if left <= 0:
             return found  # there are too few examples for a correction, as Keras has it

@@ -45,12 +45,12 @@ class IoU(Metric):
         if self.ignore_class is not None:
             weights = weights * (truth != self.ignore_class).float()
         kinds = ops.arange(self.num_classes, device=found.device)
-        self.add("confusion", ((truth == kinds).float() * weights).T @ (found == kinds).float())  # (C, C)
+        self.add("total_confusion_matrix", ((truth == kinds).float() * weights).T @ (found == kinds).float())  # (C, C)
 
-    def result(self) -> float:
+    def read(self) -> float:
         if not self._state:
             return 0.0
-        table = self._state["confusion"].tolist()
+        table = self._state["total_confusion_matrix"].tolist()
         ratios = []
         for k in self.target_class_ids:
             union = sum(table[k]) + sum(row[k] for row in table) - table[k][k]

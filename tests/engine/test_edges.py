@@ -370,3 +370,31 @@ def test_numbers_beyond_a_dtype_become_infinite_without_a_warning() -> None:
         pyapp.linspace(1e6, 1e6, 1, dtype="float16"), pyapp.arange(1e5, 2e5, 1e5, dtype="float16"),
     ):  # fmt: skip
         assert x.tolist() == [math.inf]
+
+
+@pytest.mark.parametrize("value", [0.5, -0.5, float("nan"), 256])
+def test_bools_are_true_of_every_number_but_zero(value: float) -> None:
+    """However the number comes into the tensor; as in torch."""
+    x = pyapp.zeros(3, dtype=pyapp.bool)
+    written = x.clone()
+    written[1] = value
+    assert written.tolist() == [False, True, False]
+    assert x.clone().fill_(value).tolist() == pyapp.full_like(x, value).tolist() == [True] * 3
+    assert pyapp.zeros(2, 3, dtype=pyapp.bool).T.fill_(value).all()
+    assert nn.functional.pad(x, (1, 1), value=value).tolist() == [True, False, False, False, True]
+    assert pyapp.full((2,), -0.0, dtype=pyapp.bool).tolist() == [False, False]
+
+
+def test_dims_of_a_number_are_checked() -> None:
+    one = tensor(1.0)
+    for name in ("argmax", "argmin", "median", "nanmedian", "cummax", "cummin"):
+        with pytest.raises(IndexError, match="dim 1 is out of range"):
+            getattr(one, name)(1)
+        getattr(one, name)(-1)
+
+
+def test_searchsorted_of_no_rows() -> None:
+    found = pyapp.searchsorted(pyapp.zeros(0, 3), pyapp.zeros(0, 2))
+    assert found.shape == (0, 2) and found.dtype == pyapp.int64
+    rows = tensor([[[1.0, 3.0], [2.0, 4.0]]])
+    assert pyapp.searchsorted(rows, tensor([[[3.0, 0.0, 9.0], [3.0, 4.0, 5.0]]])).tolist() == [[[1, 0, 2], [1, 1, 2]]]

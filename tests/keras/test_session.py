@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pyapp
 from pyapp import keras
 from pyapp.errors import FileFormatError
 from tests.keras.scripts import numbers, start
@@ -365,3 +366,53 @@ def test_metrics_of_functions_have_the_names_of_keras() -> None:
     model.compile("sgd", "mse", metrics=[ownError, lambda t, p: p, keras.metrics.MeanMetricWrapper(ownError)])
     found = model.fit(np.ones((4, 2), "f4"), np.ones((4, 1), "f4"), verbose=0).history
     assert sorted(found) == ["lambda", "loss", "mean_metric_wrapper", "own_error"]
+
+
+def test_results_of_metrics_are_tensors() -> None:
+    """As Keras has them; what `fit` and `evaluate` report are plain numbers, or lists of them."""
+    mean, score = keras.metrics.Mean(name="m"), keras.metrics.F1Score(name="f1")
+    result = mean([1.0, 2.0])
+    assert isinstance(result, pyapp.Tensor) and result.dtype == pyapp.float32 and result.shape == ()
+    assert float(result) == 1.5 and result.numpy() == np.float32(1.5) and result > 1.4 and f"{result:.2f}" == "1.50"
+    assert mean.result() == pytest.approx(1.5) and float(keras.metrics.Mean().result()) == 0.0
+    assert [v.path for v in mean.variables] == ["m/total", "m/count"]
+    truth = np.eye(3, dtype="f4")[[0, 1, 2, 1]]
+    assert score(truth, truth[[0, 1, 1, 1]]).numpy() == pytest.approx([1.0, 0.8, 0.0], abs=1e-6)
+    model = keras.Sequential([layers.Dense(3, activation="softmax")])
+    model.compile("sgd", "mse", metrics=["mae", keras.metrics.F1Score(name="f1")])
+    history = model.fit(np.ones((4, 2), "f4"), truth, verbose=0).history
+    assert all(type(history[name][0]) is float for name in ("loss", "mae")) and type(history["f1"][0]) is list
+    assert {type(value) for value in model.get_metrics_result().values()} == {pyapp.Tensor}
+    found = model.evaluate(np.ones((4, 2), "f4"), truth, verbose=0, return_dict=True)
+    assert type(found["loss"]) is float and len(found["f1"]) == 3
+
+
+def test_weights_without_names_have_those_of_keras() -> None:
+    class Own(layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.a = self.add_weight((shape[-1], 3))
+            self.b = self.add_weight((3,), name="b")
+            self.c = self.add_weight((3,))
+            self.d = keras.Variable(np.ones(2, "f4"))
+
+        def call(self, x: Any) -> Any:
+            return keras.ops.matmul(x, self.a) + self.b + self.c
+
+    class Count(keras.metrics.Metric):
+        def __init__(self) -> None:
+            super().__init__(name="count")
+            self.calls = self.add_weight(shape=())
+
+        def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+            self.calls.assign_add(1.0)
+
+        def result(self) -> Any:
+            return self.calls
+
+    keras.utils.clear_session()
+    layer = Own(name="own")
+    layer(np.ones((2, 4), "f4"))
+    paths = ["own/variable", "own/b", "own/variable_1", "own/variable_2"]
+    assert [weight.path for weight in layer.weights] == paths
+    assert [weight.name for weight in layer.weights] == [path[4:] for path in paths]
+    assert keras.Variable(1.0).path == "variable_3" and Count().variables[0].path == "count/variable_4"

@@ -1,5 +1,6 @@
 """Optimisers, clipping and schedules against torch's values (made by make_golden.py)."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,38 @@ def test_the_text_of_an_optimiser_has_its_groups() -> None:
     text = repr(optim.SGD(groups, lr=0.1))
     assert text.startswith("SGD (\nParameter Group 0\n    dampening: 0") and text.endswith("\n)")
     assert "    lr: 0.1\n" in text and "\n\nParameter Group 1\n" in text and "    lr: 0.5\n" in text
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_hooks_of_states(name: str) -> None:
+    """As torch calls them, once also where a class extends state_dict or load_state_dict."""
+    kind, settings = OPTIMIZERS[name]
+    optimizer = getattr(optim, kind)(parameters(), **settings)
+    calls: list[Any] = []
+    handles = [
+        optimizer.register_state_dict_pre_hook(lambda o: calls.append(("saves", o is optimizer))),
+        optimizer.register_state_dict_post_hook(lambda o, state: {**state, "more": calls[-1]}),
+        optimizer.register_state_dict_post_hook(lambda o, state: calls.append("first"), prepend=True),
+        optimizer.register_load_state_dict_pre_hook(lambda o, state: calls.append(state.pop("more"))),
+        optimizer.register_load_state_dict_pre_hook(lambda o, state: {**state, "more": 5}, prepend=True),
+        optimizer.register_load_state_dict_post_hook(lambda o: calls.append("loaded")),
+    ]
+    state = optimizer.state_dict()
+    assert state["more"] == "first" and calls == [("saves", True), "first"]
+    optimizer.load_state_dict(state)
+    assert calls[2:] == [5, "loaded"] and state["more"] == "first"
+    for handle in handles:
+        handle.remove()
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert len(calls) == 4
+
+
+def test_hooks_of_steps_are_not_copied_and_return_pairs() -> None:
+    optimizer, calls = optim.SGD(parameters(), lr=0.1), []
+    optimizer.register_step_pre_hook(lambda *_: calls.append(1))
+    optimizer.step()
+    copy.deepcopy(optimizer).step()
+    assert calls == [1]
+    optimizer.register_step_pre_hook(lambda *_: 5)
+    with pytest.raises(RuntimeError, match="None or"):
+        optimizer.step()

@@ -99,3 +99,18 @@ def test_settings_that_torch_refuses() -> None:
     for lengths in ([1, 3], [3, 0]):
         with pytest.raises(RuntimeError, match="pack_padded_sequence"):
             nn.utils.rnn.pack_padded_sequence(pyapp.ones(3, 2, 1), pyapp.tensor(lengths))
+
+
+def test_hardtanh_takes_the_old_limits() -> None:
+    with pytest.warns(FutureWarning, match="use min_val"):
+        layer = nn.Hardtanh(max_val=5.0, min_value=-2.0)
+    assert (layer.min_val, layer.max_val) == (-2.0, 5.0)
+    assert layer(pyapp.tensor([-3.0, -1.5, 7.0])).tolist() == [-2.0, -1.5, 5.0]
+    with pytest.warns(FutureWarning, match="use max_val"), pytest.raises(ValueError, match="not above"):
+        nn.Hardtanh(max_value=-1.0)
+
+
+def test_distributions_take_the_old_name_of_a_number_of_draws() -> None:
+    with pytest.warns(FutureWarning, match="use sample"):
+        draws = pyapp.distributions.MultivariateNormal(pyapp.zeros(2), pyapp.eye(2)).sample_n(4)
+    assert draws.shape == (4, 2)

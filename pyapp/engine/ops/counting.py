@@ -121,8 +121,9 @@ def searchsorted(
             raise ValueError(
                 f"searchsorted: {describe(sorted_sequence)} and {describe(values)} differ before the last dim"
             )
-        pairs = zip(rows.reshape(-1, rows.shape[-1]), wanted.reshape(-1, wanted.shape[-1]), strict=True)
-        found = np.stack([np.searchsorted(r, w, way) for r, w in pairs]).reshape(wanted.shape)
+        found = np.empty(wanted.shape, np.int64)
+        for place in np.ndindex(rows.shape[:-1]):
+            found[place] = np.searchsorted(rows[place], wanted[place], way)
     return tensor_of(np.asarray(found), _dtype.int32 if out_int32 else _dtype.int64)
 
 

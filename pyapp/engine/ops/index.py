@@ -352,7 +352,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
             raise TypeError(f"fill_: {describe(x)} is block-quantised and takes 0 only; copy_() a tensor into it")
         fill_storage_with_zeros(x)
     elif x.is_contiguous():
-        whole = int(value) if not x.dtype.is_floating_point else value
+        whole = int(value) if x.dtype.category == 1 else value
         number = number_slot(whole, x.dtype)
         if number is None:  # unsigned types accept negative numbers, which wrap
             number = number_slot(whole % (1 << 8 * x.dtype.itemsize), x.dtype)

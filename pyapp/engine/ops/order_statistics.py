@@ -31,7 +31,7 @@ def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
 
 def _filled(x: Tensor, name: str, dim: int | None = None) -> int:
     """The size of a dim (or of all), which must not be zero."""
-    size = x.numel() if dim is None else x.shape[normalize_dim(dim, x.ndim, name)] if x.ndim else 1
+    size = x.numel() if dim is None else (*x.shape, 1)[normalize_dim(dim, x.ndim, name)]
     if not size:
         raise (ValueError if dim is None else IndexError)(f"{name}: {describe(x)} has no elements along dim {dim}")
     return size

@@ -43,9 +43,9 @@ def _running_places(x: Tensor, dim: int, name: str) -> Tensor:
 
 def _running(name: str) -> Any:
     def function(x: Tensor, dim: int) -> Found:
+        d = normalize_dim(dim, x.ndim, name)
         if not x.ndim:
             return Found(x.clone(), x.new_zeros((), dtype=_dtype.int64))
-        d = normalize_dim(dim, x.ndim, name)
         indices = _running_places(x.detach(), d, name)
         return Found(x.gather(d, indices), indices)
 

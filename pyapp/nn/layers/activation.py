@@ -6,6 +6,7 @@ gradient.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,7 +21,7 @@ from ...engine.user_errors import describe, warn
 from ...errors import ArgumentError
 from ..module import Module
 from ..parameter import new_parameter
-from .from_function import function_layer
+from .from_function import FunctionLayer, function_layer
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
@@ -248,6 +249,21 @@ class Softmax2d(Module):
         return ops.softmax(input, -3)
 
 
+class _Hardtanh(FunctionLayer):
+    """Takes `min_value` and `max_value`, torch's old names of `min_val` and `max_val`, with torch's FutureWarning."""
+
+    def __init__(
+        self, *args: Any, min_value: float | None = None, max_value: float | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        for old, new, value in (("min_value", "min_val", min_value), ("max_value", "max_val", max_value)):
+            if value is not None:
+                warnings.warn(f"Hardtanh: {old} is an old name: use {new}", FutureWarning, stacklevel=2)
+                setattr(self, new, value)
+        if not self.max_val > self.min_val:
+            raise ValueError(f"Hardtanh: max_val {self.max_val} is not above min_val {self.min_val}")
+
+
 CELU = function_layer("CELU", celu)
 ELU = function_layer("ELU", elu)
 GELU = function_layer("GELU", gelu)
@@ -255,7 +271,7 @@ GLU = function_layer("GLU", glu)
 Hardshrink = function_layer("Hardshrink", hardshrink)
 Hardsigmoid = function_layer("Hardsigmoid", hardsigmoid)
 Hardswish = function_layer("Hardswish", hardswish)
-Hardtanh = function_layer("Hardtanh", hardtanh)
+Hardtanh = function_layer("Hardtanh", hardtanh, base=_Hardtanh)
 LeakyReLU = function_layer("LeakyReLU", leaky_relu)
 LogSigmoid = function_layer("LogSigmoid", logsigmoid)
 Mish = function_layer("Mish", mish)
