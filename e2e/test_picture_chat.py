@@ -120,8 +120,8 @@ def test_a_model_in_two_gguf_files_sees(chat: ChatPage, tmp_path: Path) -> None:
     fox, files = png(30, 41), sorted(folder.iterdir())
     use(chat, files, "model.gguf")
     chat.page.locator("#chat-pictures").set_input_files([given("fox.png", fox)])
-    question = [{"type": "image", "image": BytesSource(fox, "fox.png")}, {"type": "text", "text": "What is this?"}]
-    assert chat.say("What is this?") == native_answer(files, [{"role": "user", "content": question}])
+    question = [{"type": "image", "image": BytesSource(fox, "fox.png")}, {"type": "text", "text": "Is it an animal?"}]
+    assert chat.say("Is it an animal?") == native_answer(files, [{"role": "user", "content": question}])
 
 
 def test_a_picture_is_seen_kept_and_exported(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:

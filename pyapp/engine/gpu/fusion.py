@@ -27,7 +27,7 @@ _NAMES = list(SIGNATURES)
 _SLOTS = {name: [part.replace("?", "").split() for part in text.split("|")] for name, text in SIGNATURES.items()}
 _NORMS = ("rms_norm_f32", "rms_norm_halves")
 _LINEAR = {"linear_f32": float32, "linear_f16": float16, "linear_bf16": bfloat16}
-_IN_BLOCKS = ("linear_q8_0", "linear_blocks")
+_IN_BLOCKS = {"linear_q8_0": "quantize_linear_q8_0", "linear_blocks": "quantize_linear_blocks"}
 _BEFORE = {"quantize_rows": 0, "rms_norm_quantize_rows": 1, "silu_mul_quantize_rows": 2}  # native/cuda/int8_rows.h
 _MOST_OWN = 32768  # inputs of quantize_linear_*
 _BLOCK, _ACTIVATIONS_BYTES = 32, 40  # columns of a block of quantize_rows, and its bytes
@@ -183,7 +183,7 @@ def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
     }  # fmt: skip
     if normed:
         values |= {"weight": first.weight, "weight_type": first.type, "epsilon": first.epsilon}
-    return _Record(f"quantize_{second.name}", values)
+    return _Record(_IN_BLOCKS[second.name], values)
 
 
 _PAIRS = (_quantized, _quantized_linear, _normed_linear, _gated_linear)
