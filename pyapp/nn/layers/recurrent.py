@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from math import sqrt
 from typing import Any
 
 from ...engine import Tensor, float32, no_grad, ops
 from ...engine.ops import empty
-from ...engine.ops.recurrent import gru_cell, gru_steps, lstm_cell, lstm_steps, rnn_steps
+from ...engine.ops.recurrent import gru_cell, gru_steps, lstm_cell, lstm_steps, rnn_steps, steps_of
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ..module import Module
@@ -180,27 +181,43 @@ class RNNBase(_Gates):
     def _suffixes(self, layer: int) -> list[str]:
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.directions]
 
-    def _walk(self, parts: list[Tensor], first: list[Tensor], suffix: str) -> tuple[list[Tensor], list[Tensor]]:
-        """One layer in one direction: the input's contributions to the gates, step by step, (B', gates * hidden) →
-        outputs (B', out) and the last state of each sequence. B' may decrease with time.
+    def _same_rows(self, x: Tensor, state: list[Tensor], suffix: str, reverse: bool) -> tuple[Tensor, list[Tensor]]:
+        """The outputs (T, B, out) and the last state, of the input's contributions to the gates (T, B, gates *
+        hidden).
         """
-        backwards = suffix.endswith("_reverse")
-        count = len(parts)
-        outputs: list[Any] = [None] * count
-        over: list[list[Tensor]] = []  # final states of the sequences that have ended, the shortest first
-        state = [s[: parts[-1].shape[0]] for s in first] if backwards else first
-        for t in range(count - 1, -1, -1) if backwards else range(count):
-            rows, wanted = state[0].shape[0], parts[t].shape[0]
-            if wanted < rows:
-                over.append([s[wanted:] for s in state])
-                state = [s[:wanted] for s in state]
-            elif wanted > rows:
-                state = [ops.cat([s, f[rows:wanted]]) for s, f in zip(state, first, strict=True)]
+        if not self.proj_size and all(t.dtype is float32 for t in (x, *state)):
+            return self._all_steps(x, state, suffix, reverse)
+        outputs: list[Any] = [None] * x.shape[0]
+        parts = x.unbind()
+        for t in steps_of(x.shape[0], reverse):
             state = self._step(parts[t], state, suffix)
             outputs[t] = state[0]
+        return ops.stack(outputs), state
+
+    def _packed(
+        self, x: Tensor, sizes: list[int], first: list[Tensor], suffix: str, reverse: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The outputs (all elements, out) and the last state of each sequence, of packed contributions with the rows of
+        each step, which decrease with time. Steps with the same rows are computed together.
+        """
+        runs = [(rows, len(list(steps))) for rows, steps in groupby(sizes)]
+        parts = x.split([rows * steps for rows, steps in runs])
+        outputs: list[Any] = [None] * len(runs)
+        over: list[list[Tensor]] = []  # final states of the sequences that have ended, the shortest first
+        state = [s[: sizes[-1]] for s in first] if reverse else first
+        for i in steps_of(len(runs), reverse):
+            rows, steps = runs[i]
+            before = state[0].shape[0]
+            if rows < before:
+                over.append([s[rows:] for s in state])
+                state = [s[:rows] for s in state]
+            elif rows > before:
+                state = [ops.cat([s, f[before:rows]]) for s, f in zip(state, first, strict=True)]
+            found, state = self._same_rows(parts[i].reshape(steps, rows, -1), state, suffix, reverse)
+            outputs[i] = found.flatten(0, 1)
         if over:
             state = [ops.cat([s, *(part[i] for part in reversed(over))]) for i, s in enumerate(state)]
-        return outputs, state
+        return ops.cat(outputs), state
 
     def _layers(self, x: Tensor, sizes: list[int] | None, states: list[Tensor]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """x (T, B, in), or packed data (all elements, in) with the rows of each step."""
@@ -210,13 +227,12 @@ class RNNBase(_Gates):
                 x = dropout(x, self.dropout, self.training)
             ways = []
             for suffix in self._suffixes(layer):
-                whole, first = self._input_part(x, suffix), [s[len(last)] for s in states]
-                if not sizes and not self.proj_size and all(t.dtype is float32 for t in (whole, *first)):
-                    found, state = self._all_steps(whole, first, suffix, suffix.endswith("_reverse"))
+                gates, first = self._input_part(x, suffix), [s[len(last)] for s in states]
+                reverse = suffix.endswith("_reverse")
+                if sizes:
+                    found, state = self._packed(gates, sizes, first, suffix, reverse)
                 else:
-                    parts = list(whole.split(sizes) if sizes else whole.unbind())
-                    outputs, state = self._walk(parts, first, suffix)
-                    found = ops.cat(outputs) if sizes else ops.stack(outputs)
+                    found, state = self._same_rows(gates, first, suffix, reverse)
                 ways.append(found)
                 last.append(state)
             x = ways[0] if len(ways) == 1 else ops.cat(ways, -1)
