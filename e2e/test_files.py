@@ -107,6 +107,27 @@ def test_own_model_writes(story: StoryPage, tmp_path: Path) -> None:
     works_again(story)
 
 
+# A list of models arrives while a model is being loaded, which fails.
+LIST_BEFORE_ERROR = """() => {
+  const { engine, choices } = pyappPage.app, choice = choices.generate, { call } = engine;
+  engine.call = async (name, ...more) => {
+    if (name !== "load") return call.call(engine, name, ...more);
+    engine.call = call;
+    choice.offer(choice.models.map((model) => ({ ...model })));
+    throw { type: "error", what: "The file is gone." };
+  };
+  choice.choose(choice.model);
+}"""
+
+
+def test_an_error_of_loading_is_shown_though_the_list_is_new(story: StoryPage) -> None:
+    story.page.wait_for_function("() => pyappPage.story.loading === null")
+    story.page.evaluate(LIST_BEFORE_ERROR)
+    expect(story.error).to_contain_text("The file is gone.")
+    story.page.evaluate("pyappPage.app.choices.generate.chooseFirst()")
+    works_again(story)
+
+
 @pytest.mark.parametrize("broken", REFUSED_WHEN_READ, ids=lambda function: function.__name__)
 def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, broken: Broken) -> None:
     worker = story.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")

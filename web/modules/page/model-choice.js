@@ -33,6 +33,11 @@ export class ModelChoice extends EventTarget {
     throw new UserError("There is no model for this yet.", { hint: "Open the list of models and download one.", action: "models" });
   }
 
+  /** Whether this model is in use. A new list has new objects for the same models. @param {ListedModel} model */
+  uses(model) {
+    return this.model?.id === model.id;
+  }
+
   /** @returns {string | null} the id of the model of the last visit */
   get lastId() {
     return memory.get(this.remembered, null);

@@ -247,7 +247,7 @@ class ChatView {
   /** Loads the chosen model before it is needed; says so if it has no chat template. */
   load() {
     const { model } = this.choice;
-    if (!model || this.server.used || this.loading === model || this.button.running || !isShown(this.view)) return;
+    if (!model || this.server.used || this.loading?.id === model.id || this.button.running || !isShown(this.view)) return;
     this.loading = model;
     this.prepared = this.#load(model); // resolved when it is loaded, or has failed
   }
@@ -260,11 +260,11 @@ class ChatView {
       const { context, pictures } = await this.engine.call("chat.load", { model: model.id }, { onEvent: (event) => this.#loadEvent(event) });
       this.seeing = { model: model.id, pictures };
       this.#showSeeing();
-      if (this.choice.model === model) this.settings.inputs.get("context")?.limit(context);
+      if (this.choice.uses(model)) this.settings.inputs.get("context")?.limit(context);
     } catch (error) {
-      if (this.choice.model === model) showError(this.slot, error, this.app.actions);
+      if (this.choice.uses(model)) showError(this.slot, error, this.app.actions);
     } finally {
-      if (this.loading === model) this.loading = null;
+      if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) this.progress.hide();
     }
   }

@@ -204,7 +204,7 @@ class ReadView {
     this.loaded = model.id;
     this.prepared = this.engine.call("read.load", { model: model.id }).catch((error) => {
       if (this.loaded === model.id) this.loaded = null;
-      if (this.choice.model === model) showError(this.slot, error, this.actions);
+      if (this.choice.uses(model)) showError(this.slot, error, this.actions);
     });
   }
 

@@ -200,7 +200,7 @@ class SearchView {
   load() {
     const { model } = this.choice;
     if (!model) this.known = null;
-    if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
+    if (!model || this.loading?.id === model.id || this.button.running || !isShown(this.view)) return;
     if (this.known?.model === model.id) return;
     this.loading = model;
     this.prepared = this.#load(model);
@@ -222,9 +222,9 @@ class SearchView {
       byId("search-size").max = String(longest);
       this.#checkModel();
     } catch (error) {
-      if (this.choice.model === model) showError(this.slot, error, this.actions);
+      if (this.choice.uses(model)) showError(this.slot, error, this.actions);
     } finally {
-      if (this.loading === model) this.loading = null;
+      if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) this.progress.hide();
     }
     if (this.known && this.waiting.length) this.addTexts(this.waiting.splice(0));

@@ -121,21 +121,21 @@ export class StoryView {
   /** Loads the chosen model before it is needed, and shows its errors. */
   async #load() {
     const { model } = this.choice;
-    if (!model || this.loading === model || this.button.running || !isShown(this.view)) return;
+    if (!model || this.loading?.id === model.id || this.button.running || !isShown(this.view)) return;
     this.loading = model;
     this.loadError?.remove(); // not another request's: that stays when the engine has restarted
     const { progress } = this.output;
     const onEvent = (/** @type {import("../../shared/protocol.js").TaskEvent} */ event) => event.type === "progress" && progress.show(`${event.what}…`, event.done, event.total);
     try {
       const { config } = await this.engine.call("load", { model: model.id }, { onEvent });
-      if (config?.max_seq_len && this.choice.model === model) {
+      if (config?.max_seq_len && this.choice.uses(model)) {
         this.context = config.max_seq_len;
         this.settings.limitLength(config.max_seq_len);
       }
     } catch (error) {
-      if (this.choice.model === model) this.loadError = showError(byId("story-error"), error, this.app.actions);
+      if (this.choice.uses(model)) this.loadError = showError(byId("story-error"), error, this.app.actions);
     } finally {
-      if (this.loading === model) this.loading = null;
+      if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) progress.hide();
     }
   }

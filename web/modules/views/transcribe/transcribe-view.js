@@ -180,7 +180,7 @@ export class TranscribeView {
   /** Loads the chosen model before it is needed, and shows its errors. */
   async #load() {
     const { model } = this.choice;
-    if (!model || this.server.used || this.loading === model || this.button.running || this.recordButton.running || this.tabButton.running || !isShown(this.view)) return;
+    if (!model || this.server.used || this.loading?.id === model.id || this.button.running || this.recordButton.running || this.tabButton.running || !isShown(this.view)) return;
     this.loading = model;
     this.#recall(model);
     this.loadError?.remove(); // not another request's: that stays when the engine has restarted
@@ -189,9 +189,9 @@ export class TranscribeView {
     try {
       await this.#learn(model, { onEvent });
     } catch (error) {
-      if (this.choice.model === model) this.loadError = showError(this.slot, error, this.app.actions);
+      if (this.choice.uses(model)) this.loadError = showError(this.slot, error, this.app.actions);
     } finally {
-      if (this.loading === model) this.loading = null;
+      if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) progress.hide();
     }
   }
@@ -211,7 +211,7 @@ export class TranscribeView {
    */
   async #learn(model, options) {
     const { languages, translates } = await this.engine.call("speech.load", { model: model.id }, options);
-    if (this.choice.model !== model) return;
+    if (!this.choice.uses(model)) return;
     this.settings.showLanguages(languages, translates);
     memory.set(KNOWN, { model: model.id, languages, translates });
     this.learnt = model;
