@@ -398,3 +398,10 @@ def test_searchsorted_of_no_rows() -> None:
     assert found.shape == (0, 2) and found.dtype == pyapp.int64
     rows = tensor([[[1.0, 3.0], [2.0, 4.0]]])
     assert pyapp.searchsorted(rows, tensor([[[3.0, 0.0, 9.0], [3.0, 4.0, 5.0]]])).tolist() == [[[1, 0, 2], [1, 1, 2]]]
+
+
+def test_hypot_of_integers_is_of_floats() -> None:
+    found = pyapp.hypot(pyapp.tensor([1, 3]), pyapp.tensor([1, 4]))
+    assert found.dtype is pyapp.float32 and pyapp.allclose(found, pyapp.tensor([2.0**0.5, 5.0]))
+    with pytest.raises(TypeError, match="does not go into int64"):
+        pyapp.tensor([3]).hypot_(pyapp.tensor([4]))

@@ -51,7 +51,12 @@ atan2 = binary(
     synonyms="arctan2",
 )
 hypot = binary(
-    "hypot", lambda: np.hypot, vjp_of_slopes(lambda y, a, b: a / y, lambda y, a, b: b / y), saves="both", in_place=True
+    "hypot",
+    lambda: np.hypot,
+    vjp_of_slopes(lambda y, a, b: a / y, lambda y, a, b: b / y),
+    out="float",
+    saves="both",
+    in_place=True,
 )
 
 
