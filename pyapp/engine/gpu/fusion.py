@@ -170,6 +170,7 @@ def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
     written = {first.xq: math.ceil(inputs / _BLOCK) * _ACTIVATIONS_BYTES, second.y: 4 * outputs}
     if made:
         written[made] = 4 * inputs
+    # Their first byte stands for the weights: a Graph keeps them, and writes its results elsewhere.
     read = {first.x: 4 * inputs * (2 if first.name == "silu_mul_quantize_rows" else 1), second.w: 1}
     if normed:
         read[first.weight] = inputs * _weight_bytes(first.type)
