@@ -454,10 +454,10 @@ KERNEL(matmul_integer,
 KERNEL(rms_norm_f32, "y x weight | rows columns y_stride x_stride | epsilon")
 /* The same with a weight of `type` float16 or bfloat16. */
 CUDA_KERNEL(rms_norm_halves, "y x weight | rows columns y_stride x_stride type | epsilon")
-/* Several kernels of CUDA's Graphs in one launch, with all their results (pyapp/engine/gpu/fusion.py): rms_norm with a weight
- * of `type`, float32 or one of 16 bits, and quantize_rows of y; */
+/* CUDA's Graphs join launches (pyapp/engine/gpu/fusion.py): the kernels from here to quantize_linear_blocks write the results
+ * of several. rms_norm with a weight of `type`, float32, float16 or bfloat16, and quantize_rows of y. */
 CUDA_KERNEL(rms_norm_quantize_rows, "y x weight xq | rows columns y_stride x_stride type | epsilon")
-/* silu_mul_f32, and quantize_rows of y; */
+/* silu_mul_f32, and quantize_rows of y. */
 CUDA_KERNEL(silu_mul_quantize_rows, "y x xq | rows columns y_stride x_stride |")
 /* rms_norm of one row, y = normed w^T with weights w of `type`, and if `gated` activated = silu_mul of y. Rows begin where
  * 16 bytes do; there are 513 to 8192 inputs, a multiple of 8. */

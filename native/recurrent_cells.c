@@ -142,11 +142,11 @@ KERNEL(gru_cell_f32) { return each_piece(record, worker, workers, gru_piece); }
 
 static void gru_backward_piece(const piece *p)
 {
-    const float *const x = part(p, gru_cell_backward_f32_x, 3), *const before =
-                                                                    part(p, gru_cell_backward_f32_h_before, 1);
+    const float *const x = part(p, gru_cell_backward_f32_x, 3);
+    const float *const before = part(p, gru_cell_backward_f32_h_before, 1);
     const float *const grad_h = part(p, gru_cell_backward_f32_grad_h, 1);
-    float *const hidden = part(p, gru_cell_backward_f32_hidden, 3), *const grad_x =
-                                                                        part(p, gru_cell_backward_f32_grad_x, 3);
+    float *const hidden = part(p, gru_cell_backward_f32_hidden, 3);
+    float *const grad_x = part(p, gru_cell_backward_f32_grad_x, 3);
     float *const grad_before = part(p, gru_cell_backward_f32_grad_before, 1);
     ROLLED
     for (int64_t i = 0; i < p->n; i += LANES) {

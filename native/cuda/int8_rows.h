@@ -445,7 +445,7 @@ template <class Source> DEVICE void int8_own_row(const launch &record, activatio
                           [&] { prepare_row(row, record); });
 }
 
-/* Whether the row's sizes and places are none that prepare_row takes. */
+/* Whether the row has sizes or places that prepare_row does not take. */
 DEVICE bool is_bad_row(const launch &record)
 {
     const int64_t *d = record.dims, inputs = d[quantize_linear_q8_0_inputs], before = d[quantize_linear_q8_0_before];

@@ -2,7 +2,6 @@
  * column of a row. */
 #include "gpu.h"
 
-/* The result is right to the last bits where x is near 0, too. */
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float any(const float *x, int64_t i) { return x ? x[i] : 0.0f; }
 #define POINTER(slot) ((float *)record.pointers[slot])

@@ -39,7 +39,8 @@ _MEANING = {
 _ADVICE = "Build it with `python native/build.py host`, or install the package with pip (a C compiler is needed)."
 
 
-RECORD_BYTES = struct.calcsize(f"@ii{POINTERS}P{DIMS}q{FLOATS}f0q")
+RECORD = struct.Struct(f"@ii{POINTERS}P{DIMS}q{FLOATS}f0q")  # a launch: kernel, work, pointers, dims, floats
+RECORD_BYTES = RECORD.size
 
 
 def read_signatures(header: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ import pyapp
 from pyapp import Tensor, nn
 from pyapp.engine import capture
 from pyapp.engine.gpu.fusion import fuse
-from pyapp.engine.native import DIMS, FLOATS, POINTERS, RECORD_BYTES, SIGNATURES
+from pyapp.engine.native import DIMS, FLOATS, POINTERS, RECORD, RECORD_BYTES, SIGNATURES
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn import quantize
 from pyapp.text.generate import Session
@@ -182,7 +181,7 @@ def record(name: str, **values: Any) -> bytes:
         [values.get(slot, 0) for slot in slots] + [0] * (size - len(slots))
         for slots, size in ((pointers, POINTERS), (dims, DIMS), (floats, FLOATS))
     ]
-    return struct.pack(f"@ii{POINTERS}P{DIMS}q{FLOATS}f0q", list(SIGNATURES).index(name), 0, *sum(numbers, []))
+    return RECORD.pack(list(SIGNATURES).index(name), 0, *sum(numbers, []))
 
 
 def names_of(records: bytearray) -> list[str]:

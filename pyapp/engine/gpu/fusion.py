@@ -12,7 +12,6 @@ it. They are
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,9 +19,8 @@ from pyapp.dataclass import dataclass
 
 from ..dtype import bfloat16, float16, float32
 from ..element_types import CODES
-from ..native import DIMS, FLOATS, POINTERS, RECORD_BYTES, SIGNATURES
+from ..native import DIMS, FLOATS, POINTERS, RECORD, RECORD_BYTES, SIGNATURES
 
-_RECORD = struct.Struct(f"@ii{POINTERS}P{DIMS}q{FLOATS}f0q")
 _NAMES = list(SIGNATURES)
 _SLOTS = {name: [part.replace("?", "").split() for part in text.split("|")] for name, text in SIGNATURES.items()}
 _NORMS = ("rms_norm_f32", "rms_norm_halves")
@@ -47,14 +45,14 @@ class _Record:
 
     def packed(self) -> bytes:
         pointers, dims, floats = ([self.values.get(slot) or 0 for slot in slots] for slots in _SLOTS[self.name])
-        return _RECORD.pack(
+        return RECORD.pack(
             _NAMES.index(self.name), 0, *pointers, *[0] * (POINTERS - len(pointers)), *dims,
             *[0] * (DIMS - len(dims)), *floats, *[0.0] * (FLOATS - len(floats)),
         )  # fmt: skip
 
 
 def _read(records: bytes | bytearray, at: int) -> _Record:
-    index, _, *numbers = _RECORD.unpack_from(records, at)
+    index, _, *numbers = RECORD.unpack_from(records, at)
     pointers, dims, floats = _SLOTS[_NAMES[index]]
     parts = numbers[:POINTERS], numbers[POINTERS : POINTERS + DIMS], numbers[POINTERS + DIMS :]
     found = {
