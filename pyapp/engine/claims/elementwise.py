@@ -136,19 +136,30 @@ def _walk(shape: Shape, result: Shape) -> tuple[int, int] | None:
     return prod(result[first : last + 1]), prod(result[last + 1 :])
 
 
-_plans: dict[tuple[Shape, Shape], tuple[Shape, int, Any, Any]] = {}
+_plans: dict[tuple[Shape, Shape, Shape | None, Shape | None], tuple[Shape, int, Any, Any]] = {}
 
 
-def _plan(a: Shape, b: Shape, name: str) -> tuple[Shape, int, Any, Any]:
-    """(shape, elements, walk of a, walk of b) of the result. ValueError where they do not broadcast."""
-    found = _plans.get((a, b))
+def _plan(
+    a: Shape, b: Shape, name: str, a_core: Shape | None = None, b_core: Shape | None = None
+) -> tuple[Shape, int, Any, Any]:
+    """(shape, elements, walk of a, walk of b) of the result. ValueError where they do not broadcast. The cores are the
+    shapes without what an expansion repeats."""
+    found = _plans.get((a, b, a_core, b_core))
     if found is None:
         shape = broadcast_shapes(a, b, op=name)
-        found = shape, prod(shape), _walk(a, shape), _walk(b, shape)
+        found = shape, prod(shape), _walk(a_core or a, shape), _walk(b_core or b, shape)
         if len(_plans) > 4096:
             _plans.clear()
-        _plans[a, b] = found
+        _plans[a, b, a_core, b_core] = found
     return found
+
+
+def _without_repeats(x: Tensor) -> Tensor:
+    """x with one element in each dim that an expansion repeats: a kernel repeats it while it reads, without a copy."""
+    strides = x.strides
+    if 0 not in strides:
+        return x
+    return make(x.storage, tuple([n if s else 1 for n, s in zip(x.shape, strides)]), strides, x.dtype, x.offset)
 
 
 def _with_number(kernel: Any, a: Any, b: Any) -> Any:
@@ -192,7 +203,11 @@ def _claim_binary(name: str) -> None:
                 b, count, whole, whole, 0, 0, 0.0,
             )  # fmt: skip
             return y
-        shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
+        if 0 in a.strides or 0 in b.strides:
+            b_shape, a, b = b.shape, _without_repeats(a), _without_repeats(b)
+            shape, count, a_walk, b_walk = _plan(shape, b_shape, name, a.shape, b.shape)
+        else:
+            shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
         if not count:
             return empty_contiguous(shape, _F32, a.device)
         a, b = dense(a), dense(b)
@@ -230,10 +245,11 @@ def _claim_binary_in_place(name: str) -> None:
                 return False  # they may overlap
             kernel.launch(count >> 10, x, x, other, count, whole, whole, 0, 0, 0.0)
         else:
-            result, _, _, walk = _plan(shape, other.shape, name)
+            core = _without_repeats(other)
+            result, _, _, walk = _plan(shape, other.shape, name, None, core.shape)
             if result != shape or walk is None or other.storage.address == x.storage.address:
                 return False
-            kernel.launch(count >> 10, x, x, dense(other), count, whole, walk[0], 0, walk[1], 0.0)
+            kernel.launch(count >> 10, x, x, dense(core), count, whole, walk[0], 0, walk[1], 0.0)
         x.storage.version += 1
         return True
 

@@ -17,14 +17,22 @@ from ..tensor import Tensor
 from ..user_errors import describe
 from .elementwise.compare import maximum, minimum
 from .elementwise.select import where
+from .view import _expand
 
 
 def _spread(gradient: Tensor, x: Tensor, dims: Any, keepdim: bool) -> Tensor:
     """The gradient of a reduction, shaped so that it broadcasts over x."""
+    if not gradient.shape:
+        return gradient
     found = reduced_dims(dims, x.ndim, "backward")
     if not keepdim:
         gradient = gradient.reshape(tuple(1 if i in found else size for i, size in enumerate(x.shape)))
     return gradient
+
+
+def _d_sum(gradient: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    whole = _expand(_spread(gradient, x, dim, keepdim), x.shape)
+    return whole if whole.dtype is x.dtype else whole.to(x.dtype)
 
 
 def _accumulator(x: Tensor) -> Any:
@@ -33,10 +41,7 @@ def _accumulator(x: Tensor) -> Any:
 
 
 @function(method=True)
-@primitive(
-    vjp=lambda g, _, x, dim=None, keepdim=False, dtype=None: (_spread(g, x, dim, keepdim).expand(x.shape).to(x.dtype),),
-    saves="none",
-)
+@primitive(vjp=lambda g, _, x, dim=None, keepdim=False, dtype=None: (_d_sum(g, x, dim, keepdim),), saves="none")
 def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Sum over dims (all of them by default)."""
     kind = as_dtype(dtype) if dtype is not None else _accumulator(x)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import log, pi
+from math import log, nan, pi
+from typing import Any
 
 from ...engine import Tensor, ops
 from ...engine.autocast import in_full_precision
@@ -17,10 +18,26 @@ __all__ = [
 __top_level__ = ["poisson_nll_loss"]
 
 
+def _d_squared_error(g: Tensor, _: Any, input: Tensor, target: Tensor, mean: bool) -> tuple[Tensor | None, ...]:
+    scale = 2.0 / (input.numel() or nan) if mean else 2.0
+    slope = (input - target) * (g * scale)
+    return slope if input.requires_grad else None, -slope if target.requires_grad else None
+
+
+@op(vjp=_d_squared_error)
+def _squared_error(input: Tensor, target: Tensor, mean: bool) -> Tensor:
+    """The sum or the mean of (input - target)², of two tensors of one shape: one node instead of four."""
+    difference = input - target
+    squares = difference * difference
+    return squares.mean() if mean else squares.sum()
+
+
 @in_full_precision
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """(input - target)², times a weight for each element."""
     input, target = broadcast("mse_loss", input, target)
+    if weight is None and reduction in ("mean", "sum") and input.dtype is target.dtype:
+        return _squared_error(input, target, reduction == "mean")
     difference = input - target
     return weighted("mse_loss", difference * difference, weight, reduction)
 
