@@ -2,17 +2,16 @@
 #include "halves.h"
 
 /* KERNEL_OK if every id is a row of the table; checked before anything is written. */
-static int check_ids(const int32_t *ids, int64_t tokens, int64_t vocabulary)
+static int check_ids(const void *ids, int64_t id_bytes, int64_t tokens, int64_t vocabulary)
 {
-    for (int64_t i = 0; i < tokens; i++)
-        if (ids[i] < 0 || ids[i] >= vocabulary)
+    if (id_bytes != 4 && id_bytes != 8)
+        return KERNEL_BAD_ARGUMENT;
+    for (int64_t i = 0; i < tokens; i++) {
+        const int64_t id = index_at(ids, i, id_bytes);
+        if (id < 0 || id >= vocabulary)
             return KERNEL_INDEX_RANGE;
+    }
     return KERNEL_OK;
-}
-
-INLINE int64_t id_at(const void *ids, int64_t i, int64_t id_bytes)
-{
-    return id_bytes == 8 ? ((const int64_t *)ids)[i] : ((const int32_t *)ids)[i];
 }
 
 static int copy_rows(const launch *record, int worker, int workers, int64_t element_bytes, int64_t id_bytes)
@@ -26,14 +25,12 @@ static int copy_rows(const launch *record, int worker, int workers, int64_t elem
     int64_t first, last;
     if (row_bytes <= 0)
         return KERNEL_OK;
-    for (int64_t i = 0; i < tokens; i++) { /* before anything is written */
-        const int64_t id = id_at(ids, i, id_bytes);
-        if (id < 0 || id >= d[embedding_copy_vocabulary])
-            return KERNEL_INDEX_RANGE;
-    }
+    const int wrong = check_ids(ids, id_bytes, tokens, d[embedding_copy_vocabulary]);
+    if (wrong)
+        return wrong;
     worker_share(tokens, 1, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i++)
-        memcpy(y + i * y_bytes, w + id_at(ids, i, id_bytes) * row_bytes, (size_t)row_bytes);
+        memcpy(y + i * y_bytes, w + index_at(ids, i, id_bytes) * row_bytes, (size_t)row_bytes);
     return KERNEL_OK;
 }
 
@@ -43,7 +40,7 @@ KERNEL(embedding_copy)
                   id_bytes = record->dims[embedding_copy_id_bytes];
     if (record->dims[embedding_copy_tokens] == 0)
         return KERNEL_OK;
-    if (element_bytes < 1 || (id_bytes != 4 && id_bytes != 8))
+    if (element_bytes < 1)
         return KERNEL_BAD_ARGUMENT;
     return copy_rows(record, worker, workers, element_bytes, id_bytes);
 }
@@ -57,7 +54,7 @@ INLINE int widen_rows(const launch *record, int worker, int workers, const int k
     int64_t first, last;
     if (columns <= 0)
         return KERNEL_OK;
-    if (check_ids(ids, tokens, d[embedding_f16_vocabulary]))
+    if (check_ids(ids, sizeof *ids, tokens, d[embedding_f16_vocabulary]))
         return KERNEL_INDEX_RANGE;
     worker_share(tokens, 1, worker, workers, &first, &last);
     for (int64_t i = first; i < last; i++)
@@ -73,21 +70,23 @@ KERNEL(embedding_backward_f32)
 {
     float *grad_w = record->pointers[embedding_backward_f32_grad_w];
     const float *grad_y = record->pointers[embedding_backward_f32_grad_y];
-    const int32_t *ids = record->pointers[embedding_backward_f32_ids];
+    const void *ids = record->pointers[embedding_backward_f32_ids];
     const int64_t tokens = record->dims[embedding_backward_f32_tokens],
                   columns = record->dims[embedding_backward_f32_columns],
-                  vocabulary = record->dims[embedding_backward_f32_vocabulary];
+                  vocabulary = record->dims[embedding_backward_f32_vocabulary],
+                  id_bytes = record->dims[embedding_backward_f32_id_bytes];
     int64_t first, last;
     if (columns <= 0)
         return KERNEL_OK;
-    if (check_ids(ids, tokens, vocabulary))
-        return KERNEL_INDEX_RANGE;
+    const int wrong = check_ids(ids, id_bytes, tokens, vocabulary);
+    if (wrong)
+        return wrong;
     worker_share(columns, 16, worker, workers, &first, &last);
     for (int64_t row = 0; row < vocabulary && first < last; row++)
         memset(grad_w + row * columns + first, 0, (size_t)(last - first) * sizeof *grad_w);
     for (int64_t token = 0; token < tokens; token++)
         for (int64_t i = first; i < last; i += LANES) {
-            float *to = grad_w + ids[token] * columns + i;
+            float *to = grad_w + index_at(ids, token, id_bytes) * columns + i;
             vstore_up_to(to, vload_up_to(to, last - i) + vload_up_to(grad_y + token * columns + i, last - i), last - i);
         }
     return KERNEL_OK;

@@ -577,8 +577,9 @@ KERNEL(embedding_bf16, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_q8_0, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_q8_group, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_blocks, "y w ids | tokens columns vocabulary y_stride type |")
-/* grad_w[id] = the sum of the rows of grad_y with that id, in their order, or 0. */
-KERNEL(embedding_backward_f32, "grad_w grad_y ids | tokens columns vocabulary |")
+/* grad_w[id] = the sum of the rows of grad_y with that id, in their order, or 0. ids are int32 or int64, as id_bytes
+ * says. */
+KERNEL(embedding_backward_f32, "grad_w grad_y ids | tokens columns vocabulary id_bytes |")
 
 /* ---- Convolution */
 
@@ -698,10 +699,10 @@ KERNEL(token_mask, "mask table columns_of distance bytes offsets | tokens states
 
 /* ---- Training */
 
-/* Cross entropy of float32 logits (rows, columns) and int32 targets (rows), with its gradient. count receives n, the
+/* Cross entropy of float32 logits (rows, columns) and int32 or int64 targets (rows; target_bytes), with its gradient. count receives n, the
  * number of targets that are not ignore_index, as a float. grad_logits = (softmax - one-hot) * scale[0] / max(n, 1).
  * The loss and gradient of other rows are 0. */
-KERNEL(cross_entropy_f32, "loss? grad_logits? count? logits targets scale? | rows columns ignore_index |")
+KERNEL(cross_entropy_f32, "loss? grad_logits? count? logits targets scale? | rows columns ignore_index target_bytes |")
 /* Cross entropy of logits (rows, columns) of every float type and int32 or int64 targets (rows), in nats. With class
  * weights w and label smoothing e: loss = (1 - e) * w[target] * -log p[target] + e / columns * sum over c of w[c] *
  * -log p[c]. weights receives w[target]; the mean loss is the sum of the losses divided by their sum. Both are 0 if the

@@ -22,23 +22,28 @@ KERNEL(cross_entropy_f32)
           *counted = record->pointers[cross_entropy_f32_count];
     const float *logits = record->pointers[cross_entropy_f32_logits],
                 *scale = record->pointers[cross_entropy_f32_scale];
-    const int32_t *targets = record->pointers[cross_entropy_f32_targets];
+    const void *targets = record->pointers[cross_entropy_f32_targets];
     const int64_t rows = record->dims[cross_entropy_f32_rows], columns = record->dims[cross_entropy_f32_columns],
-                  ignored = record->dims[cross_entropy_f32_ignore_index];
+                  ignored = record->dims[cross_entropy_f32_ignore_index],
+                  target_bytes = record->dims[cross_entropy_f32_target_bytes];
     int64_t first, last, count = 0;
+    if (rows && target_bytes != 4 && target_bytes != 8)
+        return KERNEL_BAD_ARGUMENT;
     for (int64_t row = 0; row < rows; row++) {
-        if (targets[row] != ignored && (targets[row] < 0 || targets[row] >= columns))
+        const int64_t target = index_at(targets, row, target_bytes);
+        if (target != ignored && (target < 0 || target >= columns))
             return KERNEL_INDEX_RANGE;
-        count += targets[row] != ignored;
+        count += target != ignored;
     }
     if (counted && worker == 0)
         *counted = (float)count;
     const float each = (scale ? *scale : 1.0f) / (float)(count ? count : 1);
     worker_share(rows, 1, worker, workers, &first, &last);
     for (int64_t row = first; row < last; row++) {
+        const int64_t target = index_at(targets, row, target_bytes);
         float *out = grad ? grad + row * columns : NULL, of_row = 0;
-        if (targets[row] != ignored)
-            of_row = row_loss(out, logits + row * columns, columns, targets[row], each, loss != NULL);
+        if (target != ignored)
+            of_row = row_loss(out, logits + row * columns, columns, target, each, loss != NULL);
         else if (grad)
             memset(out, 0, (size_t)columns * sizeof *out);
         if (loss)

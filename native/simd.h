@@ -92,6 +92,12 @@ typedef int32_t vint_unaligned __attribute__((vector_size(4 * LANES), aligned(1)
 #endif
 
 /* The share of `total` items that a worker of `workers` does, cut at multiples of `unit`: first <= item < last. */
+/* A number of `bytes` bytes: an int64 for 8, else an int32. */
+INLINE int64_t index_at(const void *indices, int64_t i, int64_t bytes)
+{
+    return bytes == 8 ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
+}
+
 INLINE void worker_share(int64_t total, int64_t unit, int worker, int workers, int64_t *first, int64_t *last)
 {
     const int64_t units = (total + unit - 1) / unit;

@@ -1,12 +1,17 @@
 /* Rows of a table by id, as they are or (of 16-bit tables) widened to float32. Ids are checked before anything is
  * written. */
+#include "indices.h"
 #include "vectors.h"
 
-DEVICE void check_ids(const launch &record, int32_t *status, int64_t tokens, int64_t vocabulary, int type)
+DEVICE void check_ids(const launch &record, int32_t *status, int64_t tokens, int64_t vocabulary, int64_t id_bytes)
 {
+    if (!are_index_bytes(id_bytes)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
     FOR_EACH(i, tokens)
     {
-        const int64_t id = load_integer(record.pointers[embedding_copy_ids], i, type);
+        const int64_t id = index_at(record.pointers[embedding_copy_ids], i, id_bytes);
         if (id < 0 || id >= vocabulary)
             report(KERNEL_INDEX_RANGE);
     }
@@ -14,19 +19,18 @@ DEVICE void check_ids(const launch &record, int32_t *status, int64_t tokens, int
 
 STEP(embedding_copy, 0, PARTS(tokens, 256), 256, 0)
 {
-    const int64_t *d = record.dims, id_bytes = d[embedding_copy_id_bytes];
-    if (d[embedding_copy_element_bytes] < 1 || (id_bytes != 4 && id_bytes != 8))
+    const int64_t *d = record.dims;
+    if (d[embedding_copy_element_bytes] < 1)
         report(KERNEL_BAD_ARGUMENT);
     else
-        check_ids(record, status, d[embedding_copy_tokens], d[embedding_copy_vocabulary],
-                  id_bytes == 8 ? TYPE_int64 : TYPE_int32);
+        check_ids(record, status, d[embedding_copy_tokens], d[embedding_copy_vocabulary], d[embedding_copy_id_bytes]);
 }
 
 KERNEL(embedding_copy, PARTS(tokens *columns, 1024), 256, 0)
 {
     const int64_t *d = record.dims, bytes = d[embedding_copy_element_bytes], columns = d[embedding_copy_columns];
-    const int type = d[embedding_copy_id_bytes] == 8 ? TYPE_int64 : TYPE_int32;
     const int64_t row_bytes = columns * bytes, y_bytes = d[embedding_copy_y_stride] * bytes;
+    const int64_t id_bytes = d[embedding_copy_id_bytes];
     const uint8_t *w = (const uint8_t *)record.pointers[embedding_copy_w];
     uint8_t *y = (uint8_t *)record.pointers[embedding_copy_y];
     if (failed)
@@ -36,14 +40,14 @@ KERNEL(embedding_copy, PARTS(tokens *columns, 1024), 256, 0)
         FOR_EACH(i, d[embedding_copy_tokens] * vectors)
         {
             const int64_t token = i <= INT32_MAX ? (uint32_t)i / (uint32_t)vectors : i / vectors;
-            const int64_t id = load_integer(record.pointers[embedding_copy_ids], token, type), at = i - token * vectors;
+            const int64_t id = index_at(record.pointers[embedding_copy_ids], token, id_bytes), at = i - token * vectors;
             ((uint4 *)(y + token * y_bytes))[at] = ((const uint4 *)(w + id * row_bytes))[at];
         }
         return;
     }
     FOR_EACH(i, d[embedding_copy_tokens] * columns)
     {
-        const int64_t id = load_integer(record.pointers[embedding_copy_ids], i / columns, type);
+        const int64_t id = index_at(record.pointers[embedding_copy_ids], i / columns, id_bytes);
         copy_element(y, i / columns * d[embedding_copy_y_stride] + i % columns, w, id * columns + i % columns, bytes);
     }
 }
@@ -61,7 +65,7 @@ DEVICE void widen_rows(const launch &record, int type)
 
 STEP(embedding_f16, 0, PARTS(tokens, 256), 256, 0)
 {
-    check_ids(record, status, record.dims[embedding_f16_tokens], record.dims[embedding_f16_vocabulary], TYPE_int32);
+    check_ids(record, status, record.dims[embedding_f16_tokens], record.dims[embedding_f16_vocabulary], 4);
 }
 
 KERNEL(embedding_f16, PARTS(tokens *columns, 256), 256, 0)
@@ -72,7 +76,7 @@ KERNEL(embedding_f16, PARTS(tokens *columns, 256), 256, 0)
 
 STEP(embedding_bf16, 0, PARTS(tokens, 256), 256, 0)
 {
-    check_ids(record, status, record.dims[embedding_bf16_tokens], record.dims[embedding_bf16_vocabulary], TYPE_int32);
+    check_ids(record, status, record.dims[embedding_bf16_tokens], record.dims[embedding_bf16_vocabulary], 4);
 }
 
 KERNEL(embedding_bf16, PARTS(tokens *columns, 256), 256, 0)
@@ -84,7 +88,7 @@ KERNEL(embedding_bf16, PARTS(tokens *columns, 256), 256, 0)
 STEP(embedding_backward_f32, 0, PARTS(tokens, 256), 256, 0)
 {
     check_ids(record, status, record.dims[embedding_backward_f32_tokens],
-              record.dims[embedding_backward_f32_vocabulary], TYPE_int32);
+              record.dims[embedding_backward_f32_vocabulary], record.dims[embedding_backward_f32_id_bytes]);
 }
 
 /* The gradient of the table. Tokens are put in the order of their ids, those of one id in their own order, by 8 bits of
@@ -96,8 +100,8 @@ STEP(embedding_backward_f32, 0, PARTS(tokens, 256), 256, 0)
 SCRATCH(embedding_backward_f32, SUMS_BYTES + 8 * tokens)
 
 struct embedding_gradient {
-    int64_t tokens, columns, vocabulary;
-    const int32_t *ids;
+    int64_t tokens, columns, vocabulary, id_bytes;
+    const void *ids;
     const float *grad_y;
     float *grad_w, *sums;
     int32_t *orders[2];
@@ -108,7 +112,8 @@ struct embedding_gradient {
         tokens = record.dims[embedding_backward_f32_tokens];
         columns = record.dims[embedding_backward_f32_columns];
         vocabulary = record.dims[embedding_backward_f32_vocabulary];
-        ids = (const int32_t *)record.pointers[embedding_backward_f32_ids];
+        id_bytes = record.dims[embedding_backward_f32_id_bytes];
+        ids = record.pointers[embedding_backward_f32_ids];
         grad_y = (const float *)record.pointers[embedding_backward_f32_grad_y];
         grad_w = (float *)record.pointers[embedding_backward_f32_grad_w];
         sums = (float *)scratch;
@@ -116,6 +121,7 @@ struct embedding_gradient {
         orders[1] = orders[0] + tokens;
         aligned = columns % 4 == 0 && ((uint64_t)grad_y | (uint64_t)grad_w) % 16 == 0;
     }
+    DEVICE_MEMBER int32_t id(int64_t token) const { return (int32_t)index_at(ids, token, id_bytes); }
     /* The tokens in the order of their ids: after two steps, or three. */
     DEVICE_MEMBER const int32_t *order() const { return orders[vocabulary > 65536 ? 0 : 1]; }
 };
@@ -127,12 +133,12 @@ DEVICE void order_tokens(const embedding_gradient &e, int32_t *to, const int32_t
     {
         int64_t at = 0;
         for (int64_t i = threadIdx.x; i < e.tokens; i += 256)
-            at += (e.ids[i] >> shift & 255) < value;
+            at += (e.id(i) >> shift & 255) < value;
         at = block_sum(at);
         for (int64_t start = 0; start < e.tokens; start += 256) {
             const int64_t i = start + threadIdx.x;
             const int32_t token = i >= e.tokens ? 0 : from ? from[i] : (int32_t)i;
-            const bool own = i < e.tokens && (e.ids[token] >> shift & 255) == value;
+            const bool own = i < e.tokens && (e.id(token) >> shift & 255) == value;
             const uint32_t lanes = __ballot_sync(EVERY_LANE, own);
             if (LANE == 0)
                 counts[WARP] = __popc(lanes);
@@ -220,10 +226,10 @@ STEP(embedding_backward_f32, 5, PARTS(PARTS(tokens, PIECE) * PARTS(columns, 4), 
         for (int k = 0; k < PIECE; k++)
             if (k < count) {
                 const int32_t token = order[first + k];
-                id[k] = e.ids[token];
+                id[k] = e.id(token);
                 x[k] = four_at(e.grad_y + token * e.columns + column, width, e.aligned);
             }
-        bool begins = first == 0 || e.ids[order[first - 1]] != id[0];
+        bool begins = first == 0 || e.id(order[first - 1]) != id[0];
 #pragma unroll
         for (int k = 0; k < PIECE; k++)
             if (k < count) {
@@ -251,14 +257,14 @@ KERNEL(embedding_backward_f32, PARTS(PARTS(tokens, PIECE) * PARTS(columns, 4), 2
     FOR_EACH(at, (pieces - 1) * fours)
     {
         const int64_t piece = at / fours, column = at % fours * 4, last = piece * PIECE + PIECE - 1;
-        const int32_t id = e.ids[order[last]];
-        const bool begins = piece == 0 || e.ids[order[piece * PIECE - 1]] != id;
-        if (!begins || e.ids[order[last + 1]] != id)
+        const int32_t id = e.id(order[last]);
+        const bool begins = piece == 0 || e.id(order[piece * PIECE - 1]) != id;
+        if (!begins || e.id(order[last + 1]) != id)
             continue;
         int64_t end = piece + 2, high = pieces; /* behind the pieces that have more of it */
         while (end < high) {
             const int64_t middle = (end + high) / 2;
-            if (e.ids[order[middle * PIECE]] == id)
+            if (e.id(order[middle * PIECE]) == id)
                 end = middle + 1;
             else
                 high = middle;

@@ -1,23 +1,27 @@
 /* Kernels of training: cross entropy with its gradient, and AdamW (Loshchilov and Hutter, 2019). */
 #include "gpu.h"
 #include "entropy.h"
+#include "indices.h"
 
 /* Checks the targets, and counts those that are not ignored, in one block. */
 SCRATCH(cross_entropy_f32, 8)
 STEP(cross_entropy_f32, 1, 1, 256, 0)
 {
     const int64_t *d = record.dims, ignored = d[cross_entropy_f32_ignore_index];
-    const int32_t *targets = (const int32_t *)record.pointers[cross_entropy_f32_targets];
+    const void *targets = record.pointers[cross_entropy_f32_targets];
+    const int64_t bytes = d[cross_entropy_f32_target_bytes];
     float *counted = (float *)record.pointers[cross_entropy_f32_count];
     int count = 0;
     bool bad = false;
-    FOR_THREADS(row, d[cross_entropy_f32_rows])
+    FOR_THREADS(row, are_index_bytes(bytes) ? d[cross_entropy_f32_rows] : 0)
     {
-        const int32_t target = targets[row];
+        const int64_t target = index_at(targets, row, bytes);
         bad = bad || (target != ignored && (target < 0 || target >= d[cross_entropy_f32_columns]));
         count += target != ignored;
     }
-    if (bad)
+    if (d[cross_entropy_f32_rows] && !are_index_bytes(bytes))
+        report(KERNEL_BAD_ARGUMENT);
+    else if (bad)
         report(KERNEL_INDEX_RANGE);
     count = block_sum(count);
     if (threadIdx.x == 0) {
@@ -40,7 +44,8 @@ KERNEL(cross_entropy_f32, rows, 512, 0)
     {
         const float *logits = (const float *)record.pointers[cross_entropy_f32_logits] + row * columns;
         float *grad = (float *)record.pointers[cross_entropy_f32_grad_logits];
-        const int64_t target = ((const int32_t *)record.pointers[cross_entropy_f32_targets])[row];
+        const int64_t target =
+            index_at(record.pointers[cross_entropy_f32_targets], row, d[cross_entropy_f32_target_bytes]);
         grad = grad ? grad + row * columns : nullptr;
         if (target == d[cross_entropy_f32_ignore_index]) {
             if (grad)

@@ -53,6 +53,29 @@ def test_layouts(name: str) -> None:
             np.testing.assert_array_equal(found.numpy(), BINARY[name](left, right))
 
 
+EXPANDED: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
+    ((), (3, 4)), ((3, 1), (3, 4)), ((1, 4), (3, 4)), ((4,), (2, 3, 4)), ((2, 1, 4), (2, 3, 4)),
+    ((1, 3, 1), (2, 3, 4)), ((3, 1), (2, 3, 4)), ((1, 1), (1, 1)), ((3, 1), (3, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("shapes", EXPANDED, ids=str)
+def test_expanded_operands(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    few, shape = normal(shapes[0], 1), shapes[1]
+    whole, repeated = normal(shape, 2), np.broadcast_to(few, shape)
+    x, y = from_numpy(few).expand(shape), from_numpy(whole)
+    op = getattr(pyapp, name)
+    for left, right in ((x, y), (y, x), (x, x), (x, y[:1]), (x.transpose(0, -1), y.transpose(0, -1))):
+        found = op(left, right)
+        np.testing.assert_array_equal(found.numpy(), BINARY[name](left.numpy(), right.numpy()))
+    if name in ("add", "sub", "mul", "div"):
+        np.testing.assert_array_equal(getattr(y.clone(), name + "_")(x).numpy(), BINARY[name](whole, repeated))
+    found = op(x, y)
+    found[..., :1] = 7  # the result has memory for each element
+    assert not shape[-1] > 1 or (found[..., 1:] != 7).all()
+
+
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_any_layout(name: str) -> None:
     x = normal((6, 4, 10), 1)

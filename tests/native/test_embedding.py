@@ -82,24 +82,25 @@ def test_wide_halves_are_exact(kernels: Kernels) -> None:
     np.testing.assert_array_equal(y, w.view(np.float16).astype(np.float32))
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("tokens", [0, 1, 9, 200])
 @pytest.mark.parametrize("columns", [*SIZES, 288])
-def test_backward(kernels: Kernels, columns: int, tokens: int) -> None:
-    ids = np.random.default_rng(6).integers(0, VOCABULARY // 2, tokens, np.int32)
+def test_backward(kernels: Kernels, columns: int, tokens: int, dtype: type) -> None:
+    ids = np.random.default_rng(6).integers(0, VOCABULARY // 2, tokens, dtype)
     grad_y = unaligned(normal(tokens, columns))
     memory = unaligned(np.full(VOCABULARY * columns + 8, GUARD))
     exact = np.zeros((VOCABULARY, columns))
     np.add.at(exact, ids, grad_y)
-    sizes = {"tokens": tokens, "columns": columns, "vocabulary": VOCABULARY}
+    sizes = {"tokens": tokens, "columns": columns, "vocabulary": VOCABULARY, "id_bytes": ids.itemsize}
     run_checked(kernels, "embedding_backward_f32", "grad_w", grad_w=memory, grad_y=grad_y, ids=ids, **sizes)
     found = memory[: exact.size].reshape(exact.shape)
     np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
     assert (found[VOCABULARY // 2 :] == 0).all() and (memory[exact.size :] == GUARD).all()
 
 
-@pytest.mark.parametrize("wrong", [-1, VOCABULARY])
+@pytest.mark.parametrize("wrong", [-1, VOCABULARY, 1 << 32])
 def test_backward_refuses_ids_outside(kernels: Kernels, wrong: int) -> None:
-    grad_w, ids = np.full((VOCABULARY, 8), GUARD), np.array([1, wrong], np.int32)
-    sizes = {"tokens": 2, "columns": 8, "vocabulary": VOCABULARY}
+    grad_w, ids = np.full((VOCABULARY, 8), GUARD), np.array([1, wrong])
+    sizes = {"tokens": 2, "columns": 8, "vocabulary": VOCABULARY, "id_bytes": 8}
     code = kernels.run("embedding_backward_f32", grad_w=grad_w, grad_y=normal(2, 8), ids=ids, **sizes)
     assert code == INDEX_RANGE and (grad_w == GUARD).all()

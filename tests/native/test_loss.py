@@ -25,9 +25,10 @@ def cross_entropy(logits: np.ndarray, targets: np.ndarray, ignored: int, scale: 
 
 
 @pytest.mark.parametrize("rows, columns", [(0, 3), (1, 1), (3, 4), (4, 31), (9, 33), (33, 512), (3, 32_000)])
-def test_cross_entropy(kernels: Kernels, rows: int, columns: int) -> None:
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_cross_entropy(kernels: Kernels, rows: int, columns: int, dtype: type) -> None:
     logits = unaligned(normal(rows, columns, scale=4))
-    targets = np.random.default_rng(8).integers(0, columns, rows, np.int32)
+    targets = np.random.default_rng(8).integers(0, columns, rows, dtype)
     targets[1::3] = -100
     loss, grad = np.full(rows, np.nan, np.float32), np.full((rows, columns), np.nan, np.float32)
     arguments: dict[str, Any] = {
@@ -36,6 +37,7 @@ def test_cross_entropy(kernels: Kernels, rows: int, columns: int) -> None:
         "rows": rows,
         "columns": columns,
         "ignore_index": -100,
+        "target_bytes": targets.itemsize,
         "scale": np.array([0.25], np.float32),
     }
     count, kept = np.full(1, np.nan, np.float32), int((targets != -100).sum())
@@ -62,6 +64,7 @@ def test_cross_entropy_is_stable(kernels: Kernels) -> None:
         "rows": 4,
         "columns": 3,
         "ignore_index": -1,
+        "target_bytes": 4,
         "scale": np.array([4], np.float32),  # as many as there are targets
     }
     run_checked(kernels, "cross_entropy_f32", "loss", "grad_logits", loss=loss, grad_logits=grad, **arguments)
@@ -70,9 +73,9 @@ def test_cross_entropy_is_stable(kernels: Kernels) -> None:
     np.testing.assert_allclose(grad, np.array(expected, np.float32), rtol=1e-6)
 
 
-@pytest.mark.parametrize("wrong", [-1, 4, 2**31 - 1])
+@pytest.mark.parametrize("wrong", [-1, 4, 2**31 - 1, 1 << 32])
 def test_a_target_outside_writes_nothing(kernels: Kernels, wrong: int) -> None:
-    logits, targets = normal(3, 4), np.array([0, 1, wrong], np.int32)
+    logits, targets = normal(3, 4), np.array([0, 1, wrong])
     loss, grad = np.full(3, GUARD), np.full((3, 4), GUARD)
     arguments: dict[str, Any] = {
         "logits": logits,
@@ -80,6 +83,7 @@ def test_a_target_outside_writes_nothing(kernels: Kernels, wrong: int) -> None:
         "rows": 3,
         "columns": 4,
         "ignore_index": -100,
+        "target_bytes": 8,
     }
     assert kernels.run("cross_entropy_f32", loss=loss, grad_logits=grad, **arguments) == INDEX_RANGE
     assert (loss == GUARD).all() and (grad == GUARD).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -85,6 +87,27 @@ def test_cosine_similarity() -> None:
     a, b = values(0, 3, 4), values(1, 3, 4)
     wanted = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     np.testing.assert_allclose(functional.cosine_similarity(from_numpy(a), from_numpy(b)).numpy(), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_mean_squared_error_has_second_derivatives(reduction: str) -> None:
+    """Against what the loss is made of: values, gradients of both arguments, and the gradient of a gradient."""
+    numbers = [values(seed, 3, 4) for seed in (0, 1)]
+
+    def derivatives(loss: Any) -> list[np.ndarray]:
+        x, y = (from_numpy(n.copy()).requires_grad_() for n in numbers)
+        result = loss(x * x, y)
+        first = pyapp.autograd.grad(result, [x, y], create_graph=True)
+        (first[0] * first[1]).sum().backward()
+        return [result.detach().numpy(), *(g.detach().numpy() for g in first), x.grad.numpy(), y.grad.numpy()]
+
+    found = derivatives(lambda x, y: functional.mse_loss(x, y, reduction=reduction))
+    wanted = derivatives(lambda x, y: getattr((x - y) ** 2, reduction)())
+    for mine, its in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-5, atol=1e-6)
+    empty = functional.mse_loss(pyapp.ones(0), pyapp.ones(0, requires_grad=True), reduction=reduction)
+    empty.backward()
+    assert np.isnan(empty.item()) if reduction == "mean" else empty.item() == 0
 
 
 @pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])

@@ -159,7 +159,9 @@ def _without_repeats(x: Tensor) -> Tensor:
     strides = x.strides
     if 0 not in strides:
         return x
-    return make(x.storage, tuple([n if s else 1 for n, s in zip(x.shape, strides)]), strides, x.dtype, x.offset)
+    return make(
+        x.storage, tuple([n if s else 1 for n, s in zip(x.shape, strides, strict=True)]), strides, x.dtype, x.offset
+    )
 
 
 def _with_number(kernel: Any, a: Any, b: Any) -> Any:

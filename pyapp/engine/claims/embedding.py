@@ -12,7 +12,7 @@ from ..op import claims
 from ..operands import dense
 from ..quant import is_transposed
 from ..tensor import Tensor, empty_contiguous
-from .layouts import in_int32, in_type
+from .layouts import in_type
 
 _F32 = _dtype.float32
 _I32 = _dtype.int32
@@ -68,7 +68,7 @@ def _one_hot(x: Tensor, classes: int) -> Any:
 def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
     if not (g.dtype is weight.dtype is _F32) or ids.dtype not in (_I32, _dtype.int64):
         return NotImplemented
-    g, ids = dense(g), dense(in_int32(ids))
+    g, ids = dense(g), dense(ids)
     grad = empty_contiguous(weight.shape, _F32, weight.device)
     K["embedding_backward_f32"].launch(
         g.numel() >> 10,
@@ -78,5 +78,6 @@ def _embedding_backward(g: Tensor, weight: Tensor, ids: Tensor) -> Any:
         ids.numel(),
         weight.shape[1],
         weight.shape[0],
+        ids.dtype.itemsize,
     )
     return grad, None

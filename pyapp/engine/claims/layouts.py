@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from .. import shape as shapes
-from ..dtype import DType, int32, int64
+from ..dtype import DType
 from ..launch import KERNELS
 from ..operands import dense
 from ..ops.elementwise.cast import cast
-from ..ops.elementwise.compare import maximum, minimum
 from ..shape import dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
@@ -51,10 +50,3 @@ def fill_zero(x: Tensor) -> None:
 def in_type(x: Tensor, dtype: DType) -> Tensor:
     """x in a dtype, outside the graph."""
     return x if x.dtype is dtype else cast.forward(x, dtype)
-
-
-def in_int32(x: Tensor) -> Tensor:
-    """Integers in int32, outside the graph; integers beyond int32 become the nearest end of its range."""
-    if x.dtype.itemsize < 4 or x.dtype is int32:
-        return in_type(x, int32)
-    return in_type(maximum.forward(minimum.forward(in_type(x, int64), 2**31 - 1), -(2**31)), int32)

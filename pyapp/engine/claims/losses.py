@@ -13,11 +13,10 @@ from ..op import claims
 from ..operands import dense
 from ..ops.elementwise.compare import maximum
 from ..tensor import Tensor, empty_contiguous
-from .layouts import in_int32, in_type
+from .layouts import in_type
 
 _F32 = _dtype.float32
 _I32, _I64 = _dtype.int32, _dtype.int64
-_LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 _CROSS_ENTROPY, _CROSS_ENTROPY_BACKWARD = K["cross_entropy"], K["cross_entropy_backward"]
 _CROSS_ENTROPY_F32, _SUM_ROWS, _DIV_F32 = K["cross_entropy_f32"], K["sum_rows_f32"], K["div_f32"]
 
@@ -29,20 +28,9 @@ def _sums_in(logits: DType) -> DType | None:
     return logits if logits is _dtype.float64 else _F32
 
 
-def _is_fast(logits: Tensor, ignore_index: int) -> bool:
-    """Whether cross_entropy_f32 supports them. Its targets are int32; integers beyond int32 become the ends of its
-    range.
-    """
-    return logits.dtype is _F32 and _LOWEST < ignore_index < _HIGHEST
-
-
-def _class_numbers(targets: Tensor, narrow: bool) -> Tensor:
-    """Dense int32 or int64. `narrow`: int32; integers beyond int32 become the nearest end of its range."""
-    if narrow:
-        targets = in_int32(targets)
-    elif targets.dtype is not _I32:
-        targets = in_type(targets, _I64)
-    return dense(targets)
+def _class_numbers(targets: Tensor) -> Tensor:
+    """Dense int32 or int64."""
+    return dense(targets if targets.dtype is _I32 else in_type(targets, _I64))
 
 
 @claims("_cross_entropy")
@@ -51,15 +39,16 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: boo
     if wide is None:
         return NotImplemented
     rows, columns = logits.shape
-    fast = _is_fast(logits, ignore_index)
-    logits, targets = dense(logits), _class_numbers(targets, fast)
+    fast = logits.dtype is _F32
+    logits, targets = dense(logits), _class_numbers(targets)
+    id_bytes = targets.dtype.itemsize
     loss = empty_contiguous((rows,), wide, logits.device)
     if fast:
         mean = empty_contiguous((), wide, logits.device)
         count = empty_contiguous((), wide, logits.device)
         launch_all(
             logits.numel() >> 7,
-            (_CROSS_ENTROPY_F32, loss, None, count, logits, targets, None, rows, columns, ignore_index),
+            (_CROSS_ENTROPY_F32, loss, None, count, logits, targets, None, rows, columns, ignore_index, id_bytes),
             (_SUM_ROWS, mean, loss, 1, rows, rows),
             (_DIV_F32, mean, mean, count, 1, 1, 1, 0, 0, 0.0),
         )
@@ -78,13 +67,14 @@ def _cross_entropy_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_i
     if wide is None:
         return NotImplemented
     rows, columns = logits.shape
-    fast = _is_fast(logits, ignore_index)
-    logits, targets = dense(logits), _class_numbers(targets, fast)
+    fast = logits.dtype is _F32
+    logits, targets = dense(logits), _class_numbers(targets)
     gradient = empty_contiguous(logits.shape, logits.dtype, logits.device)
     if fast:
         _CROSS_ENTROPY_F32.launch(
-            logits.numel() >> 7, None, gradient, None, logits, targets, in_type(g, wide), rows, columns, ignore_index
-        )
+            logits.numel() >> 7, None, gradient, None, logits, targets, in_type(g, wide), rows, columns, ignore_index,
+            targets.dtype.itemsize,
+        )  # fmt: skip
         return (gradient,)
     kept = in_type((targets != ignore_index).sum(), wide)
     each = in_type(g, wide) / maximum.forward(kept, 1.0)  # where no target counts, the gradient is 0

@@ -31,7 +31,7 @@ def _peak(place: Tensor, excess: Tensor, logits: Tensor) -> Tensor:
     launch_all(
         size >> 7,
         (_ARGMAX, place, logits, 1, size, size),
-        (_CROSS_ENTROPY, excess, None, None, logits, place, None, 1, size, -1),
+        (_CROSS_ENTROPY, excess, None, None, logits, place, None, 1, size, -1, place.dtype.itemsize),
     )
     return place
 
