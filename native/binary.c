@@ -101,6 +101,26 @@ static double floor_of_quotient(double a, double b)
     return quotient - down > 0.5 ? down + 1 : down;
 }
 
+/* fmod, remainder and floor_divide of numbers with 24 bits: where the quotient is below 2^28, its product with b has at
+ * most 53 bits, so that vectors of doubles are exact. */
+NOINLINE void float_remainders(int64_t opcode, double *y, const double *left, const double *right, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += DLANES) {
+        const vdouble a = dload(left + i), b = dload(right + i), quotient = a / b, whole = dtrunc(quotient);
+        const vdouble rest = dselect(whole == 0.0, a, dcopysign(a - whole * b, a));
+        const vlong below = (rest != 0.0) & ((b < 0.0) ^ (rest < 0.0)), small = dabs(quotient) < 0x1p28;
+        const vdouble down = whole - dselect(below, dsplat(1.0), dsplat(0.0));
+        dstore(y + i, opcode == BINARY_fmod        ? rest
+                      : opcode == BINARY_remainder ? dselect(below, rest + b, rest)
+                                                   : dselect(down == 0.0, dcopysign(down, quotient), down));
+        for (int lane = 0; lane < DLANES; lane++)
+            if (!small[lane])
+                y[i + lane] = opcode == BINARY_fmod        ? exact_fmod(a[lane], b[lane])
+                              : opcode == BINARY_remainder ? remainder_of(a[lane], b[lane])
+                                                           : floor_of_quotient(a[lane], b[lane]);
+    }
+}
+
 /* The neighbour of a towards b among doubles, or among floats. */
 static double next_after(double a, double b, int type)
 {
@@ -233,6 +253,11 @@ QUESTIONS(integer_questions, int64_t)
 
 static const uint32_t binary_types[] = BINARY_TYPES, binary_results[] = BINARY_RESULTS;
 
+static int is_division(int64_t opcode)
+{
+    return opcode == BINARY_floor_divide || opcode == BINARY_remainder || opcode == BINARY_fmod;
+}
+
 /* Parts of `count` elements from `at` on, in the form that the operation needs; unused lanes are 1, a valid divisor. */
 static void float_part(void *y, int64_t opcode, int type, const view *a, const view *b, int64_t at, int64_t n)
 {
@@ -267,7 +292,10 @@ static void double_part(void *y, int64_t opcode, int type, const view *a, const 
     }
     int64_t filled = n;
     ROLLED for (; filled % DLANES; filled++) left[filled] = right[filled] = 1;
-    doubles(opcode, left, left, right, filled, type);
+    if (is_division(opcode) && type != TYPE_float64)
+        float_remainders(opcode, left, left, right, filled);
+    else
+        doubles(opcode, left, left, right, filled, type);
     write_doubles(y, type, at, left, n);
 }
 
@@ -280,7 +308,7 @@ static int integer_part(void *y, int64_t opcode, int type, const view *a, const 
         integer_questions(opcode, (uint8_t *)y + at, left, right, n);
         return KERNEL_OK;
     }
-    if (opcode == BINARY_floor_divide || opcode == BINARY_remainder || opcode == BINARY_fmod)
+    if (is_division(opcode))
         for (int64_t i = 0; i < n; i++)
             if (!right[i])
                 return KERNEL_DIVISION_BY_ZERO;
