@@ -184,6 +184,37 @@ ACROSS_FUNCTION(wholes_across, int64_t, uint64_t, whole)
 ALONG_FUNCTION(reals_along, double, double, real)
 ALONG_FUNCTION(wholes_along, int64_t, uint64_t, whole)
 
+/* The product of a part: eight chains do not wait for each other. */
+static double product_of(const double *x, int64_t n)
+{
+    double products[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; j++)
+            products[j] *= x[i + j];
+    for (; i < n; i++)
+        products[0] *= x[i];
+    return ((products[0] * products[4]) * (products[2] * products[6])) *
+           ((products[1] * products[5]) * (products[3] * products[7]));
+}
+
+/* Whether a dense line of bools has one that is `sought`. */
+static int has_bool(const uint8_t *x, int64_t n, int sought)
+{
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        uint8_t found = 0;
+        for (int j = 0; j < 64; j++)
+            found |= (x[i + j] != 0) == sought;
+        if (found)
+            return 1;
+    }
+    for (; i < n; i++)
+        if ((x[i] != 0) == sought)
+            return 1;
+    return 0;
+}
+
 /* Adds a part to result 0; `lost` is the sum of the rounding errors of earlier additions (Neumaier 1974). */
 static SMALL_CODE void add_part(state *s, double *lost, const double *x, int64_t n, int squares)
 {
@@ -314,6 +345,11 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             return;
         }
     }
+    if (r->type == TYPE_bool && r->x_reduced == 1 && (r->opcode == REDUCE_any || r->opcode == REDUCE_all)) {
+        const int sought = r->opcode == REDUCE_any;
+        ((uint8_t *)r->y)[at] = has_bool((const uint8_t *)x, r->reduced, sought) == sought;
+        return;
+    }
     if (r->opcode == REDUCE_sum && r->y_type != TYPE_float64 && type_in(r->type, TYPES_HALF | BIT(TYPE_float32))) {
         s.real[0] = sum_of_halves(&line, r->reduced);
         write_results(r, &s, at, 1);
@@ -338,6 +374,8 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
         read_doubles(part.real, &line, k, n);
         if (r->opcode == REDUCE_sum || r->opcode == REDUCE_sum_squares)
             add_part(&s, &lost, part.real, n, r->opcode == REDUCE_sum_squares);
+        else if (r->opcode == REDUCE_prod)
+            s.real[0] *= product_of(part.real, n);
         else
             reals_along(r->opcode, &s, part.real, n, k);
     }

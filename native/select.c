@@ -84,16 +84,22 @@ KERNEL(gather)
     for (int64_t at = first; at < last;) {
         int64_t n = last - at < PART ? last - at : PART, step, places[PART];
         const int64_t offset = next_run(&x, at, &n, &step);
+        uint64_t outside = 0;
         read_integers(places, &index, at, n);
         for (int64_t i = 0; i < n; i++)
-            if (places[i] < 0 || places[i] >= size)
-                return KERNEL_INDEX_RANGE;
+            outside |= (uint64_t)places[i] >= (uint64_t)size;
+        if (outside)
+            return KERNEL_INDEX_RANGE;
 #define GATHER(type)                                                                                                   \
     {                                                                                                                  \
         const type *from = (const type *)(const void *)x.p + offset;                                                   \
         type *to = (type *)record->pointers[gather_y] + at;                                                            \
-        for (int64_t i = 0; i < n; i++)                                                                                \
-            to[i] = from[i * step + places[i] * stride];                                                               \
+        if (step == 0 && stride == 1)                                                                                  \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = from[places[i]];                                                                               \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++)                                                                            \
+                to[i] = from[i * step + places[i] * stride];                                                           \
     }
         BY_SIZE(bytes, GATHER)
         at += n;
@@ -293,34 +299,75 @@ INLINE int64_t selected(const selection *s, int64_t n, int64_t *first)
     return offset;
 }
 
+/* Copies the blocks at `offsets` one behind the other. */
+static void copy_blocks(char *to, const char *x, const int64_t *offsets, int64_t n, int64_t bytes, int64_t inner)
+{
+#define COPY(type)                                                                                                     \
+    {                                                                                                                  \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            ((type *)(void *)to)[i] = ((const type *)(const void *)x)[offsets[i]];                                     \
+    }
+    if (inner == 1)
+        BY_SIZE(bytes, COPY)
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * inner * bytes, x + offsets[i] * bytes, (size_t)(inner * bytes));
+}
+
 KERNEL(index_get)
 {
     const int64_t *d = record->dims, bytes = d[index_get_element_bytes], count = d[index_get_count];
-    const int64_t inner = d[index_get_inner] * bytes;
+    const int64_t inner = d[index_get_inner], outer = d[index_get_outer];
     selection s = {{0}, d + index_get_size0, d + index_get_stride0, d[index_get_negative]};
-    int64_t first, last, ignored;
+    int64_t first = 0, last = outer, from = 0, to = count, ignored;
     for (int i = 0; i < INDICES; i++)
         s.index[i] = record->pointers[index_get_index0 + i];
-    if (d[index_get_outer] <= 0 || count <= 0 || inner == 0)
+    if (outer <= 0 || count <= 0 || inner * bytes == 0)
         return KERNEL_OK;
     if (!is_size(bytes) || inner < 0)
         return KERNEL_BAD_ARGUMENT;
-    worker_share(d[index_get_outer] * count, 1, worker, workers, &first, &last);
-    for (int64_t at = first; at < last; at++) {
-        const int64_t offset = selected(&s, at % count, &ignored);
-        if (offset < 0)
-            return KERNEL_INDEX_RANGE;
-        const char *from =
-            (const char *)record->pointers[index_get_x] + (at / count * d[index_get_x_outer] + offset) * bytes;
-        char *to = (char *)record->pointers[index_get_y] + at * inner;
-        if (inner == 4) /* by one instruction */
-            memcpy(to, from, 4);
-        else if (inner == 8)
-            memcpy(to, from, 8);
-        else
-            memcpy(to, from, (size_t)inner);
+    if (outer < workers)
+        worker_share(count, 1, worker, workers, &from, &to);
+    else
+        worker_share(outer, 1, worker, workers, &first, &last);
+    for (int64_t at = from; at < to; at += PART) { /* the places of a part serve every outer index */
+        const int64_t n = to - at < PART ? to - at : PART;
+        int64_t offsets[PART];
+        for (int64_t i = 0; i < n; i++) {
+            offsets[i] = selected(&s, at + i, &ignored);
+            if (offsets[i] < 0)
+                return KERNEL_INDEX_RANGE;
+        }
+        for (int64_t o = first; o < last; o++)
+            copy_blocks((char *)record->pointers[index_get_y] + (o * count + at) * inner * bytes,
+                        (const char *)record->pointers[index_get_x] + o * d[index_get_x_outer] * bytes, offsets, n,
+                        bytes, inner);
     }
     return KERNEL_OK;
+}
+
+/* Combines the blocks at `offsets` of one outer index with the source's `entries`. */
+static void put_blocks(const launch *record, const view *source, int64_t o, const int64_t *offsets,
+                       const int64_t *entries, int64_t n)
+{
+    const int64_t *d = record->dims, opcode = d[index_put_opcode], inner = d[index_put_inner];
+    const int64_t outer_step = d[index_put_source_outer], step = d[index_put_source_count];
+    const int type = (int)d[index_put_type];
+    if (inner == 1 && type == TYPE_float32 && (opcode == SCATTER_add || opcode == SCATTER_set)) {
+        float *y = (float *)record->pointers[index_put_y] + o * d[index_put_y_outer];
+        const float *from = (const float *)(const void *)source->p + o * outer_step;
+        for (int64_t i = 0; i < n; i++)
+            y[offsets[i]] = from[entries[i] * step] + (opcode == SCATTER_add ? y[offsets[i]] : -0.0f);
+        return;
+    }
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t i = 0; i < inner; i += PART) {
+            const int64_t some = inner - i < PART ? inner - i : PART;
+            uint64_t part[PART];
+            const void *from =
+                read_bits(part, source, (o * d[index_put_count] + entries[k]) * inner + i, some, type_bytes(type));
+            combine(record->pointers[index_put_y], o * d[index_put_y_outer] + offsets[k] + i, from, some, opcode, type);
+        }
 }
 
 /* Each worker writes the entries whose first index lies in its own range. */
@@ -336,26 +383,25 @@ KERNEL(index_put)
         return KERNEL_OK;
     if (opcode < 0 || opcode >= SCATTER_COUNT || !type_in(d[index_put_type], scatter_types[opcode]) || !s.index[0])
         return KERNEL_BAD_ARGUMENT;
-    const int type = (int)d[index_put_type];
-    const int64_t bytes = type_bytes(type);
     const int64_t sizes[] = {outer, count, inner};
     view source;
-    view_of(&source, record->pointers[index_put_source], type, 3, sizes, d + index_put_source_outer);
+    view_of(&source, record->pointers[index_put_source], (int)d[index_put_type], 3, sizes, d + index_put_source_outer);
     for (int64_t n = 0; n < count; n++)
         if (selected(&s, n, &place) < 0)
             return KERNEL_INDEX_RANGE;
     worker_share(s.size[0], 1, worker, workers, &low, &high);
-    for (int64_t o = 0; o < outer; o++)
-        for (int64_t n = 0; n < count; n++) {
-            const int64_t to = o * d[index_put_y_outer] + selected(&s, n, &place), from = (o * count + n) * inner;
-            if (place < low || place >= high)
-                continue;
-            for (int64_t i = 0; i < inner; i += PART) {
-                const int64_t some = inner - i < PART ? inner - i : PART;
-                uint64_t part[PART];
-                const void *from_part = read_bits(part, &source, from + i, some, bytes);
-                combine(record->pointers[index_put_y], to + i, from_part, some, opcode, type);
+    for (int64_t at = 0; at < count; at += PART) { /* the places of a part serve every outer index */
+        const int64_t end = count - at < PART ? count : at + PART;
+        int64_t offsets[PART], entries[PART], n = 0;
+        for (int64_t entry = at; entry < end; entry++) {
+            const int64_t offset = selected(&s, entry, &place);
+            if (place >= low && place < high) {
+                offsets[n] = offset;
+                entries[n++] = entry;
             }
         }
+        for (int64_t o = 0; o < outer; o++)
+            put_blocks(record, &source, o, offsets, entries, n);
+    }
     return KERNEL_OK;
 }
