@@ -108,6 +108,8 @@ COMPACT vdouble log_doubles(vdouble x) { return dlog(x); }
 #define root(x) dsqrt(x)
 #include "any_float.h"
 
+#include "normalize_f32.h"
+
 INLINE int kind_of(int64_t type)
 {
     return type == TYPE_float32 ? KIND_F32 : type == TYPE_float16 ? KIND_F16 : type == TYPE_bfloat16 ? KIND_BF16 : -1;
@@ -178,6 +180,12 @@ COMPACT rows read_rows(const int64_t *d)
                   .weight_element = d[normalize_weight_element]};
 }
 
+/* Whether normalize_f32.h has what computes these rows. */
+INLINE int are_plain(const rows *r, int64_t type)
+{
+    return type == TYPE_float32 && r->weight_type == KIND_F32 && !r->weight_element;
+}
+
 INLINE int is_empty(const rows *r) { return r->rows <= 0 || r->segments <= 0 || r->length <= 0; }
 
 /* float64 rows need float64 weights, and other rows must not have them. */
@@ -204,7 +212,9 @@ KERNEL(normalize)
     r.weight_type = kind_of(d[normalize_weight_type]);
     worker_share(r.rows, 1, worker, workers, &row, &last);
     for (; row < last; row++)
-        if (type == TYPE_float64)
+        if (are_plain(&r, type))
+            normalize_row_f32(y, statistics, x, weight, bias, &r, row, (float)epsilon);
+        else if (type == TYPE_float64)
             normalize_row_double(y, statistics, x, weight, bias, &r, row, epsilon);
         else
             normalize_row_float(y, statistics, x, weight, bias, &r, row, (float)epsilon);
@@ -230,7 +240,9 @@ KERNEL(normalize_backward)
     r.weight_type = kind_of(d[normalize_backward_weight_type]);
     worker_share(r.rows, 1, worker, workers, &row, &last);
     for (; row < last; row++)
-        if (type == TYPE_float64)
+        if (are_plain(&r, type))
+            normalize_row_f32_backward(grad_x, x, statistics, weight, grad_y, &r, row);
+        else if (type == TYPE_float64)
             normalize_row_backward_double(grad_x, x, statistics, weight, grad_y, &r, row);
         else
             normalize_row_backward_float(grad_x, x, statistics, weight, grad_y, &r, row);

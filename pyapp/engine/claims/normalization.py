@@ -157,6 +157,67 @@ def _normalize_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | Non
     return (grad_x, grad_weight) if bias is None else (grad_x, grad_weight, grad_bias)
 
 
+_SHORTEST = 16  # elements that lie together; shorter segments leave vectors empty
+
+
+def _channel_rows(x: Tensor, groups: int) -> tuple[int, ...] | None:
+    """The layout of rows and weights for `normalize`; None where the definition is faster."""
+    samples, channels = x.shape[:2]
+    length = prod(x.shape[2:])
+    if x.dtype not in (_F32, _dtype.float64) or length < _SHORTEST or not x.numel() or not x.is_contiguous():
+        return None
+    if not groups:
+        return channels, samples, length, length, channels * length, channels, 1, 0, 0
+    each = channels // groups
+    return samples * groups, each, length, each * length, length, groups, each, 1, 0
+
+
+def _are_for(x: Tensor, *learnt: Tensor | None) -> bool:
+    """Whether weights and biases have an element of x's dtype for each channel."""
+    return all(w is None or (w.dtype is x.dtype and w.shape == x.shape[1:2]) for w in learnt)
+
+
+@claims("_channel_norm")
+def _channel_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
+) -> Any:
+    rows = _channel_rows(x, groups)
+    if rows is None or not _are_for(x, weight, bias):
+        return NotImplemented
+    weight, bias = (w if w is None else dense(w) for w in (weight, bias))
+    y = empty_contiguous(x.shape, x.dtype, x.device)
+    code = CODES[x.dtype]
+    _NORMALIZE.launch(x.numel() >> 9, y, statistics, x, weight, bias, *rows, 1, code, code, *_in_two(epsilon))
+    if statistics is not None:
+        statistics.storage.version += 1
+    return y
+
+
+@claims("channel_norm_backward")
+def _channel_norm_backward(
+    g: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int,
+    epsilon: float,
+) -> Any:  # fmt: skip
+    rows = _channel_rows(x, groups)
+    if rows is None or statistics is None or g.dtype is not x.dtype or not _are_for(x, weight, bias):
+        return NotImplemented
+    g, weight = dense(g), weight if weight is None else dense(weight)
+    code = CODES[x.dtype]
+    grad_x = grad_weight = grad_bias = None
+    if x.requires_grad:
+        grad_x = empty_contiguous(x.shape, x.dtype, x.device)
+        _NORMALIZE_BACKWARD.launch(
+            x.numel() >> 8, grad_x, x, statistics, weight, g, *rows, 1, code, code, *_in_two(epsilon)
+        )
+    learnt = [w for w in (weight, bias) if w is not None and w.requires_grad]
+    if learnt:
+        grad_weight, grad_bias = (empty_contiguous(learnt[0].shape, x.dtype, x.device) for _ in range(2))
+        _NORMALIZE_WEIGHTS_BACKWARD.launch(
+            x.numel() >> 9, grad_weight, grad_bias, x, statistics, g, *rows, code, learnt[0].numel()
+        )
+    return grad_x, None if weight is None else grad_weight, None if bias is None else grad_bias
+
+
 @claims("rms_norm_backward")
 def _rms_norm_backward(g: Tensor, x: Tensor, weight: Tensor, epsilon: float) -> Any:
     if not (x.dtype is weight.dtype is g.dtype is _F32):

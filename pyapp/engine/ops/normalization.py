@@ -7,14 +7,14 @@ from math import prod
 from typing import Any
 
 from ..autocast import in_full_precision_on_cards
-from ..autograd import no_grad
+from ..autograd import STATE, no_grad
 from ..declare import function
 from ..dtype import float32
 from ..op import op
 from ..operands import is_half
 from ..tensor import Tensor
 from ..user_errors import describe
-from .composite_gradient import fused_gradient
+from .composite_gradient import definition_gradient, fused_gradient
 from .elementwise.compare import maximum
 from .padding import pad
 from .sliding_windows import windows
@@ -119,6 +119,57 @@ def rms_norm(x: Tensor, normalized_shape: Any, weight: Any = None, eps: float | 
     return y if weight is None else y * weight
 
 
+@op()
+def _channel_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, statistics: Tensor | None, groups: int, epsilon: float
+) -> Tensor:
+    """x (N, C, ...) by the mean and variance of each group of channels of each sample, or with 0 groups of each channel
+    of the batch; times weight plus bias (C,). `statistics` (rows, 3) gets mean, variance and 1 / sqrt(variance +
+    epsilon) of each group of each sample, or of each channel.
+    """
+    if groups:
+        rows = reshape(x, (x.shape[0], groups, prod(x.shape[1:]) // groups))
+        y, mean, var = standardized(rows, (2,), epsilon)
+        y = reshape(y, x.shape)
+    else:
+        y, mean, var = standardized(x, (0, *range(2, x.ndim)), epsilon)
+    if statistics is not None:
+        with no_grad():
+            columns = (mean, var, (var + epsilon).rsqrt())
+            for at, column in enumerate(columns):
+                statistics[:, at].copy_(reshape(column.detach(), -1))
+    return scaled(y, weight, bias)
+
+
+channel_norm_backward = fused_gradient(_channel_norm)
+
+
+def _d_channel_norm(gradient: Tensor, x: Tensor, weight: Any, bias: Any, statistics: Any, *rest: Any) -> Any:
+    """What is saved for the gradient must not be written again."""
+    return definition_gradient(_channel_norm, gradient, x, weight, bias, None, *rest)
+
+
+channel_norm_backward.definition = _d_channel_norm
+
+
+def _space_for_statistics(x: Tensor, rows: int, *learnt: Tensor | None) -> Tensor | None:
+    """(rows, 3), uninitialised, where a gradient will read it; else None."""
+    if not STATE.enabled or not any(t is not None and t.requires_grad for t in (x, *learnt)):
+        return None
+    return x.new_empty((rows, 3))
+
+
+def batch_normalized(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """x (N, C, ...) by the statistics of each channel, times weight plus bias (C,); mean and variance (C,), outside the
+    graph.
+    """
+    statistics = x.detach().new_empty((x.shape[1], 3))
+    y = _channel_norm(x, weight, bias, statistics, 0, eps)
+    return y, statistics[:, 0], statistics[:, 1]
+
+
 @function()
 @in_full_precision_on_cards
 def group_norm(
@@ -131,8 +182,9 @@ def group_norm(
         raise ValueError(f"group_norm: {describe(x)} does not make {num_groups} groups of channels")
     if is_half(x):
         return group_norm(x.to(float32), num_groups, weight, bias, eps).to(x.dtype)
-    groups = reshape(x, (x.shape[0], num_groups, prod(x.shape[1:]) // num_groups))
-    return scaled(reshape(standardized(groups, (2,), eps)[0], x.shape), weight, bias)
+    statistics = _space_for_statistics(x, x.shape[0] * num_groups, weight, bias)
+    found: Tensor = _channel_norm(x, weight, bias, statistics, num_groups, eps)
+    return found
 
 
 def _track(running: Tensor | None, value: Tensor, momentum: float) -> None:
@@ -172,10 +224,10 @@ def batch_norm(
     count = x.numel() // max(1, x.shape[1])
     if count < 2:
         raise ValueError(f"batch_norm: training needs more than one value per channel, got {describe(x)}")
-    y, mean, var = standardized(x, (0, *range(2, x.ndim)), eps)
-    _track(running_mean, reshape(mean, -1), momentum)
-    _track(running_var, reshape(var, -1) * (count / (count - 1)), momentum)
-    return scaled(y, weight, bias)
+    y, mean, var = batch_normalized(x, weight, bias, eps)
+    _track(running_mean, mean, momentum)
+    _track(running_var, var * (count / (count - 1)), momentum)
+    return y
 
 
 @function()
@@ -196,10 +248,16 @@ def instance_norm(
     count = prod(x.shape[2:])
     if count < 2:
         raise ValueError(f"instance_norm: needs more than one value per channel, got {describe(x)}")
-    y, mean, var = standardized(x, range(2, x.ndim), eps)
-    _track(running_mean, reshape(mean.mean(0), -1), momentum)
-    _track(running_var, reshape(var.mean(0), -1) * (count / (count - 1)), momentum)
-    return scaled(y, weight, bias)
+    samples, channels = x.shape[:2]
+    statistics = _space_for_statistics(x, samples * channels, weight, bias)
+    if statistics is None and running_mean is not None:
+        statistics = x.new_empty((samples * channels, 3))
+    y: Tensor = _channel_norm(x, weight, bias, statistics, channels, eps)
+    if statistics is not None:
+        mean, var, _ = statistics.reshape(samples, channels, 3).mean(0).unbind(1)
+        _track(running_mean, mean, momentum)
+        _track(running_var, var * (count / (count - 1)), momentum)
+    return y
 
 
 @function()

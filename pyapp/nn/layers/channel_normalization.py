@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ...engine import Tensor, float32, int64, no_grad
@@ -144,21 +143,23 @@ class BatchNorm(_NormBase):
         if is_half(input):  # whose sums are not exact enough, or too large
             wide: Tensor = self.forward(input.to(float32))
             return wide.to(input.dtype)
-        dims = (0, *range(2, input.ndim))
-        count, mean = self._mean(input, dims)
+        y, count, mean, var = self._normalized(input)
+        if self.training and self.track_running_stats:
+            self._track(mean, var * (count / (count - 1)))
+        return y
+
+    def _normalized(self, input: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
+        """(the result, the number of values of each channel, their mean and variance (C,), outside the graph)."""
+        count = input.numel() // max(1, input.shape[1])
+        self._check_count(count, input)
+        y, mean, var = engine.batch_normalized(input, self.weight, self.bias, self.eps)
+        return y, count, mean, var
+
+    def _check_count(self, count: int, input: Tensor) -> None:
         if self.training and count < 2:
             raise ArgumentError(
                 f"{type(self).__name__}: training needs more than one value per channel, got {describe(input)}"
             )
-        centred = input - mean
-        _, var = self._mean(centred * centred, dims)
-        if self.training and self.track_running_stats:
-            self._track(mean.detach().reshape(-1), var.detach().reshape(-1) * (count / (count - 1)))
-        return engine.scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
-
-    def _mean(self, x: Tensor, dims: Sequence[int]) -> tuple[int, Tensor]:
-        """The number of values of each channel, and their mean with these dims kept."""
-        return x.numel() // max(1, x.shape[1]), x.mean(dims, True)
 
     def _track(self, mean: Tensor, var: Tensor) -> None:
         with no_grad():

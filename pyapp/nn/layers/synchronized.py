@@ -8,6 +8,7 @@ from typing import Any
 from ...engine import Tensor
 from ...engine.autograd_function import Function
 from ...engine.ops import tensor
+from ...engine.ops.normalization import scaled
 from ...engine.processes.collectives import all_reduce
 from ...engine.processes.group import ProcessGroup, group_or_world, is_initialized
 from ...errors import ArgumentError
@@ -49,9 +50,19 @@ class SyncBatchNorm(BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
         self.process_group = process_group
 
-    def _mean(self, x: Tensor, dims: Sequence[int]) -> tuple[int, Tensor]:
+    def _normalized(self, input: Tensor) -> tuple[Tensor, int, Tensor, Tensor]:
         if not self.training or not is_initialized():
-            return super()._mean(x, dims)
+            return super()._normalized(input)
+        dims = (0, *range(2, input.ndim))
+        count, mean = self._mean(input, dims)
+        self._check_count(count, input)
+        centred = input - mean
+        _, var = self._mean(centred * centred, dims)
+        y = scaled(centred * (var + self.eps).rsqrt(), self.weight, self.bias)
+        return y, count, mean.detach().reshape(-1), var.detach().reshape(-1)
+
+    def _mean(self, x: Tensor, dims: Sequence[int]) -> tuple[int, Tensor]:
+        """The number of values of each channel in all processes, and their mean with these dims kept."""
         group = group_or_world(self.process_group)
         count = tensor([float(x.numel() // max(1, x.shape[1]))], dtype="float64")
         all_reduce(count, group=group)
