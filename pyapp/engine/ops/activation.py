@@ -92,10 +92,13 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return where(straight, x, log1p(exp(where(straight, 0.0, scaled))) / beta)
 
 
+_softplus_slope = element_function(lambda g, x, share, limit: g.where(x > limit, g * share), 3, 1)
+
+
 @softplus.gradient
 def _d_softplus(g: Tensor, _: Any, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    scaled = x * beta
-    return (where(scaled > threshold, g, g * sigmoid(scaled)),)
+    scaled = x if beta == 1 else x * beta
+    return (_softplus_slope(g, scaled, sigmoid(scaled), float(threshold)),)
 
 
 @function(method=True)
@@ -105,16 +108,22 @@ def mish(x: Tensor) -> Tensor:
     return x * tanh(softplus(x))
 
 
+_elu_values = element_function(lambda x, below, alpha: x.where(x > 0.0, below * alpha), 2, 1)
+
+
 @function(method=True, in_place=True)
-@op()
+@op(saves="both")
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """x, or alpha (exp(x) - 1) below zero (Clevert et al. 2015, arXiv 1511.07289)."""
-    return where(x <= 0, expm1(where(x <= 0, x, 0.0)) * alpha, x)
+    return _elu_values(x, expm1(minimum(x, 0.0)), float(alpha))
+
+
+_elu_slope = element_function(lambda g, x, y, alpha: (g * (y + alpha)).where(x < 0.0, g.where(x != 0, g * alpha)), 3, 1)
 
 
 @elu.gradient
-def _d_elu(g: Tensor, _: Any, x: Tensor, alpha: float = 1.0) -> Any:
-    return (where(x <= 0, g * exp(minimum(x, 0.0)) * alpha, g),)  # the slope at NaN is 1, as in torch
+def _d_elu(g: Tensor, y: Tensor, x: Tensor, alpha: float = 1.0) -> Any:
+    return (_elu_slope(g, x, y, float(alpha)),)  # the slope at NaN is 1, as in torch
 
 
 @function(method=True, in_place=True)
@@ -173,19 +182,33 @@ def relu6(x: Tensor) -> Tensor:
     return hardtanh(x, 0.0, 6.0)
 
 
+_hardsigmoid_slope = element_function(lambda g, x: (g / 6.0).where(x > -3.0, 0.0).where(x < 3.0, 0.0), 2)
+
+
 @function()
-@op(vjp=lambda g, _, x: (where((x > -3.0).logical_and(x < 3.0), g / 6.0, 0.0),))
+@op(vjp=lambda g, _, x: (_hardsigmoid_slope(g, x),))
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x / 6 + ½, 0), 1)."""
     return hardtanh(x + 3.0, 0.0, 6.0) / 6.0
 
 
+_hardswish = element_function(lambda x: (x * limited(x + 3.0, 0.0, 6.0)) / 6.0, 1)
+
+
+def _slope_of_hardswish(g: Any, x: Any) -> Any:
+    """0 below -3, 1 above 3, and between a line; the slope at NaN is 1, as in torch."""
+    y = limited(x, -3.0, 3.0)
+    return (g * (x / 3.0 + 0.5)).where(x < 3.0, g).where(x > -3.0, g.where((y - y) != 0, 0.0))
+
+
+_hardswish_slope = element_function(_slope_of_hardswish, 2)
+
+
 @function()
-@op()
+@op(vjp=lambda g, _, x: (_hardswish_slope(g, x),))
 def hardswish(x: Tensor) -> Tensor:
     """x hardsigmoid(x) (Howard et al. 2019, arXiv 1905.02244)."""
-    inner = where(x.abs() < 3, x, 0.0)  # the parabola, without infinities, whose gradient would be NaN
-    return where(x <= -3, x * 0, where(x < 3, inner * (inner + 3.0) / 6.0, x))
+    return _hardswish(x)
 
 
 @function()

@@ -8,6 +8,7 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...engine.autocast import in_full_precision
 from ...engine.op import op
+from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
 from .reduction import broadcast, loss_layer, reduce, weighted
 
@@ -49,11 +50,18 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
     return weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
+def _huber_values(d: Any, delta: Any) -> Any:
+    size = d.abs()
+    return (0.5 * d * d).where(size < delta, delta * (size - 0.5 * delta))
+
+
+_huber_program = element_function(_huber_values, 1, 1)
+
+
 @op(vjp=lambda g, _, d, delta: (g * ops.clamp(d, -delta, delta),))
 def _huber(d: Tensor, delta: float) -> Tensor:
     """d² / 2 up to |d| = delta, beyond it delta (|d| - delta / 2)."""
-    size = d.abs()
-    return ops.where(size < delta, 0.5 * d * d, delta * (size - 0.5 * delta))
+    return _huber_program(d, float(delta))
 
 
 @in_full_precision
