@@ -54,10 +54,23 @@ static void copy_dense(char *to, const char *from, int64_t bytes)
         to[i] = from[i];
 }
 
+/* One element n times, or n elements backwards. The compiler makes vectors where it knows the step. */
+static void repeat_or_reverse(any32 *to, const any32 *from, int64_t n, int step)
+{
+    if (step)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = from[-i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = *from;
+}
+
 static void copy_row(char *to, const char *from, int64_t n, int64_t to_step, int64_t from_step, int64_t bytes)
 {
     if (to_step == 1 && from_step == 1)
         copy_dense(to, from, n * bytes);
+    else if (bytes == 4 && to_step == 1 && (from_step == 0 || from_step == -1))
+        repeat_or_reverse((any32 *)to, (const any32 *)from, n, (int)from_step);
     else if (bytes == 4)
         COPY_AS(any32);
     else if (bytes == 8)

@@ -320,7 +320,14 @@ def _pow(x: Tensor, exponent: Any) -> Any:
         return _power(x, exponent)
     if exponent == 0.5 or exponent == -0.5:  # of -0 and -inf, IEEE's pow differs from the roots, which torch takes
         return OPS["sqrt" if exponent > 0 else "rsqrt"].forward(x)
-    return OPS["mul"].forward(x, x) if exponent == 2 and x.dtype is _F32 else _power(x, exponent)
+    if x.dtype is not _F32 or exponent not in _PRODUCTS:
+        return _power(x, exponent)
+    mul = OPS["mul"].forward
+    product = x if exponent == -1 else mul(x, x)
+    return mul(product, x) if exponent == 3 else product if exponent > 0 else _reciprocal(product)
+
+
+_PRODUCTS = (2, 3, -1, -2)  # powers that are products or their reciprocals, as in torch
 
 
 _limited = _function_of_any("clamp")

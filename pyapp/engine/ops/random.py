@@ -203,8 +203,11 @@ randn_like = function("randn_like", factory=True)(_like(randn, "Standard normal"
 
 def _words(count: int, generator: Generator | None) -> Any:
     """48 random bits for each of `count` integers, as float64 in [0, 1)."""
-    pairs = array_of(rand((count, 2), generator=generator)).astype("float64")
-    return pairs[:, 0] + pairs[:, 1] * 2.0**-24
+    pairs = array_of(rand((count, 2), generator=generator))
+    words = pairs[:, 1].astype("float64")
+    words *= 2.0**-24
+    words += pairs[:, 0]
+    return words
 
 
 @function(factory=True)
@@ -236,7 +239,7 @@ def randint(
 def _integers(count: int, choices: int, generator: Generator | None) -> Any:
     """`count` integers 0 .. choices - 1 (int64, which may wrap above 2^63)."""
     if choices <= 1 << 48:
-        return np.floor(_words(count, generator) * choices).astype("int64")
+        return (_words(count, generator) * choices).astype("int64")
     bits = np.floor(_words(2 * count, generator).reshape(2, count) * 2.0**32).astype("uint64")
     return (((bits[0] << np.uint64(32)) | bits[1]) % np.uint64(choices)).astype("int64")
 
@@ -252,7 +255,23 @@ def _limits(kind: _dtype.DType) -> tuple[float, float]:
 @function(factory=True)
 def randperm(n: int, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """0 .. n - 1 in random order (int64)."""
-    return _finish(tensor_of(np.argsort(_words(n, generator), kind="stable"), _dtype.int64), dtype, device, False)
+    return _finish(tensor_of(_order_of(_words(n, generator)), _dtype.int64), dtype, device, False)
+
+
+def _order_of(words: Any) -> Any:
+    """The places (int64) of 48-bit words in their order. A sort of numbers is many times faster than one of places: each
+    number has a word's first bits, and its place behind them.
+    """
+    bits = max(1, len(words) - 1).bit_length()
+    kept = min(48, 63 - bits)
+    keys = (words * 2.0**kept).astype("int64")
+    keys <<= bits
+    keys |= np.arange(len(words))
+    keys.sort()
+    first = keys >> bits
+    if kept < 48 and (first[1:] == first[:-1]).any():  # the bits that were left out decide
+        return np.argsort(words, kind="stable")
+    return keys & ((1 << bits) - 1)
 
 
 @function(method=True)
