@@ -48,6 +48,8 @@ def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
             if self._path is None:
                 self._path = "/".join(layer.name for layer in STATE.scope)
             build(self, *args, **kwargs)
+        if args and not kwargs:
+            object.__setattr__(self, "_built_for", args[0])
         self.built = True
 
     return scoped
@@ -70,6 +72,7 @@ class Layer(Configured, Module):
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
     quantization_modes: tuple[str, ...] = ()  # what `quantize` takes
     makes_masks = False  # whether a user's class has its own `compute_mask`, which is called without a mask too
+    is_operation = False  # whether it is a function of `keras.ops` or an operator, which Keras counts to no layers
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
 
     def __init__(
@@ -82,6 +85,7 @@ class Layer(Configured, Module):
         self.name = name or unique_name(type(self).__name__)
         self.built = False
         self._path: str | None = None
+        object.__setattr__(self, "_built_for", None)  # the shapes that `build` was given
         self.dtype_policy = dtype
         self.autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
@@ -188,6 +192,9 @@ class Layer(Configured, Module):
         if not self.autocast or not own.is_floating_point:
             return True, None
         return own is not around, own
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
     # -- to be written by layers
 
@@ -528,12 +535,15 @@ class Layer(Configured, Module):
         return tensor if tensor.dtype is self._compute_dtype else tensor.to(self._computes_in())
 
     def _cast_tensors(self, value: Any) -> Any:
-        """Another argument than the first: floating-point tensors in the layer's dtype, anything else as it is."""
+        """Another argument than the first: tensors and arrays of floating-point numbers in the layer's dtype, arrays of
+        other numbers as tensors, anything else as it is."""
         if isinstance(value, Tensor):
             return self._in_compute_dtype(value) if self._computes_in().is_floating_point else value
         if value is None or isinstance(value, bool):
             return value
-        if isinstance(value, (list, tuple)) and any(isinstance(inner, Tensor) for inner in value):
+        if isinstance(value, np.ndarray) and not is_texts(value):
+            return self._cast_tensors(ops.as_tensor(value))
+        if isinstance(value, (list, tuple)) and any(isinstance(inner, (Tensor, np.ndarray)) for inner in value):
             return type(value)(self._cast_tensors(inner) for inner in value)
         return value
 
@@ -690,6 +700,8 @@ def _any(masks: Any) -> bool:
 
 class Function(Layer):
     """A function of tensors as a layer, for operators on symbolic tensors and for Lambda."""
+
+    is_operation = True
 
     def __init__(self, function: Callable[..., Any], operation: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)

@@ -36,7 +36,7 @@ from . import (
     regularizers,
     schedules,
 )
-from .core import Function, InputLayer, Layer, arguments_of
+from .core import InputLayer, Layer, arguments_of
 from .lookup import CLASSES, Configured, as_json, registered, registered_name
 from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor, infer, record
@@ -80,11 +80,7 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
     if has_graph and not writes_own and {"inputs", "outputs"} <= arguments_of(kind.__init__):
         made = _named(kind, _functional(layer))
         if kind.__module__.startswith("pyapp."):
-            made |= {
-                "module": "keras.src.models.functional",
-                "class_name": "Functional",
-                "registered_name": "Functional",
-            }
+            made |= {"module": "keras.src.models.functional", "registered_name": "Functional"}
     elif hasattr(layer, "_first") and not writes_own:
         made = _named(kind, _sequential(layer))
     else:
@@ -99,7 +95,7 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     has no `get_config`; Model's would describe the graph.
     """
     kind = type(layer)
-    if isinstance(layer, Function) and not isinstance(layer, layers.Lambda) or kind.__name__ == "Model":
+    if layer.is_operation or kind.__name__ == "Model":
         raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
     config = Layer.get_config(layer) if inherits_config else layer.get_config()
     if isinstance(layer, InputLayer):
@@ -193,7 +189,7 @@ def _functional(model: Model) -> dict[str, Any]:
 
     for call in graph.calls:
         args, kwargs = call.args, call.kwargs
-        is_operation = isinstance(call.layer, Function) and not isinstance(call.layer, layers.Lambda)
+        is_operation = call.layer.is_operation
         if is_operation:
             made, args, kwargs = _operation(call)
         else:
@@ -433,10 +429,8 @@ class Reading:
             known = CLASSES.get(name)
             if module is not None and getattr(known, "keras_module", None) == module:
                 found = known
-            elif name in ("Sequential", "Model"):
+            elif name in _MODELS:
                 found = CLASSES[name]
-            elif name == "Functional":
-                found = CLASSES["Model"]
             else:
                 places = [_PARTS[part] for part in reversed(parts) if part in _PARTS]
                 places += [part for end, part in _BY_KEY.items() if module is None and owner.endswith(end)]

@@ -18,8 +18,9 @@ from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
 from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
+from ..train.names import unique_name
 from ..train.progress import ProgressBar
-from . import optimizers, quantizers, saving
+from . import optimizers, quantizers, saving, summaries
 from .call_graph import CallGraph, as_batch_of
 from .call_state import training_mode, weights_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
@@ -37,6 +38,9 @@ class Model(Layer):
 
     `compiled_step` says after training how steps ran: as one call ("captured"), or why not.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__new__(Functional if cls is Model and (args or "inputs" in kwargs) else cls)
 
     def __init__(
         self, inputs: Any = None, outputs: Any = None, *, name: str | None = None, trainable: bool = True,
@@ -73,7 +77,12 @@ class Model(Layer):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers directly inside, in order."""
+        """The layers directly inside, in order; functions of `keras.ops` and operators are in `operations`."""
+        return [layer for layer in self.operations if not layer.is_operation]
+
+    @property
+    def operations(self) -> list[Layer]:
+        """The layers directly inside, and the functions among them that have no weights, in order."""
         return [child for child in self._modules.values() if isinstance(child, Layer)]
 
     @property
@@ -147,10 +156,13 @@ class Model(Layer):
         expand_nested: bool = False, show_trainable: bool = False, layer_range: Any = None,
     ) -> None:  # fmt: skip
         """Prints a table of the layers, their output shapes and numbers of parameters. `expand_nested` shows the layers
-        of models inside, `show_trainable` whether layers train, `layer_range` those from a name to another."""
-        if positions is not None:
-            raise NotImplementedError("summary: the columns have their places; leave positions out")
-        (print_fn or print)(saving.summary(self, line_length, expand_nested, show_trainable, layer_range))
+        of models inside, `show_trainable` whether layers train, `layer_range` those from a name to another;
+        `positions` are the ends of the columns, as parts of a line."""
+        text = summaries.summary(self, line_length, positions, expand_nested, show_trainable, layer_range)
+        if print_fn is None:
+            print(text)
+        else:
+            print_fn(text + "\n")
 
     # -- weights of subclasses
 
@@ -665,7 +677,8 @@ class Model(Layer):
         return super().from_config(config)
 
 
-Functional = Model
+class Functional(Model):
+    """What `Model(inputs, outputs)` gives: the calls between symbolic inputs and outputs."""
 
 
 class Sequential(Model):
@@ -678,10 +691,20 @@ class Sequential(Model):
         self._end: Any = None  # the symbolic output so far
         self._first: KerasTensor | None = None
         for layer in layers or ():
-            self.add(layer)
+            self._add(layer)
+        self._count_graph()
+
+    def _count_graph(self) -> None:
+        """Uses a name up, as Keras does: its Sequential models have a functional one inside, made with each change."""
+        if self._end is not None and self.layers:
+            unique_name("functional")
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Adds a layer at the end."""
+        self._add(layer)
+        self._count_graph()
+
+    def _add(self, layer: Any) -> None:
         if isinstance(layer, KerasTensor):
             layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
         layer = as_layer(layer)
@@ -731,6 +754,7 @@ class Sequential(Model):
             for layer in self.layers:
                 self._end = record(layer, (self._end,), {})
             self.built = True
+            self._count_graph()
 
     def _build_for(self, inputs: Any) -> None:
         if self._first is None and hasattr(inputs, "shape"):
@@ -799,7 +823,7 @@ def clone_model(
         outputs = record(layers[id(call.layer)], args, kwargs)
         symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
     ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
-    return Model(*ends, name=model.name)
+    return Functional(*ends, name=model.name)
 
 
 def _is_chosen(layer: Layer, filters: Any) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +39,7 @@ from .registered import (
     serialize_keras_object as serialize_keras_object,
 )
 from .structures import flatten, map_structure
-from .symbolic_tensors import Call, KerasTensor, record
+from .symbolic_tensors import KerasTensor, record
 
 if TYPE_CHECKING:
     from .models import Model
@@ -88,7 +87,7 @@ def get_custom_objects() -> dict[str, Any]:
 def described(layer: Any) -> dict[str, Any]:
     """{"class_name", "config"} of a layer or model. TypeError for what a file cannot describe."""
     name = registered_name(type(layer))  # of a class that is not registered, load_model needs it in custom_objects
-    if name == "<lambda>" or (name == "Model" and layer.graph is None):
+    if name in ("<lambda>", "Model"):
         raise TypeError(f"{name} cannot be written to a file: save the weights alone with save_weights")
     return {"class_name": name, "config": layer.get_config()}
 
@@ -448,71 +447,3 @@ def _read_weights(
 def _begin(filepath: str | Path) -> bytes:
     with open(filepath, "rb") as file:
         return file.read(8)
-
-
-# -- summary
-
-
-def summary(
-    model: Model, line_length: int | None = None, expand_nested: bool = False, show_trainable: bool = False,
-    layer_range: Any = None,
-) -> str:  # fmt: skip
-    """A table of the layers, their output shapes and numbers of parameters, as text."""
-    rows = [("Layer (type)", "Output Shape", "Param #", "Trainable")]
-
-    def add(layers: list[Layer], depth: int) -> None:
-        for layer in layers:
-            name = f"{'   ' * depth}{'└ ' if depth else ''}{layer.name} ({type(layer).__name__})"
-            count = f"{layer.count_params():,}" if layer.built else "?"
-            trained = "-" if not layer.weights else "Y" if layer.trainable else "N"
-            rows.append((name, _output_shape(layer), count, trained))
-            inner = getattr(layer, "layers", None)
-            if expand_nested and isinstance(inner, (list, tuple)):
-                add(list(inner), depth + 1)
-
-    add(_between(model.layers, layer_range), 0)
-    width = line_length or 78
-    if not show_trainable:
-        rows = [row[:3] for row in rows]  # type: ignore[misc]
-    sizes = [int(width * 0.45), int(width * 0.35), width - int(width * 0.45) - int(width * 0.35)]
-    if show_trainable:
-        sizes = [sizes[0] - 8, sizes[1] - 4, sizes[2], 12]
-    lines = [f'Model: "{model.name}"', "─" * width]
-    for number, row in enumerate(rows):
-        cells = [text if len(text) < size else text[: size - 2] + "…" for text, size in zip(row, sizes, strict=True)]
-        lines.append("".join(text.ljust(size) for text, size in zip(cells, sizes, strict=True)).rstrip())
-        if number == 0:
-            lines.append("═" * width)
-    total = model.count_params()
-    trained = sum(w.numel() for w in model.trainable_weights)
-    lines += ["─" * width, f" Total params: {_counted(total)}", f" Trainable params: {_counted(trained)}"]
-    return "\n".join([*lines, f" Non-trainable params: {_counted(total - trained)}"])
-
-
-def _between(layers: list[Layer], names: Any) -> list[Layer]:
-    """The layers from the first to the second of two names (regular expressions), both included; all for None."""
-    if names is None:
-        return layers
-    places = [[k for k, layer in enumerate(layers) if re.fullmatch(name, layer.name)] for name in names]
-    if len(places) != 2 or not all(places):
-        raise ValueError(f"summary: layer_range is a pair of names of layers, got {names!r:.80}")
-    return layers[min(places[0][0], places[1][-1]) : max(places[0][0], places[1][-1]) + 1]
-
-
-def _counted(count: int) -> str:
-    size: float = 4.0 * count
-    for unit in ("B", "KB", "MB"):
-        if size < 1024:
-            return f"{count:,} ({size:.2f} {unit})"
-        size /= 1024
-    return f"{count:,} ({size:.2f} GB)"
-
-
-def _output_shape(layer: Layer) -> str:
-    if isinstance(layer, InputLayer):
-        return str(layer.tensor.shape)
-    calls: list[Call] = layer._symbolic_calls
-    if not calls:
-        return "?"
-    shapes = [leaf.shape for leaf in flatten(calls[-1].outputs)]
-    return str(shapes[0]) if len(shapes) == 1 else str(shapes)

@@ -34,6 +34,10 @@ class Variable(Tensor):
         """The value as a NumPy array that shares the memory, also of a weight that is trained."""
         return self.detach().numpy(force=force)
 
+    def __repr__(self) -> str:
+        value = self.detach().to("cpu").numpy()
+        return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype.name}, value={value}>"
+
     @property
     def path(self) -> str:
         """The name of the layer, a slash, that of the weight."""

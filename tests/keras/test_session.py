@@ -268,7 +268,7 @@ def test_floats_have_the_dtype_that_is_set() -> None:
         model = keras.Sequential([keras.Input((4,)), layers.Dense(3, "relu"), layers.Dense(1, "sigmoid")])
         model.compile("adam", "mse", metrics=["mae", keras.metrics.AUC()])
         model.fit(x, x[:, 0] > 3, batch_size=3, epochs=3, verbose=0)
-        assert {name(w) for w in (*model.weights, *model.optimizer.variables)} == {"float64"}
+        assert {name(w) for w in (*model.weights, *model.optimizer.variables[1:])} == {"float64"}
         assert model.compiled_step == "captured" and model.predict(x, verbose=0).dtype == "float64"
         made = (keras.Input((3,)), keras.ops.zeros(2), keras.ops.convert_to_tensor([0.1]), keras.random.normal((2,)))
         assert {name(one) for one in made} == {"float64"}
