@@ -604,8 +604,17 @@ class Layer(Configured, Module):
         """The shape of the output for input shapes with None where a size is unknown. It is found by computing with
         zeros of two sizes.
         """
-        symbolic = map_shapes(lambda shape: KerasTensor(shape, self.compute_dtype), args[0])
-        outputs = infer(self, (symbolic, *args[1:]), kwargs)
+
+        def symbolic(shape: Any) -> KerasTensor:
+            return KerasTensor(shape, self.compute_dtype)
+
+        others = (map_shapes(symbolic, one) if _is_shape(one) else one for one in args[1:])
+        named = {
+            key.removesuffix("_shape") if _is_shape(one) else key: map_shapes(symbolic, one) if _is_shape(one) else one
+            for key, one in kwargs.items()
+        }
+        first = (map_shapes(symbolic, args[0]),) if args else ()
+        outputs = infer(self, (*first, *others), named)
         return map_structure(lambda output: output.shape, outputs)
 
     # -- configuration
@@ -688,6 +697,11 @@ def _is_numbers(value: Any) -> bool:
     if not isinstance(value, list) or not value:
         return False
     return all(isinstance(one, (int, float)) or _is_numbers(one) for one in value)
+
+
+def _is_shape(value: Any) -> bool:
+    """Whether it is a shape of a tensor."""
+    return isinstance(value, (list, tuple)) and all(size is None or type(size) is int for size in value)
 
 
 def _has_tensors(value: Any) -> bool:

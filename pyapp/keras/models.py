@@ -138,6 +138,8 @@ class Model(Layer):
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name or number. ValueError if there is none."""
         if index is not None:
+            if not -len(self.layers) <= index < len(self.layers):
+                raise ValueError(f"{self.name} has {len(self.layers)} layers, but none with the number {index}")
             return self.layers[index]
         for layer in self.layers:
             if layer.name == name:
@@ -475,11 +477,13 @@ class Model(Layer):
 
     @property
     def metrics_names(self) -> list[str]:
-        """The names in the order of `evaluate`'s list."""
+        """The names in the order of `evaluate`'s list; of a subclass that says which metrics it has, theirs."""
+        if type(self).metrics is not Model.metrics:
+            return [metric.name for metric in self.metrics]
         compiled = [] if self._compiled_metrics is None else list(self._compiled_metrics.results())
         if len(self._output_trackers) or len(self.outputs) > 1:
             compiled.sort()
-        return ["loss", *self._loss_names(), *compiled]
+        return ["loss", *self._loss_names(), *compiled, *(metric.name for metric in self._own_metrics)]
 
     def _loss_names(self) -> list[str]:
         """The names of the outputs' losses, in the order that compile was given them in for outputs in a dict."""
@@ -568,7 +572,7 @@ class Model(Layer):
         batches = batches_of(x, y, sample_weight, batch_size)
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
-        logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=_verbosity(verbose))
+        logs = loops.evaluate(self, batches, listeners, steps, verbose=_verbosity(verbose))
         if return_dict:
             return logs
         return self._in_order(logs)

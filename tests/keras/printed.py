@@ -5,9 +5,14 @@ which are Keras' own to the letter (make_golden_printed.py).
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import re
+import tempfile
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 PRINTED: dict[str, Callable[[Any], list[str]]] = {}
 
@@ -117,3 +122,31 @@ def names_of_variables(keras: Any) -> list[str]:
     optimizer.build(model.trainable_variables)
     names = [keras.optimizers.Adam().name, keras.optimizers.get("adam").name, keras.optimizers.Adam(name="own").name]
     return [*found, " ".join(v.path for v in optimizer.variables), *names, *(repr(w) for w in model.weights[1:3])]
+
+
+@printed
+def lines_of_callbacks(keras: Any) -> list[str]:
+    x = np.linspace(-1, 1, 24).reshape(12, 2).astype("float32")
+    y = (x.sum(1, keepdims=True) > 0).astype("float32")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, activation="sigmoid")])
+    model.set_weights([np.array([[0.5], [-0.25]], "float32"), np.array([0.1], "float32")])
+    model.compile(keras.optimizers.SGD(0.5), "binary_crossentropy", metrics=["accuracy"])
+    calls = keras.callbacks
+    with tempfile.TemporaryDirectory() as folder:
+        best = calls.ModelCheckpoint(
+            f"{folder}/{{epoch}}.weights.h5", "val_accuracy", 1, save_best_only=True, save_weights_only=True
+        )
+        always = calls.ModelCheckpoint(f"{folder}/last.keras", verbose=1)
+        slower = calls.ReduceLROnPlateau("val_accuracy", factor=0.5, patience=1, verbose=1, min_delta=0.2)
+        stop = calls.EarlyStopping("val_accuracy", patience=3, verbose=1, restore_best_weights=True, min_delta=0.2)
+        schedule = calls.LearningRateScheduler(lambda epoch, rate: np.float32(rate * 0.5), verbose=1)
+        fit = functools.partial(model.fit, x, y, verbose=2, shuffle=False, batch_size=4)
+        texts = [
+            shown(lambda: fit(epochs=6, validation_data=(x, y), callbacks=[best, slower, stop])),
+            shown(lambda: fit(epochs=2, callbacks=[always, schedule])),
+            shown(lambda: fit()),
+            shown(lambda: fit(epochs=4, initial_epoch=3)),
+            shown(lambda: model.evaluate(x, y, verbose=2)),
+            shown(lambda: model.predict(x, verbose=2)),
+        ]
+    return [re.sub(r"\d+s - \S+/(step|epoch)", "TIME", text.replace(folder, "FOLDER")) for text in texts]
