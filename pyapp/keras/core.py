@@ -23,8 +23,8 @@ from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
 from .call_state import STATE, training_mode, weights_of
 from .collections import LayerDict, LayerList, tracked
-from .dtype_policies import DTypePolicy, DTypePolicyMap, QuantizedDTypePolicy
-from .lookup import Configured, registered
+from .dtype_policies import DTypePolicy, DTypePolicyMap
+from .lookup import Configured, as_json, registered
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure
@@ -36,6 +36,9 @@ def clear_session() -> None:
     """Starts the numbers of automatic names again, and forgets the policy of `set_dtype_policy`."""
     clear_names()
     SETTINGS.dtype_policy = None
+
+
+_BY_KEY = {"_initializer": initializers, "_regularizer": regularizers, "_constraint": constraints}
 
 
 def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
@@ -66,6 +69,8 @@ class Layer(Configured, Module):
     The masks of inputs come as the arguments `mask`, or `<argument>_mask`, if `call` has them. A layer passes the mask
     of its first input on if it sets `supports_masking`, or what its `compute_mask` gives.
     """
+
+    keras_module = "keras.layers"
 
     supports_masking = False
     converted: Mapping[str, Callable[[Any], Any]] = {}  # by attribute: what makes its value of what is written to it
@@ -619,16 +624,21 @@ class Layer(Configured, Module):
 
     # -- configuration
 
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the constructor that `get_config` gives beside those of all layers, as JSON values."""
+        return Configured.get_config(self)
+
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON values."""
         taken, every = arguments_of(type(self).__init__), _takes_any(type(self).__init__)
-        more = {"name": self.name, "trainable": self._trainable, "dtype": self._written_policy()}
-        return {**super().get_config(), **{key: value for key, value in more.items() if every or key in taken}}
-
-    def _written_policy(self) -> Any:
-        policy = self._dtype_policy
-        named = not isinstance(policy, (DTypePolicyMap, QuantizedDTypePolicy))
-        return policy.name if named else dtype_policies.serialize(policy)
+        policy = dtype_policies.serialize(self._dtype_policy)
+        shared = {"name": self.name, "trainable": self._trainable, "dtype": policy}
+        found = {key: value for key, value in shared.items() if every or key in taken}
+        for key, value in self.settings().items():
+            part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)
+            named = part is not None and isinstance(value, str)
+            found.setdefault(key, as_json(part.get(value)) if named else value)  # type: ignore[union-attr]
+        return found
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:

@@ -25,7 +25,7 @@ from .call_graph import CallGraph, as_batch_of
 from .call_state import training_mode, weights_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
 from .core import Function, InputLayer, Layer, arguments_of, as_layer
-from .keras_configs import Reading, compile_config
+from .keras_configs import Reading, compile_config, describe, functional_config, sequential_config
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure, unflatten
 from .symbolic_tensors import KerasTensor, record
@@ -38,6 +38,8 @@ class Model(Layer):
 
     `compiled_step` says after training how steps ran: as one call ("captured"), or why not.
     """
+
+    keras_module = "keras"
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return super().__new__(Functional if cls is Model and (args or "inputs" in kwargs) else cls)
@@ -667,22 +669,25 @@ class Model(Layer):
         saving.load_weights(self, filepath, skip_mismatch)
 
     def to_json(self, **_: Any) -> str:
-        """The configuration as JSON."""
+        """The configuration as JSON, here or for Keras."""
         return saving.to_json(self)
 
     def get_config(self) -> dict[str, Any]:
-        return saving.functional_config(self) if self.graph is not None else super().get_config()
+        return functional_config(self) if self.graph is not None else super().get_config()
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
-        """The model that `get_config` describes, with new weights."""
-        if "calls" in config:
-            return saving.functional_from_config(cls, config, custom_objects)
+        """The model that `get_config` describes, here or in Keras, with new weights."""
+        if "input_layers" in config:
+            with saving.custom_object_scope(custom_objects or {}):
+                return Reading("from_config", keeps_training=True).functional(cls, config)
         return super().from_config(config)
 
 
 class Functional(Model):
     """What `Model(inputs, outputs)` gives: the calls between symbolic inputs and outputs."""
+
+    keras_module = "keras.src.models.functional"
 
 
 class Sequential(Model):
@@ -787,11 +792,12 @@ class Sequential(Model):
         return x
 
     def get_config(self) -> dict[str, Any]:
-        return saving.sequential_config(self)
+        return sequential_config(self)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
-        return saving.sequential_from_config(cls, config, custom_objects)
+        with saving.custom_object_scope(custom_objects or {}):
+            return Reading("from_config", keeps_training=True).sequential(cls, {}, config)
 
 
 def clone_model(
@@ -803,7 +809,7 @@ def clone_model(
     if input_tensors is not None or call_function is not None or recursive:
         raise NotImplementedError("clone_model: takes a model and a clone_function, no tensors and no call_function")
     if clone_function is None:
-        return saving.from_json_values(saving.described(model))
+        return Reading("clone_model", keeps_training=True).object(describe(model, first=False))
     if isinstance(model, Sequential):
         found = Sequential(name=model.name)
         if model._first is not None:

@@ -109,6 +109,8 @@ class Optimizer(Configured):
     `add_variable_from_reference`. Its steps run eagerly.
     """
 
+    keras_module = "keras.optimizers"
+
     states: tuple[str, ...] = ()  # what is kept for each weight
     names_of_states: Mapping[str, str] = {}  # the names that Keras' variables have, where they are others
 

@@ -244,6 +244,8 @@ class OptimizerMap:
     """Optimisers by the paths of weights: a path itself, or a regular expression that it matches as a whole; others
     have `default_optimizer`."""
 
+    keras_module = "keras.optimizers"
+
     def __init__(self, default_optimizer: Any, optimizer_map: Mapping[str, Any] | None = None) -> None:
         self.default_optimizer: Optimizer = get(default_optimizer)
         self._by_path: dict[str, Optimizer] = {}

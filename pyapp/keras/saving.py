@@ -24,8 +24,8 @@ from . import losses, optimizers
 from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
 from .core import InputLayer, Layer
 from .hdf5_weights import has_hdf5, write_weights
-from .keras_configs import call_with_zeros
-from .lookup import CLASSES, as_json, registered, registered_name
+from .keras_configs import Reading, call_with_zeros, describe
+from .lookup import CLASSES, as_json, registered
 from .registered import (
     deserialize_keras_object as deserialize_keras_object,
 )
@@ -38,14 +38,14 @@ from .registered import (
 from .registered import (
     serialize_keras_object as serialize_keras_object,
 )
-from .structures import flatten, map_structure
+from .structures import flatten
 from .symbolic_tensors import KerasTensor, record
 
 if TYPE_CHECKING:
     from .models import Model
 
 _CONFIG = "pyapp.keras"
-_VERSION = 1
+_VERSION = 2  # 1 had configurations of another form
 
 
 def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Any:
@@ -84,14 +84,6 @@ def get_custom_objects() -> dict[str, Any]:
 # -- configurations
 
 
-def described(layer: Any) -> dict[str, Any]:
-    """{"class_name", "config"} of a layer or model. TypeError for what a file cannot describe."""
-    name = registered_name(type(layer))  # of a class that is not registered, load_model needs it in custom_objects
-    if name in ("<lambda>", "Model"):
-        raise TypeError(f"{name} cannot be written to a file: save the weights alone with save_weights")
-    return {"class_name": name, "config": layer.get_config()}
-
-
 def from_json_values(given: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None) -> Any:
     """A layer or model from {"class_name", "config"}. ValueError for an unknown class."""
     name = str(given.get("class_name"))
@@ -123,12 +115,6 @@ def _is_layer(value: Any, custom_objects: Mapping[str, type] | None) -> bool:
     return isinstance(kind, type) and issubclass(kind, Layer)
 
 
-def sequential_config(model: Any) -> dict[str, Any]:
-    """The layers of a Sequential model, and the shape of its inputs."""
-    first = None if model._first is None else {"batch_shape": list(model._first.shape), "dtype": model._first.dtype}
-    return {"name": model.name, "input": first, "layers": [described(layer) for layer in model.layers]}
-
-
 def sequential_from_config(
     kind: Any, config: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None
 ) -> Any:
@@ -139,36 +125,6 @@ def sequential_from_config(
     for layer in config["layers"]:
         model.add(from_json_values(layer, custom_objects))
     return model
-
-
-def functional_config(model: Model) -> dict[str, Any]:
-    """The inputs, layers, calls and outputs of a functional model. Symbolic tensors are {"call": k, "output": n} or
-    {"input": k}."""
-    graph = model.graph
-    places = {id(leaf): {"input": k} for k, leaf in enumerate(flatten(graph.inputs))}
-    layers: list[Layer] = []
-    for number, call in enumerate(graph.calls):
-        if call.layer not in layers:
-            layers.append(call.layer)
-        for index, leaf in enumerate(flatten(call.outputs)):
-            places[id(leaf)] = {"call": number, "output": index}
-
-    def place(leaf: Any) -> Any:
-        return {"tensor": places[id(leaf)]} if isinstance(leaf, KerasTensor) else leaf
-
-    calls = [
-        {
-            "layer": layers.index(call.layer),
-            "args": as_json(map_structure(place, list(call.args))),
-            "kwargs": as_json(map_structure(place, call.kwargs)),
-        }
-        for call in graph.calls
-    ]
-    inputs = map_structure(lambda t: {"batch_shape": list(t.shape), "dtype": t.dtype, "name": t.name}, graph.inputs)
-    return {
-        "name": model.name, "inputs": inputs, "layers": [described(layer) for layer in layers], "calls": calls,
-        "outputs": map_structure(place, graph.outputs),
-    }  # fmt: skip
 
 
 def functional_from_config(
@@ -205,14 +161,24 @@ def functional_from_config(
 
 
 def to_json(model: Model) -> str:
-    """The configuration of a model as JSON."""
-    return json.dumps(described(model))
+    """The configuration of a model, and what it was compiled with, as JSON, here or for Keras."""
+    try:
+        return json.dumps(describe(model))
+    except TypeError:
+        return json.dumps(describe(model, first=False))  # a loss or metric without a name
 
 
-def model_from_json(text: str, custom_objects: Mapping[str, type] | None = None) -> Any:
-    """A model of `to_json`, with new weights."""
+def model_from_json(json_string: str, custom_objects: Mapping[str, type] | None = None) -> Any:
+    """A model of `to_json`, of pyapp or Keras, with new weights; compiled if the other was."""
+    given = parse_json(json_string)
     with custom_object_scope(custom_objects or {}):
-        return from_json_values(parse_json(text), custom_objects)
+        if "module" not in given:  # of earlier versions of pyapp
+            return from_json_values(given, custom_objects)
+        reading = Reading("model_from_json", keeps_training=True)
+        model = reading.object(given)
+        if given.get("compile_config"):
+            reading.compile(model, given["compile_config"])
+        return model
 
 
 # -- files
@@ -265,7 +231,7 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
     if _in_keras_form(path, ".keras"):
         save_archive(model, path)
         return
-    description: dict[str, Any] = {"version": _VERSION, "model": described(model)}
+    description: dict[str, Any] = {"version": _VERSION, "model": describe(model, first=False)}
     tensors = _tensors(_stored(model))
     if model.graph is None and model._first_inputs is not None:
         description["first_inputs"] = model._first_inputs
@@ -303,9 +269,9 @@ def load_model(
         if text is None:
             raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")
         description = parse_json(text)
-        if description.get("version") != _VERSION:
+        if description.get("version") not in (1, _VERSION):
             raise FileFormatError(f"{filepath} was written by another version of pyapp.keras")
-        model = from_json_values(description["model"], custom_objects)
+        model = _model_of(description["model"], os.fspath(filepath), safe_mode, custom_objects)
         if not model.built and description.get("first_inputs") is not None:
             call_with_zeros(model, description["first_inputs"])
         _read_weights(model, file, filepath)
@@ -317,6 +283,15 @@ def load_model(
             model.compile(**given)
             _read_optimizer(model, file, description["steps"], description.get("scaling", {}))
     return model
+
+
+def _model_of(given: Any, where: str, safe_mode: bool, custom_objects: Mapping[str, type] | None) -> Any:
+    if isinstance(given, Mapping) and "module" not in given:
+        return from_json_values(given, custom_objects)
+    found = Reading(where, safe_mode, keeps_training=True).object(given)
+    if not isinstance(found, Layer):
+        raise FileFormatError(f"{where} describes no model")
+    return found
 
 
 def _read_optimizer(model: Model, file: Any, steps: int, scaling: Mapping[str, Any]) -> None:

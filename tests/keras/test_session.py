@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import wave
 import zipfile
@@ -416,3 +417,28 @@ def test_weights_without_names_have_those_of_keras() -> None:
     assert [weight.path for weight in layer.weights] == paths
     assert [weight.name for weight in layer.weights] == [path[4:] for path in paths]
     assert keras.Variable(1.0).path == "variable_3" and Count().variables[0].path == "count/variable_4"
+
+
+def test_objects_are_described_as_in_keras() -> None:
+    saving = keras.saving
+    dense = layers.Dense(3, activation="relu", kernel_regularizer="l2", name="d")
+    described = saving.serialize_keras_object(dense)
+    policy = {"module": "keras", "class_name": "DTypePolicy", "config": {"name": "float32"}, "registered_name": None}
+    wanted = {"module": "keras.layers", "class_name": "Dense", "registered_name": None}
+    assert {key: described[key] for key in wanted} == wanted
+    config = described["config"]
+    assert list(config)[:4] == ["name", "trainable", "dtype", "units"] and config["dtype"] == policy
+    assert config["kernel_initializer"]["module"] == "keras.initializers"
+    assert config["kernel_initializer"]["class_name"] == "GlorotUniform"
+    assert config["kernel_regularizer"]["config"] == {"l2": 0.01}
+    assert layers.deserialize(described).get_config() == config
+    same_names = (
+        keras.metrics.AUC(name="a"), keras.metrics.MeanSquaredError(), keras.losses.MeanSquaredError(),
+        keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 9)), keras.initializers.Orthogonal(gain=2.0),
+        keras.constraints.MaxNorm(3), layers.Bidirectional(layers.GRU(2)), layers.GroupQueryAttention(2, 4, 2),
+        keras.Sequential([keras.Input((3,)), layers.Dense(2)]),
+    )  # fmt: skip
+    for one in same_names:
+        written = saving.serialize_keras_object(one)
+        again = saving.deserialize_keras_object(json.loads(json.dumps(written)))
+        assert type(again) is type(one) and saving.serialize_keras_object(again) == written

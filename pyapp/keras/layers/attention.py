@@ -246,6 +246,8 @@ class GroupedQueryAttention(_HeadsAttention):
     """MultiHeadAttention in which groups of the queries' heads share a head of keys and values (Ainslie et al. 2023,
     arXiv 2305.13245)."""
 
+    keras_name = "GroupQueryAttention"  # the public one
+
     def __init__(
         self, head_dim: int, num_query_heads: int, num_key_value_heads: int, dropout: float = 0.0,
         use_bias: bool = True, sliding_window: int | None = None, flash_attention: bool | None = None,

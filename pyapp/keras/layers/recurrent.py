@@ -538,11 +538,11 @@ class _Whole(RNN):
             trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
         )  # fmt: skip
 
-    def get_config(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The arguments of the layer and of its cell."""
-        every = {**signature(self.kind).parameters, **signature(_Whole).parameters}
+        every = {**signature(_Whole).parameters, **signature(self.kind).parameters}
         left_out = {name: one.default for name, one in every.items() if one.default is not one.empty}
-        return {**left_out, **super().get_config()}
+        return {**left_out, **super().settings()}
 
 
 def of_the_cell(kind: type[RNN], cell: type[Cell]) -> None:
