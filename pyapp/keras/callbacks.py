@@ -8,7 +8,6 @@ from ..engine import no_grad
 from ..train.callbacks import (
     BackupAndRestore,
     Callback,
-    CallbackList,
     CSVLogger,
     EarlyStopping,
     History,
@@ -19,12 +18,61 @@ from ..train.callbacks import (
     TensorBoard,
     TerminateOnNaN,
 )
+from ..train.callbacks import CallbackList as Listeners
+from .structures import flatten
 
 __all__ = [
     "BackupAndRestore", "CSVLogger", "Callback", "CallbackList", "EarlyStopping", "History", "LambdaCallback",
     "LearningRateScheduler", "ModelCheckpoint", "ReduceLROnPlateau", "SwapEMAWeights", "TensorBoard",
     "TerminateOnNaN",
 ]  # fmt: skip
+
+
+class CallbackList(Callback):
+    """Several callbacks as one, for loops of one's own: each event goes on to all of them. `add_history` adds a
+    History, which becomes `model.history`; other arguments are their `params`."""
+
+    def __init__(
+        self, callbacks: Any = None, add_history: bool = False, add_progbar: bool = False, model: Any = None,
+        **params: Any,
+    ) -> None:  # fmt: skip
+        if add_progbar:
+            raise NotImplementedError("CallbackList: a loop of one's own shows its progress with keras.utils.Progbar")
+        self.callbacks = flatten(callbacks) if callbacks else []
+        if add_history and not any(isinstance(one, History) for one in self.callbacks):
+            self.callbacks.append(History())
+        self._listeners = Listeners(self.callbacks, model, params)
+        self.set_model(model)
+        self.params = params
+
+    def set_params(self, params: Any) -> None:
+        self.params = params
+        for callback in self.callbacks:
+            callback.set_params(params)
+
+    def set_model(self, model: Any) -> None:
+        self.model = model
+        for callback in self.callbacks:
+            callback.set_model(model)
+            if isinstance(callback, History) and model is not None:
+                model.history = callback
+
+    def append(self, callback: Callback) -> None:
+        """Adds a callback."""
+        self.callbacks.append(callback)
+        self._listeners = Listeners(self.callbacks, self.model, self.params)
+
+
+def _told(event: str) -> Any:
+    def tell(self: CallbackList, *args: Any, **logs: Any) -> None:
+        self._listeners.tell(event, *args, *logs.values())
+
+    tell.__name__, tell.__doc__ = event, f"Calls `{event}` of all callbacks."
+    return tell
+
+
+for _event in (name for name in dir(Callback) if name.startswith("on_")):
+    setattr(CallbackList, _event, _told(_event))
 
 
 class SwapEMAWeights(Callback):

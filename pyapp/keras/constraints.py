@@ -12,6 +12,8 @@ from .lookup import serialize as serialize
 class Constraint(Configured):
     """Base: `constraint(w)` gives the nearest allowed weights."""
 
+    keras_module = "keras.constraints"
+
     def __call__(self, w: Tensor) -> Tensor:
         raise NotImplementedError
 

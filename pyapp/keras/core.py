@@ -23,8 +23,8 @@ from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
 from .call_state import STATE, training_mode, weights_of
 from .collections import LayerDict, LayerList, tracked
-from .dtype_policies import DTypePolicy, DTypePolicyMap, QuantizedDTypePolicy
-from .lookup import Configured, registered
+from .dtype_policies import DTypePolicy, DTypePolicyMap
+from .lookup import Configured, as_json, registered
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure
@@ -38,6 +38,9 @@ def clear_session() -> None:
     SETTINGS.dtype_policy = None
 
 
+_BY_KEY = {"_initializer": initializers, "_regularizer": regularizers, "_constraint": constraints}
+
+
 def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
     """A `build` that marks the layer as built, also where another `build` calls it, with the layer's name in the paths
     of the weights."""
@@ -48,6 +51,8 @@ def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
             if self._path is None:
                 self._path = "/".join(layer.name for layer in STATE.scope)
             build(self, *args, **kwargs)
+        if args and not kwargs:
+            object.__setattr__(self, "_built_for", args[0])
         self.built = True
 
     return scoped
@@ -65,11 +70,14 @@ class Layer(Configured, Module):
     of its first input on if it sets `supports_masking`, or what its `compute_mask` gives.
     """
 
+    keras_module = "keras.layers"
+
     supports_masking = False
     converted: Mapping[str, Callable[[Any], Any]] = {}  # by attribute: what makes its value of what is written to it
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
     quantization_modes: tuple[str, ...] = ()  # what `quantize` takes
     makes_masks = False  # whether a user's class has its own `compute_mask`, which is called without a mask too
+    is_operation = False  # whether it is a function of `keras.ops` or an operator, which Keras counts to no layers
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
 
     def __init__(
@@ -82,6 +90,7 @@ class Layer(Configured, Module):
         self.name = name or unique_name(type(self).__name__)
         self.built = False
         self._path: str | None = None
+        object.__setattr__(self, "_built_for", None)  # the shapes that `build` was given
         self.dtype_policy = dtype
         self.autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
@@ -188,6 +197,9 @@ class Layer(Configured, Module):
         if not self.autocast or not own.is_floating_point:
             return True, None
         return own is not around, own
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
     # -- to be written by layers
 
@@ -528,12 +540,15 @@ class Layer(Configured, Module):
         return tensor if tensor.dtype is self._compute_dtype else tensor.to(self._computes_in())
 
     def _cast_tensors(self, value: Any) -> Any:
-        """Another argument than the first: floating-point tensors in the layer's dtype, anything else as it is."""
+        """Another argument than the first: tensors and arrays of floating-point numbers in the layer's dtype, arrays of
+        other numbers as tensors, anything else as it is."""
         if isinstance(value, Tensor):
             return self._in_compute_dtype(value) if self._computes_in().is_floating_point else value
         if value is None or isinstance(value, bool):
             return value
-        if isinstance(value, (list, tuple)) and any(isinstance(inner, Tensor) for inner in value):
+        if isinstance(value, np.ndarray) and not is_texts(value):
+            return self._cast_tensors(ops.as_tensor(value))
+        if isinstance(value, (list, tuple)) and any(isinstance(inner, (Tensor, np.ndarray)) for inner in value):
             return type(value)(self._cast_tensors(inner) for inner in value)
         return value
 
@@ -594,22 +609,36 @@ class Layer(Configured, Module):
         """The shape of the output for input shapes with None where a size is unknown. It is found by computing with
         zeros of two sizes.
         """
-        symbolic = map_shapes(lambda shape: KerasTensor(shape, self.compute_dtype), args[0])
-        outputs = infer(self, (symbolic, *args[1:]), kwargs)
+
+        def symbolic(shape: Any) -> KerasTensor:
+            return KerasTensor(shape, self.compute_dtype)
+
+        others = (map_shapes(symbolic, one) if _is_shape(one) else one for one in args[1:])
+        named = {
+            key.removesuffix("_shape") if _is_shape(one) else key: map_shapes(symbolic, one) if _is_shape(one) else one
+            for key, one in kwargs.items()
+        }
+        first = (map_shapes(symbolic, args[0]),) if args else ()
+        outputs = infer(self, (*first, *others), named)
         return map_structure(lambda output: output.shape, outputs)
 
     # -- configuration
 
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the constructor that `get_config` gives beside those of all layers, as JSON values."""
+        return Configured.get_config(self)
+
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON values."""
         taken, every = arguments_of(type(self).__init__), _takes_any(type(self).__init__)
-        more = {"name": self.name, "trainable": self._trainable, "dtype": self._written_policy()}
-        return {**super().get_config(), **{key: value for key, value in more.items() if every or key in taken}}
-
-    def _written_policy(self) -> Any:
-        policy = self._dtype_policy
-        named = not isinstance(policy, (DTypePolicyMap, QuantizedDTypePolicy))
-        return policy.name if named else dtype_policies.serialize(policy)
+        policy = dtype_policies.serialize(self._dtype_policy)
+        shared = {"name": self.name, "trainable": self._trainable, "dtype": policy}
+        found = {key: value for key, value in shared.items() if every or key in taken}
+        for key, value in self.settings().items():
+            part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)
+            named = part is not None and isinstance(value, str)
+            found.setdefault(key, as_json(part.get(value)) if named else value)  # type: ignore[union-attr]
+        return found
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
@@ -680,6 +709,11 @@ def _is_numbers(value: Any) -> bool:
     return all(isinstance(one, (int, float)) or _is_numbers(one) for one in value)
 
 
+def _is_shape(value: Any) -> bool:
+    """Whether it is a shape of a tensor."""
+    return isinstance(value, (list, tuple)) and all(size is None or type(size) is int for size in value)
+
+
 def _has_tensors(value: Any) -> bool:
     return any(isinstance(leaf, Tensor) for leaf in flatten(value))
 
@@ -690,6 +724,8 @@ def _any(masks: Any) -> bool:
 
 class Function(Layer):
     """A function of tensors as a layer, for operators on symbolic tensors and for Lambda."""
+
+    is_operation = True
 
     def __init__(self, function: Callable[..., Any], operation: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)

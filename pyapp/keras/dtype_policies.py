@@ -30,6 +30,8 @@ _BETWEEN = "_from_"  # the mode and the policy before it in the name of a quanti
 class DTypePolicy:
     """The dtypes of a layer: a dtype's name, "mixed_bfloat16" or "mixed_float16". None: the session's policy."""
 
+    keras_module = "keras"
+
     quantization_mode: str | None = None
 
     def __init__(self, name: str | None = None) -> None:
@@ -89,6 +91,8 @@ class FloatDTypePolicy(DTypePolicy):
 class QuantizedDTypePolicy(DTypePolicy):
     """The policy of a quantised layer: the mode ("int8", "int4" or "float8") and the name of the policy for everything
     but its quantised weight (None: the session's)."""
+
+    keras_module = "keras.dtype_policies"
 
     def __init__(self, mode: str, source_name: str | None = None) -> None:
         kind = type(self).__name__
@@ -152,6 +156,8 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
 class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
     """Policies by the paths of layers: a path, or a regular expression that fits it as a whole; others have
     `default_policy` (None: the session's)."""
+
+    keras_module = "keras.dtype_policies"
 
     def __init__(self, default_policy: Any = None, policy_map: Mapping[str, Any] | None = None) -> None:
         if isinstance(default_policy, DTypePolicyMap):

@@ -19,20 +19,15 @@ from ..engine import Tensor, no_grad, ops
 from ..engine.lazy import np
 from ..errors import FileFormatError
 from ..train.names import snake_case
-from .core import Function, Layer, ModuleLayer
-from .layers import RNN, Lambda, TextVectorization
-from .optimizers import LossScaleOptimizer, Muon
+from .core import Layer, ModuleLayer
+from .layers import RNN, TextVectorization
+from .optimizers import LossScaleOptimizer
 
 if TYPE_CHECKING:
     from .models import Model
 
 _OPTIMIZER = "optimizer"
 _OWN_OPTIMIZER = "pyapp_optimizer"  # the states of optimisers whose states Keras arranges otherwise
-_GROUPS = {  # the states that Keras makes one after the other, each group for all weights; else all are one group
-    "Adam": (("momentum", "velocity"), ("velocity_hat",)),
-    "AdamW": (("momentum", "velocity"), ("velocity_hat",)),
-    "RMSprop": (("velocity",), ("momentum",), ("average_gradient",)),
-}
 _OTHERS = ("MultiOptimizer",)
 _SCALED = ("inner_optimizer", 2, 3)  # of a LossScaleOptimizer: where its optimiser is, its counter and its scale
 
@@ -92,8 +87,7 @@ def _walk_list(values: Any, path: tuple[str, ...], seen: set[int]) -> Iterator[t
 
 def _kind(layer: Any) -> str:
     """The name of a layer's class in paths."""
-    name = type(layer).__name__
-    return "functional" if name == "Model" and layer.graph is not None else snake_case(name)
+    return snake_case(type(layer).__name__)
 
 
 def _attributes(layer: Any) -> list[tuple[str, Any]]:
@@ -106,7 +100,7 @@ def _attributes(layer: Any) -> list[tuple[str, Any]]:
     }
     structured = getattr(layer, "graph", None) is not None or hasattr(layer, "_first")  # functional or Sequential
     if structured:
-        found["layers"] = [one for one in layer.layers if not isinstance(one, Function) or isinstance(one, Lambda)]
+        found["layers"] = layer.layers
     inside = {id(one) for one in found.get("layers", ())}
     for name, child in layer._modules.items():
         of_list = any(name.startswith(f"{key}_") and name[len(key) + 1 :].isdigit() for key in lists)
@@ -197,26 +191,10 @@ def _values(optimizer: Any) -> list[Any]:
     values: list[Any] = [np.int32(optimizer.batches)]
     if optimizer.schedule is None:
         values.append(np.float32(optimizer.learning_rate))
-    values += [state.numpy() for state in _ordered(optimizer)]
+    values += [state.numpy() for state in optimizer.ordered_states()]
     if type(optimizer).__name__ == "Nadam" and optimizer._weights:
         values.append(np.float32(math.prod(optimizer._momentum_of(t) for t in range(1, optimizer.iterations + 1))))
     return values
-
-
-def _ordered(optimizer: Any) -> list[Tensor]:
-    """The states of an optimiser in Keras' order."""
-    weights = optimizer._weights
-    if not weights:
-        return []
-    groups = _GROUPS.get(type(optimizer).__name__, (optimizer.states,))
-    kept = [optimizer._states(weight) for weight in weights]
-    if isinstance(optimizer, Muon):  # its matrices have no velocity
-        for weight, one in zip(weights, kept, strict=True):
-            if not optimizer.by_adam(weight):
-                del one["velocity"]
-    return [
-        one[name] for group in (("average",), ("gathered",), *groups) for one in kept for name in group if name in one
-    ]
 
 
 # -- reading
@@ -410,7 +388,7 @@ def _read_values(optimizer: Any, weights: list[Tensor], file: WeightsFile, path:
     names = names[scalars:]
     if names:
         optimizer.build(weights)
-        states = _ordered(optimizer)
+        states = optimizer.ordered_states()
         if type(optimizer).__name__ == "Nadam":
             names = names[:-1]
         shapes = [file.shape(group, name) for name in names]

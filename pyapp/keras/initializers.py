@@ -40,6 +40,8 @@ def fans(shape: tuple[int, ...], input_axes: Any = None, output_axes: Any = None
 class Initializer(Configured):
     """Base: `initializer(shape, dtype)` gives a tensor. One of your own writes `__call__`."""
 
+    keras_module = "keras.initializers"
+
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         return self.fill(ops.empty(tuple(shape), dtype="float32")).to(as_dtype(dtype or floatx()))
 

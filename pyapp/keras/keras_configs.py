@@ -36,8 +36,8 @@ from . import (
     regularizers,
     schedules,
 )
-from .core import Function, InputLayer, Layer, arguments_of
-from .lookup import CLASSES, Configured, as_json, registered, registered_name
+from .core import InputLayer, Layer, arguments_of
+from .lookup import CLASSES, Configured, as_json, described, registered_name
 from .structures import flatten, map_structure
 from .symbolic_tensors import Call, KerasTensor, infer, record
 
@@ -49,7 +49,7 @@ _PARTS: dict[str, Any] = {  # keras.NAME
     "regularizers": regularizers, "constraints": constraints, "schedules": schedules, "activations": activations,
     "quantizers": quantizers,
 }  # fmt: skip
-_BY_KEY = {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
+_BY_END = {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
 _FIXED = {
     "dtype": "float32",
     "renorm_momentum": 0.99,
@@ -60,7 +60,6 @@ _MOST_INPUT = 1 << 28  # elements of one example of an input
 _LACKING = {  # arguments that layers here have, and Keras' have not
     "Cropping1D": ("data_format",), "SpatialDropout1D": ("data_format",), "SimpleRNN": ("use_cudnn",),
 }  # fmt: skip
-_NAMES = {"GroupedQueryAttention": "GroupQueryAttention"}  # Keras' public names of classes that have another here
 _MODELS = ("Functional", "Model", "Sequential")
 _PLAIN_POLICIES = (dtype_policies.DTypePolicy, dtype_policies.FloatDTypePolicy)
 
@@ -78,15 +77,9 @@ def describe(layer: Any, first: bool = True) -> dict[str, Any]:
     )
     has_graph = getattr(layer, "graph", None) is not None
     if has_graph and not writes_own and {"inputs", "outputs"} <= arguments_of(kind.__init__):
-        made = _named(kind, _functional(layer))
-        if kind.__module__.startswith("pyapp."):
-            made |= {
-                "module": "keras.src.models.functional",
-                "class_name": "Functional",
-                "registered_name": "Functional",
-            }
+        made = described(kind, functional_config(layer))
     elif hasattr(layer, "_first") and not writes_own:
-        made = _named(kind, _sequential(layer))
+        made = described(kind, sequential_config(layer))
     else:
         made = _by_arguments(layer, inherits_config=has_graph and not writes_own)
     if first and getattr(layer, "compiled", False):
@@ -99,7 +92,7 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     has no `get_config`; Model's would describe the graph.
     """
     kind = type(layer)
-    if isinstance(layer, Function) and not isinstance(layer, layers.Lambda) or kind.__name__ == "Model":
+    if layer.is_operation or kind.__name__ == "Model":
         raise TypeError(f"{layer.name} cannot be written to a file: save the weights alone with save_weights")
     config = Layer.get_config(layer) if inherits_config else layer.get_config()
     if isinstance(layer, InputLayer):
@@ -107,7 +100,7 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
         config = {"batch_shape": list(tensor.shape), "dtype": tensor.dtype, "name": layer.name}
     lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
     kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
-    made = _named(kind, _with_modules(_without_trainable(kept)))
+    made = described(kind, _written(_without_trainable(kept)))
     if hasattr(layer, "get_build_config"):
         made["build_config"] = layer.get_build_config()
     inputs = getattr(layer, "_first_inputs", None)
@@ -129,51 +122,30 @@ def _shapes(inputs: Any) -> Any:
     return [_shapes(value) for value in inputs]
 
 
-def _named(kind: Any, config: Any) -> dict[str, Any]:
-    """{"module", "class_name", "config", "registered_name"} of an object of a class."""
-    module, name = str(kind.__module__), str(kind.__name__)
-    if not module.startswith("pyapp."):
-        return {"module": module, "class_name": name, "config": config, "registered_name": registered_name(kind)}
-    if hasattr(kind, "keras_module"):
-        own = None if kind.keras_module == "keras.utils" else name
-        return {"module": kind.keras_module, "class_name": name, "config": config, "registered_name": own}
-    if name in _MODELS:
-        return {"module": "keras", "class_name": name, "config": config, "registered_name": None}
-    if issubclass(kind, Layer):
-        part = "layers"
-    else:
-        part = next((part for part, names in _PARTS.items() if getattr(names, name, None) is kind), "")
-        part = "optimizers.schedules" if part == "schedules" else part
-    return {"module": f"keras.{part}", "class_name": _NAMES.get(name, name), "config": config, "registered_name": None}
-
-
-def _with_modules(value: Any, key: str = "") -> Any:
-    """The values of `get_config` in Keras' form: objects inside get their modules."""
+def _written(value: Any) -> Any:
+    """The values of `get_config` in a file: layers among them without `trainable`, and lists for tuples."""
     if isinstance(value, Mapping):
-        if value.keys() == {"class_name", "config"}:
-            part = next((names for end, names in _BY_KEY.items() if key.endswith(end)), None)
-            kind = getattr(part, value["class_name"], None) or registered(value["class_name"])
-            kind = kind or getattr(optimizers, value["class_name"], None)
-            if kind is None:
-                raise TypeError(f"{value['class_name']} cannot be written to a file: register its class")
+        if value.keys() >= {"module", "class_name", "config"}:
             config = value["config"]
-            return _named(kind, _with_modules(_without_trainable(config) if issubclass(kind, Layer) else config))
-        return {str(name): _with_modules(inner, str(name)) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_modules(inner, key) for inner in value]
-    return value
+            is_layer = value["module"] == "keras.layers" and isinstance(config, Mapping)
+            return {**value, "config": _written(_without_trainable(config) if is_layer else config)}
+        return {str(name): _written(inner) for name, inner in value.items()}
+    return [_written(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def _sequential(model: Any) -> dict[str, Any]:
+def sequential_config(model: Any) -> dict[str, Any]:
+    """The layers of a Sequential model, and the shape of its inputs."""
     first = model._first
     made = [describe(layer, first=False) for layer in model.layers]
     if first is not None:
         made.insert(0, describe(InputLayer(batch_shape=first.shape, dtype=first.dtype, name=first.name), first=False))
-    config = {"name": model.name, "trainable": model.trainable, "layers": made}
+    policy = dtype_policies.serialize(model.dtype_policy)
+    config = {"name": model.name, "trainable": model.trainable, "dtype": policy, "layers": made}
     return config if first is None else {**config, "build_input_shape": list(first.shape)}
 
 
-def _functional(model: Model) -> dict[str, Any]:
+def functional_config(model: Model) -> dict[str, Any]:
+    """The inputs, layers, calls and outputs of a functional model."""
     graph = model.graph
     found: dict[int, dict[str, Any]] = {}
     histories: dict[int, list[Any]] = {}
@@ -193,7 +165,7 @@ def _functional(model: Model) -> dict[str, Any]:
 
     for call in graph.calls:
         args, kwargs = call.args, call.kwargs
-        is_operation = isinstance(call.layer, Function) and not isinstance(call.layer, layers.Lambda)
+        is_operation = call.layer.is_operation
         if is_operation:
             made, args, kwargs = _operation(call)
         else:
@@ -298,7 +270,7 @@ def compile_config(model: Any) -> dict[str, Any]:
         if value is None or isinstance(value, (str, int, float, bool)):
             return value
         if hasattr(value, "get_config"):
-            return _named(type(value), _with_modules(as_json(value.get_config())))
+            return described(type(value), _written(as_json(value.get_config())))
         name = getattr(value, "__name__", "<lambda>")
         if name == "<lambda>":
             raise TypeError("a lambda cannot be written to a file: give the loss or metric a name")
@@ -347,7 +319,7 @@ class _Wires:
             if value.get("class_name") == "__keras_tensor__":
                 return _place(value["config"]["keras_history"]) in self.tensors
             return all(self.have(inner) for inner in value.values())
-        return all(self.have(inner) for inner in value) if isinstance(value, list) else True
+        return all(self.have(inner) for inner in value) if isinstance(value, (list, tuple)) else True
 
     def argument(self, value: Any) -> Any:
         """Arguments of a call with the tensors and objects that they describe."""
@@ -357,7 +329,7 @@ class _Wires:
             if "class_name" in value:
                 return self._reading.object(value)
             return {key: self.argument(inner) for key, inner in value.items()}
-        return [self.argument(inner) for inner in value] if isinstance(value, list) else value
+        return [self.argument(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
     def ends(self, value: Any) -> Any:
         """The inputs or outputs of the model."""
@@ -433,13 +405,11 @@ class Reading:
             known = CLASSES.get(name)
             if module is not None and getattr(known, "keras_module", None) == module:
                 found = known
-            elif name in ("Sequential", "Model"):
+            elif name in _MODELS:
                 found = CLASSES[name]
-            elif name == "Functional":
-                found = CLASSES["Model"]
             else:
                 places = [_PARTS[part] for part in reversed(parts) if part in _PARTS]
-                places += [part for end, part in _BY_KEY.items() if module is None and owner.endswith(end)]
+                places += [part for end, part in _BY_END.items() if module is None and owner.endswith(end)]
                 places += [] if places or module is not None else [layers, optimizers, schedules, losses, metrics]
                 found = next((kind for place in places if isinstance(kind := _public(place, name), type)), None)
         if not isinstance(found, type):
@@ -510,9 +480,9 @@ class Reading:
     def _made(self, kind: Any, given: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
         if issubclass(kind, CLASSES["Model"]):
             if "input_layers" in config:
-                return self._functional(kind, config)
+                return self.functional(kind, config)
             if "layers" in config and hasattr(kind, "add"):
-                return self._sequential(kind, given, config)
+                return self.sequential(kind, given, config)
         if not kind.__module__.startswith("pyapp."):
             values = {key: self._of_own(value) for key, value in config.items()}
             made = kind.from_config(values) if hasattr(kind, "from_config") else kind(**values)
@@ -574,7 +544,8 @@ class Reading:
         elif known.get("input_shape") is not None:
             layer.build(_tuples(known["input_shape"]))
 
-    def _sequential(self, kind: Any, given: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
+    def sequential(self, kind: Any, given: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
+        """A Sequential model of `sequential_config`; `given` is what that is the configuration in."""
         model = kind(name=config.get("name"))
         for layer in config["layers"]:
             model.add(self.object(layer))
@@ -585,7 +556,8 @@ class Reading:
             model.trainable = False
         return model
 
-    def _functional(self, kind: Any, config: Mapping[str, Any]) -> Any:
+    def functional(self, kind: Any, config: Mapping[str, Any]) -> Any:
+        """A functional model of `functional_config`."""
         wires = _Wires(self)
         waiting = self._calls(config["layers"], wires)
         while waiting:

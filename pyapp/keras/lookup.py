@@ -12,6 +12,7 @@ from typing import Any
 from ..train.names import snake_case
 
 CLASSES: dict[str, Any] = {}  # what files may name: the classes of this package, and those that users register
+BY_MODULE: dict[tuple[str, str], type] = {}  # the classes of this package by Keras' module and name
 
 
 def registered(name: str) -> Any:
@@ -19,6 +20,18 @@ def registered(name: str) -> Any:
     if name in CLASSES:
         return CLASSES[name]
     return next((found for key, found in CLASSES.items() if key.rsplit(">", 1)[-1] == name), None)
+
+
+def described(kind: type, config: Any) -> dict[str, Any]:
+    """An object of a class as Keras writes it: its module, class, configuration, and the name it is registered by."""
+    module, name, own = str(kind.__module__), str(kind.__name__), None
+    if module.startswith("pyapp."):
+        module = getattr(kind, "keras_module", "keras")
+        own = name if module.startswith("keras.src.") else None
+        name = getattr(kind, "keras_name", name)
+    else:
+        own = registered_name(kind)
+    return {"module": module, "class_name": name, "config": config, "registered_name": own}
 
 
 def registered_name(obj: Any) -> str:
@@ -30,11 +43,13 @@ class Configured:
     """Base of objects whose `get_config` gives the arguments of their constructor, as JSON values."""
 
     _arguments: dict[str, Any] | None = None
+    keras_module = "keras"  # where Keras has the class
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         if cls.__module__.startswith(__package__):
             CLASSES[cls.__name__] = cls
+            BY_MODULE[cls.keras_module, cls.__dict__.get("keras_name", cls.__name__)] = cls
         if "__init__" in cls.__dict__:
             cls.__init__ = _remembering(cls.__init__)  # type: ignore[method-assign]
 
@@ -82,7 +97,7 @@ def as_json(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_json(inner) for inner in value]
     if hasattr(value, "get_config"):
-        return {"class_name": type(value).__name__, "config": value.get_config()}
+        return described(type(value), value.get_config())
     if hasattr(value, "tolist"):
         return value.tolist()
     name = getattr(value, "__name__", "<lambda>")
@@ -92,7 +107,7 @@ def as_json(value: Any) -> Any:
 
 
 def serialize(instance: Any) -> Any:
-    """The name of a function, or {"class_name": …, "config": …} of an object."""
+    """The name of a function, or {"module", "class_name", "config", "registered_name"} of an object."""
     return as_json(instance)
 
 

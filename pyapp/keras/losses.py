@@ -283,6 +283,8 @@ class Loss(Configured):
     "sum_over_batch_size" (the mean over all elements), "mean", "sum", "mean_with_sample_weight" or None.
     """
 
+    keras_module = "keras.losses"
+
     def __init__(
         self, name: str | None = None, reduction: str | None = "sum_over_batch_size", dtype: Any = None
     ) -> None:

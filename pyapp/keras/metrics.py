@@ -27,7 +27,7 @@ from ..train.metrics import same_shape as _same_shape
 from ..train.names import snake_case
 from ..train.overlap import *  # noqa: F403
 from . import losses
-from .lookup import Lookup
+from .lookup import BY_MODULE, Lookup
 from .lookup import serialize as serialize
 from .losses import (
     binary_crossentropy as binary_crossentropy,
@@ -199,3 +199,7 @@ __all__ = [
     name for name in dir() if name[0] != "_" and name not in ("annotations", "Any", "Callable", "Lookup", "losses")
 ]
 __all__ += ["Mean", "accuracy"]
+
+for _name, _kind in [(name, kind) for name, kind in globals().items() if isinstance(kind, type)]:
+    if issubclass(_kind, Metric) and _kind.__name__ == _name:  # they are no Configured
+        BY_MODULE["keras.metrics", _name] = _kind

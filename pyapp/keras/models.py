@@ -18,13 +18,14 @@ from ..train.batches import as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
 from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
+from ..train.names import unique_name
 from ..train.progress import ProgressBar
-from . import optimizers, quantizers, saving
+from . import optimizers, quantizers, saving, summaries
 from .call_graph import CallGraph, as_batch_of
 from .call_state import training_mode, weights_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
 from .core import Function, InputLayer, Layer, arguments_of, as_layer
-from .keras_configs import Reading, compile_config
+from .keras_configs import Reading, compile_config, describe, functional_config, sequential_config
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure, unflatten
 from .symbolic_tensors import KerasTensor, record
@@ -37,6 +38,11 @@ class Model(Layer):
 
     `compiled_step` says after training how steps ran: as one call ("captured"), or why not.
     """
+
+    keras_module = "keras"
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return super().__new__(Functional if cls is Model and (args or "inputs" in kwargs) else cls)
 
     def __init__(
         self, inputs: Any = None, outputs: Any = None, *, name: str | None = None, trainable: bool = True,
@@ -73,7 +79,12 @@ class Model(Layer):
 
     @property
     def layers(self) -> list[Layer]:
-        """The layers directly inside, in order."""
+        """The layers directly inside, in order; functions of `keras.ops` and operators are in `operations`."""
+        return [layer for layer in self.operations if not layer.is_operation]
+
+    @property
+    def operations(self) -> list[Layer]:
+        """The layers directly inside, and the functions among them that have no weights, in order."""
         return [child for child in self._modules.values() if isinstance(child, Layer)]
 
     @property
@@ -129,6 +140,8 @@ class Model(Layer):
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by its name or number. ValueError if there is none."""
         if index is not None:
+            if not -len(self.layers) <= index < len(self.layers):
+                raise ValueError(f"{self.name} has {len(self.layers)} layers, but none with the number {index}")
             return self.layers[index]
         for layer in self.layers:
             if layer.name == name:
@@ -147,10 +160,13 @@ class Model(Layer):
         expand_nested: bool = False, show_trainable: bool = False, layer_range: Any = None,
     ) -> None:  # fmt: skip
         """Prints a table of the layers, their output shapes and numbers of parameters. `expand_nested` shows the layers
-        of models inside, `show_trainable` whether layers train, `layer_range` those from a name to another."""
-        if positions is not None:
-            raise NotImplementedError("summary: the columns have their places; leave positions out")
-        (print_fn or print)(saving.summary(self, line_length, expand_nested, show_trainable, layer_range))
+        of models inside, `show_trainable` whether layers train, `layer_range` those from a name to another;
+        `positions` are the ends of the columns, as parts of a line."""
+        text = summaries.summary(self, line_length, positions, expand_nested, show_trainable, layer_range)
+        if print_fn is None:
+            print(text)
+        else:
+            print_fn(text + "\n")
 
     # -- weights of subclasses
 
@@ -463,11 +479,13 @@ class Model(Layer):
 
     @property
     def metrics_names(self) -> list[str]:
-        """The names in the order of `evaluate`'s list."""
+        """The names in the order of `evaluate`'s list; of a subclass that says which metrics it has, theirs."""
+        if type(self).metrics is not Model.metrics:
+            return [metric.name for metric in self.metrics]
         compiled = [] if self._compiled_metrics is None else list(self._compiled_metrics.results())
         if len(self._output_trackers) or len(self.outputs) > 1:
             compiled.sort()
-        return ["loss", *self._loss_names(), *compiled]
+        return ["loss", *self._loss_names(), *compiled, *(metric.name for metric in self._own_metrics)]
 
     def _loss_names(self) -> list[str]:
         """The names of the outputs' losses, in the order that compile was given them in for outputs in a dict."""
@@ -556,7 +574,7 @@ class Model(Layer):
         batches = batches_of(x, y, sample_weight, batch_size)
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
-        logs, _ = loops.evaluate(self, batches, listeners, steps, verbose=_verbosity(verbose))
+        logs = loops.evaluate(self, batches, listeners, steps, verbose=_verbosity(verbose))
         if return_dict:
             return logs
         return self._in_order(logs)
@@ -651,21 +669,25 @@ class Model(Layer):
         saving.load_weights(self, filepath, skip_mismatch)
 
     def to_json(self, **_: Any) -> str:
-        """The configuration as JSON."""
+        """The configuration as JSON, here or for Keras."""
         return saving.to_json(self)
 
     def get_config(self) -> dict[str, Any]:
-        return saving.functional_config(self) if self.graph is not None else super().get_config()
+        return functional_config(self) if self.graph is not None else super().get_config()
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
-        """The model that `get_config` describes, with new weights."""
-        if "calls" in config:
-            return saving.functional_from_config(cls, config, custom_objects)
+        """The model that `get_config` describes, here or in Keras, with new weights."""
+        if "input_layers" in config:
+            with saving.custom_object_scope(custom_objects or {}):
+                return Reading("from_config", keeps_training=True).functional(cls, config)
         return super().from_config(config)
 
 
-Functional = Model
+class Functional(Model):
+    """What `Model(inputs, outputs)` gives: the calls between symbolic inputs and outputs."""
+
+    keras_module = "keras.src.models.functional"
 
 
 class Sequential(Model):
@@ -678,10 +700,20 @@ class Sequential(Model):
         self._end: Any = None  # the symbolic output so far
         self._first: KerasTensor | None = None
         for layer in layers or ():
-            self.add(layer)
+            self._add(layer)
+        self._count_graph()
+
+    def _count_graph(self) -> None:
+        """Uses a name up, as Keras does: its Sequential models have a functional one inside, made with each change."""
+        if self._end is not None and self.layers:
+            unique_name("functional")
 
     def add(self, layer: Any, rebuild: bool = True) -> None:
         """Adds a layer at the end."""
+        self._add(layer)
+        self._count_graph()
+
+    def _add(self, layer: Any) -> None:
         if isinstance(layer, KerasTensor):
             layer = InputLayer(batch_shape=layer.shape, dtype=layer.dtype, name=layer.name)
         layer = as_layer(layer)
@@ -731,6 +763,7 @@ class Sequential(Model):
             for layer in self.layers:
                 self._end = record(layer, (self._end,), {})
             self.built = True
+            self._count_graph()
 
     def _build_for(self, inputs: Any) -> None:
         if self._first is None and hasattr(inputs, "shape"):
@@ -759,11 +792,12 @@ class Sequential(Model):
         return x
 
     def get_config(self) -> dict[str, Any]:
-        return saving.sequential_config(self)
+        return sequential_config(self)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Any:
-        return saving.sequential_from_config(cls, config, custom_objects)
+        with saving.custom_object_scope(custom_objects or {}):
+            return Reading("from_config", keeps_training=True).sequential(cls, {}, config)
 
 
 def clone_model(
@@ -775,7 +809,7 @@ def clone_model(
     if input_tensors is not None or call_function is not None or recursive:
         raise NotImplementedError("clone_model: takes a model and a clone_function, no tensors and no call_function")
     if clone_function is None:
-        return saving.from_json_values(saving.described(model))
+        return Reading("clone_model", keeps_training=True).object(describe(model, first=False))
     if isinstance(model, Sequential):
         found = Sequential(name=model.name)
         if model._first is not None:
@@ -799,7 +833,7 @@ def clone_model(
         outputs = record(layers[id(call.layer)], args, kwargs)
         symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
     ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
-    return Model(*ends, name=model.name)
+    return Functional(*ends, name=model.name)
 
 
 def _is_chosen(layer: Layer, filters: Any) -> bool:

@@ -13,22 +13,29 @@ from ..engine.launch import recorder, stop_capture
 from ..engine.lazy import np
 from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import COMBINED
-from . import schedules
+from ..train.floats import floatx
+from ..train.names import unique_name
+from ..train.variable import Variable, as_variable
+from . import initializers, schedules
 from .lookup import Configured
 from .schedules import LearningRateSchedule
+
+_NAMES = {"gathered": "gradient_accumulator"}  # of what all optimisers can keep, where Keras calls it otherwise
 
 
 class Setting(float):
     """The learning rate of an optimiser as a number that can be written: `optimizer.learning_rate.assign(0.1)`."""
 
+    _optimizer: Optimizer
+
     def __new__(cls, optimizer: Optimizer, value: float) -> Setting:
         found = super().__new__(cls, value)
-        found._optimizer = optimizer  # type: ignore[attr-defined]
+        found._optimizer = optimizer
         return found
 
     def assign(self, value: Any) -> None:
         """Sets the optimiser's learning rate."""
-        self._optimizer.learning_rate = value  # type: ignore[attr-defined]
+        self._optimizer.learning_rate = value
 
     def numpy(self) -> Any:
         """The number as a NumPy scalar."""
@@ -39,15 +46,78 @@ class Setting(float):
         return float(self)
 
 
+class Count(int):
+    """The number of an optimiser's steps, with the methods of Keras' variables."""
+
+    _optimizer: Optimizer
+
+    def __new__(cls, optimizer: Optimizer, value: int) -> Count:
+        found = super().__new__(cls, value)
+        found._optimizer = optimizer
+        return found
+
+    def assign(self, value: Any) -> None:
+        """Sets the number of steps."""
+        self._optimizer.iterations = int(value)
+
+    def assign_add(self, value: Any) -> None:
+        """Adds to the number of steps."""
+        self._optimizer.iterations = int(self + value)
+
+    def numpy(self) -> Any:
+        """The number as a NumPy scalar."""
+        return np.int32(self)
+
+    @property
+    def value(self) -> int:
+        return int(self)
+
+
+class _NumberVariable(Variable):
+    """A number of an optimiser among its variables: what is assigned to it is set in the optimiser too."""
+
+    _write: Callable[[Any], None]
+
+    def assign(self, value: Any) -> Tensor:  # type: ignore[override]
+        found = super().assign(value)
+        self._write(self.item())
+        return found
+
+    def assign_add(self, value: Any) -> Tensor:
+        return self.assign(self.item() + ops.as_tensor(value).item())
+
+    def assign_sub(self, value: Any) -> Tensor:
+        return self.assign(self.item() - ops.as_tensor(value).item())
+
+
+def _number(value: float, dtype: Any, path: str, write: Callable[[Any], None]) -> Variable:
+    found: Any = ops.full((), value, dtype=dtype)
+    found.__class__ = _NumberVariable
+    found._path, found._write = path, write
+    return found
+
+
 class Optimizer(Configured):
     """Base. `learning_rate` may be changed at any time; `iterations` counts the steps. Gradients are clipped by value,
     by the norm of each, or by the norm of all. `weight_decay` shrinks the weights by learning_rate * weight_decay.
     With `use_ema` moving averages of the weights replace them at the end of `fit`, and after each
     `ema_overwrite_frequency` steps. `gradient_accumulation_steps`: the mean of so many gradients is one step.
     `loss_scale_factor` keeps small gradients of short floats from becoming 0.
+
+    A subclass of one's own writes `update_step(gradient, variable, learning_rate)`, which changes the variable in
+    place, and makes what it keeps in `build(variables)`, after `super().build(variables)`, with
+    `add_variable_from_reference`. Its steps run eagerly.
     """
 
+    keras_module = "keras.optimizers"
+
     states: tuple[str, ...] = ()  # what is kept for each weight
+    names_of_states: Mapping[str, str] = {}  # the names that Keras' variables have, where they are others
+
+    @property
+    def groups_of_states(self) -> tuple[tuple[str, ...], ...]:
+        """The states that Keras makes one after the other, each group for all weights."""
+        return (self.states,)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, with those of all optimisers; the learning rate is that of now."""
@@ -88,7 +158,7 @@ class Optimizer(Configured):
         self._gathered = 0  # gradients since the last step
         if sum(value is not None for value in (clipnorm, clipvalue, global_clipnorm)) > 1:
             raise ValueError(f"{type(self).__name__}: only one of clipnorm, clipvalue and global_clipnorm")
-        self.name = name or type(self).__name__.lower()
+        self.name = name or unique_name(type(self).__name__)
         self.weight_decay, self.clipnorm, self.clipvalue, self.global_clipnorm = (
             weight_decay, clipnorm, clipvalue, global_clipnorm,
         )  # fmt: skip
@@ -101,6 +171,8 @@ class Optimizer(Configured):
             self.schedule = lambda _: float(learning_rate())
         self._rate = 0.0 if self.schedule else float(learning_rate)
         self.iterations = 0
+        self.built = False
+        self._added: list[Variable] = []  # what a subclass of one's own keeps, in the order in which it was made
         self._weights: list[Tensor] = []  # in the order of `build`
         self._kept: dict[int, dict[str, Tensor]] = {}
         self._beside: dict[int, dict[str, Tensor]] = {}  # averages of weights, sums of gradients
@@ -122,9 +194,30 @@ class Optimizer(Configured):
         self._undecayed = {key for key, left_out in zip(order, state["_undecayed"], strict=True) if left_out}
 
     @property
+    def iterations(self) -> Count:
+        """How many steps were made: a number, with the methods `numpy` and `assign` of Keras."""
+        return Count(self, self._iterations)
+
+    @iterations.setter
+    def iterations(self, value: int) -> None:
+        self._iterations = int(value)
+
+    @property
     def variables(self) -> list[Tensor]:
-        """The states of all weights."""
-        return [state for weight in self._weights for state in self._states(weight).values()]
+        """The number of gradients so far, the learning rate, unless a schedule gives it, and the states of all weights,
+        in Keras' order and by its names. What is assigned to them is set in the optimiser."""
+        found = [_number(self.batches, "int32", f"{self.name}/iteration", lambda n: setattr(self, "batches", int(n)))]
+        if self.schedule is None:
+            rate = lambda value: setattr(self, "learning_rate", value)  # noqa: E731
+            found.append(_number(self._rate, floatx(), f"{self.name}/learning_rate", rate))
+        return [*found, *self.ordered_states()]
+
+    def ordered_states(self) -> list[Tensor]:
+        """The states of all weights in Keras' order."""
+        kept = [self._states(weight) for weight in self._weights]
+        groups = (("average",), ("gathered",), *self.groups_of_states)
+        every = [one[name] for group in groups for one in kept for name in group if name in one]
+        return [*every, *self._added]
 
     @property
     def learning_rate(self) -> Setting:
@@ -173,6 +266,75 @@ class Optimizer(Configured):
                     self._kept[id(weight)] = {name: self.first_state(name, weight) for name in self.states}
                     made = (("average", self.use_ema), ("gathered", self.gradient_accumulation_steps))
                     self._beside[id(weight)] = {name: ops.zeros_like(weight) for name, wanted in made if wanted}
+                    for name, state in self._states(weight).items():
+                        self._name(state, weight, _NAMES.get(name) or self.names_of_states.get(name, name))
+        self.built = True
+
+    def _name(self, state: Tensor, weight: Tensor, name: str) -> None:
+        """Gives a state the path that Keras' has."""
+        path = str(getattr(weight, "path", "variable")).replace("/", "_")
+        as_variable(state)._path = f"{self.name}/{path}_{name}"
+
+    def add_variable_from_reference(
+        self, reference_variable: Tensor, name: str | None = None, initializer: Any = "zeros"
+    ) -> Variable:
+        """A variable of the shape and dtype of a weight, for a subclass of one's own. ValueError for a weight that was
+        not given to `super().build`, or that has a variable of this name."""
+        beside = self._beside.get(id(reference_variable))
+        name = name or f"variable_{len(self._added)}"
+        if beside is None:
+            raise ValueError(f"{type(self).__name__}: call super().build(variables) before it makes {name!r}")
+        if name in self._states(reference_variable):
+            raise ValueError(f"{type(self).__name__}: this weight has a variable {name!r} already")
+        with no_grad():
+            shape = tuple(reference_variable.shape)
+            value = initializers.get(initializer)(shape, dtype=reference_variable.dtype.name)
+            beside[name] = value.to(device=reference_variable.device)
+        self._name(beside[name], reference_variable, name)
+        self._added.append(beside[name])  # type: ignore[arg-type]
+        return self._added[-1]
+
+    def add_optimizer_variables(
+        self, trainable_variables: Iterable[Tensor], name: Any, initializer: Any = "zeros"
+    ) -> list[Any]:
+        """`add_variable_from_reference` for each weight; with several names, a list of variables for each name."""
+        weights = list(trainable_variables)
+        if isinstance(name, str):
+            return [self.add_variable_from_reference(weight, name, initializer) for weight in weights]
+        firsts = initializer if isinstance(initializer, (list, tuple)) else [initializer] * len(name)
+        found: list[list[Any]] = [[] for _ in name]
+        for weight in weights:
+            for made, one, first in zip(found, name, firsts, strict=True):
+                made.append(self.add_variable_from_reference(weight, one, first))
+        return found
+
+    def _get_variable_index(self, variable: Tensor) -> int:
+        """The place of a weight among those of `build`. ValueError for another one."""
+        for place, weight in enumerate(self._weights):
+            if weight is variable:
+                return place
+        raise ValueError(
+            f"{type(self).__name__}: {getattr(variable, 'path', 'this variable')} is not one of its weights"
+        )
+
+    @staticmethod
+    def assign(variable: Variable, value: Any) -> None:
+        """Writes a value into a variable."""
+        variable.assign(value)
+
+    @staticmethod
+    def assign_add(variable: Variable, value: Any) -> None:
+        """Adds a value to a variable."""
+        variable.assign_add(value)
+
+    @staticmethod
+    def assign_sub(variable: Variable, value: Any) -> None:
+        """Subtracts a value from a variable."""
+        variable.assign_sub(value)
+
+    def update_step(self, gradient: Tensor, variable: Variable, learning_rate: float) -> None:
+        """One step of one weight, in place: a subclass of one's own writes it."""
+        raise NotImplementedError(f"{type(self).__name__} has no update_step(gradient, variable, learning_rate)")
 
     def first_state(self, name: str, weight: Tensor) -> Tensor:
         return ops.zeros_like(weight)
@@ -188,9 +350,12 @@ class Optimizer(Configured):
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         """One step: gradients, and the weights in the same order (by default those of `build`)."""
+        if type(self).launch is Optimizer.launch:
+            stop_capture(f"{type(self).__name__} makes steps in Python")
         weights = list(self._weights if trainable_variables is None else trainable_variables)
         pairs = [(ops.as_tensor(g), w) for g, w in zip(grads, weights, strict=True) if g is not None]
-        self.build(w for _, w in pairs)
+        if any(id(w) not in self._kept for _, w in pairs):
+            self.build([w for _, w in pairs])
         with no_grad():
             if self.loss_scale_factor is not None:
                 pairs = [(g / self.loss_scale_factor, w) for g, w in pairs]
@@ -297,16 +462,20 @@ class Optimizer(Configured):
 
     def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
         """The numbers of the next step, for weights that decay or do not."""
-        raise NotImplementedError
+        return self.keep(rate, decays), rate
 
     def launch(self, weight: Tensor, grad: Tensor, kept: dict[str, Tensor], numbers: Numbers) -> None:
         """One step of one weight, in place."""
-        raise NotImplementedError
+        assert isinstance(numbers, tuple)
+        keep, rate = numbers
+        if keep != 1:
+            weight.mul_(keep)
+        self.update_step(grad, weight, rate)  # type: ignore[arg-type]
 
     def state_dict(self) -> dict[str, Any]:
         """The number of steps, the learning rate, and the states of the weights in the order of `build`."""
         return {
-            "iterations": self.iterations, "learning_rate": self._rate,
+            "iterations": int(self.iterations), "learning_rate": self._rate,
             "states": [self._states(w) for w in self._weights], "scaling": {"gathered": self._gathered},
         }  # fmt: skip
 

@@ -66,6 +66,10 @@ class Adam(Optimizer):
         if amsgrad:
             self.states = ("momentum", "velocity", "velocity_hat")
 
+    @property
+    def groups_of_states(self) -> tuple[tuple[str, ...], ...]:
+        return ("momentum", "velocity"), ("velocity_hat",)
+
     def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
         t, b1, b2 = self.iterations + 1, self.beta_1, self.beta_2
         of_mean, of_squares = 1 - b1**t, 1 - b2**t
@@ -117,6 +121,10 @@ class RMSprop(Optimizer):
         super().__init__(learning_rate, weight_decay, **settings)
         self.rho, self.momentum, self.epsilon, self.centered = rho, momentum, epsilon, centered
         self.states = ("velocity", *(("average_gradient",) if centered else ()), *(("momentum",) if momentum else ()))
+
+    @property
+    def groups_of_states(self) -> tuple[tuple[str, ...], ...]:
+        return ("velocity",), ("momentum",), ("average_gradient",)
 
     def numbers(self, rate: float, decays: bool) -> tuple[float, ...]:
         return self.keep(rate, decays), self.rho, 1 - self.rho, self.epsilon, rate, self.momentum
@@ -180,6 +188,7 @@ class Adadelta(Optimizer):
     """Steps in the units of the weights (Zeiler 2012, arXiv 1212.5701)."""
 
     states = ("accumulated_grad", "accumulated_delta")
+    names_of_states = {"accumulated_delta": "accumulated_delta_var"}
 
     def __init__(
         self, learning_rate: Any = 0.001, rho: float = 0.95, epsilon: float = 1e-7, weight_decay: float | None = None,
@@ -211,6 +220,7 @@ class Adamax(Optimizer):
     """Adam with the largest gradient in place of the root mean square (Kingma and Ba 2015)."""
 
     states = ("m", "u")
+    names_of_states = {"m": "momentum", "u": "norm"}
 
     def __init__(
         self, learning_rate: Any = 0.001, beta_1: float = 0.9, beta_2: float = 0.999, epsilon: float = 1e-7,
@@ -533,6 +543,10 @@ class Muon(Optimizer):
     def first_state(self, name: str, weight: Tensor) -> Tensor:
         needed = name == "momentum" or self.by_adam(weight)
         return ops.zeros_like(weight) if needed else ops.zeros((), dtype=weight.dtype, device=weight.device)
+
+    def ordered_states(self) -> list[Tensor]:
+        unused = {id(self._kept[id(w)]["velocity"]) for w in self._weights if not self.by_adam(w)}
+        return [state for state in super().ordered_states() if id(state) not in unused]
 
     def _decays(self, weight: Tensor) -> bool:
         return not self._is_undecayed(weight)

@@ -18,7 +18,7 @@ from ..engine.tensor import make
 from . import schedules
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
-from .optimizer_base import Optimizer, Setting
+from .optimizer_base import Count, Optimizer, Setting
 from .optimizer_rules import (
     SGD,
     Adadelta,
@@ -143,14 +143,13 @@ class LossScaleOptimizer(Optimizer):
         self._counter = value
 
     @property
-    def iterations(self) -> int:
+    def iterations(self) -> Count:
         """How many steps have changed the weights."""
         inner = self.__dict__.get("_inner")  # the constructor of the base has none yet
         if inner is None:
-            return 0
+            return Count(self, 0)
         self._look()
-        found: int = inner.iterations
-        return found
+        return Count(self, inner.iterations)
 
     @iterations.setter
     def iterations(self, value: int) -> None:
@@ -172,6 +171,7 @@ class LossScaleOptimizer(Optimizer):
 
     def build(self, variables: Iterable[Tensor]) -> None:
         self.inner_optimizer.build(variables)
+        self.built = True
 
     def _prepare(self) -> None:
         """Before a step of a Graph: the scale is that after the last step."""
@@ -243,6 +243,8 @@ _KEPT = ElementProgram(lambda x, old, finite: (x.where(finite != 0, old), None, 
 class OptimizerMap:
     """Optimisers by the paths of weights: a path itself, or a regular expression that it matches as a whole; others
     have `default_optimizer`."""
+
+    keras_module = "keras.optimizers"
 
     def __init__(self, default_optimizer: Any, optimizer_map: Mapping[str, Any] | None = None) -> None:
         self.default_optimizer: Optimizer = get(default_optimizer)
@@ -319,6 +321,7 @@ class MultiOptimizer(Optimizer):
                 self.optimizers.append(optimizer)
             optimizer.build(weights)
             self._weights += [w for w in weights if all(w is not known for known in self._weights)]
+        self.built = True
 
     @property
     def variables(self) -> list[Tensor]:

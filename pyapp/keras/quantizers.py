@@ -134,6 +134,8 @@ def _check_packable(name: str, dtype: str, x: Tensor, taken: tuple[str, ...]) ->
 class Quantizer(Configured):
     """Base of what gives (numbers, scale) for a tensor."""
 
+    keras_module = "keras.quantizers"
+
     def __init__(self, output_dtype: str = "int8") -> None:
         self.output_dtype = output_dtype
 
@@ -258,6 +260,8 @@ def _as_float8(x: Tensor, name: str) -> Tensor:
 
 class QuantizationConfig(Configured):
     """Base of how `quantize` does it: the quantizers of weights and of inputs; None for those that the mode has."""
+
+    keras_module = "keras.quantizers"
 
     mode: str
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..engine import Tensor, ops
 from .core import Layer, restored
-from .lookup import CLASSES, as_json, registered
+from .lookup import BY_MODULE, CLASSES, as_json, registered
 from .lookup import registered_name as get_registered_name
 
 __all__ = [
@@ -28,8 +28,8 @@ def get_registered_object(
 
 
 def serialize_keras_object(obj: Any) -> Any:
-    """{"class_name", "config"} of a layer, model, loss or another object with get_config; numbers, texts, lists and
-    dicts as they are; tensors as lists. TypeError for what has no form in JSON."""
+    """{"module", "class_name", "config", "registered_name"} of a layer, model, loss or another object with get_config;
+    numbers, texts, lists and dicts as they are; tensors as lists. TypeError for what has no form in JSON."""
     if isinstance(obj, Tensor):
         return {"class_name": "__tensor__", "config": {"value": obj.tolist(), "dtype": obj.dtype.name}}
     return as_json(obj)
@@ -52,7 +52,8 @@ def deserialize_keras_object(
     if name == "__tensor__":
         return ops.tensor(settings["value"], dtype=settings["dtype"])
     full = str(config.get("registered_name") or name)
-    found = get_registered_object(full, custom_objects) or get_registered_object(name, custom_objects)
+    found = (custom_objects or {}).get(name) or BY_MODULE.get((str(config.get("module")), name))
+    found = found or get_registered_object(full, custom_objects) or get_registered_object(name, custom_objects)
     if found is None:
         raise ValueError(f"{name!r} is not known: register its class, or give it in custom_objects")
     if not isinstance(found, type):

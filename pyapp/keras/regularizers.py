@@ -10,6 +10,8 @@ from .lookup import serialize as serialize
 class Regularizer(Configured):
     """Base: `regularizer(x)` gives a scalar that is added to the loss."""
 
+    keras_module = "keras.regularizers"
+
     def __call__(self, x: Tensor) -> Tensor:
         raise NotImplementedError
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,8 +24,8 @@ from . import losses, optimizers
 from .archives import is_archive, is_hdf5, load_archive, load_hdf5_weights, save_archive
 from .core import InputLayer, Layer
 from .hdf5_weights import has_hdf5, write_weights
-from .keras_configs import call_with_zeros
-from .lookup import CLASSES, as_json, registered, registered_name
+from .keras_configs import Reading, call_with_zeros, describe
+from .lookup import CLASSES, as_json, registered
 from .registered import (
     deserialize_keras_object as deserialize_keras_object,
 )
@@ -39,14 +38,14 @@ from .registered import (
 from .registered import (
     serialize_keras_object as serialize_keras_object,
 )
-from .structures import flatten, map_structure
-from .symbolic_tensors import Call, KerasTensor, record
+from .structures import flatten
+from .symbolic_tensors import KerasTensor, record
 
 if TYPE_CHECKING:
     from .models import Model
 
 _CONFIG = "pyapp.keras"
-_VERSION = 1
+_VERSION = 2  # 1 had configurations of another form
 
 
 def register_keras_serializable(package: str = "Custom", name: str | None = None) -> Any:
@@ -85,14 +84,6 @@ def get_custom_objects() -> dict[str, Any]:
 # -- configurations
 
 
-def described(layer: Any) -> dict[str, Any]:
-    """{"class_name", "config"} of a layer or model. TypeError for what a file cannot describe."""
-    name = registered_name(type(layer))  # of a class that is not registered, load_model needs it in custom_objects
-    if name == "<lambda>" or (name == "Model" and layer.graph is None):
-        raise TypeError(f"{name} cannot be written to a file: save the weights alone with save_weights")
-    return {"class_name": name, "config": layer.get_config()}
-
-
 def from_json_values(given: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None) -> Any:
     """A layer or model from {"class_name", "config"}. ValueError for an unknown class."""
     name = str(given.get("class_name"))
@@ -124,12 +115,6 @@ def _is_layer(value: Any, custom_objects: Mapping[str, type] | None) -> bool:
     return isinstance(kind, type) and issubclass(kind, Layer)
 
 
-def sequential_config(model: Any) -> dict[str, Any]:
-    """The layers of a Sequential model, and the shape of its inputs."""
-    first = None if model._first is None else {"batch_shape": list(model._first.shape), "dtype": model._first.dtype}
-    return {"name": model.name, "input": first, "layers": [described(layer) for layer in model.layers]}
-
-
 def sequential_from_config(
     kind: Any, config: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None
 ) -> Any:
@@ -140,36 +125,6 @@ def sequential_from_config(
     for layer in config["layers"]:
         model.add(from_json_values(layer, custom_objects))
     return model
-
-
-def functional_config(model: Model) -> dict[str, Any]:
-    """The inputs, layers, calls and outputs of a functional model. Symbolic tensors are {"call": k, "output": n} or
-    {"input": k}."""
-    graph = model.graph
-    places = {id(leaf): {"input": k} for k, leaf in enumerate(flatten(graph.inputs))}
-    layers: list[Layer] = []
-    for number, call in enumerate(graph.calls):
-        if call.layer not in layers:
-            layers.append(call.layer)
-        for index, leaf in enumerate(flatten(call.outputs)):
-            places[id(leaf)] = {"call": number, "output": index}
-
-    def place(leaf: Any) -> Any:
-        return {"tensor": places[id(leaf)]} if isinstance(leaf, KerasTensor) else leaf
-
-    calls = [
-        {
-            "layer": layers.index(call.layer),
-            "args": as_json(map_structure(place, list(call.args))),
-            "kwargs": as_json(map_structure(place, call.kwargs)),
-        }
-        for call in graph.calls
-    ]
-    inputs = map_structure(lambda t: {"batch_shape": list(t.shape), "dtype": t.dtype, "name": t.name}, graph.inputs)
-    return {
-        "name": model.name, "inputs": inputs, "layers": [described(layer) for layer in layers], "calls": calls,
-        "outputs": map_structure(place, graph.outputs),
-    }  # fmt: skip
 
 
 def functional_from_config(
@@ -206,14 +161,24 @@ def functional_from_config(
 
 
 def to_json(model: Model) -> str:
-    """The configuration of a model as JSON."""
-    return json.dumps(described(model))
+    """The configuration of a model, and what it was compiled with, as JSON, here or for Keras."""
+    try:
+        return json.dumps(describe(model))
+    except TypeError:
+        return json.dumps(describe(model, first=False))  # a loss or metric without a name
 
 
-def model_from_json(text: str, custom_objects: Mapping[str, type] | None = None) -> Any:
-    """A model of `to_json`, with new weights."""
+def model_from_json(json_string: str, custom_objects: Mapping[str, type] | None = None) -> Any:
+    """A model of `to_json`, of pyapp or Keras, with new weights; compiled if the other was."""
+    given = parse_json(json_string)
     with custom_object_scope(custom_objects or {}):
-        return from_json_values(parse_json(text), custom_objects)
+        if "module" not in given:  # of earlier versions of pyapp
+            return from_json_values(given, custom_objects)
+        reading = Reading("model_from_json", keeps_training=True)
+        model = reading.object(given)
+        if given.get("compile_config"):
+            reading.compile(model, given["compile_config"])
+        return model
 
 
 # -- files
@@ -266,7 +231,7 @@ def save_model(model: Model, filepath: str | Path, overwrite: bool = True) -> No
     if _in_keras_form(path, ".keras"):
         save_archive(model, path)
         return
-    description: dict[str, Any] = {"version": _VERSION, "model": described(model)}
+    description: dict[str, Any] = {"version": _VERSION, "model": describe(model, first=False)}
     tensors = _tensors(_stored(model))
     if model.graph is None and model._first_inputs is not None:
         description["first_inputs"] = model._first_inputs
@@ -304,9 +269,9 @@ def load_model(
         if text is None:
             raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")
         description = parse_json(text)
-        if description.get("version") != _VERSION:
+        if description.get("version") not in (1, _VERSION):
             raise FileFormatError(f"{filepath} was written by another version of pyapp.keras")
-        model = from_json_values(description["model"], custom_objects)
+        model = _model_of(description["model"], os.fspath(filepath), safe_mode, custom_objects)
         if not model.built and description.get("first_inputs") is not None:
             call_with_zeros(model, description["first_inputs"])
         _read_weights(model, file, filepath)
@@ -318,6 +283,15 @@ def load_model(
             model.compile(**given)
             _read_optimizer(model, file, description["steps"], description.get("scaling", {}))
     return model
+
+
+def _model_of(given: Any, where: str, safe_mode: bool, custom_objects: Mapping[str, type] | None) -> Any:
+    if isinstance(given, Mapping) and "module" not in given:
+        return from_json_values(given, custom_objects)
+    found = Reading(where, safe_mode, keeps_training=True).object(given)
+    if not isinstance(found, Layer):
+        raise FileFormatError(f"{where} describes no model")
+    return found
 
 
 def _read_optimizer(model: Model, file: Any, steps: int, scaling: Mapping[str, Any]) -> None:
@@ -448,71 +422,3 @@ def _read_weights(
 def _begin(filepath: str | Path) -> bytes:
     with open(filepath, "rb") as file:
         return file.read(8)
-
-
-# -- summary
-
-
-def summary(
-    model: Model, line_length: int | None = None, expand_nested: bool = False, show_trainable: bool = False,
-    layer_range: Any = None,
-) -> str:  # fmt: skip
-    """A table of the layers, their output shapes and numbers of parameters, as text."""
-    rows = [("Layer (type)", "Output Shape", "Param #", "Trainable")]
-
-    def add(layers: list[Layer], depth: int) -> None:
-        for layer in layers:
-            name = f"{'   ' * depth}{'└ ' if depth else ''}{layer.name} ({type(layer).__name__})"
-            count = f"{layer.count_params():,}" if layer.built else "?"
-            trained = "-" if not layer.weights else "Y" if layer.trainable else "N"
-            rows.append((name, _output_shape(layer), count, trained))
-            inner = getattr(layer, "layers", None)
-            if expand_nested and isinstance(inner, (list, tuple)):
-                add(list(inner), depth + 1)
-
-    add(_between(model.layers, layer_range), 0)
-    width = line_length or 78
-    if not show_trainable:
-        rows = [row[:3] for row in rows]  # type: ignore[misc]
-    sizes = [int(width * 0.45), int(width * 0.35), width - int(width * 0.45) - int(width * 0.35)]
-    if show_trainable:
-        sizes = [sizes[0] - 8, sizes[1] - 4, sizes[2], 12]
-    lines = [f'Model: "{model.name}"', "─" * width]
-    for number, row in enumerate(rows):
-        cells = [text if len(text) < size else text[: size - 2] + "…" for text, size in zip(row, sizes, strict=True)]
-        lines.append("".join(text.ljust(size) for text, size in zip(cells, sizes, strict=True)).rstrip())
-        if number == 0:
-            lines.append("═" * width)
-    total = model.count_params()
-    trained = sum(w.numel() for w in model.trainable_weights)
-    lines += ["─" * width, f" Total params: {_counted(total)}", f" Trainable params: {_counted(trained)}"]
-    return "\n".join([*lines, f" Non-trainable params: {_counted(total - trained)}"])
-
-
-def _between(layers: list[Layer], names: Any) -> list[Layer]:
-    """The layers from the first to the second of two names (regular expressions), both included; all for None."""
-    if names is None:
-        return layers
-    places = [[k for k, layer in enumerate(layers) if re.fullmatch(name, layer.name)] for name in names]
-    if len(places) != 2 or not all(places):
-        raise ValueError(f"summary: layer_range is a pair of names of layers, got {names!r:.80}")
-    return layers[min(places[0][0], places[1][-1]) : max(places[0][0], places[1][-1]) + 1]
-
-
-def _counted(count: int) -> str:
-    size: float = 4.0 * count
-    for unit in ("B", "KB", "MB"):
-        if size < 1024:
-            return f"{count:,} ({size:.2f} {unit})"
-        size /= 1024
-    return f"{count:,} ({size:.2f} GB)"
-
-
-def _output_shape(layer: Layer) -> str:
-    if isinstance(layer, InputLayer):
-        return str(layer.tensor.shape)
-    calls: list[Call] = layer._symbolic_calls
-    if not calls:
-        return "?"
-    shapes = [leaf.shape for leaf in flatten(calls[-1].outputs)]
-    return str(shapes[0]) if len(shapes) == 1 else str(shapes)

@@ -13,6 +13,8 @@ from .lookup import serialize as serialize
 class LearningRateSchedule(Configured):
     """Base: `schedule(step)` is the learning rate of a step, counted from 0."""
 
+    keras_module = "keras.optimizers.schedules"
+
     def __call__(self, step: int) -> float:
         raise NotImplementedError
 

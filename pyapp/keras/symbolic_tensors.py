@@ -14,7 +14,7 @@ from ..train.floats import floatx
 from ..train.names import unique_name
 from .call_state import STATE, training_mode
 from .masking import mask_of, set_mask
-from .structures import flatten, map_structure
+from .structures import flatten, map_structure, unflatten
 
 Shape = tuple[int | None, ...]
 _PROBES = (2, 3)  # two sizes for unknown dims: where the results differ, the result's dim is unknown too
@@ -42,7 +42,7 @@ class KerasTensor:
         return len(self.shape)
 
     def __repr__(self) -> str:
-        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"
+        return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, sparse=False, ragged=False, name={self.name}>"
 
     def _apply(self, name: str, function: Callable[..., Any], *others: Any, reverse: bool = False) -> KerasTensor:
         operands = (*others, self) if reverse else (self, *others)
@@ -229,20 +229,17 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             STATE.symbolic = before
     layer.clear_losses()
     flat = [flatten(outputs) for outputs in found]
-    made = iter(
-        [
-            KerasTensor(
-                [n if all(other.shape[k] == n for other in same) else None for k, n in enumerate(same[0].shape)],
-                same[0].dtype,
-            )
-            for same in zip(*flat, strict=True)
-        ]
-    )
-    by_order = {id(leaf): next(made) for leaf in flat[0]}
-    for leaf in flat[0]:
+    symbols = [
+        KerasTensor(
+            [n if all(other.shape[k] == n for other in same) else None for k, n in enumerate(same[0].shape)],
+            same[0].dtype,
+        )
+        for same in zip(*flat, strict=True)
+    ]
+    for symbol, leaf in zip(symbols, flat[0], strict=True):
         mask = mask_of(leaf)
-        by_order[id(leaf)].mask_dims = 0 if mask is None else mask.ndim
-    return map_structure(lambda leaf: by_order[id(leaf)], found[0])
+        symbol.mask_dims = 0 if mask is None else mask.ndim
+    return unflatten(found[0], iter(symbols))
 
 
 def Input(

@@ -140,7 +140,7 @@ class Config:
 
 class PyDataset:
     """Batches by their numbers: a subclass writes `__getitem__(k)`, a whole batch, and `__len__`, their number.
-    `on_epoch_end` is called after each pass. Batches are made in this process.
+    `on_epoch_begin` is called before each pass, `on_epoch_end` after it. Batches are made in this process.
     """
 
     def __init__(self, workers: int = 1, use_multiprocessing: bool = False, max_queue_size: int = 10) -> None:
@@ -152,6 +152,12 @@ class PyDataset:
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
 
+    @property
+    def num_batches(self) -> int:
+        """The number of batches."""
+        return len(self)
+
+    def on_epoch_begin(self) -> None: ...
     def on_epoch_end(self) -> None: ...
 
 

@@ -151,6 +151,9 @@ class SequenceBatches(Batches):
 
     def __iter__(self) -> Iterator[Batch]:
         count = len(self.source)
+        begin = getattr(self.source, "on_epoch_begin", None)
+        if begin is not None:
+            begin()
         for k in ops.randperm(count, generator=self.generator).tolist() if self.shuffle else range(count):
             yield as_batch(self.source[k])
         end = getattr(self.source, "on_epoch_end", None)

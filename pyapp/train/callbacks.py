@@ -240,8 +240,13 @@ class ReduceLROnPlateau(_Monitor):
             if self.wait >= self.patience and rate > self.min_lr:
                 self.model.optimizer.learning_rate = max(rate * self.factor, self.min_lr)
                 if self.verbose:
-                    print(f"\nEpoch {epoch + 1}: the learning rate is now {self.model.optimizer.learning_rate}.")
+                    new = self.model.optimizer.learning_rate
+                    print(f"\nEpoch {epoch + 1}: ReduceLROnPlateau reducing learning rate to {float(new)}.")
                 self.cooldown_counter, self.wait = self.cooldown, 0
+
+    def in_cooldown(self) -> bool:
+        """Whether the epochs after a change still pass."""
+        return self.cooldown_counter > 0
 
 
 class LearningRateScheduler(Callback):
@@ -256,11 +261,11 @@ class LearningRateScheduler(Callback):
             rate = self.schedule(epoch, before)
         except TypeError:
             rate = self.schedule(epoch)
-        if not isinstance(rate, (int, float)):
-            raise TypeError(f"LearningRateScheduler: the schedule gives a number, not {rate!r:.60}")
+        if isinstance(rate, str) or not hasattr(rate, "__float__"):
+            raise ValueError(f"LearningRateScheduler: the schedule gives a number, not {rate!r:.60}")
         self.model.optimizer.learning_rate = float(rate)
         if self.verbose:
-            print(f"\nEpoch {epoch + 1}: the learning rate is {rate}.")
+            print(f"\nEpoch {epoch + 1}: LearningRateScheduler setting learning rate to {rate}.")
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if isinstance(logs, dict):
@@ -327,7 +332,7 @@ class CSVLogger(Callback):
 
 class ModelCheckpoint(_Monitor):
     """Saves the model (or its weights) after each epoch, or after `save_freq` batches; with `save_best_only` only when
-    a number became better. `filepath` may have {epoch:02d} and {val_loss:.2f}.
+    a number became better, or is not there. `filepath` may have {epoch:02d}, {batch:04d} and {val_loss:.2f}.
     """
 
     def __init__(
@@ -342,25 +347,28 @@ class ModelCheckpoint(_Monitor):
         self.save_best_only, self.save_weights_only, self.save_freq = save_best_only, save_weights_only, save_freq
         self.best = self.worst if initial_value_threshold is None else initial_value_threshold
         self._seen, self._epoch = 0, 0
+        if save_freq != "epoch":  # else `fit` need not read the numbers after each batch
+            self.on_train_batch_end = self._after_batch  # type: ignore[method-assign]
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._epoch = epoch
 
-    def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+    def _after_batch(self, batch: int, logs: Logs | None = None) -> None:
         self._seen += 1
-        if self.save_freq != "epoch" and self._seen % int(self.save_freq) == 0:
-            self._save(self._epoch, {"batch": batch, **(logs or {})})
+        if self._seen % int(self.save_freq) == 0:
+            self._save(self._epoch, {"batch": batch + 1, **(logs or {})})
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if self.save_freq == "epoch":
             self._save(epoch, logs or {})
 
     def _save(self, epoch: int, logs: Logs) -> None:
-        if self.save_best_only:
-            value = self.value(logs)
-            if value is None or not self.is_better(value, self.best):
-                return
-            self.best = value
+        value = self.value(logs) if self.save_best_only else None
+        best = "None" if self.best == self.worst else f"{self.best:.5f}"
+        if value is not None and not self.is_better(value, self.best):
+            if self.verbose:
+                print(f"\nEpoch {epoch + 1}: {self.monitor} did not improve from {best}")
+            return
         try:
             path = self.filepath.format(epoch=epoch + 1, **logs)
         except KeyError as error:
@@ -369,11 +377,15 @@ class ModelCheckpoint(_Monitor):
             ) from None
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         if self.verbose:
-            print(f"\nEpoch {epoch + 1}: saving model to {path}")
+            why = "" if value is None else f"{self.monitor} improved from {best} to {value:.5f}, "
+            print(f"\nEpoch {epoch + 1}: {why}saving model to {path}")
+        self.best = self.best if value is None else value
         if self.save_weights_only:
             self.model.save_weights(path)
         else:
             self.model.save(path)
+        if self.verbose:
+            print(f"\nEpoch {epoch + 1}: finished saving model to {path}")
 
 
 class TensorBoard(Callback):

@@ -72,12 +72,11 @@ def fit(
     initial_epoch = max(initial_epoch, vars(model).pop("resume_epoch", 0))  # BackupAndRestore sets it
     logs: Logs = {}
     source: Iterator[Batch] | None = None
-    validation_source: Iterator[Batch] | None = None
     try:
         for epoch in range(initial_epoch, epochs):
             model.reset_metrics()
             listeners.tell("on_epoch_begin", epoch, {})
-            if verbose:
+            if verbose and epochs > 1:
                 say(f"Epoch {epoch + 1}/{epochs}")
             bar = ProgressBar(total, verbose)
             step = 0
@@ -104,13 +103,12 @@ def fit(
             total = total if total is not None else step
             logs = model.logs()
             if validation is not None and _is_due(epoch + 1, validation_freq):
-                values, validation_source = evaluate(
-                    model, validation, listeners, validation_steps, validation_source if validation_steps else None
-                )
-                logs = {**logs, **{f"val_{name}": value for name, value in values.items()}}
+                values = evaluate(model, validation, listeners, validation_steps)  # the same batches each time
+                logs = dict(sorted({**logs, **{f"val_{name}": value for name, value in values.items()}}.items()))
             bar.target = total if bar.target is None else bar.target
-            bar.update(step, logs, finished=True)
-            listeners.tell("on_epoch_end", epoch, dict(logs))  # callbacks may add numbers for those that follow
+            ended = dict(logs)  # callbacks may add numbers for those that follow, and for the line
+            listeners.tell("on_epoch_end", epoch, ended)
+            bar.update(step, ended, finished=True)
             if model.stop_training:
                 break
     finally:
@@ -123,13 +121,12 @@ def _is_due(epoch: int, frequency: Any) -> bool:
 
 
 def evaluate(
-    model: Trainable, batches: Batches, listeners: CallbackList, steps: int | None = None,
-    source: Iterator[Batch] | None = None, verbose: int = 0,
-) -> tuple[Logs, Iterator[Batch] | None]:  # fmt: skip
-    """Losses and metrics of the batches; and the iterator with which to go on, where `steps` limits a pass."""
+    model: Trainable, batches: Batches, listeners: CallbackList, steps: int | None = None, verbose: int = 0
+) -> Logs:
+    """Losses and metrics of the batches, or of the first `steps` of them."""
     model.reset_metrics()
     listeners.tell("on_test_begin", {})
-    parts, source = _steps(batches, source, steps)
+    parts, _ = _steps(batches, None, steps)
     bar = ProgressBar(steps or batches.count(), verbose)
     step = 0
     for step, batch in enumerate(parts, 1):
@@ -145,7 +142,7 @@ def evaluate(
     logs = model.logs()
     bar.update(step, logs, finished=True)
     listeners.tell("on_test_end", logs)
-    return logs, source
+    return logs
 
 
 __all__ = ["Callback", "Trainable", "evaluate", "fit"]

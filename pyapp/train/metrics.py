@@ -8,7 +8,7 @@ weight for each element.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine import Tensor, as_dtype, bfloat16, float16, no_grad, ops
@@ -28,6 +28,8 @@ class Metric:
 
     A metric of one's own makes its state in the constructor with `add_weight` and writes it with `assign_add`.
     """
+
+    keras_module = "keras.metrics"  # in the configurations of pyapp.keras
 
     def __init__(self, name: str | None = None, dtype: Any = None) -> None:
         self.name = name or unique_name(type(self).__name__)
@@ -107,6 +109,11 @@ class Metric:
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor."""
         return {"name": self.name}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        """A metric made with the arguments of `get_config`."""
+        return cls(**config)
 
     def _value(self, name: str) -> Tensor:
         held = self._state.get(name)

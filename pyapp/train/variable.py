@@ -31,8 +31,12 @@ class Variable(Tensor):
             return self.sub_(ops.as_tensor(value).to(self.dtype))
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The value as a NumPy array that shares the memory, also of a weight that is trained."""
-        return self.detach().numpy(force=force)
+        """The value as a NumPy array of its own, which later steps of a training do not change."""
+        return self.detach().numpy(force=force).copy()
+
+    def __repr__(self) -> str:
+        value = self.detach().to("cpu").numpy()
+        return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype.name}, value={value}>"
 
     @property
     def path(self) -> str:

@@ -2212,3 +2212,44 @@ def what_a_model_is_compiled_with(keras: Any) -> Any:
     again.compile_from_config(model.get_compile_config())
     found = [history.history, history.epoch, again.evaluate(x, labels, verbose=0, return_dict=True)]
     return [*found, fitted(again, x, labels, epochs=2)]
+
+
+@script
+def optimizers_of_ones_own(keras: Any) -> Any:
+    class Heavy(keras.optimizers.Optimizer):  # type: ignore[misc, name-defined]
+        def __init__(self, learning_rate: float = 0.1, decay: float = 0.8, **settings: Any) -> None:
+            super().__init__(learning_rate=learning_rate, **settings)
+            self.decay = decay
+
+        def build(self, variables: Any) -> None:
+            if self.built:
+                return
+            super().build(variables)
+            self.speeds = self.add_optimizer_variables(variables, "speed")
+            self.first, self.second = self.add_optimizer_variables(variables, ["first", "second"], ["ones", "zeros"])
+
+        def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+            place = self._get_variable_index(variable)
+            speed, first, second = self.speeds[place], self.first[place], self.second[place]
+            self.assign(speed, speed * self.decay + gradient)
+            self.assign_add(second, gradient * gradient)
+            self.assign_sub(first, 0.01 * gradient)
+            step = speed / (1.0 + keras.ops.sqrt(second)) * first
+            self.assign_sub(variable, keras.ops.cast(learning_rate, variable.dtype) * step)
+
+    x, y = numbers(24, 4, 3)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    start(model)
+    model.compile(Heavy(weight_decay=0.01, clipnorm=1.0), "sparse_categorical_crossentropy")
+    found = fitted(model, x, y)
+    variables = model.optimizer.variables
+    found["variables"] = [keras.ops.convert_to_numpy(v) for v in variables]
+    found["iterations"] = [int(model.optimizer.iterations), int(model.optimizer.iterations.numpy())]
+    for variable in variables[2:]:
+        variable.assign(keras.ops.zeros_like(variable))
+    variables[0].assign(0)
+    variables[1].assign(0.5)
+    found |= {"again": fitted(model, x, y, epochs=1), "steps": int(model.optimizer.iterations)}
+    model.optimizer.learning_rate.assign(0.25)
+    model.optimizer.iterations.assign(40)
+    return found | {"rate": float(model.optimizer.variables[1]), "count": int(model.optimizer.variables[0])}

@@ -154,3 +154,62 @@ def test_a_cell_of_ones_own_computes_its_steps() -> None:
     plain(x), doubled(x)
     doubled.set_weights(plain.get_weights())
     np.testing.assert_allclose(doubled(x).detach().numpy(), 2 * plain(x).detach().numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["SimpleRNN", "GRU", "LSTM"])
+def test_masked_sequences_in_one_op_have_the_numbers_of_single_steps(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(0)
+    x, mask = random.normal(size=(5, 7, 4)).astype("float32"), random.random((5, 7)) > 0.4
+    mask[0], mask[1], mask[2] = False, True, [1, 1, 1, 0, 0, 0, 0]
+    count = 2 if kind == "LSTM" else 1
+    first = [from_numpy(random.normal(size=(5, 3)).astype("float32")) for _ in range(count)]
+    in_one_op: list[bool] = []
+    cell = getattr(layers, f"{kind}Cell")
+    whole = cell.all_steps
+    monkeypatch.setattr(cell, "all_steps", lambda *args: [in_one_op.append(True), whole(*args)][1])
+
+    def numbers(layer: Any, states: Any) -> list[Any]:
+        inputs = from_numpy(x.copy()).requires_grad_()
+        for weight in layer.weights:
+            weight.grad = None
+        found = layer(inputs, mask=mask, initial_state=states)
+        total = found[0].sum() + sum((one * one).sum() for one in found)
+        total.backward()
+        return [*(one.detach().numpy() for one in found), *(one.grad.numpy() for one in (inputs, *layer.weights))]
+
+    for number in range(16):
+        sequences, backwards, zeros, begins = (bool(number >> bit & 1) for bit in range(4))
+        layer = getattr(layers, kind)(3, return_sequences=sequences, return_state=True, go_backwards=backwards)
+        layer.zero_output_for_mask = zeros
+        layer(x)
+        in_one_op.clear()
+        fast = numbers(layer, first if begins else None)
+        assert in_one_op
+        with monkeypatch.context() as patch:
+            patch.setattr(cell, "has_all_steps", lambda cell: False)
+            slow = numbers(layer, first if begins else None)
+        for one, other in zip(fast, slow, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5, err_msg=f"{sequences=} {backwards=} {zeros=}")
+
+
+def test_layers_tell_what_their_cells_and_shapes_are() -> None:
+    for kind, states in (("LSTM", 2), ("GRU", 1), ("SimpleRNN", 1)):
+        layer = getattr(layers, kind)(3, dropout=0.1)
+        assert (layer.units, layer.use_bias, layer.dropout, layer.recurrent_dropout) == (3, True, 0.1, 0.0)
+        assert type(layer.kernel_initializer).__name__ == "GlorotUniform" and layer.bias_constraint is None
+        assert [tuple(one.shape) for one in layer.get_initial_state(2)] == [(2, 3)] * states
+        assert layer.cell.output_size == 3 and layer.cell.state_size == ([3, 3] if states == 2 else 3)
+    stacked = layers.RNN([layers.LSTMCell(3), layers.GRUCell(2)])
+    assert stacked.cell.state_size == [[3, 3], 2]
+    assert [len(one) if isinstance(one, list) else tuple(one.shape) for one in stacked.get_initial_state(4)] == [
+        2, (4, 2)
+    ]  # fmt: skip
+    attention = layers.MultiHeadAttention(2, 3, output_shape=7)
+    assert attention.compute_output_shape((2, 4, 6), (2, 5, 6)) == (2, 4, 7)
+    assert attention.compute_output_shape(query_shape=(None, 4, 6), value_shape=(None, 5, 6)) == (None, 4, 7)
+    cell = layers.LSTMCell(3)
+    x = np.ones((2, 4), "float32")
+    output, after = cell(x, [np.zeros((2, 3), "float32"), np.zeros((2, 3))])
+    assert output.equal(after[0])

@@ -586,3 +586,76 @@ def test_a_gathered_gradient_is_kept_in_files(tmp_path: Path) -> None:
         found.append(model.get_weights())
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_validation_sees_the_same_batches_each_time() -> None:
+    x = np.arange(12.0).reshape(12, 1).astype("float32")
+    seen: list[float] = []
+
+    class Watched(keras.Model):  # type: ignore[misc, name-defined]
+        def call(self, x: Any) -> Any:
+            return x
+
+        def train_step(self, data: Any) -> dict[str, float]:
+            return {"n": 1.0}
+
+        def test_step(self, data: Any) -> dict[str, float]:
+            seen.append(float(data[0][0, 0]))
+            return {"n": 1.0}
+
+    class Numbered(keras.utils.PyDataset):  # type: ignore[misc, name-defined]
+        told = 0
+
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, k: int) -> Any:
+            return x[4 * k : 4 * k + 4], x[4 * k : 4 * k + 4]
+
+        def on_epoch_begin(self) -> None:
+            self.told += 1
+
+    model, numbered = Watched(), Numbered()
+    model.compile("sgd", "mse")
+    model.fit(x, x, epochs=2, verbose=0, validation_data=(x, x), validation_steps=2, validation_batch_size=4)
+    model.fit(x, x, epochs=2, verbose=0, validation_data=numbered, validation_steps=2)
+    assert seen == [0.0, 4.0] * 4 and numbered.num_batches == 3
+    model.fit(numbered, epochs=2, verbose=0)
+    assert numbered.told == 4  # two validations and two epochs
+
+
+def test_a_list_of_callbacks_in_a_loop_of_ones_own() -> None:
+    told: list[Any] = []
+
+    class Told(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
+        def on_train_begin(self, logs: Any = None) -> None:
+            told.append((self.params["epochs"], self.model.name))
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            told.append((batch, logs))
+
+    model = small()
+    listed = keras.callbacks.CallbackList(Told(), add_history=True, model=model, epochs=2)
+    listed.append(keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: told.append((epoch, logs))))
+    listed.on_train_begin()
+    listed.on_train_batch_end(0, logs={"loss": 1.0})
+    listed.on_epoch_end(0, {"loss": 2.0})
+    assert told == [(2, model.name), (0, {"loss": 1.0}), (0, {"loss": 2.0})]
+    assert model.history.history == {"loss": [2.0]}
+
+
+def test_a_checkpoint_without_its_number_saves_and_values_are_copies(tmp_path: Path) -> None:
+    x, y = numbers(16, 6, 3)
+    model = small()
+    kept = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}-{batch}.keras", save_best_only=True, save_freq=1)
+    before = model.weights[0].numpy()
+    same = before.copy()
+    model.fit(x, y, batch_size=8, verbose=0, callbacks=[kept])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1-1.keras", "1-2.keras"]
+    np.testing.assert_array_equal(before, same)
+    assert (model.weights[0].numpy() != before).any()
+    schedule = keras.callbacks.LearningRateScheduler(lambda epoch: "slow")
+    with pytest.raises(ValueError, match="the schedule gives a number, not 'slow'"):
+        model.fit(x, y, verbose=0, callbacks=[schedule])
+    with pytest.raises(ValueError, match=r"has \d layers, but none with the number 9"):
+        model.get_layer(index=9)

@@ -62,7 +62,7 @@ def test_outputs_have_the_dtype_of_the_computation() -> None:
 
     def check(_: str, layer: Any, policy: str) -> None:
         layer = type(layer).from_config({**layer.get_config(), "dtype": policy})
-        assert layer.dtype_policy.name == policy == layer.get_config()["dtype"]
+        assert layer.dtype_policy.name == policy == layer.get_config()["dtype"]["config"]["name"]
         for training in (False, True):
             assert name_of(layer(ONES, training=training)) == policy.removeprefix("mixed_")
         assert all(name_of(weight) == "float32" for weight in layer.weights)

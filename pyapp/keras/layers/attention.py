@@ -9,6 +9,7 @@ from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...nn import functional as F
 from ...train.batches import is_array
+from ...train.names import unique_name
 from .. import constraints, initializers, regularizers
 from ..core import Layer
 from ..settings import SETTINGS
@@ -107,6 +108,8 @@ class _HeadsAttention(Layer):
         output.build((None, None, self.heads, self.value_size))
         output.built = True
         self.output_dense = output
+        for name in ("softmax", "dropout"):  # Keras' layers of these kinds inside use names up
+            unique_name(name)
         self.built = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -242,6 +245,8 @@ class MultiHeadAttention(_HeadsAttention):
 class GroupedQueryAttention(_HeadsAttention):
     """MultiHeadAttention in which groups of the queries' heads share a head of keys and values (Ainslie et al. 2023,
     arXiv 2305.13245)."""
+
+    keras_name = "GroupQueryAttention"  # the public one
 
     def __init__(
         self, head_dim: int, num_query_heads: int, num_key_value_heads: int, dropout: float = 0.0,

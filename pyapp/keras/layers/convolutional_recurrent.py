@@ -10,7 +10,7 @@ from ..arguments import layer_is_channels_first
 from ..nn_functions import conv
 from .channels import DataFormatLayer
 from .convolution import sizes
-from .recurrent import RNN, LSTMCell
+from .recurrent import RNN, LSTMCell, of_the_cell
 
 __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 
@@ -36,14 +36,11 @@ class ConvLSTMCell(LSTMCell):
         self.padding = padding.lower()
 
     def build(self, input_shape: Any) -> None:
-        of_kernel, of_recurrent, of_bias = self._made_with
         gates = 4 * self.filters
-        self.kernel = self._weight("kernel", (*self.kernel_size, input_shape[-1], gates), of_kernel)
-        self.recurrent_kernel = self._weight(
-            "recurrent_kernel", (*self.kernel_size, self.filters, gates), of_recurrent
-        )  # fmt: skip
+        self.kernel = self._weight("kernel", (*self.kernel_size, input_shape[-1], gates))
+        self.recurrent_kernel = self._weight("recurrent_kernel", (*self.kernel_size, self.filters, gates))
         if self.use_bias:
-            self.bias = self._weight("bias", (gates,), of_bias)
+            self.bias = self._weight("bias", (gates,))
 
     def input_part(self, x: Tensor) -> Tensor:
         """(B, steps, …, channels) or (B, …, channels) -> (…, 4 * filters)."""
@@ -94,7 +91,6 @@ class _ConvLSTM(DataFormatLayer, RNN):
             cell, return_sequences, return_state, go_backwards, stateful, activity_regularizer=activity_regularizer,
             **settings,
         )  # fmt: skip
-        self.filters = filters
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 
     def _check(self, sequences: Tensor) -> None:
@@ -122,6 +118,9 @@ class _ConvLSTM(DataFormatLayer, RNN):
         first, *states = found if self.return_state else (found,)
         first = first.movedim(-1, 2 if self.return_sequences else 1)
         return (first, *(state.movedim(-1, 1) for state in states)) if self.return_state else first
+
+
+of_the_cell(_ConvLSTM, ConvLSTMCell)
 
 
 class ConvLSTM1D(_ConvLSTM):

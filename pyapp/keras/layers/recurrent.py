@@ -40,29 +40,45 @@ class Cell(Layer):
         self.units, self.activation, self.use_bias = units, activation, use_bias
         self.dropout, self.recurrent_dropout = min(1.0, max(0.0, dropout)), min(1.0, max(0.0, recurrent_dropout))
         self.seed, self.generator = seed, None if seed is None else Generator(seed)
-        self._made_with = (
-            (kernel_initializer, kernel_regularizer, kernel_constraint),
-            (recurrent_initializer, recurrent_regularizer, recurrent_constraint),
-            (bias_initializer, bias_regularizer, bias_constraint),
-        )
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.recurrent_initializer = initializers.get(recurrent_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.kernel_regularizer = regularizers.get(kernel_regularizer)
+        self.recurrent_regularizer = regularizers.get(recurrent_regularizer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.kernel_constraint = constraints.get(kernel_constraint)
+        self.recurrent_constraint = constraints.get(recurrent_constraint)
+        self.bias_constraint = constraints.get(bias_constraint)
         self.bias: Tensor | None = None
 
-    def _weight(self, name: str, shape: Any, made_with: tuple[Any, Any, Any]) -> Tensor:
-        initializer, regularizer, constraint = made_with
+    @property
+    def state_size(self) -> int | list[int]:
+        """The units of the state, or of each of several."""
+        return self.units if self.states == 1 else [self.units] * self.states
+
+    @property
+    def output_size(self) -> int:
+        return self.units
+
+    def get_initial_state(self, batch_size: int | None = None) -> list[Tensor]:
+        """Zeros for each state (B, units)."""
+        return self.zero_states(batch_size or 1, ops.zeros((), dtype=self.compute_dtype))
+
+    def _weight(self, name: str, shape: Any) -> Tensor:
+        of = name.removesuffix("_kernel")  # kernel, recurrent or bias
         return self.add_weight(
-            shape, initializers.get(initializer), name=name, regularizer=regularizers.get(regularizer),
-            constraint=constraints.get(constraint),
+            shape, getattr(self, f"{of}_initializer"), name=name, regularizer=getattr(self, f"{of}_regularizer"),
+            constraint=getattr(self, f"{of}_constraint"),
         )  # fmt: skip
 
     def bias_shape(self) -> tuple[int, ...]:
         return (self.gates * self.units,)
 
     def build(self, input_shape: Any) -> None:
-        of_kernel, of_recurrent, of_bias = self._made_with
-        self.kernel = self._weight("kernel", (input_shape[-1], self.gates * self.units), of_kernel)
-        self.recurrent_kernel = self._weight("recurrent_kernel", (self.units, self.gates * self.units), of_recurrent)
+        self.kernel = self._weight("kernel", (input_shape[-1], self.gates * self.units))
+        self.recurrent_kernel = self._weight("recurrent_kernel", (self.units, self.gates * self.units))
         if self.use_bias:
-            self.bias = self._weight("bias", self.bias_shape(), of_bias)
+            self.bias = self._weight("bias", self.bias_shape())
 
     def input_part(self, x: Tensor) -> Tensor:
         """The inputs' share of the gates, (..., gates * units), for all steps at once."""
@@ -72,15 +88,15 @@ class Cell(Layer):
         """The next states, the output first, from the inputs' share of this step."""
         raise NotImplementedError
 
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
-        """The outputs (steps, B, units) and the last states, from the inputs' shares (steps, B, gates * units), by one
-        op for all steps; with `reverse` from the last to the first. None where the cell has no such op."""
-        return None
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
+        """The states (steps, B, units) after each step, the outputs first, from the inputs' shares (steps, B, gates *
+        units), by one op for all steps; with `reverse` from the last to the first. Only where `has_all_steps`."""
+        raise NotImplementedError
 
     def has_all_steps(self) -> bool:
         """Whether all_steps does what step does: a class between may have a step or advance of its own."""
         own = next(kind for kind in type(self).__mro__ if {"step", "advance", "all_steps"} & kind.__dict__.keys())
-        return "all_steps" in own.__dict__
+        return "all_steps" in own.__dict__ and self.has_usual_activations()
 
     def has_usual_activations(self) -> bool:
         """Whether the functions are those of the ops for all steps: tanh, and sigmoid for gates."""
@@ -121,12 +137,12 @@ class SimpleRNNCell(Cell):
     def step(self, part: Tensor, states: list[Tensor]) -> list[Tensor]:
         return [self.activation(part + states[0] @ self.recurrent_kernel)]
 
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
-        if self.activation not in (activations.tanh, activations.relu):
-            return None
+    def has_usual_activations(self) -> bool:
+        return self.activation in (activations.tanh, activations.relu)
+
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
         name = "tanh" if self.activation is activations.tanh else "relu"
-        y = rnn_steps(parts, states[0], self.recurrent_kernel.T, name, reverse)
-        return y, [y[0 if reverse else -1]]
+        return [rnn_steps(parts, states[0], self.recurrent_kernel.T, name, reverse)]
 
 
 class GRUCell(Cell):
@@ -169,9 +185,10 @@ class GRUCell(Cell):
             new = self.activation(part[:, 2 * n :] + (reset * h) @ self.recurrent_kernel[:, 2 * n :])
         return [update * h + (1 - update) * new]
 
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
-        if not self.reset_after or not self.has_usual_activations():
-            return None
+    def has_usual_activations(self) -> bool:
+        return self.reset_after and super().has_usual_activations()
+
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
         n = self.units
 
         def reset_first(x: Tensor) -> Tensor:
@@ -179,8 +196,7 @@ class GRUCell(Cell):
             return ops.cat([x[..., n : 2 * n], x[..., :n], x[..., 2 * n :]], -1)
 
         bias = None if self.bias is None else reset_first(self.bias[1])
-        y = gru_steps(reset_first(parts), states[0], reset_first(self.recurrent_kernel).T, bias, reverse)
-        return y, [y[0 if reverse else -1]]
+        return [gru_steps(reset_first(parts), states[0], reset_first(self.recurrent_kernel).T, bias, reverse)]
 
 
 class _WithForget:
@@ -225,12 +241,9 @@ class LSTMCell(Cell):
         c = gate(total[:, n : 2 * n]) * c + gate(total[:, :n]) * self.activation(total[:, 2 * n : 3 * n])
         return [gate(total[:, 3 * n :]) * self.activation(c), c]
 
-    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> tuple[Tensor, list[Tensor]] | None:
-        if not self.has_usual_activations():
-            return None
+    def all_steps(self, parts: Tensor, states: list[Tensor], reverse: bool) -> list[Tensor]:
         y = lstm_steps(parts, *states, self.recurrent_kernel.T, reverse)  # (2, steps, B, units)
-        last = y[:, 0 if reverse else -1]
-        return y[0], [last[0], last[1]]
+        return [y[0], y[1]]
 
 
 class _OwnCell:
@@ -288,6 +301,17 @@ class StackedRNNCells(Layer):
     def units(self) -> int:
         return int(self._steppers[-1].units)
 
+    output_size = units
+
+    @property
+    def state_size(self) -> list[Any]:
+        """The state sizes of the cells."""
+        return [getattr(cell, "state_size", None) for cell in self.cells]
+
+    def get_initial_state(self, batch_size: int | None = None) -> list[Any]:
+        """The first states of each cell."""
+        return self.by_cell(self.zero_states(batch_size or 1, ops.zeros((), dtype=self.compute_dtype)))
+
     def build(self, input_shape: Any) -> None:
         for cell, stepper in zip(self.cells, self._steppers, strict=True):
             if not cell.built:
@@ -321,6 +345,42 @@ class StackedRNNCells(Layer):
 
     def call(self, inputs: Tensor, states: Any, training: bool = False) -> Any:
         return self.advance(self.input_part(inputs), list(states), training)
+
+
+class _Packing:
+    """Sequences with their masked steps moved behind the others, so that one op computes all steps of a batch: the
+    state after a step of the mask is that after as many steps as the mask has let through. `mask` (B, steps) is in the
+    order of the computation; with `reverse`, from the last step to the first."""
+
+    def __init__(self, mask: Tensor, reverse: bool) -> None:
+        mask = mask.to("bool")
+        self.mask, self.reverse = (mask.flip(1) if reverse else mask), reverse
+        self._seen = self.mask.to("int32").cumsum(1)  # (B, steps): the steps that were let through so far
+
+    def packed(self, x: Tensor) -> Tensor:
+        """(B, steps, features) in the order in which the steps are computed."""
+        batch, steps = self.mask.shape
+        order = ops.argsort(~self.mask, stable=True).to("int32")  # (B, steps)
+        if self.reverse:
+            order = steps - 1 - order
+        first = ops.arange(0, batch * steps, steps, dtype="int32", device=x.device).unsqueeze(1)
+        return ops.embedding(x.reshape(batch * steps, -1), order + first)
+
+    def outputs(self, first: Tensor, after: Tensor) -> Tensor:
+        """The states (B, steps, units) after each step of the mask, of those before the first (B, units) and after each
+        packed step (steps, B, units)."""
+        return self._chosen(first, after, self._seen)
+
+    def last(self, first: Tensor, after: Tensor) -> Tensor:
+        """The states (B, units) after the last step."""
+        return self._chosen(first, after, self._seen[:, -1:]).squeeze(1)
+
+    @staticmethod
+    def _chosen(first: Tensor, after: Tensor, counts: Tensor) -> Tensor:
+        every = ops.cat([first.unsqueeze(0), after]).flatten(0, 1)  # (B * (1 + steps), units)
+        batch = first.shape[0]
+        rows = ops.arange(batch, dtype="int32", device=first.device).unsqueeze(1)
+        return ops.embedding(every, counts.to("int32") * batch + rows)
 
 
 class RNN(Layer):
@@ -371,6 +431,14 @@ class RNN(Layer):
 
     reset_state = reset_states
 
+    def get_initial_state(self, batch_size: int) -> list[Any]:
+        """What the states of a batch begin with: zeros, or what the cell says."""
+        cell = self._steps
+        if isinstance(cell, (Cell, StackedRNNCells)):
+            return cell.get_initial_state(batch_size)
+        found: list[Any] = cell.zero_states(batch_size, ops.zeros((), dtype=self.compute_dtype))
+        return found
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], (list, tuple)):  # [sequences, states…]
             kwargs["initial_state"] = list(args[0][1:])
@@ -392,31 +460,34 @@ class RNN(Layer):
         x = sequences
         if training and cell.dropout:
             x = F.dropout(sequences, cell.dropout, generator=cell.generator)
-        parts = cell.input_part(x)  # (B, steps, gates * units)
+        dropped = training and cell.recurrent_dropout
+        steps = range(sequences.shape[1])
+        fused = not dropped and steps and isinstance(cell, Cell) and cell.has_all_steps()
+        packing = _Packing(mask, self.go_backwards) if fused and mask is not None else None
+        parts = cell.input_part(x if packing is None else packing.packed(x))  # (B, steps, gates * units)
         if initial_state is not None:
             states = flatten(initial_state)
         elif self.stateful and self.kept is not None and self.kept[0].shape[0] == batch:
             states = self.kept
         else:
             states = cell.zero_states(batch, parts)
-        dropped = None
-        if training and cell.recurrent_dropout:
-            ones = ops.ones(states[0].shape, dtype=states[0].dtype, device=sequences.device)
-            dropped = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
-        steps = range(sequences.shape[1])
-        whole = None
-        if mask is None and dropped is None and steps and isinstance(cell, Cell) and cell.has_all_steps():
+        if packing is not None:
+            return self._packed_result(packing, cell.all_steps(parts.transpose(0, 1), states, False), states)
+        if fused:
             whole = cell.all_steps(parts.transpose(0, 1), states, self.go_backwards)
-        if whole is not None:
-            found, states = whole
+            found, states = whole[0], [one[0 if self.go_backwards else -1] for one in whole]
             if self.return_sequences:
                 found = (found.flip(0) if self.go_backwards else found).transpose(0, 1)
             return self._result(found if self.return_sequences else states[0], states)
+        kept_units = None
+        if dropped:
+            ones = ops.ones(states[0].shape, dtype=states[0].dtype, device=sequences.device)
+            kept_units = F.dropout(ones, cell.recurrent_dropout, generator=cell.generator)
         outputs: list[Tensor] = []
         for t in reversed(steps) if self.go_backwards else steps:
             before = states
-            if dropped is not None:
-                before = [states[0] * dropped, *states[1:]]
+            if kept_units is not None:
+                before = [states[0] * kept_units, *states[1:]]
             output, after = cell.advance(parts[:, t], before, training)
             if mask is not None:
                 seen = mask[:, t].to("bool").reshape(-1, *(1,) * (output.ndim - 1))
@@ -427,6 +498,18 @@ class RNN(Layer):
             outputs.append(output)
         last = outputs[-1] if outputs else states[0]
         return self._result(ops.stack(outputs, 1) if self.return_sequences else last, states)
+
+    def _packed_result(self, packing: _Packing, whole: list[Tensor], first: list[Tensor]) -> Any:
+        """What a call gives, of the states after each step of packed sequences, and the first states."""
+        zeros = ops.zeros_like(first[0])
+        found = packing.outputs(zeros, whole[0]) if self.return_sequences else packing.last(zeros, whole[0])
+        if self.zero_output_for_mask:
+            seen = packing.mask if self.return_sequences else packing.mask[:, -1]
+            found = found * seen.to(found.dtype).unsqueeze(-1)
+        wanted = self.stateful or self.return_state
+        return self._result(
+            found, [packing.last(one, all) for one, all in zip(first, whole, strict=True)] if wanted else first
+        )
 
     def _result(self, result: Tensor, states: list[Tensor]) -> Any:
         """What a call gives, of the outputs or the last one, and the last states, which a stateful layer keeps."""
@@ -454,13 +537,23 @@ class _Whole(RNN):
             cell, return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask, name=name,
             trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer, input_shape=input_shape,
         )  # fmt: skip
-        self.units = units
 
-    def get_config(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """The arguments of the layer and of its cell."""
-        every = {**signature(self.kind).parameters, **signature(_Whole).parameters}
+        every = {**signature(_Whole).parameters, **signature(self.kind).parameters}
         left_out = {name: one.default for name, one in every.items() if one.default is not one.empty}
-        return {**left_out, **super().get_config()}
+        return {**left_out, **super().settings()}
+
+
+def of_the_cell(kind: type[RNN], cell: type[Cell]) -> None:
+    """Gives a layer the settings of its cell as attributes."""
+
+    def setting(name: str) -> property:
+        return property(lambda layer: getattr(layer.cell, name))
+
+    for name in {*signature(cell).parameters, *signature(Cell).parameters} - {*signature(Layer).parameters, "settings"}:
+        if not hasattr(kind, name):
+            setattr(kind, name, setting(name))
 
 
 class SimpleRNN(_Whole):
@@ -498,6 +591,10 @@ class LSTM(_Whole):
         super().__init__(
             units, activation=activation, recurrent_activation=recurrent_activation, use_bias=use_bias, **settings
         )
+
+
+for _kind in (SimpleRNN, GRU, LSTM):
+    of_the_cell(_kind, _kind.kind)
 
 
 class Bidirectional(Layer):

@@ -100,6 +100,8 @@ class Masking(Layer):
 class Lambda(Function):
     """A function as a layer. `mask`: the mask of its outputs, or a function of the inputs and their mask."""
 
+    is_operation = False
+
     def __init__(
         self, function: Callable[..., Any], output_shape: Any = None, mask: Any = None, arguments: Any = None,
         **settings: Any,
