@@ -107,6 +107,10 @@ class ArgumentError(OperationError, ValueError):
     """Shapes that do not fit together, a number out of its range, an unknown mode."""
 
 
+class InputError(ArgumentError):
+    """An input of a model that it does not take, such as a picture of another size."""
+
+
 class ArgumentTypeError(OperationError, TypeError):
     """An argument that must be a tensor and is not, an unsupported dtype, an unknown argument."""
 

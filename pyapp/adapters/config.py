@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
-from math import isfinite, sqrt
+from math import sqrt
+from sys import float_info
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -78,7 +79,7 @@ class LoraConfig:
             if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= SIZE_LIMIT:
                 raise OptionError(f"a rank is a whole number from 1 to {SIZE_LIMIT}, not {rank!r:.50}", where=name)
         for name, alpha in (("lora_alpha", self.lora_alpha), *self.alpha_pattern.items()):
-            if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not isfinite(alpha):
+            if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not abs(alpha) <= float_info.max:
                 raise OptionError(f"an alpha is a number, not {alpha!r:.50}", where=name)
         if not isinstance(self.lora_dropout, int | float) or not 0 <= self.lora_dropout < 1:
             raise OptionError(f"is a number from 0 to below 1, not {self.lora_dropout!r:.50}", where="lora_dropout")

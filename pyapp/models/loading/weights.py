@@ -421,6 +421,12 @@ def _check(
         changed = plan.values is not None or plan.join is not None
         if len(plan.names) == 1 and not changed and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
+        elif slot.is_stack and len(plan.names) > 1:
+            parts = [checkpoint.tensors[name].shape for name in plan.names]
+            rows, columns = sum(prod(part[:-1]) for part in parts), {part[-1] for part in parts if part}
+            if (rows, columns) != (_flat(slot.shape)[0], {slot.shape[2]}):
+                found_shape = f"{rows:,} rows of {' or '.join(map(str, sorted(columns)))}"
+                misshapen.append(f"{key} has {found_shape}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
     kinds = {name: checkpoint.tensors[name].dtype for name in sorted(read)}
     whole = next((name for name, kind in kinds.items() if kind.startswith(("int", "uint", "bool"))), None)
