@@ -73,6 +73,15 @@ class LoraConfig:
     task_type: str | None = "CAUSAL_LM"
 
     def __post_init__(self) -> None:
+        for name in ("rank_pattern", "alpha_pattern"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise OptionError(f"is numbers by patterns of names, not {getattr(self, name)!r:.50}", where=name)
+        layers = self.layers_to_transform
+        numbers = [layers] if isinstance(layers, int) or layers is None else layers
+        if not isinstance(numbers, Sequence | range) or not all(n is None or type(n) is int for n in numbers):
+            raise OptionError(
+                f"is a layer's number, or a list of them, not {layers!r:.50}", where="layers_to_transform"
+            )
         if self.target_modules is None:
             self.target_modules = [] if self.target_parameters else ALL_LINEAR
         for name, rank in (("r", self.r), *self.rank_pattern.items()):
@@ -186,7 +195,8 @@ class LoraConfig:
 def _check_patterns(values: Mapping[str, Any], where: str) -> None:
     """ModelError for patterns of a file that could take very long to match."""
     for name in ("rank_pattern", "alpha_pattern"):
-        for pattern in values.get(name) or {}:
+        given = values.get(name)
+        for pattern in given if isinstance(given, Mapping) else ():
             repeated = str(pattern).count("*") + str(pattern).count("+")
             if len(str(pattern)) > PATTERN_LIMIT or repeated > 2 or _COSTLY.search(str(pattern)):
                 raise ModelError(f"{name} has the pattern {pattern!r:.60}, which is too complex", where=where)
