@@ -6,12 +6,14 @@ IndexError of the mistake, and a RuntimeError, which PyTorch raises for many of 
 
 from __future__ import annotations
 
+LONGEST = 2000  # characters of what happened: names in hostile files are as long as the files
+
 
 class PyappError(Exception):
     """Base of the errors below. `what` happened, `where` (a file, an address, a setting) and a `hint` what to do."""
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
-        self.what = what
+        self.what = what if len(what) <= LONGEST else f"{what[: LONGEST // 2]} … {what[-LONGEST // 2 :]}"
         self.where = where
         self.hint = hint
         super().__init__(self.message)
@@ -103,6 +105,10 @@ class OperationError(PyappError, RuntimeError):
 
 class ArgumentError(OperationError, ValueError):
     """Shapes that do not fit together, a number out of its range, an unknown mode."""
+
+
+class InputError(ArgumentError):
+    """An input of a model that it does not take, such as a picture of another size."""
 
 
 class ArgumentTypeError(OperationError, TypeError):

@@ -274,6 +274,16 @@ def test_what_does_not_fit_is_refused(top: Path, tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(ModelError, match=message):
             load_image_model(folder, task)
+    narrow = np.zeros((1, 20_000, 3), np.uint8)
+    path = tmp_path / "narrow.png"
+    path.write_bytes(encode_png(narrow))
+    cropped = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 12}, "crop_size": 12}
+    keeps_shape = copy("clip", preprocessor_config=cropped | {"do_center_crop": True})
+    last = run(tasks.match_images([path], ["the cat"], model=str(keeps_shape)))[-1]
+    assert isinstance(last, Error) and (last.where, "too narrow" in last.what) == (str(path), True), last
+    tiny = copy("yolos", preprocessor_config={"do_resize": False, "image_processor_type": "ViTImageProcessor"})
+    last = run(tasks.detect_objects([pyapp.zeros(1, 1, 3, dtype="uint8")], model=str(tiny)))[-1]
+    assert isinstance(last, Error) and "pixels a side" in last.what and last.hint is None, last  # no defect
     for broken in (b"", b"no picture", (top / "0.png").read_bytes()[:200]):
         assert isinstance(run(tasks.classify_images([broken], model=str(top / "deit")))[-1], Error)
     cancel = Cancel()

@@ -178,6 +178,13 @@ def test_bad_pictures_are_refused(loaded: Any, data: bytes, message: str) -> Non
     assert isinstance(shapes, Error) and "(H, W, 1 or 3)" in shapes.what
 
 
+def test_a_pdf_with_a_damaged_page(loaded: Any) -> None:
+    pytest.importorskip("pypdfium2")
+    cut = pdf("The first page", "Another one").replace(b"/Kids [4 0 R 6 0 R]", b"/Kids [4 0 R 9 0 R]")
+    *_, item, last = run(BytesSource(cut, "cut.pdf"), model=loaded)
+    assert isinstance(last, Error) and "page 2 of the PDF is damaged" in last.what and last.where == "cut.pdf", item
+
+
 def test_locked_pdfs_open_with_their_password(loaded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pypdfium2")
     locked, free = pdf("The secret page", "Another one (2)", password="open it"), japanese_pdf("The Japanese page")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import pyapp
 from pyapp import tasks
+from pyapp.adapters import LoraConfig, add_adapter, save_adapter
 from pyapp.formats import open_checkpoint
 from pyapp.formats.convert import quantize_file
 from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.sharded import write_sharded_safetensors
 from pyapp.formats.source import FileSource
+from pyapp.models import load_model
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text import tokenizer as tokenizer_module
 from tests.text.chat_model import write_chat_model
@@ -147,3 +152,24 @@ def test_missing_files_are_named(files: dict[str, FileSource], left_out: str, sa
     del files[left_out]
     error = run(tasks.load_chat(files, key=left_out))[1]
     assert error.type == "error" and says in f"{error.what} {error.where}" and "unexpected" not in error.what
+
+
+def test_files_that_have_changed_are_read_again(folder: Path, tmp_path: Path) -> None:
+    """An adapter that was trained further in its folder, and a settings file that was edited in the model's."""
+    tasks.unload()
+    place, adapter = tmp_path / "model", tmp_path / "adapter"
+    shutil.copytree(folder, place)
+    texts = []
+    for scale in (0.0, 1.0):
+        model = load_model(place).model
+        add_adapter(model, LoraConfig(r=2))
+        for name, value in model.named_parameters():
+            if ".lora_B." in name:
+                value.detach().copy_(scale * pyapp.randn(value.shape, generator=pyapp.Generator().manual_seed(3)))
+        save_adapter(model, adapter)
+        texts.append(run(tasks.generate(place, "Hello", GREEDY, adapter=adapter))[0])
+    assert texts[0] == run(tasks.generate(place, "Hello", GREEDY))[0] != texts[1]
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | {"model_type": "no such"}))  # the folder's time stays
+    last = run(tasks.generate(place, "Hello", GREEDY))[1]
+    assert last.type == "error" and "no such" in last.what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,33 @@ def test_an_empty_query_is_refused(folders: dict[str, Path]) -> None:
         e for e in asyncio.run(_events(tasks.rerank(" ", ["a"], model=folders["rerank"]))) if isinstance(e, Error)
     ]
     assert error.where == "query" and "is empty" in error.what
+
+
+def test_templates_of_another_models_tokenizer_are_told(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Ids and type ids that a tokenizer.json puts around texts, and the model does not have."""
+    known = json.loads((folders["rerank"] / "tokenizer.json").read_text())
+    for change, message in (
+        ({"ids": [255]}, "ids are up to 255, the model has"),
+        ({"type_id": 7}, "type_ids are up to 7"),
+    ):
+        document = copy.deepcopy(known)
+        template = document["post_processor"]
+        if "ids" in change:
+            template["special_tokens"]["[SEP]"] |= change
+        else:
+            template["pair"][-1]["SpecialToken"] |= change
+        where = changed_copy(folders["rerank"], tmp_path / str(len(message)), lambda name: name)
+        (where / "tokenizer.json").write_text(json.dumps(document))
+        with pytest.raises(ModelError, match=f"the tokenizer's {message}"):
+            pyapp.pipeline("rerank", where)("the cat", ["sat"])
+
+
+def test_padding_that_is_no_token_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    where = changed_copy(folders["embed"], tmp_path / "padding", lambda name: name)
+    config = json.loads((where / "config.json").read_text())
+    (where / "config.json").write_text(json.dumps(config | {"pad_token_id": 255}))
+    with pytest.raises(ModelError, match="pad_token_id is 255, of "):
+        pyapp.pipeline("embed", where)
 
 
 def test_masked_words(folders: dict[str, Path]) -> None:

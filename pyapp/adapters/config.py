@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
-from math import isfinite, sqrt
+from math import sqrt
+from sys import float_info
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -72,13 +73,22 @@ class LoraConfig:
     task_type: str | None = "CAUSAL_LM"
 
     def __post_init__(self) -> None:
+        for name in ("rank_pattern", "alpha_pattern"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise OptionError(f"is numbers by patterns of names, not {getattr(self, name)!r:.50}", where=name)
+        layers = self.layers_to_transform
+        numbers = [layers] if isinstance(layers, int) or layers is None else layers
+        if not isinstance(numbers, Sequence | range) or not all(n is None or type(n) is int for n in numbers):
+            raise OptionError(
+                f"is a layer's number, or a list of them, not {layers!r:.50}", where="layers_to_transform"
+            )
         if self.target_modules is None:
             self.target_modules = [] if self.target_parameters else ALL_LINEAR
         for name, rank in (("r", self.r), *self.rank_pattern.items()):
             if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= SIZE_LIMIT:
                 raise OptionError(f"a rank is a whole number from 1 to {SIZE_LIMIT}, not {rank!r:.50}", where=name)
         for name, alpha in (("lora_alpha", self.lora_alpha), *self.alpha_pattern.items()):
-            if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not isfinite(alpha):
+            if not isinstance(alpha, int | float) or isinstance(alpha, bool) or not abs(alpha) <= float_info.max:
                 raise OptionError(f"an alpha is a number, not {alpha!r:.50}", where=name)
         if not isinstance(self.lora_dropout, int | float) or not 0 <= self.lora_dropout < 1:
             raise OptionError(f"is a number from 0 to below 1, not {self.lora_dropout!r:.50}", where="lora_dropout")
@@ -185,7 +195,8 @@ class LoraConfig:
 def _check_patterns(values: Mapping[str, Any], where: str) -> None:
     """ModelError for patterns of a file that could take very long to match."""
     for name in ("rank_pattern", "alpha_pattern"):
-        for pattern in values.get(name) or {}:
+        given = values.get(name)
+        for pattern in given if isinstance(given, Mapping) else ():
             repeated = str(pattern).count("*") + str(pattern).count("+")
             if len(str(pattern)) > PATTERN_LIMIT or repeated > 2 or _COSTLY.search(str(pattern)):
                 raise ModelError(f"{name} has the pattern {pattern!r:.60}, which is too complex", where=where)

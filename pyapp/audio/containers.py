@@ -53,6 +53,9 @@ class ContainerDecoder:
             raise FileFormatError(f"this is {kind} without sound", where=name, hint="Give a recording with sound")
         self._stream = streams[0]
         context = self._stream.codec_context
+        if context is None:  # FFmpeg has no decoder for what the file says
+            self._container.close()
+            raise unreadable(name, kind, "its sound is in an unknown format")
         self.rate, self.channels = int(context.sample_rate or 0), int(context.channels or 0)
         if self.rate not in RATES or not 1 <= self.channels <= CHANNEL_LIMIT:
             self._container.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyapp.engine.ops import stack, tensor
 from pyapp.engine.tensor import Tensor
-from pyapp.errors import FileFormatError, OptionError
+from pyapp.errors import FileFormatError, OptionError, shown
 from pyapp.formats import open_checkpoint
 from pyapp.utils.data import Dataset
 
@@ -100,17 +100,23 @@ def read_csv(
             reader = csv.reader(file, delimiter=delimiter)
             rows = [(reader.line_num, row) for row in reader if row]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise FileFormatError(f"this is not a CSV file ({error})", where=str(path)) from error
+        hint = "Give its encoding=" if isinstance(error, UnicodeDecodeError) else "Write it again"
+        raise FileFormatError(f"this is not a CSV file ({error})", where=str(path), hint=hint) from error
     if isinstance(header, bool):
         names = rows.pop(0)[1] if header and rows else [str(k) for k in range(len(rows[0][1]) if rows else 0)]
     else:
         names = list(header)
     names = [name.strip().removeprefix("\ufeff") for name in names]
-    if not rows or len({*names}) != len(names):
-        raise FileFormatError("there are no rows" if not rows else f"a name is used twice: {names}", where=str(path))
+    if not rows:
+        raise FileFormatError("there are no rows", where=str(path), hint="A table has at least one row of cells")
+    if len({*names}) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        hint = "Give header=False if the first line has cells, else other names"
+        raise FileFormatError(f"two columns have the name {shown(twice)}", where=str(path), hint=hint)
     for line, row in rows:
         if len(row) != len(names):
-            raise FileFormatError(f"line {line:,} has {len(row)} cells, expected {len(names)}", where=str(path))
+            what, hint = f"line {line:,} has {len(row)} cells, expected {len(names)}", "Give the delimiter= of the file"
+            raise FileFormatError(what, where=str(path), hint=hint)
     return Table({name: _column([row[k] for _, row in rows]) for k, name in enumerate(names)})
 
 
@@ -119,18 +125,22 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowException, parquet
     except ImportError:
         try:
             from pandas import read_parquet as read
         except ImportError as error:
-            raise ImportError("Parquet is read by pyarrow, which is not installed: pip install pyarrow") from error
+            what = "Parquet is read by pyarrow, which is not installed: pip install 'pyapp[data]'"
+            raise ImportError(what) from error
         return table_of(read(path, columns=columns))
     try:
         found = parquet.read_table(path, columns=columns)
-    except (ValueError, OSError) as error:  # pyarrow's errors are subclasses of these
-        raise FileFormatError(f"this is not a Parquet file that can be read ({error})", where=str(path)) from error
-    return Table({name: _of_values(found.column(name).to_pylist()) for name in found.column_names})
+        values = {name: found.column(name).to_pylist() for name in found.column_names}
+    except (ValueError, OSError, ArrowException) as error:  # ArrowException: of what pyarrow does not implement
+        raise FileFormatError(
+            f"this is not a Parquet file that can be read ({error})", where=str(path), hint="Write it again"
+        ) from error
+    return Table({name: _of_values(column) for name, column in values.items()})
 
 
 def table_of(frame: Any) -> Table:

@@ -8,6 +8,7 @@ import keyword
 import struct
 from collections.abc import Callable
 from functools import partial
+from sys import float_info
 from typing import Any
 
 from .device import Device, HiddenAddress, cpu
@@ -167,7 +168,7 @@ def _record_any(kernel: Kernel, work: int, *slots: Any) -> bytes:
 
 def _pack_carefully(device: Device, kernel: Kernel, work: int, tensors: Any, numbers: Any) -> bytes:
     """A record whose work may be beyond 32 bits; or an error that names the cause. RuntimeError for tensors on several
-    devices, MemoryError for sizes that no record holds."""
+    devices, MemoryError for sizes that no record holds, ValueError for numbers that no float holds."""
     for tensor in tensors:
         if tensor is not None and tensor.device is not device:
             found = sorted({str(t.device) for t in tensors if t is not None})
@@ -180,6 +181,8 @@ def _pack_carefully(device: Device, kernel: Kernel, work: int, tensors: Any, num
         for slot, number in zip((*kernel.dims, *kernel.floats), numbers, strict=True):
             if not isinstance(number, (int, float)) and not hasattr(number, "__index__"):
                 raise TypeError(f"{kernel.name}: {slot} is a number, not {type(number).__name__}") from None
+        if any(isinstance(number, int) and abs(number) > float_info.max for number in numbers[len(kernel.dims) :]):
+            raise ValueError(f"{kernel.name}: a whole number is beyond what a float holds") from None
         slots = ", ".join(f"{slot} {number}" for slot, number in zip(kernel.dims, numbers, strict=False))
         raise MemoryError(f"{kernel.name}: a size is beyond what memory can hold ({slots}): {error}") from error
 

@@ -17,7 +17,7 @@ from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import visible_keys
 from pyapp.nn.sequence_to_sequence import BartLanguageModel, BartModel, WholeMemory, check_ids
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, check_padding, read_config, require
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("bart",)
@@ -52,7 +52,7 @@ class Config(Labelled):
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         require(max(self.encoder_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
-        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
+        check_padding(self.pad_token_id, self.vocab_size)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

@@ -19,6 +19,7 @@ from pyapp.nn.parameter import new_parameter
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 from pyapp.nn.vision import PatchEmbeddings, check_pictures, token, with_tokens
 
+from .loading.config import check_padding
 from .loading.pictures_config import PatchConfig
 from .loading.towers_config import TextConfig, TowersConfig
 
@@ -42,6 +43,10 @@ class BlipTextConfig(TextConfig):
     bos_token_id: int = 30522
     sep_token_id: int = 102
     pad_token_id: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_padding(self.pad_token_id, self.vocab_size)
 
 
 @dataclass(frozen=True, kw_only=True)

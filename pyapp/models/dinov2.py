@@ -26,6 +26,7 @@ from pyapp.nn.vision import (
     with_tokens,
 )
 
+from .loading.config import require
 from .loading.pictures_config import PatchConfig
 
 MODEL_TYPES = ("dinov2",)
@@ -43,6 +44,10 @@ class Config(PatchConfig):
     layer_norm_eps: float = 1e-6
     mlp_ratio: float = 4
     use_swiglu_ffn: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
 
     @property
     def inner(self) -> int:

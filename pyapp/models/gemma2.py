@@ -23,7 +23,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
-from .loading.config import DecoderConfig, layer_types
+from .loading.config import DecoderConfig, check_positive, layer_types
 from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma2",)
@@ -53,6 +53,10 @@ class Config(DecoderConfig):
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """With the types of the layers: every other one slides, the first included."""
         return values | {"layer_types": layer_types(values, lambda layer: layer % 2 == 0)}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "query_pre_attn_scalar", "final_logit_softcapping", "attn_logit_softcapping")
 
     def attention(self, layer: int) -> Heads:
         """The attention of a layer."""

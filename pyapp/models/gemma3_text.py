@@ -23,7 +23,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
-from .loading.config import DecoderConfig, layer_types, require
+from .loading.config import DecoderConfig, check_positive, layer_types, require
 from .loading.gguf import HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma3_text", "gemma3")
@@ -77,6 +77,10 @@ class Config(DecoderConfig):
             local = {"rope_type": "default", "rope_theta": values.get("rope_local_base_freq", LOCAL_BASE)}
             rotary = {"sliding_attention": local, "full_attention": full}
         return values | {"layer_types": kinds, "rope_parameters": rotary}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "query_pre_attn_scalar", "final_logit_softcapping")
 
     def attention(self, layer: int) -> Heads:
         """The attention of a layer."""

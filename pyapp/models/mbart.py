@@ -21,7 +21,7 @@ from pyapp.nn.sequence_to_sequence import (
     learned_positions,
 )
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, check_padding, read_config, require
 
 MODEL_TYPES = ("mbart",)
 BASE = "model"  # the name of encoder and decoder in files with a head
@@ -53,7 +53,7 @@ class Config:
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         require(max(self.encoder_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
-        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
+        check_padding(self.pad_token_id, self.vocab_size)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

@@ -17,7 +17,7 @@ from pyapp.nn.decoder import RotaryTable
 from pyapp.nn.encoders import Encoder, Headed, Words, attend, first_token, visible_keys
 from pyapp.nn.layers.gated import activation_named
 
-from .loading.config import check_fields, check_heads, read_config, require
+from .loading.config import check_fields, check_heads, check_padding, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings
 from .loading.labels import Labelled
 
@@ -67,6 +67,7 @@ class Config(Labelled):
             self.classifier_pooling in ("cls", "mean"),
             f"classifier_pooling {self.classifier_pooling!r:.40} is not known",
         )
+        check_padding(self.pad_token_id, self.vocab_size)
         activation_named(self.hidden_activation)
 
     @classmethod

@@ -19,7 +19,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.relative_positions import distance_bias, distance_buckets
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, check_padding, read_config, require
 from .loading.gguf import LENGTHS, Gguf
 
 MODEL_TYPES = ("t5",)
@@ -63,6 +63,7 @@ class Config:
             f"feed_forward_proj {self.feed_forward_proj!r:.60} is not known",
         )
         require(max(self.num_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
+        check_padding(self.pad_token_id, self.vocab_size)
         activation_named(self.activation)
 
     @classmethod

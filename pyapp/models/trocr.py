@@ -18,7 +18,7 @@ from pyapp.engine.lazy import np
 from pyapp.nn import Module
 from pyapp.nn.sequence_to_sequence import POSITION_OFFSET, BartTextDecoder, Decoder, FixedPositions, learned_positions
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, check_padding, read_config, require
 
 MODEL_TYPES = ("trocr",)
 BASE = "model"  # the name of the decoder in files with a head
@@ -48,7 +48,7 @@ class Config:
         require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         require(self.d_model % 2 == 0, f"d_model {self.d_model} is odd")
         require(self.decoder_layers <= 1 << 10, "a model of more than 1,024 layers")
-        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
+        check_padding(self.pad_token_id, self.vocab_size)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

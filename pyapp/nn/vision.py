@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import Device, Tensor, ops
 from ..engine.user_errors import describe
-from ..errors import ArgumentError
+from ..errors import InputError
 from .encoders import Intermediate, Pooler, SelfAttention, first_token
 from .layers.channel_normalization import BatchNorm2d
 from .layers.containers import ModuleList
@@ -24,15 +24,13 @@ from .parameter import new_parameter
 
 
 def check_pictures(model: str, x: Tensor, channels: int, size: tuple[int, int] | None = None, least: int = 1) -> None:
-    """ArgumentError for pictures that are not (B, channels, H, W) of at least `least` pixels a side, or not of the
+    """InputError for pictures that are not (B, channels, H, W) of at least `least` pixels a side, or not of the
     model's only size.
     """
     if x.ndim != 4 or x.shape[0] < 1 or x.shape[1] != channels or min(x.shape[2:]) < least:
-        raise ArgumentError(
-            f"{model}: pictures are (B, {channels}, H, W) from {least} pixels a side, not {describe(x)}"
-        )
+        raise InputError(f"{model}: pictures are (B, {channels}, H, W) from {least} pixels a side, not {describe(x)}")
     if size is not None and tuple(x.shape[2:]) != size:
-        raise ArgumentError(
+        raise InputError(
             f"{model}: the pictures have {x.shape[2]} x {x.shape[3]} pixels, the model takes {size[0]} x {size[1]}: "
             "use the image processor of the model"
         )

@@ -9,7 +9,7 @@ from typing import Any
 from pyapp.engine import Tensor
 from pyapp.engine.device import as_device
 from pyapp.engine.lazy import np
-from pyapp.errors import FileFormatError, ModelError, OptionError
+from pyapp.errors import FileFormatError, ModelError, OptionError, shown
 from pyapp.formats.onnx_file import HINT, OnnxFile, ValueInfo
 from pyapp.formats.opening import looks_like_onnx, sniff
 from pyapp.formats.source import AnySource, ByteSource, close_source, open_source
@@ -156,7 +156,13 @@ class OnnxModule(Module):
             return [_value(part, kind.inner.element if kind.inner else "", self._device) for part in value]
         if kind.kind in ("map", "unknown"):
             return value
-        made = _value(value, kind.element, self._device)
+        try:
+            made = _value(value, kind.element, self._device)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise OptionError(
+                f"the input {info.name!r} cannot be made of {shown(value)} ({error})", where=self._where,
+                hint=f"Give a tensor, an array or numbers{f' of {kind.element}' if kind.element else ''}",
+            ) from None  # fmt: skip
         if kind.element and element_of(made) != kind.element:
             raise OptionError(
                 f"the input {info.name!r} is {kind.element}, not {element_of(made)}", where=self._where,

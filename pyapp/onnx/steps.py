@@ -67,6 +67,8 @@ class Step:
             found = self.operator.function(*[env[name] if name else None for name in self.inputs], **settings)
         except ModelError:
             raise
+        except MemoryError as error:
+            raise MemoryError(f"{self.title}: there is no memory for its result, or on the way to it") from error
         except _MISTAKES as error:
             what = getattr(error, "message", None) or str(error) or type(error).__name__
             raise ModelError(f"{self.title}: {what}") from error

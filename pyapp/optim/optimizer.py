@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
-from math import isfinite
+from sys import float_info
 from typing import Any
 
 from ..engine import Tensor, enable_grad, float32, float64, no_grad
@@ -168,7 +168,7 @@ class Optimizer:
     def _check(self, group: Group) -> None:
         for name in ("lr", "weight_decay", "eps", "momentum"):
             value = group.get(name, 0.0)
-            if not (isfinite(value) and value >= 0):
+            if not 0 <= value <= float_info.max:
                 raise ValueError(f"{type(self).__name__}: {name} must be a number >= 0, got {value}")
         if "betas" in group:
             check_range(self, group, "betas")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from pyapp.dataclass import dataclass
-from pyapp.errors import Cancelled, OperationError, OptionError, PyappError
+from pyapp.errors import Cancelled, InputError, OperationError, OptionError, PyappError
 from pyapp.events import Cancel, Done, Error, Event
 
 Events = AsyncGenerator[Event, None]
@@ -51,7 +51,8 @@ INSTALL_AGAIN = "Install pyapp again with its packages, or run it with the Pytho
 
 def error_event(error: Exception) -> Error:
     """The Error event of an exception."""
-    if isinstance(error, PyappError) and not isinstance(error, OperationError):  # those are defects of pyapp
+    if isinstance(error, PyappError) and (not isinstance(error, OperationError) or isinstance(error, InputError)):
+        # Other OperationErrors are defects of pyapp.
         return Error(error.what, error.where, error.hint)
     if isinstance(error, MemoryError):
         return Error("there is not enough memory", hint="Close other programs or tabs, or take a smaller model")

@@ -138,7 +138,10 @@ class Keeper:
         """
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
-        key = None if key is None else (task, key, self.device, *settings.values())
+        if key is not None:
+            of_files = (identity(value, None) if isinstance(value, os.PathLike | str) else value
+                        for value in settings.values())  # fmt: skip
+            key = (task, key, self.device, *of_files)
         if self._model is None or key is None or key != self._key:
             self.drop()  # before the new one needs the memory
             start = time.perf_counter()
@@ -195,6 +198,11 @@ def known_name(source: str | None, task: str) -> str:
     return entry.id
 
 
+def _status(path: Path) -> os.stat_result:
+    """The status of a file; of a link to nowhere, its own."""
+    return path.stat() if path.exists() else path.lstat()
+
+
 def identity(source: Any, tokenizer: Any) -> object:
     """A key that identifies a model, to find out whether it is loaded already; None if there is none."""
     marks: list[object] = []
@@ -203,8 +211,8 @@ def identity(source: Any, tokenizer: Any) -> object:
             marks.append(None)
         elif isinstance(part, (str, os.PathLike)):
             path = Path(part)
-            status = path.stat() if path.exists() else None
-            marks.append((os.fspath(part), status and (status.st_mtime_ns, status.st_size)))
+            files = [path, *sorted(path.iterdir())] if path.is_dir() else [path] if path.exists() else []
+            marks.append((os.fspath(part), *((status.st_mtime_ns, status.st_size) for status in map(_status, files))))
         else:
             return None
     return tuple(marks)

@@ -14,7 +14,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat, interpolate, tensor
-from pyapp.errors import OptionError
+from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Event, Item, Notice, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
@@ -37,7 +37,12 @@ def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tu
     for first in range(0, len(images), batch_size):
         chosen = images[first : first + batch_size]
         pictures = [image if isinstance(image, Tensor) else read_image(image) for image in chosen]
-        yield range(first, first + len(chosen)), loaded.processor(pictures, loaded.model.device)
+        try:
+            prepared = loaded.processor(pictures, loaded.model.device)
+        except ArgumentError as error:  # such as a very narrow picture
+            names = [str(image) if isinstance(image, str | os.PathLike) else "the picture" for image in chosen]
+            raise OptionError(error.what, where=", ".join(names), hint="Crop it, or take another picture") from error
+        yield range(first, first + len(chosen)), prepared
 
 
 def _listed(images: Any) -> list[Any]:

@@ -61,6 +61,7 @@ def grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iter
     config, device = loaded.model.config, loaded.model.device
     padding = getattr(config, "pad_token_id", None)
     fill = {"ids": padding if padding is not None else loaded.tokenizer.pad_id or 0}
+    known = {"ids": getattr(config, "vocab_size", None), "type_ids": getattr(config, "type_vocab_size", None)}
     order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i]))
     done = 0
     while done < len(order):
@@ -70,6 +71,10 @@ def grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iter
         def padded(field: str, chosen: list[int] = chosen, length: int = length) -> Tensor:
             rows = [getattr(encodings[i], field) for i in chosen]
             flat = [value for row in rows for value in (*row, *[fill.get(field, 0)] * (length - len(row)))]
+            most = known.get(field)
+            if most and max(flat, default=0) >= most:  # of a template in tokenizer.json that is another model's
+                what = f"the tokenizer's {field} are up to {max(flat):,}, the model has {most:,}"
+                raise ModelError(what, where=loaded.name, hint="Give the tokenizer that belongs to the model")
             return int32_tensor(flat, device).reshape(len(rows), length)
 
         yield chosen, padded

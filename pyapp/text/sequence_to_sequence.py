@@ -17,6 +17,7 @@ from pyapp.errors import OptionError
 from pyapp.nn.sequence_to_sequence import CachedMemory, Decoding, SequenceToSequence
 from pyapp.text.beams import BeamSearch
 from pyapp.text.penalties import Penalties
+from pyapp.text.post_processor import LARGEST_ID
 
 MOST_BEAMS = 64
 MOST_TOKENS = 1 << 16
@@ -69,7 +70,7 @@ class SearchOptions:
             raise OptionError(f"{self.early_stopping!r:.40} is none of true, false and never", where="early_stopping")
         single = (*self._forced(), *self.suppress_tokens, *self.begin_suppress_tokens)
         for ids in (self.eos_token_ids, *self.bad_words_ids, *((i,) for i in single)):
-            if not ids or any(type(number) is not int or number < 0 for number in ids):
+            if not ids or any(type(number) is not int or not 0 <= number < LARGEST_ID for number in ids):
                 raise OptionError(f"{ids!r:.60} are no token ids", where="token ids")
 
     def _forced(self) -> list[int]:
@@ -140,7 +141,11 @@ def search(
         state, decoding = kind(ids.shape[0], options), Decoding(model, memory)
     while True:
         with no_grad():
-            logits = decoding.step(list(state.tokens)).to("float32")  # (R, V)
+            try:
+                logits = decoding.step(list(state.tokens)).to("float32")  # (R, V)
+            except IndexError as error:  # later tokens are those of the logits
+                what = f"the model has no token {options.decoder_start_token_id:,}"
+                raise OptionError(what, where="decoder_start_token_id") from error
             order = state.advance(logits)
         if order is None:
             yield state.texts()

@@ -141,8 +141,8 @@ class _Environment(ImmutableSandboxedEnvironment):
             self.filters.pop(name, None)
         self.filters |= {
             "tojson": _tojson, "indent": _limited(self.filters["indent"]), "replace": self._replace,
-            "round": _limited(self.filters["round"]), "join": self._join, "_counted": self._counted,
-            "_joined": self._concatenate,
+            "round": _limited(self.filters["round"]), "slice": _limited(self.filters["slice"]), "join": self._join,
+            "_counted": self._counted, "_joined": self._concatenate,
         }  # fmt: skip
         self.globals = {
             "raise_exception": _refuse, "strftime_now": lambda form: self.budget.now.strftime(_short(form)),
@@ -190,6 +190,8 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def is_safe_attribute(self, obj: Any, attribute: str, value: Any) -> bool:
         if isinstance(obj, str) and attribute in METHODS:
+            return False
+        if isinstance(obj, int | float | bytes):  # to_bytes makes any number of bytes; no chat template needs one
             return False
         return bool(super().is_safe_attribute(obj, attribute, value))
 

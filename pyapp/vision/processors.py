@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from math import ceil, floor, isfinite, sqrt
+from math import ceil, floor, sqrt
+from sys import float_info
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -279,7 +280,7 @@ class ImageProcessor:
         """(H, W, 3) uint8 → (3, h, w) float32."""
         method = NUMBERED[self.resample]
         if self.kind == "Llava" and self.do_pad:
-            image = _as_square(image, [int(value * 255) for value in self.image_mean])
+            image = _as_square(image, [int(min(max(value, 0), 1) * 255) for value in self.image_mean])
         if self.max_image_size is not None:
             pass  # _views has resized it
         elif self.kind == "Donut":
@@ -297,7 +298,8 @@ class ImageProcessor:
             if self.rescale_offset:
                 x = x - 1
         mean, std = (
-            ops.tensor(values, dtype="float32").reshape(3, 1, 1) for values in (self.image_mean, self.image_std)
+            ops.tensor([*map(float, values)], dtype="float32").reshape(3, 1, 1)
+            for values in (self.image_mean, self.image_std)
         )
         if self.do_normalize:
             x = (x - mean) / std
@@ -364,7 +366,7 @@ def _wrong(name: str, value: Any, expected: str) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and isfinite(value)
+    return type(value) in (int, float) and abs(value) <= float_info.max
 
 
 def _is_list(value: Any) -> bool:
@@ -494,6 +496,8 @@ def _as_square(image: Tensor, colour: list[int]) -> Tensor:
     """(H, W, 3) → (S, S, 3): the picture in the middle of a colour, S is its longer side."""
     high, wide = int(image.shape[0]), int(image.shape[1])
     side = max(high, wide)
+    if side > LARGEST and side > 8 * min(high, wide):
+        raise ArgumentError(f"a picture of {high:,} x {wide:,} pixels is too narrow to lie on a square")
     frame = ops.tensor(colour, dtype="uint8").to(image.device).expand(side, side, 3).contiguous()
     top, left = (side - high) // 2, (side - wide) // 2
     frame[top : top + high, left : left + wide] = image

@@ -109,10 +109,16 @@ def _pdf_pages(data: bytes | memoryview, name: str, password: str | None) -> Ite
             raise FileFormatError(what, where=name, hint="Give the password that opens it") from None
         raise FileFormatError(f"the PDF cannot be opened ({error})", where=name, hint="Save it again") from None
     try:
-        for page in document:
-            width, height = (side * PDF_SCALE for side in page.get_size())
-            check_size(round(height), round(width), name)
-            yield page.render(scale=PDF_SCALE, grayscale=True).to_numpy().reshape(round(-(-height // 1)), -1)
+        for number in range(len(document)):
+            try:
+                page = document[number]
+                width, height = (side * PDF_SCALE for side in page.get_size())
+                check_size(round(height), round(width), name)
+                drawn = page.render(scale=PDF_SCALE, grayscale=True)
+            except pypdfium2.PdfiumError as error:
+                what = f"page {number + 1:,} of the PDF is damaged ({error})"
+                raise FileFormatError(what, where=name, hint="Save it again") from None
+            yield drawn.to_numpy().reshape(round(-(-height // 1)), -1)
     finally:
         document.close()
 

@@ -95,6 +95,8 @@ def test_bad_adapters(tmp_path: Path) -> None:
     refused(ModelError, "whose weights 'pissa' changed", init_lora_weights="pissa")
     refused(ModelError, "too complex", rank_pattern={"(a+)+b": 3})
     refused(ModelError, "not valid", r="four")
+    refused(ModelError, "numbers by patterns of names, not 3", rank_pattern=3)
+    refused(ModelError, "a list of them, not \\[1.5\\]", layers_to_transform=[1.5])
     refused(ModelError, "missing .*lora_magnitude_vector", use_dora=True)
     write_peft(tmp_path, "gpt2")
     with pytest.raises(ModelError, match="the model has no such layer"):

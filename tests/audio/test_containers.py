@@ -54,6 +54,9 @@ def test_what_cannot_be_read() -> None:
     pytest.importorskip("av")
     with pytest.raises(FileFormatError, match="an MP4 or M4A file without sound"):
         open_decoder(GOLDEN["silent.mp4"])
+    at = GOLDEN["m4a"].index(b"dref") + 1  # two bytes more, and FFmpeg does not find what the sound is in
+    with pytest.raises(FileFormatError, match="unknown format"):
+        open_decoder(GOLDEN["m4a"][:at] + b"||" + GOLDEN["m4a"][at:])
     short = open_decoder(GOLDEN["mkv"][:3000])
     assert 0 < len(samples_of(short)) < 8000
     for name in ("m4a", "webm", "mkv", "aac"):

@@ -290,6 +290,35 @@ def test_shards(tmp_path: Path) -> None:
         datasets.TensorShards(sorted(tmp_path.glob("*.safetensors")))
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"a,a\n1,2\n", "two columns have the name 'a'.*header=False"),
+        (b"a,b\n", "no rows"),
+        (b"a;b\n1;2,5\n", "line 2 has 2 cells, expected 1.*delimiter="),
+        ("a\nä\n".encode("latin-1"), "not a CSV file.*encoding="),
+    ],
+)
+def test_damaged_csv(data: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(data)
+    with pytest.raises(FileFormatError, match=message):
+        datasets.read_csv(tmp_path / "t.csv")
+
+
+def test_damaged_parquet(tmp_path: Path) -> None:
+    """Whatever pyarrow raises for a file: what it does not implement has no built-in error's class."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1 is not enough")
+    with pytest.raises(FileFormatError, match="not a Parquet file that can be read"):
+        datasets.read_parquet(path)
+    text = pyarrow.array([b"\xff"], pyarrow.binary()).view(pyarrow.string())
+    parquet.write_table(pyarrow.table({"a": text}), path)
+    with pytest.raises(FileFormatError, match="not a Parquet file that can be read"):
+        datasets.read_parquet(path)
+
+
 def test_lines_and_windows_of_tokens(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("first\r\n\nä — third".encode())
     (tmp_path / "b.txt").write_bytes(b"fourth\n\xff\n")

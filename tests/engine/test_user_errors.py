@@ -211,3 +211,9 @@ def test_a_state_that_does_not_fit_is_told_whole() -> None:
     )
     assert layer.weight.tolist() == before
     assert isinstance(caught.value, KeyError) and isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("call", [lambda x, n: x + n, lambda x, n: x.mul_(-n)])
+def test_whole_numbers_that_no_float_holds_are_told(call: Callable[[Any, int], Any]) -> None:
+    with pytest.raises(OperationError, match="beyond what a float holds"):
+        call(x(), 10**400)

@@ -208,6 +208,19 @@ def test_unknown_architectures_are_named(tmp_path: Path) -> None:
         load(path)
 
 
+def test_tensors_of_another_shape_are_named(tmp_path: Path) -> None:
+    _, path = saved("mamba", tmp_path)
+    quantize_file(path, tmp_path / "new.gguf", "f32", view=gguf_view(path))
+    with open_checkpoint(tmp_path / "new.gguf") as new:
+        tensors: dict[str, Any] = {name: new.read(name) for name in new.tensors}
+        tensors["blk.0.ssm_conv1d.weight"] = tensors["blk.0.ssm_conv1d.weight"][0]
+        values = new.values  # type: ignore[attr-defined]
+        types = {name: kind for name, kind in new.types.items() if name in values}  # type: ignore[attr-defined]
+        write_gguf(tmp_path / "old.gguf", tensors, values, types)
+    with pytest.raises(ModelError, match=r"do not fit the configuration: blk\.0\.ssm_conv1d\.weight \[4\]"):
+        load(tmp_path / "old.gguf")
+
+
 def test_latent_attention_of_older_files(tmp_path: Path) -> None:
     """Keys and values from latent vectors were one matrix, and the cache's heads those of the queries."""
     model, path = saved("deepseek_v2-lite", tmp_path)

@@ -96,6 +96,9 @@ def test_experts_apart(name: str, tmp_path: Path) -> None:
         state = {key.replace(".mlp.gate.", ".block_sparse_moe.gate."): value for key, value in state.items()}
     write_safetensors(tmp_path / "model.safetensors", state)
     np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", name)), logits(model))
+    wider = {"intermediate_size" if name == "mixtral" else "moe_intermediate_size": 96}
+    with pytest.raises(ModelError, match=r"experts\.gate_up_proj has \d+ rows of 32, expected \[4, 192, 32\]"):
+        load(tmp_path / "model.safetensors", name, **wider)
 
 
 def test_old_names_of_gpt_neox_and_falcon(tmp_path: Path) -> None:
@@ -232,6 +235,10 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("cohere", {"num_key_value_heads": 3}, "divide"), ("cohere2", {"sliding_window_pattern": 0}, "pattern"),
     ("nemotron", {"hidden_act": "exec"}, "activation"),
     ("phi3", {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": "x"}}, "factor"),
+    ("llama", {"rms_norm_eps": 10**400}, "a finite number"), ("llama", {"rope_theta": 10**400}, "rope_theta"),
+    ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0, expected a number > 0"),
+    ("gemma3", {"query_pre_attn_scalar": -256.0}, "query_pre_attn_scalar"),
+    ("gemma2", {"attn_logit_softcapping": -2.0}, "attn_logit_softcapping is -2.0, expected a number > 0"),
 ]  # fmt: skip
 
 

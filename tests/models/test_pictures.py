@@ -150,6 +150,11 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
             make(name, "image-features")(pyapp.zeros(*shape))
 
 
+def test_a_feed_forward_part_without_a_width_is_refused() -> None:
+    with pytest.raises(ModelError, match="mlp_ratio is -1"):
+        make("dinov2", "image-features", mlp_ratio=-1)
+
+
 @pytest.mark.parametrize("name", ["convnext", "resnet"])
 def test_hostile_lists_are_refused(name: str) -> None:
     for change in ({"depths": [1, 2]}, {"depths": [1, 2, 0]}, {"hidden_sizes": [8, 12, 10**9]}, {"hidden_sizes": []},

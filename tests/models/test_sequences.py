@@ -182,7 +182,7 @@ def test_quantised_weights_run(name: str) -> None:
     "change",
     [{"num_beams": 0}, {"num_beams": 65}, {"length_penalty": float("nan")}, {"early_stopping": "late"},
      {"repetition_penalty": 0}, {"bad_words_ids": [[]]}, {"bad_words_ids": "no"}, {"colour": 1},
-     {"max_new_tokens": 0}, {"forced_bos_token_id": -1}],
+     {"max_new_tokens": 0}, {"forced_bos_token_id": -1}, {"decoder_start_token_id": 1 << 40}],
 )  # fmt: skip
 def test_wrong_options_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
@@ -199,6 +199,9 @@ def test_files_of_options() -> None:
     forced = SearchOptions.from_files(config, {}, {"forced_bos_token_id": 1000})
     with pytest.raises(OptionError, match="forced_bos_token_id: the model has no token 1000"):
         list(search(cached_model("bart"), *sources(), forced))
+    begun = SearchOptions.from_files(config, {}, {"decoder_start_token_id": 1000})
+    with pytest.raises(OptionError, match="decoder_start_token_id: the model has no token 1,000"):
+        list(search(cached_model("bart"), *sources(), begun))
 
 
 # The buckets that transformers (T5Attention._relative_position_bucket) gives keys so many tokens before the query.

@@ -93,6 +93,7 @@ def test_parameters_without_a_gradient_stay() -> None:
         (lambda p: optim.AdamW([p, p]), ValueError, "two groups"),
         (lambda p: optim.AdamW([p], lr=-1), ValueError, "lr must be"),
         (lambda p: optim.AdamW([p], lr=float("nan")), ValueError, "lr must be"),
+        (lambda p: optim.AdamW([p], lr=10**400), ValueError, "lr must be"),
         (lambda p: optim.AdamW([p], betas=(0.9, 1.0)), ValueError, "betas"),
         (lambda p: optim.AdamW([3]), TypeError, "takes tensors"),
         (lambda p: optim.AdamW([p.detach().to("float16")]), TypeError, "float32"),

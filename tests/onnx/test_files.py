@@ -93,6 +93,28 @@ def test_nodes_that_fail_name_themselves(nodes: list[bytes], message: str) -> No
         run(small(nodes))
 
 
+@pytest.mark.parametrize("given", ["text", [[1.0], [2.0, 3.0]], [10**400, 1]])
+def test_inputs_that_are_no_numbers_are_named(given: object) -> None:
+    with pytest.raises(OptionError, match=r"the input 'x' cannot be made of .* of float32"):
+        load(small([b.node("Relu", ["x"], ["y"])]))(given)
+
+
+def test_memory_that_is_missing_names_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 16.0 GiB")
+
+    nodes = [b.node("Constant", [], [name], value_int=1 + 8 * (name == "b")) for name in "abc"]
+    monkeypatch.setattr(np, "arange", full)
+    with pytest.raises(MemoryError, match=r"node 'far' \(Range"):
+        run(small([*nodes, b.node("Range", ["a", "b", "c"], ["y"], "far")]))
+
+
+def test_names_without_end_are_cut() -> None:
+    with pytest.raises(ModelError) as caught:
+        load(small([b.node("Relu", ["a" * 100_000], ["y"])]))
+    assert len(str(caught.value)) < 2500 and "which nothing makes" in str(caught.value)
+
+
 def test_patterns_that_take_forever() -> None:
     module = load(small([b.node("RegexFullMatch", ["x"], ["y"], pattern="(a+)+b")], [b.value("x", [1], "string")]))
     with pytest.raises(ModelError, match="take forever"):

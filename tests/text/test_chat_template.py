@@ -168,6 +168,8 @@ HOSTILE = {
     "underscore|cannot have": "{% set n = namespace(__class__=1) %}",
     "line 2": "\n{% for %}",
     "SecurityError|unsafe|safely": "{{ messages.append(1) }}",
+    "width is more than 1,024": "{{ [1]|slice(999999999)|list }}",
+    "'to_bytes' of 'int' object is unsafe|to_bytes": "{{ (1).to_bytes(999999999, 'big') }}",
     "format of a date": "{{ strftime_now('%9999999d') }}",
 }
 

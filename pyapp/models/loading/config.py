@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from math import isfinite
+from sys import float_info
 from typing import Any, ClassVar, TypeVar
 
 from pyapp.dataclass import dataclass
@@ -79,7 +79,8 @@ def _problem(field: Any, kind: str, value: Any) -> str | None:
         plausible = type(value) is int and lowest <= value <= most
         return None if plausible else f"a whole number from {lowest} to {most:,}"
     if kind == "float":
-        return None if type(value) in (int, float) and isfinite(value) else "a finite number"
+        plausible = type(value) in (int, float) and abs(value) <= float_info.max  # whole numbers have no largest one
+        return None if plausible else "a finite number"
     if kind == "bool":
         return None if type(value) is bool else "true or false"
     if kind == "str":
@@ -95,6 +96,18 @@ def require(condition: bool, what: str, hint: str | None = None) -> None:
     """ModelError unless the condition holds."""
     if not condition:
         raise ModelError(what, hint=hint)
+
+
+def check_padding(padding: int | None, words: int) -> None:
+    """ModelError for a padding token that the vocabulary does not have."""
+    require(padding is None or padding < words, f"pad_token_id is {padding}, of {words:,} tokens")
+
+
+def check_positive(config: Any, *names: str) -> None:
+    """ModelError for fields with numbers that are not above 0."""
+    for name in names:
+        value = getattr(config, name)
+        require(value is None or value > 0, f"{name} is {value!r:.40}, expected a number > 0")
 
 
 def check_choice(count: int, experts: int) -> None:
@@ -140,7 +153,7 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
         found["rope_type"] = "default"
     base = found["rope_theta"]
     require(
-        type(base) in (int, float) and isfinite(base) and base > 0, f"rope_theta is {base!r:.60}, expected a number > 0"
+        type(base) in (int, float) and 0 < base <= float_info.max, f"rope_theta is {base!r:.60}, expected a number > 0"
     )
     return found
 

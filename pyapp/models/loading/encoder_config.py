@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import check_fields, check_padding, read_config, require
 from .labels import Labelled
 
 
@@ -36,6 +36,7 @@ class EncoderConfig(Labelled):
             self.hidden_size % self.num_attention_heads == 0,
             f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
         )
+        check_padding(getattr(self, "pad_token_id", None), self.vocab_size)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:

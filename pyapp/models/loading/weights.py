@@ -15,7 +15,7 @@ from pyapp.engine.device import cpu
 from pyapp.engine.dtype import float16, float32
 from pyapp.engine.ops import cat, tensor
 from pyapp.engine.storage import release_memory
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ModelError, OperationError, OptionError
 from pyapp.formats.checkpoint import UNQUANTISED, Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
 from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
@@ -421,6 +421,12 @@ def _check(
         changed = plan.values is not None or plan.join is not None
         if len(plan.names) == 1 and not changed and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
+        elif slot.is_stack and len(plan.names) > 1:
+            parts = [checkpoint.tensors[name].shape for name in plan.names]
+            rows, columns = sum(prod(part[:-1]) for part in parts), {part[-1] for part in parts if part}
+            if (rows, columns) != (_flat(slot.shape)[0], {slot.shape[2]}):
+                found_shape = f"{rows:,} rows of {' or '.join(map(str, sorted(columns)))}"
+                misshapen.append(f"{key} has {found_shape}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
     kinds = {name: checkpoint.tensors[name].dtype for name in sorted(read)}
     whole = next((name for name, kind in kinds.items() if kind.startswith(("int", "uint", "bool"))), None)
@@ -488,17 +494,26 @@ def convert_matrices(model: Module, dtype: str, config: Mapping[str, Any]) -> No
 
 
 def read_plan(checkpoint: Checkpoint, plan: Stored, device: Device | str | None = None) -> Tensor:
-    """A parameter as the file stores it, its parts joined and its rows in the model's order."""
-    parts = [_read_part(checkpoint, name, plan.rows, device) for name in plan.names]
-    if plan.join is not None:
-        value = plan.join(parts)
-    elif len(parts) == 1:
-        value = parts[0]
-    elif parts[0].ndim == 2:
-        value = quant.concatenate(parts)
-    else:
-        value = cat(parts)
-    return value if plan.values is None else plan.values(value)
+    """A parameter as the file stores it, its parts joined and its rows in the model's order. ModelError for tensors
+    that cannot be joined and ordered so.
+    """
+    try:
+        parts = [_read_part(checkpoint, name, plan.rows, device) for name in plan.names]
+        if plan.join is not None:
+            value = plan.join(parts)
+        elif len(parts) == 1:
+            value = parts[0]
+        elif parts[0].ndim == 2:
+            value = quant.concatenate(parts)
+        else:
+            value = cat(parts)
+        return value if plan.values is None else plan.values(value)
+    except OperationError as error:  # only the shapes in the file can be wrong here
+        shapes = ", ".join(f"{name} {list(checkpoint.tensors[name].shape)}" for name in plan.names[:SHOWN])
+        raise ModelError(
+            f"the tensors do not fit the configuration: {shapes:.300}", where=checkpoint.source.name,
+            hint="Give the config.json that belongs to the weights",
+        ) from error  # fmt: skip
 
 
 def _divided(
