@@ -11,7 +11,7 @@ from ..engine.launch import note_setting
 from ..engine.ops import empty
 from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
-from ..engine.user_errors import describe
+from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from .parameter import Buffer, Parameter
 from .state import ExtraState, IncompatibleKeys, StateHooks, collect, load, register
 
@@ -19,6 +19,8 @@ __all__ = ["Module"]
 
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
+
+_LAYERS = __name__.rpartition(".")[0] + "."  # the package of the layers
 
 
 def _check_name(what: str, name: str) -> None:
@@ -157,9 +159,14 @@ class Module(ExtraState):
         if CAPTURES.count:  # a Graph holds for this mode and these hooks
             note_setting(self, "training")
             note_setting(self, "_hooks")
-        if self._hooks is not None:
-            return self._hooks.call(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if self._hooks is not None:
+                return self._hooks.call(self, args, kwargs)
+            return self.forward(*args, **kwargs)
+        except MISTAKES as error:
+            if type(self).__module__.startswith(_LAYERS) and raised_inside(error):
+                tell(error, type(self).__name__, args, kwargs)
+            raise
 
     # -- hooks
 
@@ -479,7 +486,8 @@ class Module(ExtraState):
         return ""
 
     def __repr__(self) -> str:
+        own = self.extra_repr()
         lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self._modules.items()]
-        if not lines:
-            return f"{type(self).__name__}({self.extra_repr()})"
-        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+        if not lines and "\n" not in own:
+            return f"{self._get_name()}({own})"
+        return f"{self._get_name()}(\n  " + "\n  ".join([*own.splitlines(), *lines]) + "\n)"

@@ -6,6 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import Any
 
 from ...engine import Tensor
+from ...engine.device import cpu
 from ...engine.user_errors import describe
 from ...errors import OperationError
 from ..module import Module
@@ -105,6 +106,8 @@ class ModuleList(Module):
 
 class Sequential(ModuleList):
     """Modules applied one after another, named by position, or by a mapping's names."""
+
+    __repr__ = Module.__repr__
 
     def __init__(self, *modules: Any) -> None:
         named = modules[0] if len(modules) == 1 and isinstance(modules[0], Mapping) else None
@@ -243,7 +246,16 @@ class ParameterDict(_Dict):
         return ParameterDict(dict.fromkeys(keys, default))
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{key}: {describe(value)}" for key, value in self.items())
+        return _texts((key, value.type(), value) for key, value in self.items())
+
+
+def _texts(entries: Iterable[tuple[Any, Any, Tensor]]) -> str:
+    """A line for each parameter, in the text of their container."""
+    texts = []
+    for key, kind, value in entries:
+        place = "" if value.device is cpu else f" ({value.device})"
+        texts.append(f"  ({key}): Parameter containing: [{kind} of size {'x'.join(map(str, value.shape))}{place}]")
+    return "\n".join(texts)
 
 
 def _as_parameter(owner: Module, value: Any) -> Tensor:
@@ -289,4 +301,4 @@ class ParameterList(Module):
         return iter(self._parameters.values())
 
     def extra_repr(self) -> str:
-        return ", ".join(describe(value) for value in self)
+        return _texts((key, value.dtype, value) for key, value in enumerate(self))

@@ -394,7 +394,9 @@ class RNNCellBase(_Gates):
         return [s.squeeze(0) for s in alone]
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        text = f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
 
 
 class RNNCell(_Plain, RNNCellBase):
