@@ -6,13 +6,15 @@ from typing import Any
 
 from .autograd import Node, RemovableHandle
 from .memory_format import layout
+from .ops.counting import Histogram
 from .ops.elementwise.exponential import Frexp
 from .ops.linalg.determinant import LogDeterminant
 from .ops.linalg.factor import QR, Geqrf
 from .ops.linalg.svd import SVD
 from .ops.memory import _UntypedStorage
 from .ops.random import Generator
-from .ops.reduce import Extremes, Found
+from .ops.reduce import Extremes
+from .return_types import Found
 from .tensor import Tensor
 
 class TensorMethods:
@@ -257,7 +259,7 @@ class TensorMethods:
         range: Sequence[builtins.float] | None = ...,
         weight: Tensor | None = ...,
         density: builtins.bool = ...,
-    ) -> builtins.tuple[Tensor, Tensor]: ...
+    ) -> Histogram: ...
     def hsplit(self, indices_or_sections: Any) -> builtins.tuple[Tensor, ...]: ...
     def hypot(self, other: Any) -> Tensor: ...
     def hypot_(self, other: Any) -> Tensor: ...
