@@ -45,6 +45,7 @@ class Module(ExtraState):
         self._parameters: dict[str, Tensor] = {}
         self._buffers: dict[str, Tensor] = {}
         self._transient: set[str] = set()
+        self._absent: set[str] = set()  # names of buffers that are None now: tensors assigned there are buffers
         self._modules: dict[str, Module] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -52,7 +53,7 @@ class Module(ExtraState):
         if "_modules" not in state:
             if isinstance(value, Module) or getattr(value, "is_parameter", False) is True:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before {name!r} is assigned")
-        elif name not in ("_parameters", "_buffers", "_modules", "_transient"):
+        elif name not in ("_parameters", "_buffers", "_modules", "_transient", "_absent"):
             if isinstance(value, Buffer):
                 self.register_buffer(name, value.data, value.persistent)
                 return
@@ -62,39 +63,43 @@ class Module(ExtraState):
                     raise TypeError(
                         f"{type(self).__name__}: {name!r} is a parameter: put {describe(value)} into a Parameter"
                     )
-                if name in self._buffers:
+                if name in self._buffers or name in self._absent:
+                    self._absent.discard(name)
                     self._buffers[name] = value
                     object.__setattr__(self, name, value)
                     return
+            if value is None and name in self._buffers:
+                self._absent.add(name)
+            kept = self._modules if isinstance(value, Module) else self._parameters if is_parameter else None
             for group in (self._parameters, self._buffers, self._modules):
-                group.pop(name, None)
-            if isinstance(value, Module):
-                self._modules[name] = value
-            elif is_parameter:
-                self._parameters[name] = value
+                if group is not kept:
+                    group.pop(name, None)
+            if kept is not None:
+                kept[name] = value  # in the place of the one before, if there was one
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         for group in (self._parameters, self._buffers, self._modules):
             group.pop(name, None)
+        self._absent.discard(name)
         object.__delattr__(self, name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Registers a tensor that belongs to the module but is not trained. It is saved in state_dict unless
-        `persistent` is False. None reserves the name.
+        `persistent` is False. None reserves the name: a tensor that is assigned to it later is such a buffer.
         """
         _check_name("register_buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: {name!r} takes a tensor or None, got {describe(tensor)}")
         self._check_free("register_buffer", name, self._buffers)
         object.__setattr__(self, name, tensor)
-        self._transient.discard(name)
+        (self._transient.discard if persistent else self._transient.add)(name)
         if tensor is None:
             self._buffers.pop(name, None)
+            self._absent.add(name)
             return
+        self._absent.discard(name)
         self._buffers[name] = tensor
-        if not persistent:
-            self._transient.add(name)
 
     def _check_free(self, what: str, name: str, group: dict[str, Any]) -> None:
         """KeyError if the name is an attribute of another kind already, as in torch."""
@@ -149,8 +154,7 @@ class Module(ExtraState):
         path, _, name = target.rpartition(".")
         self.get_submodule(target)
         owner = self.get_submodule(path)
-        owner._modules[name] = module  # keeps its position; setattr would move it to the end
-        object.__setattr__(owner, name, module)
+        setattr(owner, name, module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")

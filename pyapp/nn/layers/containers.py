@@ -84,9 +84,7 @@ class ModuleList(Module):
         return type(self)._of(found) if isinstance(index, slice) else found
 
     def __setitem__(self, index: int, module: Module) -> None:
-        name = list(self._modules)[index]
-        self._modules[name] = module  # keeps its position; setattr would move it to the end
-        object.__setattr__(self, name, module)
+        setattr(self, list(self._modules)[index], module)
 
     def __delitem__(self, index: Any) -> None:
         every = list(self)
@@ -160,11 +158,7 @@ class _Dict(Module):
     def __setitem__(self, key: str, value: Any) -> None:
         _check_key(self, key)
         value = self._accept(key, value)
-        if key in self._held:
-            self._held[key] = value  # keeps its position
-            object.__setattr__(self, key, value)
-        else:
-            setattr(self, key, value)
+        setattr(self, key, value)
 
     def __getitem__(self, key: str) -> Any:
         return self._held[key]
@@ -290,9 +284,7 @@ class ParameterList(Module):
         return self._parameters[self._name(index)]
 
     def __setitem__(self, index: int, value: Tensor) -> None:
-        name, value = self._name(index), _as_parameter(self, value)
-        self._parameters[name] = value  # keeps its position
-        object.__setattr__(self, name, value)
+        setattr(self, self._name(index), _as_parameter(self, value))
 
     def __len__(self) -> int:
         return len(self._parameters)
