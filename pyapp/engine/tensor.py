@@ -379,7 +379,8 @@ class Tensor(_Slots, TensorMethods):
     def __repr__(self) -> str:
         from .display import tensor_repr
 
-        return tensor_repr(self)
+        text = tensor_repr(self)
+        return f"Parameter containing:\n{text}" if self.is_parameter else text
 
     def __format__(self, spec: str) -> str:
         return repr(self) if self.shape else format(self.item(), spec)

@@ -46,3 +46,7 @@ def test_results_of_several_parts() -> None:
 def test_the_default_dtype_is_not_shown(doubles: None) -> None:
     assert repr(pyapp.ones(2)) == "tensor([1., 1.])"
     assert repr(pyapp.ones(1).float()) == "tensor([1.], dtype=pyapp.float32)"
+
+
+def test_parameters_say_so() -> None:
+    assert repr(pyapp.nn.Parameter(pyapp.ones(2))) == ("Parameter containing:\ntensor([1., 1.], requires_grad=True)")

@@ -43,6 +43,10 @@ CASES: dict[str, Any] = {
     "of halves": lambda t, F, a, h: a["x"].half() @ a["s"].half(),
     "of doubles": lambda t, F, a, h: a["x"].double() @ a["s"].double(),
     "add": lambda t, F, a, h: h + a["x"],
+    "lstm": lambda t, F, a, h: recurrent(t, "LSTM", a["stack"]),
+    "gru": lambda t, F, a, h: recurrent(t, "GRU", a["stack"]),
+    "rnn": lambda t, F, a, h: recurrent(t, "RNN", a["stack"]),
+    "lstm that projects": lambda t, F, a, h: recurrent(t, "LSTM", a["stack"], proj_size=2),
     "gelu of linear": lambda t, F, a, h: F.gelu(F.linear(a["x"], a["w"])),
     "softmax": lambda t, F, a, h: h.softmax(-1),
     "sum": lambda t, F, a, h: h.sum(-1),
@@ -66,6 +70,15 @@ CASES: dict[str, Any] = {
     "inside a disabled region": lambda t, F, a, h: disabled(t, a),
     "inside float16": lambda t, F, a, h: nested(t, a),
 }
+
+
+def recurrent(t: Any, kind: str, x: Any, **settings: Any) -> Any:
+    """The output of a layer whose weights are 0.1, 0.2 …, in their order."""
+    layer = getattr(t.nn, kind)(6, 4, **settings)
+    with t.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_((t.arange(parameter.numel()) % 7 - 3).reshape(parameter.shape) * 0.1)
+    return layer(x)[0].detach()
 
 
 def disabled(t: Any, a: Any) -> Any:

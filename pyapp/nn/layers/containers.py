@@ -117,6 +117,22 @@ class Sequential(ModuleList):
     def _of(cls, modules: list[Module]) -> ModuleList:
         return cls(*modules)
 
+    def __getitem__(self, index: Any) -> Any:
+        """A module; for a slice, a Sequential of the modules under the names that they have."""
+        if isinstance(index, slice):
+            return type(self)(dict(list(self._modules.items())[index]))
+        return super().__getitem__(index)
+
+    def __mul__(self, times: int) -> Any:
+        """The modules so many times, one round after the other; they are not copied."""
+        if not isinstance(times, int) or times < 1:
+            raise (ValueError if isinstance(times, int) else TypeError)(
+                f"{type(self).__name__}: takes a whole number of rounds above 0, got {times!r}"
+            )
+        return type(self)._of([module for _ in range(times) for module in self])
+
+    __rmul__ = __mul__
+
     def forward(self, input: Any) -> Any:
         for name, module in self._modules.items():
             try:
@@ -231,6 +247,16 @@ class ParameterDict(_Dict):
         key = list(self._held)[-1]
         return key, self.pop(key)
 
+    def __or__(self, other: Any) -> ParameterDict:
+        return ParameterDict({**dict(self.items()), **dict(_pairs(other))})
+
+    def __ror__(self, other: Any) -> ParameterDict:
+        return ParameterDict({**dict(_pairs(other)), **dict(self.items())})
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
+
     def copy(self) -> ParameterDict:
         """Another ParameterDict of the same parameters."""
         return ParameterDict(dict(self.items()))
@@ -280,8 +306,14 @@ class ParameterList(Module):
             raise IndexError(f"ParameterList: index {index} is outside a list of {len(self)}")
         return str(position)
 
-    def __getitem__(self, index: int) -> Tensor:
+    def __getitem__(self, index: Any) -> Any:
+        """A parameter; for a slice, a list of them."""
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])
         return self._parameters[self._name(index)]
+
+    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
+        return self.extend(values)
 
     def __setitem__(self, index: int, value: Tensor) -> None:
         setattr(self, self._name(index), _as_parameter(self, value))
