@@ -117,7 +117,7 @@ def is_storage(obj: Any) -> bool:
 def typename(obj: Any) -> str:
     """The name of a tensor's type, or of an object's class."""
     if isinstance(obj, Tensor):
-        return f"pyapp.{obj.dtype.name}"
+        return str(obj.type())
     kind = obj if isinstance(obj, type) else type(obj)
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -16,7 +16,7 @@ TARGET = ROOT / "docs" / "porting.md"
 BEGIN, END = "<!-- names: python -m scripts.porting_table -->\n", "<!-- end of names -->"
 # What is left out as a whole, and how its names are told.
 GROUPS = {
-    "complex numbers": r"complex|conj|^angle$|^imag$|^polar$|^c(double|float|half)$|^real$|hfft",
+    "complex numbers": r"complex|conj|^imag$|^polar$|^c(double|float|half)$|hfft",
     "sparse, nested and torch's quantised tensors": (
         r"sparse|indices|^(dsmm|hsmm|hspmm|saddmm|smm|spmm|sspaddmm|crow|col|row)|quantiz|^q_|^qu?int|^quint|fake_quant|"
         r"fbgemm|int_repr|qscheme|qparams|moving_avg|nested|^dense_dim$|^values_copy$|SparseAdam|per_(channel|tensor)_"

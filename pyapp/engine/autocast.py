@@ -80,6 +80,13 @@ def _fits(value: Any) -> bool:
     return kind.is_floating_point and kind is not float64 and not kind.is_storage_only
 
 
+def in_regions_type(values: tuple[Any, ...], on_cpu: bool) -> tuple[Any, ...]:
+    """Results of what runs in the region's type as one kernel: in that type, on the CPU only where `on_cpu` holds."""
+    if not REGIONS.count or STATE.dtype is None or (STATE.device is cpu and not on_cpu):
+        return values
+    return converted(values, STATE.dtype)
+
+
 def would_widen(value: Any) -> bool:
     """Whether a region is entered that converts a value to float32 for an op that runs in it: one of 16 bits."""
     return REGIONS.count > 0 and STATE.dtype is not None and _fits(value) and value.dtype is not float32

@@ -88,7 +88,7 @@ def tensor_repr(x: Tensor) -> str:
         return f"tensor(<{blocks}>, size={x.shape}, dtype={x.dtype!r})"
     array = x.detach().numpy()
     kind = x.dtype
-    if kind not in (_dtype.float32, _dtype.int64, _dtype.bool_):
+    if kind not in (_dtype.Default.dtype, _dtype.int64, _dtype.bool_):
         notes.append(f"dtype={kind!r}")
     if x.device.type != "cpu":
         notes.append(f"device='{x.device}'")

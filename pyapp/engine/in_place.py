@@ -51,15 +51,16 @@ def _has_no_overlap(x: Tensor) -> bool:
 
 
 def _check(x: Tensor, name: str) -> None:
-    owner = x.view_of[2] if x.view_of else x
-    if owner.requires_grad and owner.node is None or (x.requires_grad and x.node is None):
-        kind = "a leaf" if x.view_of is None else "a view of a leaf"
-        raise RuntimeError(
-            f"{name}: cannot write in place into {kind} that requires a gradient; use the out-of-place form, or write "
-            "inside no_grad()"
-        )
-    step: Tensor | None = x
-    while step is not None and step.view_of is not None:
+    step: Tensor = x
+    while True:
+        if step._requires_grad and step.node is None:
+            kind = "a leaf" if step is x and x.view_of is None else "a view of a leaf"
+            raise RuntimeError(
+                f"{name}: cannot write in place into {kind} that requires a gradient; use the out-of-place form, or "
+                "write inside no_grad()"
+            )
+        if step.view_of is None:
+            return
         op, args, _ = step.view_of
         dense = args[0].is_contiguous()
         if (

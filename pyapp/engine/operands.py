@@ -85,15 +85,16 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
 
 
 def check_number(name: str, value: Any, dtype: DType) -> None:
-    """ValueError for a number that a dtype cannot hold. As in torch, unsigned types accept negative numbers down to
-    minus their largest number (they wrap), and float types accept infinities."""
+    """ValueError for a number that a dtype cannot hold. As in torch, unsigned types accept negative whole numbers
+    down to minus their largest number (they wrap), and float types accept infinities."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or dtype.category not in (1, 2):
         return
     if dtype.is_floating_point:
         fits = value != value or value in (inf, -inf) or abs(value) <= _LARGEST.get(dtype.name, 448.0)
     else:
         largest = 2 ** (8 * dtype.itemsize - (dtype.name[0] != "u")) - 1
-        fits = -largest - (dtype.name[0] != "u") <= value <= largest
+        lowest = -largest - 1 if dtype.name[0] != "u" else 0 if isinstance(value, float) else -largest
+        fits = lowest <= value <= largest
     if not fits:
         raise ValueError(f"{name}: {dtype} cannot hold {value!r:.40}")
 

@@ -358,7 +358,8 @@ class Tensor(_Slots, TensorMethods):
     __hash__ = object.__hash__
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for copy.deepcopy and pickle: shared memory stays shared; the place in a graph is dropped.
+        """The state for copy.deepcopy and pickle: shared memory stays shared; the place in a graph is dropped, and the
+        gradient of a parameter, as torch does.
         RuntimeError in a capture, whose replay would not copy again."""
         refuse_capture("a deep copy or a pickle of a tensor")
         if self.node is not None:
@@ -366,13 +367,20 @@ class Tensor(_Slots, TensorMethods):
                 "only leaves can be copied or pickled, not the graph of a computed tensor: detach() first"
             )
         kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
-        left_out = ("hooks", "after_hooks", "view_of", "views")
+        left_out = (
+            "hooks",
+            "after_hooks",
+            "view_of",
+            "views",
+            *(("_grad",) if self.__dict__.get("is_parameter") else ()),
+        )
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __repr__(self) -> str:
         from .display import tensor_repr
 
-        return tensor_repr(self)
+        text = tensor_repr(self)
+        return f"Parameter containing:\n{text}" if self.is_parameter else text
 
     def __format__(self, spec: str) -> str:
         return repr(self) if self.shape else format(self.item(), spec)

@@ -70,6 +70,15 @@ def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any
     raise raised from error.__cause__
 
 
+def raised_inside(error: Exception) -> bool:
+    """Whether the package raised an error, and not yet as one of its own kinds: not the user's code that it called."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    inside = trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_PACKAGE)
+    return inside and not isinstance(error, OperationError)
+
+
 def _what(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"there is no {error}"

@@ -195,6 +195,9 @@ UTILITIES = {
     "utils.fusion": """
         fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights
     """,
+    "utils.init": """
+        skip_init
+    """,
     "utils.weight_hooks": """
         remove_spectral_norm remove_weight_norm spectral_norm weight_norm
     """,

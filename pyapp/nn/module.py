@@ -11,7 +11,7 @@ from ..engine.launch import note_setting
 from ..engine.ops import empty
 from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
-from ..engine.user_errors import describe
+from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from .parameter import Buffer, Parameter
 from .state import ExtraState, IncompatibleKeys, StateHooks, collect, load, register
 
@@ -19,6 +19,8 @@ __all__ = ["Module"]
 
 if TYPE_CHECKING:
     from ..engine.autograd import RemovableHandle
+
+_LAYERS = __name__.rpartition(".")[0] + "."  # the package of the layers
 
 
 def _check_name(what: str, name: str) -> None:
@@ -43,6 +45,7 @@ class Module(ExtraState):
         self._parameters: dict[str, Tensor] = {}
         self._buffers: dict[str, Tensor] = {}
         self._transient: set[str] = set()
+        self._absent: set[str] = set()  # names of buffers that are None now: tensors assigned there are buffers
         self._modules: dict[str, Module] = {}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -50,7 +53,7 @@ class Module(ExtraState):
         if "_modules" not in state:
             if isinstance(value, Module) or getattr(value, "is_parameter", False) is True:
                 raise AttributeError(f"{type(self).__name__}: call super().__init__() before {name!r} is assigned")
-        elif name not in ("_parameters", "_buffers", "_modules", "_transient"):
+        elif name not in ("_parameters", "_buffers", "_modules", "_transient", "_absent"):
             if isinstance(value, Buffer):
                 self.register_buffer(name, value.data, value.persistent)
                 return
@@ -60,39 +63,43 @@ class Module(ExtraState):
                     raise TypeError(
                         f"{type(self).__name__}: {name!r} is a parameter: put {describe(value)} into a Parameter"
                     )
-                if name in self._buffers:
+                if name in self._buffers or name in self._absent:
+                    self._absent.discard(name)
                     self._buffers[name] = value
                     object.__setattr__(self, name, value)
                     return
+            if value is None and name in self._buffers:
+                self._absent.add(name)
+            kept = self._modules if isinstance(value, Module) else self._parameters if is_parameter else None
             for group in (self._parameters, self._buffers, self._modules):
-                group.pop(name, None)
-            if isinstance(value, Module):
-                self._modules[name] = value
-            elif is_parameter:
-                self._parameters[name] = value
+                if group is not kept:
+                    group.pop(name, None)
+            if kept is not None:
+                kept[name] = value  # in the place of the one before, if there was one
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
         for group in (self._parameters, self._buffers, self._modules):
             group.pop(name, None)
+        self._absent.discard(name)
         object.__delattr__(self, name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Registers a tensor that belongs to the module but is not trained. It is saved in state_dict unless
-        `persistent` is False. None reserves the name.
+        `persistent` is False. None reserves the name: a tensor that is assigned to it later is such a buffer.
         """
         _check_name("register_buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"register_buffer: {name!r} takes a tensor or None, got {describe(tensor)}")
         self._check_free("register_buffer", name, self._buffers)
         object.__setattr__(self, name, tensor)
-        self._transient.discard(name)
+        (self._transient.discard if persistent else self._transient.add)(name)
         if tensor is None:
             self._buffers.pop(name, None)
+            self._absent.add(name)
             return
+        self._absent.discard(name)
         self._buffers[name] = tensor
-        if not persistent:
-            self._transient.add(name)
 
     def _check_free(self, what: str, name: str, group: dict[str, Any]) -> None:
         """KeyError if the name is an attribute of another kind already, as in torch."""
@@ -147,8 +154,7 @@ class Module(ExtraState):
         path, _, name = target.rpartition(".")
         self.get_submodule(target)
         owner = self.get_submodule(path)
-        owner._modules[name] = module  # keeps its position; setattr would move it to the end
-        object.__setattr__(owner, name, module)
+        setattr(owner, name, module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
@@ -157,9 +163,14 @@ class Module(ExtraState):
         if CAPTURES.count:  # a Graph holds for this mode and these hooks
             note_setting(self, "training")
             note_setting(self, "_hooks")
-        if self._hooks is not None:
-            return self._hooks.call(self, args, kwargs)
-        return self.forward(*args, **kwargs)
+        try:
+            if self._hooks is not None:
+                return self._hooks.call(self, args, kwargs)
+            return self.forward(*args, **kwargs)
+        except MISTAKES as error:
+            if type(self).__module__.startswith(_LAYERS) and raised_inside(error):
+                tell(error, type(self).__name__, args, kwargs)
+            raise
 
     # -- hooks
 
@@ -479,7 +490,8 @@ class Module(ExtraState):
         return ""
 
     def __repr__(self) -> str:
+        own = self.extra_repr()
         lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self._modules.items()]
-        if not lines:
-            return f"{type(self).__name__}({self.extra_repr()})"
-        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)"
+        if not lines and "\n" not in own:
+            return f"{self._get_name()}({own})"
+        return f"{self._get_name()}(\n  " + "\n  ".join([*own.splitlines(), *lines]) + "\n)"

@@ -22,6 +22,8 @@ Betas: TypeAlias = tuple[float, float]
 class _AdamVariant(Optimizer):
     """Base of Adam and its variants: the settings that they share, and `others` of their own."""
 
+    flags: tuple[str, ...] = ("foreach", "capturable", "differentiable")
+
     def __init__(
         self, params: Iterable[Any], lr: float, betas: Betas, eps: float, weight_decay: float, maximize: bool,
         flags: dict[str, Any], **others: Any,
@@ -35,9 +37,11 @@ class Adam(_AdamVariant):
     fused kernel per float32 parameter. AMSGrad: Reddi et al. 2018 (https://arxiv.org/abs/1904.09237).
     """
 
+    flags = ("foreach", "capturable", "differentiable", "fused")
+
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, amsgrad: bool = False, *, maximize: bool = False,
+        weight_decay: float = 0, amsgrad: bool = False, *, maximize: bool = False,
         decoupled_weight_decay: bool = False, **flags: Any,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -101,7 +105,7 @@ class Adamax(_AdamVariant):
 
     def __init__(
         self, params: Iterable[Any], lr: float = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, *, maximize: bool = False, **flags: Any,
+        weight_decay: float = 0, *, maximize: bool = False, **flags: Any,
     ) -> None:  # fmt: skip
         super().__init__(params, lr, betas, eps, weight_decay, maximize, flags)
 
@@ -138,7 +142,7 @@ class NAdam(_AdamVariant):
 
     def __init__(
         self, params: Iterable[Any], lr: float = 2e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
+        weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
         maximize: bool = False, **flags: Any,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -198,7 +202,7 @@ class RAdam(_AdamVariant):
 
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: Betas = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, decoupled_weight_decay: bool = False, *, maximize: bool = False, **flags: Any,
+        weight_decay: float = 0, decoupled_weight_decay: bool = False, *, maximize: bool = False, **flags: Any,
     ) -> None:  # fmt: skip
         super().__init__(
             params, lr, betas, eps, weight_decay, maximize, flags, decoupled_weight_decay=decoupled_weight_decay

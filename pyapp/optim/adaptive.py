@@ -17,13 +17,15 @@ __all__ = ["Adadelta", "Adagrad", "RMSprop", "Rprop"]
 class Adagrad(Optimizer):
     """The gradient divided by the root of the sum of all squares (Duchi et al. 2011), as torch.optim.Adagrad."""
 
+    flags = ("foreach", "differentiable", "fused")
+
     def __init__(
         self,
         params: Iterable[Any],
         lr: float = 1e-2,
-        lr_decay: float = 0.0,
-        weight_decay: float = 0.0,
-        initial_accumulator_value: float = 0.0,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
         eps: float = 1e-10,
         *,
         maximize: bool = False,
@@ -62,13 +64,15 @@ def _adagrad(decays: bool) -> ElementProgram:
 class Adadelta(Optimizer):
     """Steps scaled by the moving root mean square of earlier steps (Zeiler 2012, https://arxiv.org/abs/1212.5701)."""
 
+    flags = ("capturable", "foreach", "differentiable")
+
     def __init__(
         self,
         params: Iterable[Any],
         lr: float = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0,
         *,
         maximize: bool = False,
         **flags: Any,
@@ -109,14 +113,16 @@ def _adadelta(decays: bool) -> ElementProgram:
 class RMSprop(Optimizer):
     """The gradient divided by a moving root mean square (Tieleman and Hinton 2012), as torch.optim.RMSprop."""
 
+    flags = ("capturable", "foreach", "differentiable")
+
     def __init__(
         self,
         params: Iterable[Any],
         lr: float = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        momentum: float = 0.0,
+        weight_decay: float = 0,
+        momentum: float = 0,
         centered: bool = False,
         *,
         maximize: bool = False,
@@ -173,12 +179,14 @@ class Rprop(Optimizer):
     1993).
     """
 
+    flags = ("foreach", "differentiable", "capturable")
+
     def __init__(
         self,
         params: Iterable[Any],
         lr: float = 1e-2,
         etas: tuple[float, float] = (0.5, 1.2),
-        step_sizes: tuple[float, float] = (1e-6, 50.0),
+        step_sizes: tuple[float, float] = (1e-6, 50),
         *,
         maximize: bool = False,
         **flags: Any,

@@ -19,6 +19,8 @@ class ASGD(Optimizer):
     Juditsky 1992).
     """
 
+    flags = ("foreach", "differentiable", "capturable")
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -26,7 +28,7 @@ class ASGD(Optimizer):
         lambd: float = 1e-4,
         alpha: float = 0.75,
         t0: float = 1e6,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0,
         *,
         maximize: bool = False,
         **flags: Any,

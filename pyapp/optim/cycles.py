@@ -62,8 +62,9 @@ class OneCycleLR(LRScheduler):
             ]
         else:
             self._phases = [(rise, start, 1.0, high, low), (total_steps - 1.0, 1.0, end, low, high)]
+        self.max_lrs = [float(top) for top in tops]
         for group, top in zip(groups, tops, strict=True):
-            group["initial_lr"] = top
+            group.update(initial_lr=top / div_factor, max_lr=top, min_lr=top / div_factor / final_div_factor)
         super().__init__(optimizer, last_epoch)
 
     def _at(self, step: float) -> tuple[float, float]:
@@ -76,7 +77,7 @@ class OneCycleLR(LRScheduler):
                 share = (step - before) / (last - before) if last != before else 1.0
                 if self._cosine:
                     share = 0.5 * (1 - cos(pi * share))
-                return rate0 + (rate1 - rate0) * share, momentum0 + (momentum1 - momentum0) * share
+                return rate1 + (rate0 - rate1) * (1 - share), momentum0 + (momentum1 - momentum0) * share
             before = last
         raise AssertionError("no phase")
 
@@ -85,7 +86,7 @@ class OneCycleLR(LRScheduler):
         if self.cycle_momentum:
             for group in self.optimizer.param_groups:
                 _set_momentum(group, momentum)
-        return [base * factor for base in self.base_lrs]
+        return [top * factor for top in self.max_lrs]
 
 
 def _check_momentum(name: str, optimizer: Optimizer, wanted: bool) -> None:

@@ -92,7 +92,7 @@ def _loading_with_hooks(load_state_dict: Callable[..., Any]) -> Callable[..., An
     return wrapped
 
 
-IGNORED_FLAGS = {"foreach", "fused", "capturable"}  # torch's implementation flags, ignored
+_FLAGS = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}  # torch's, and their defaults
 _FREE = {"lr", "initial_lr", "betas"}  # settings that never decide which kernels run
 _COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in pyapp, tensors of one element in torch's states
 
@@ -104,6 +104,7 @@ class Optimizer:
     `capturable` are accepted and ignored.
     """
 
+    flags: tuple[str, ...] = ()  # torch's flags that its groups have
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
@@ -118,7 +119,7 @@ class Optimizer:
             cls.load_state_dict = _loading_with_hooks(cls.load_state_dict)  # type: ignore[method-assign]
 
     def __init__(
-        self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool = False, **flags: Any
+        self, params: Iterable[Any], defaults: Mapping[str, Any], maximize: bool | None = None, **flags: Any
     ) -> None:
         name = type(self).__name__
         if isinstance(params, Tensor):
@@ -126,12 +127,13 @@ class Optimizer:
         given: list[Any] = list(params)
         if not given:
             raise ValueError(f"{name} got no parameters")
-        unknown = flags.keys() - IGNORED_FLAGS - {"differentiable"}
+        unknown = flags.keys() - _FLAGS.keys()
         if unknown:
             raise TypeError(f"{name} has no setting {', '.join(sorted(unknown))}")
         if flags.get("differentiable"):
             raise NotImplementedError(f"{name}: steps have no gradients; compute them without an optimiser")
-        self.defaults = {**defaults, "maximize": maximize}
+        kept = {name: flags.get(name, _FLAGS[name]) for name in self.flags}
+        self.defaults = {**defaults, **({} if maximize is None else {"maximize": maximize}), **kept}
         self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # as in torch, for user-defined optimisers
         self.param_groups: list[Group] = []
         for group in given if isinstance(given[0], Mapping) else [{"params": given}]:
@@ -251,7 +253,7 @@ class Optimizer:
                 for parameter in group["params"]:
                     grad = parameter.grad
                     if grad is not None:
-                        self._update(group, parameter, -grad if group["maximize"] else grad)
+                        self._update(group, parameter, -grad if group.get("maximize") else grad)
         return loss
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:

@@ -22,8 +22,9 @@ rsqrt square reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh at
 lgamma digamma polygamma igamma igammac mvlgamma i0 isreal gradient
 sigmoid logit round floor ceil trunc frac clamp clip pow float_power fmod remainder
 floor_divide div true_divide add sub mul rsub hypot maximum minimum fmax fmin logaddexp logaddexp2 lerp
-addcmul addcdiv copysign nextafter ldexp frexp heaviside gcd lcm sinc xlogy deg2rad rad2deg nan_to_num signbit
-isnan isinf isfinite isposinf isneginf isclose allclose equal eq ne lt le gt ge bitwise_and bitwise_or
+addcmul addcdiv angle conj_physical real copysign nextafter ldexp frexp heaviside gcd lcm sinc xlogy deg2rad rad2deg
+nan_to_num signbit isnan isinf isfinite isposinf isneginf isclose allclose equal eq ne lt le gt ge bitwise_and
+bitwise_or
 bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift logical_and logical_or logical_xor logical_not
 sum mean prod var std var_mean std_mean min max amin amax aminmax argmin argmax any all norm logsumexp
 logcumsumexp cumsum cumprod cummax cummin median nanmedian quantile nanquantile mode nansum nanmean

@@ -14,7 +14,7 @@ X = pyapp.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])
 def test_where_and_what_a_tensor_is() -> None:
     assert X.is_cpu and not X.is_cuda and X.get_device() == -1
     assert X.itemsize == 4 and X.double().itemsize == 8
-    assert X.type() == "pyapp.float32" and X.type(pyapp.int64).dtype is pyapp.int64
+    assert X.type() == "torch.FloatTensor" and X.type(pyapp.int64).dtype is pyapp.int64
     for name in (pyapp.LongTensor, "torch.LongTensor", "LongTensor"):
         assert X.type(name).dtype is pyapp.int64
     assert X.H.tolist() == X.mH.tolist() == X.mT.tolist()

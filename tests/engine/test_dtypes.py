@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from math import inf, nan, pi
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,42 @@ def test_where_takes_tensors_and_numbers(value: Any) -> None:
     x = pyapp.ones(3)
     with pytest.raises(TypeError, match="where: expects tensors or numbers"):
         pyapp.where(x > 0, x, value)
+
+
+def test_numbers_that_an_unsigned_type_refuses() -> None:
+    """As in torch: negative whole numbers wrap, negative fractions and numbers above the largest are refused."""
+
+    def writers(value: float, dtype: pyapp.DType) -> list[Callable[[], pyapp.Tensor]]:
+        x, at = pyapp.zeros(2, dtype=dtype), pyapp.tensor([0])
+        return [
+            lambda: pyapp.tensor([value], dtype=dtype), lambda: x.clone().fill_(value),
+            lambda: pyapp.full((1,), value, dtype=dtype), lambda: x.masked_fill(x == 0, value),
+            lambda: x.scatter(0, at, value), lambda: x.index_fill(0, at, value), lambda: x.__setitem__(0, value),
+        ]  # fmt: skip
+
+    for value, dtype in ((-2.5, "uint8"), (-0.5, "uint8"), (255.5, "uint8"), (256, "uint8"), (-128.5, "int8")):
+        for write in writers(value, pyapp.as_dtype(dtype)):
+            with pytest.raises(RuntimeError, match="cannot hold"):
+                write()
+    assert [write().reshape(-1)[0].item() for write in writers(-1, pyapp.uint8)[:6]] == [255] * 6
+
+
+def test_neighbours_and_angles() -> None:
+    """nextafter moves by a step of its dtype; values from torch."""
+
+    def both(dtype: str, given: list[float], towards: list[float]) -> list[float]:
+        made = (pyapp.tensor(values, dtype=pyapp.as_dtype(dtype)) for values in (given, towards))
+        return pyapp.nextafter(*made).tolist()
+
+    given, towards = [1.0, 1.0, 0.0, 0.0, -1.0, inf, -0.0, 3.0], [2.0, 0.0, 1.0, -1.0, 0.0, 0.0, -0.0, 3.0]
+    assert both("bfloat16", given, towards) == [
+        1.0078125, 0.99609375, 9.183549615799121e-41, -9.183549615799121e-41, -0.99609375, 3.3895313892515355e38, 0.0,
+        3.0,
+    ]  # fmt: skip
+    assert both("float16", given[:2], towards[:2]) == [1.0009765625, 0.99951171875]
+    x = pyapp.tensor([1.0])
+    assert x.nextafter_(pyapp.tensor([2.0])) is x and x.item() == 1.0000001192092896
+    angles = pyapp.angle(pyapp.tensor([-2.0, 0.0, 3.0, nan]))
+    assert angles[:3].tolist() == [pyapp.tensor(pi).item(), 0.0, 0.0] and angles[3].isnan()
+    assert pyapp.tensor([-1, 2]).angle().dtype is pyapp.float32
+    assert pyapp.real(x) is x and pyapp.conj_physical(x).tolist() == x.tolist()

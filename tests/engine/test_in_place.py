@@ -240,3 +240,28 @@ def test_diagonals_are_filled_as_in_torch() -> None:
     assert x.grad is not None and x.grad.tolist() == [[0, 2, 2], [2, 0, 2], [2, 2, 0]]
     with pytest.raises(RuntimeError, match="fill_diagonal_: takes a matrix"):
         pyapp.zeros(2, 3, 3).fill_diagonal_(1)
+
+
+def test_a_view_of_a_leaf_that_is_a_view_is_not_written() -> None:
+    """A leaf may show memory of another tensor, as after reshape; its views are refused, as in torch."""
+    base = pyapp.arange(6.0)
+    x = base.reshape(2, 3).requires_grad_()
+    for write in (lambda: x[0].zero_(), lambda: x.view(6).add_(1), lambda: x.zero_(), lambda: x.__setitem__(0, 1)):
+        with pytest.raises(RuntimeError, match="a view of a leaf"):
+            write()
+    assert x.is_leaf and x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    with pyapp.no_grad():
+        x[0].zero_()
+    y = x * 1
+    y[0].mul_(2)
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[2.0] * 3, [1.0] * 3]
+
+
+def test_gradients_of_reductions_into_places_keep_16_bits() -> None:
+    for kind, reduce in (("bfloat16", "amax"), ("float16", "amin"), ("bfloat16", "prod"), ("float16", "mean")):
+        x = pyapp.ones(3, dtype=kind).requires_grad_()
+        y = pyapp.tensor([1.0, 2.0, 3.0]).to(kind).requires_grad_()
+        found = x.scatter_reduce(0, pyapp.tensor([0, 0, 1]), y, reduce, include_self=False)
+        found.sum().backward()
+        assert x.grad.dtype is y.grad.dtype is x.dtype

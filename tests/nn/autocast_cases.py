@@ -34,12 +34,19 @@ CASES: dict[str, Any] = {
     "einsum": lambda t, F, a, h: t.einsum("ij,kj->ik", a["x"], a["w"]),
     "linear": lambda t, F, a, h: F.linear(a["x"], a["w"], a["b"]),
     "conv2d": lambda t, F, a, h: F.conv2d(a["image"], a["k"], padding=1),
+    "conv2d of both": lambda t, F, a, h: F.conv2d(a["image"].to(h.dtype), a["k"], a["x"][0, :3]),
+    "conv1d of both": lambda t, F, a, h: F.conv1d(a["stack"].to(h.dtype), a["k"][:, :1, 0].repeat(1, 4, 1), dilation=2),
+    "conv_transpose2d of both": lambda t, F, a, h: F.conv_transpose2d(a["image"].to(h.dtype), a["k"].transpose(0, 1)),
     "conv1d": lambda t, F, a, h: F.conv1d(a["stack"], a["k"].reshape(3, 2, 9)[:, :, :4].repeat(1, 2, 1), padding=1),
     "conv_transpose2d": lambda t, F, a, h: F.conv_transpose2d(a["image"], a["k"].transpose(0, 1)),
     "attention": lambda t, F, a, h: F.scaled_dot_product_attention(a["stack"], a["stack"], a["stack"], is_causal=True),
     "of halves": lambda t, F, a, h: a["x"].half() @ a["s"].half(),
     "of doubles": lambda t, F, a, h: a["x"].double() @ a["s"].double(),
     "add": lambda t, F, a, h: h + a["x"],
+    "lstm": lambda t, F, a, h: recurrent(t, "LSTM", a["stack"]),
+    "gru": lambda t, F, a, h: recurrent(t, "GRU", a["stack"]),
+    "rnn": lambda t, F, a, h: recurrent(t, "RNN", a["stack"]),
+    "lstm that projects": lambda t, F, a, h: recurrent(t, "LSTM", a["stack"], proj_size=2),
     "gelu of linear": lambda t, F, a, h: F.gelu(F.linear(a["x"], a["w"])),
     "softmax": lambda t, F, a, h: h.softmax(-1),
     "sum": lambda t, F, a, h: h.sum(-1),
@@ -63,6 +70,15 @@ CASES: dict[str, Any] = {
     "inside a disabled region": lambda t, F, a, h: disabled(t, a),
     "inside float16": lambda t, F, a, h: nested(t, a),
 }
+
+
+def recurrent(t: Any, kind: str, x: Any, **settings: Any) -> Any:
+    """The output of a layer whose weights are 0.1, 0.2 …, in their order."""
+    layer = getattr(t.nn, kind)(6, 4, **settings)
+    with t.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_((t.arange(parameter.numel()) % 7 - 3).reshape(parameter.shape) * 0.1)
+    return layer(x)[0].detach()
 
 
 def disabled(t: Any, a: Any) -> Any:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+import pyapp
 from pyapp import manual_seed, nn, ones, randn, tensor
+from pyapp.errors import OperationError
 from pyapp.nn import functional as F
 
 
@@ -19,7 +21,7 @@ def test_norms_over_several_dims_and_without_weights() -> None:
     assert without(x).tolist() == [[[1, -1], [-1, 1]]]
     root = nn.RMSNorm((2,), eps=0.0, elementwise_affine=False)
     assert root(tensor([[7.0, 1.0]])).flatten().tolist() == pytest.approx([1.4, 0.2])
-    assert repr(nn.LayerNorm(3)) == "LayerNorm((3,), eps=1e-05, elementwise_affine=True)"
+    assert repr(nn.LayerNorm(3)) == "LayerNorm((3,), eps=1e-05, elementwise_affine=True, bias=True)"
 
 
 def test_a_padding_row_is_zero_and_stays() -> None:
@@ -229,3 +231,25 @@ def test_transformers_take_layers_of_your_own_and_masks() -> None:
 def test_what_does_not_fit_is_named(build: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()
+
+
+def test_errors_of_layers_are_torchs_kinds() -> None:
+    """What a layer cannot take is a RuntimeError, as in torch, and names the layer; the user's errors stay."""
+    cases = [
+        (nn.Conv2d(1, 2, 3), pyapp.ones(1, 2, 5, 5)), (nn.ConvTranspose2d(1, 2, 3), pyapp.ones(1, 2, 5, 5)),
+        (nn.Conv1d(1, 2, 3), pyapp.ones(2, 3, 4, 5)), (nn.LayerNorm((2, 3)), pyapp.ones(3, 2)),
+        (nn.Flatten(3), pyapp.ones(2)), (nn.GRU(2, 3), pyapp.ones(5)), (nn.Bilinear(2, 2, 2), None),
+    ]  # fmt: skip
+    for layer, given in cases:
+        for module in (layer, nn.Sequential(layer)):
+            with pytest.raises((RuntimeError, TypeError), match=type(layer).__name__) as caught:
+                module(given)
+            assert isinstance(caught.value, OperationError)
+
+    class Refuses(nn.Module):
+        def forward(self, x: object) -> object:
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="^mine$") as mine:
+        nn.Sequential(Refuses())(1)
+    assert type(mine.value) is ValueError

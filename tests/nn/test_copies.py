@@ -20,7 +20,7 @@ def test_modules_are_copied_with_their_state(through) -> None:
     other = through(net)
     assert other.eval()(x).tolist() == net.eval()(x).tolist()
     first = other[0].weight
-    assert first.requires_grad and first.is_parameter and first.grad.tolist() == net[0].weight.grad.tolist()
+    assert first.requires_grad and first.is_parameter and first.grad is None
     assert other[3].weight is other[2].weight and other[1]._buffers["running_mean"] is other[1].running_mean
     with pyapp.no_grad():
         first.zero_()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -181,3 +183,42 @@ def test_states_are_assigned_and_modules_moved() -> None:
     net.weight.grad = ones(1, 2)
     net.zero_grad(set_to_none=False)
     assert net.weight.grad.tolist() == [[0, 0]]
+
+
+def test_what_replaces_a_member_takes_its_place() -> None:
+    """As in torch: in the order of modules and parameters, so in Sequential."""
+    net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1))
+    net.set_submodule("0", nn.Identity())
+    setattr(net, "1", nn.Tanh())
+    assert [type(part).__name__ for part in net] == ["Identity", "Tanh", "Linear"]
+    layer = nn.Linear(2, 2)
+    layer.weight = nn.Parameter(pyapp.zeros(2, 2))
+    assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
+
+
+def test_a_buffer_that_is_none_is_one_again_when_it_is_set() -> None:
+    module = nn.Module()
+    module.register_buffer("cache", None)
+    module.register_buffer("hidden", None, persistent=False)
+    module.register_buffer("mean", pyapp.ones(1))
+    assert list(module.state_dict()) == ["mean"]
+    module.cache, module.hidden = pyapp.zeros(2), pyapp.zeros(3)
+    assert sorted(module.state_dict()) == ["cache", "mean"]
+    assert sorted(name for name, _ in module.named_buffers()) == ["cache", "hidden", "mean"]
+    module.mean = None
+    assert [name for name, _ in module.named_buffers()] == ["cache", "hidden"]
+    module.mean = pyapp.ones(2)
+    assert module.half().mean.dtype is pyapp.float16 and "mean" in module.state_dict()
+    del module.cache
+    module.cache = pyapp.zeros(1)
+    assert "cache" not in module.state_dict()
+
+
+def test_copies_of_parameters_have_no_gradient() -> None:
+    """As in torch, whose copies of other tensors have theirs."""
+    layer = nn.Linear(2, 2)
+    layer(pyapp.ones(1, 2)).sum().backward()
+    x = pyapp.ones(2, requires_grad=True)
+    (x * 2).sum().backward()
+    assert copy.deepcopy(layer).weight.grad is None and copy.copy(layer).weight.grad is not None
+    assert copy.deepcopy(x).grad.tolist() == [2.0, 2.0]

@@ -354,3 +354,21 @@ def test_manners_of_torch_are_taken() -> None:
         optim.Adam([nn.Parameter(zeros(1))], speed=1)
     with pytest.raises(TypeError, match="float32 or float64"):
         optim.SGD([nn.Parameter(zeros(1, dtype="float16"))])
+
+
+def test_a_schedule_after_one_cycle_begins_where_that_began() -> None:
+    """torch's rates: OneCycleLR leaves its first rate as that of the group, and the ends of its range."""
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=0.1, momentum=0.9)
+    optim.lr_scheduler.OneCycleLR(optimizer, 0.5, total_steps=6)
+    group = optimizer.param_groups[0]
+    assert (group["initial_lr"], group["max_lr"], group["min_lr"]) == (0.02, 0.5, 2e-6)
+    warm, fall = (
+        optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=3),
+        optim.lr_scheduler.CosineAnnealingLR(optimizer, 5),
+    )
+    both, rates = optim.lr_scheduler.SequentialLR(optimizer, [warm, fall], milestones=[3]), []
+    for _ in range(6):
+        optimizer.step()
+        both.step()
+        rates.append(round(both.get_last_lr()[0], 6))
+    assert rates == [0.008, 0.014, 0.02, 0.01809, 0.01309, 0.00691]

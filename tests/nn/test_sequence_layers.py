@@ -142,7 +142,7 @@ def test_containers() -> None:
         parameters[3]
     named = nn.ParameterDict({"w": pyapp.ones(2)})
     named["v"] = nn.Parameter(pyapp.zeros(1))
-    assert [name for name, _ in named.named_parameters()] == ["w", "v"] and "w: float32[2]" in repr(named)
+    assert [name for name, _ in named.named_parameters()] == ["w", "v"] and "(w): Parameter" in repr(named)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +176,23 @@ def test_batch_norm_of_16_bits_is_computed_in_float32(dtype: str) -> None:
     assert y.dtype == given.dtype and norm.running_var.dtype is pyapp.float32
     assert pyapp.allclose(y.float(), expected, atol=2e-2)
     assert pyapp.allclose(norm.running_var, same.running_var)
+
+
+def test_operators_of_containers() -> None:
+    """As torch's: names of slices, repetition, lists of parameters, unions."""
+    net = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
+    assert list(net[1:].state_dict()) == ["2.weight", "2.bias"] and len(net * 2) == 6 and (2 * net)[3] is net[0]
+    with pytest.raises(ValueError, match="above 0"):
+        net * 0
+    some = nn.ParameterList([pyapp.ones(1), pyapp.zeros(2)])
+    some += [pyapp.ones(3)]
+    assert len(some) == 3 and [len(p) for p in some[1:]] == [2, 3] and isinstance(some[:1], nn.ParameterList)
+    named = nn.ParameterDict({"a": pyapp.ones(1)}) | {"b": pyapp.ones(2)}
+    named |= {"c": pyapp.ones(3)}
+    assert list(named.keys()) == ["a", "b", "c"] and isinstance(named["b"], nn.Parameter)
+
+
+def test_skip_init_gives_memory_alone() -> None:
+    layer = nn.utils.skip_init(nn.Linear, 3, 2, bias=False)
+    layer.weight.detach().fill_(2.0)
+    assert layer(pyapp.ones(1, 3)).tolist() == [[6.0, 6.0]] and layer.weight.is_contiguous()

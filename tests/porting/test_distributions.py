@@ -132,7 +132,8 @@ def test_an_expanded_distribution_shares_its_parameters() -> None:
     p.log_prob(pyapp.ones(3, 2)).sum().backward()
     assert p.scale.shape == (3, 2) and scale.grad is not None and scale.grad.tolist() == [0.0, 0.0]
     assert (
-        repr(p) == "Normal(loc: (3, 2), scale: (3, 2))" and repr(D.Normal(0.0, 1.0)) == "Normal(loc: 0.0, scale: 1.0)"
+        repr(p) == "Normal(loc: pyapp.Size([3, 2]), scale: pyapp.Size([3, 2]))"
+        and repr(D.Normal(0.0, 1.0)) == "Normal(loc: 0.0, scale: 1.0)"
     )
     with pytest.raises(ValueError, match="do not broadcast|expand"):
         p.expand((3, 3))

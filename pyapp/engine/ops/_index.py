@@ -420,6 +420,7 @@ if TYPE_CHECKING:
     from .stacking import stack as stack
     from .stacking import vstack as vstack
     from .token_masks import token_mask as token_mask
+    from .torch_answers import angle as angle
     from .torch_answers import dequantize as dequantize
     from .torch_answers import get_device as get_device
     from .torch_answers import is_same_size as is_same_size
@@ -478,6 +479,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "amax": "reduce",
     "amin": "reduce",
     "aminmax": "reduce",
+    "angle": "torch_answers",
     "any": "reduce",
     "arange": "create",
     "arccos": "elementwise.trigonometry",
@@ -553,6 +555,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "concat": "stacking",
     "concatenate": "stacking",
     "conj": "torch_answers",
+    "conj_physical": "torch_answers",
     "constant_pad_nd": "padding",
     "conv1d": "conv",
     "conv2d": "conv",
@@ -832,6 +835,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "randperm": "random",
     "range": "create",
     "ravel": "view",
+    "real": "torch_answers",
     "reciprocal": "elementwise.arithmetic",
     "relu": "activation",
     "relu6": "activation",
@@ -1026,6 +1030,7 @@ METHOD_MODULES: dict[str, str] = {
     "amax": "reduce",
     "amin": "reduce",
     "aminmax": "reduce",
+    "angle": "torch_answers",
     "any": "reduce",
     "apply_": "torch_answers",
     "arccos": "elementwise.trigonometry",
@@ -1361,6 +1366,7 @@ METHOD_MODULES: dict[str, str] = {
     "new_tensor": "create",
     "new_zeros": "create",
     "nextafter": "elementwise.arithmetic",
+    "nextafter_": "elementwise.arithmetic",
     "nonzero": "selection",
     "norm": "norms",
     "normal_": "random",

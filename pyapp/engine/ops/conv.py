@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..autocast import lower_precision
+from ..autocast import in_lower_precision, lower_precision
 from ..declare import function
 from ..op import op
 from ..tensor import Tensor
@@ -72,6 +72,7 @@ def _viewed(
     return x
 
 
+@in_lower_precision
 def _conv(
     name: str, dims: int, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
     groups: int,

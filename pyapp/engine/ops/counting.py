@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype
@@ -13,6 +13,7 @@ from ..device import cpu
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..operands import same_device
+from ..return_types import printed_as
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -30,6 +31,8 @@ def _by_the_host(function: _Function) -> _Function:
         found = function(*args, **kwargs)
         if device is cpu:
             return found
+        if isinstance(found, Histogram):
+            return Histogram(*(x.to(device) for x in found))
         return tuple(x.to(device) for x in found) if isinstance(found, tuple) else found.to(device)
 
     return call  # type: ignore[return-value]
@@ -165,14 +168,22 @@ def unique_consecutive(
     return tuple(results) if len(results) > 1 else results[0]
 
 
+@printed_as("histogram")
+class Histogram(NamedTuple):
+    """The counts, and the edges of the bins."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
 @function(method=True)
 @_by_the_host
 def histogram(
     x: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False
-) -> tuple[Tensor, Tensor]:
+) -> Histogram:
     """(counts, edges) of the elements: `bins` of equal width over `range`, or between given edges."""
     edges = array_of(bins) if isinstance(bins, Tensor) else bins
     weights = None if weight is None else array_of(weight).reshape(-1)
     limits = None if range is None else (range[0], range[1])
     found, at = np.histogram(array_of(x).reshape(-1), edges, limits, weights=weights, density=density)
-    return tensor_of(found, x.dtype), tensor_of(at, x.dtype)
+    return Histogram(tensor_of(found, x.dtype), tensor_of(at, x.dtype))

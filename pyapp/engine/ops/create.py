@@ -175,7 +175,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if dtype is not None:
         if from_python and array.size and array.dtype.kind in "iuf" and as_dtype(dtype).category == 1:
             for value in (array.max(), array.min()):
-                check_number("tensor", int(value) if np.isfinite(value) else float(value), as_dtype(dtype))
+                check_number("tensor", value.item(), as_dtype(dtype))
         return _finish(
             tensor_of(array.astype(np.float32) if as_dtype(dtype).is_bits else array, as_dtype(dtype)),
             device,

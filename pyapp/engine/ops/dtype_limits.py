@@ -28,8 +28,8 @@ class finfo:
         self.resolution = float(f"1e-{math.floor(mantissa * math.log10(2))}")
 
     def __repr__(self) -> str:
-        limits = f"resolution={self.resolution}, min={self.min}, max={self.max}, eps={self.eps}"
-        return f"finfo({limits}, smallest_normal={self.smallest_normal}, tiny={self.tiny}, dtype={self.dtype})"
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{name}={getattr(self, name):g}' for name in names)}, dtype={self.dtype})"
 
 
 # Bits of the fraction, exponents of the largest and of the smallest normal number.

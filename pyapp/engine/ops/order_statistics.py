@@ -10,23 +10,25 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of
 from ..op import op
+from ..return_types import Found, found
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
 from .create import arange
 from .elementwise.select import where
-from .reduce import Found
 from .reduce import sum as _sum
 from .sorting import argsort
 from .stacking import cat, stack
 from .view import narrow, reshape, squeeze, transpose
 
+_Kth, _Median, _NanMedian, _Mode = map(found, ("kthvalue", "median", "nanmedian", "mode"))
 
-def _at_rank(x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
+
+def _at_rank(kind: type[Found], x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
     """(values, indices) of the elements at `rank` (size one along dim) in sorted order."""
     indices = argsort(x, dim).gather(dim, rank)
     values = x.gather(dim, indices)
-    return Found(values, indices) if keepdim else Found(squeeze(values, dim), squeeze(indices, dim))
+    return kind(values, indices) if keepdim else kind(squeeze(values, dim), squeeze(indices, dim))
 
 
 def _filled(x: Tensor, name: str, dim: int | None = None) -> int:
@@ -43,8 +45,8 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Found:
     size = _filled(x, "kthvalue", dim)
     if not 1 <= k <= size:
         raise ValueError(f"kthvalue: k = {k} is not between 1 and {size}, dim {dim} of {describe(x)}")
-    values, indices = _at_rank(reshape(x, 1) if not x.ndim else x, _ranks(x, dim, k - 1), dim, keepdim)
-    return Found(values, indices) if x.ndim else Found(reshape(values, ()), reshape(indices, ()))
+    values, indices = _at_rank(_Kth, reshape(x, 1) if not x.ndim else x, _ranks(x, dim, k - 1), dim, keepdim)
+    return _Kth(values, indices) if x.ndim else _Kth(reshape(values, ()), reshape(indices, ()))
 
 
 def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
@@ -81,7 +83,7 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     ranks = _ranks(x, dim, (size - 1) // 2)
     if x.dtype.is_floating_point:  # NaN is sorted to the end
         ranks = where(x.detach().isnan().any(dim, True), size - 1, ranks)
-    return _at_rank(x, ranks, dim, keepdim)
+    return _at_rank(_Median, x, ranks, dim, keepdim)
 
 
 _BETWEEN = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -135,8 +137,8 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
     index.
     """
     if not x.ndim:
-        found = mode(x.reshape(1), dim, True)
-        return Found(found.values.reshape(()), found.indices.reshape(()))
+        alone = mode(x.reshape(1), dim, True)
+        return _Mode(alone.values.reshape(()), alone.indices.reshape(()))
     d = normalize_dim(dim, x.ndim, "mode")
     size = x.shape[d]
     if not size:
@@ -148,7 +150,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Found:
     starts = cat([narrow(places, d, 0, 1), where(begins, narrow(places, d, 1, size - 1), 0)], d).cummax(d)[0]
     indices = order.gather(d, (places - starts).argmax(d, True))  # where the first of the longest runs ends
     picked = x.gather(d, indices)
-    return Found(picked, indices) if keepdim else Found(picked.squeeze(d), indices.squeeze(d))
+    return _Mode(picked, indices) if keepdim else _Mode(picked.squeeze(d), indices.squeeze(d))
 
 
 @function(method=True)
@@ -162,7 +164,7 @@ def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     rank = where(count > 0, (count - 1).floor_divide(2), 0)
     indices = order.gather(d, rank)
     values = x.gather(d, indices)
-    return Found(values, indices) if keepdim else Found(values.squeeze(d), indices.squeeze(d))
+    return _NanMedian(values, indices) if keepdim else _NanMedian(values.squeeze(d), indices.squeeze(d))
 
 
 @function(method=True)

@@ -12,6 +12,7 @@ from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import op, primitive
 from ..operands import check_extreme, check_place, is_half
+from ..return_types import found, printed_as
 from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -195,6 +196,8 @@ argmin = function(method=True)(_arg("argmin"))
 
 
 def _max_or_min(whole: Any, index: Any) -> Any:
+    kind = found("max" if whole is amax else "min")
+
     def method(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
         if isinstance(dim, Tensor):
             return (maximum if whole is amax else minimum)(x, dim)
@@ -205,7 +208,7 @@ def _max_or_min(whole: Any, index: Any) -> Any:
         else:
             indices = index(x, dim, True)
         values = x.gather(dim, indices)
-        return Found(values, indices) if keepdim else Found(values.squeeze(dim), indices.squeeze(dim))
+        return kind(values, indices) if keepdim else kind(values.squeeze(dim), indices.squeeze(dim))
 
     return method
 
@@ -226,13 +229,6 @@ def _quantifier(name: str) -> Any:
 
 any = function(method=True)(_quantifier("any"))
 all = function(method=True)(_quantifier("all"))
-
-
-class Found(NamedTuple):
-    """Values, and their indices along a dim (int64)."""
-
-    values: Tensor
-    indices: Tensor
 
 
 @function(method=True)
@@ -258,6 +254,7 @@ def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return nansum(x, dim, keepdim) / sum(x.isnan().logical_not(), dim, keepdim)
 
 
+@printed_as("aminmax")
 class Extremes(NamedTuple):
     """The smallest and the largest."""
 

@@ -9,9 +9,10 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
+from ..return_types import Found, found
 from ..shape import normalize_dim
 from ..tensor import Tensor
-from .reduce import Found, _accumulator
+from .reduce import _accumulator
 
 
 @function(method=True, in_place=True)
@@ -42,12 +43,14 @@ def _running_places(x: Tensor, dim: int, name: str) -> Tensor:
 
 
 def _running(name: str) -> Any:
+    kind = found(name)
+
     def function(x: Tensor, dim: int) -> Found:
         d = normalize_dim(dim, x.ndim, name)
         if not x.ndim:
-            return Found(x.clone(), x.new_zeros((), dtype=_dtype.int64))
+            return kind(x.clone(), x.new_zeros((), dtype=_dtype.int64))
         indices = _running_places(x.detach(), d, name)
-        return Found(x.gather(d, indices), indices)
+        return kind(x.gather(d, indices), indices)
 
     function.__name__ = name
     function.__doc__ = f"(values, indices) of the running {name[3:]}imum along a dim; of equals the last. NaN wins."

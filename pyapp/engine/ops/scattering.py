@@ -206,7 +206,7 @@ def _d_scatter_extreme(
 ) -> Any:
     """prod: the product of the others; amax, amin: shared by equals."""
     part = source[tuple(slice(n) for n in index.shape)] if index.ndim == source.ndim else reshape(source, index.shape)
-    own: Tensor | float = 1.0 if include_self else where(_touched(x, dim, index), 0.0, 1.0)
+    own: Tensor | float = 1.0 if include_self else (~_touched(x, dim, index)).to(g.dtype)
     if reduce == "prod":
         if bool((part == 0).any()) or bool((x == 0).any()):
             raise RuntimeError("scatter_reduce: a product with zeros has no gradient")

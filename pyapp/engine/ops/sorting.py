@@ -7,9 +7,11 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
+from ..return_types import Found, found
 from ..shape import normalize_dim
 from ..tensor import Tensor
-from .reduce import Found
+
+_Sorted, _Top = found("sort"), found("topk")
 
 
 @function(method=True)
@@ -36,7 +38,7 @@ argsort.by_name = lambda x, dim=-1, descending=False, stable=False: argsort(x, d
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Found:
     """(values, indices) in sorted order along a dim; equal elements keep their order, `stable` or not."""
     indices = argsort(x, dim, descending)
-    return Found(x.gather(dim, indices), indices)
+    return _Sorted(x.gather(dim, indices), indices)
 
 
 @primitive(vjp=None, name="_first_indices")
@@ -57,7 +59,7 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = 
     if not 0 <= k <= size:
         raise ValueError(f"topk: k = {k} is not between 0 and {size}")
     indices = _first_indices(x, k, d, largest)
-    return Found(x.gather(d, indices), indices)
+    return _Top(x.gather(d, indices), indices)
 
 
 @function(method=True)

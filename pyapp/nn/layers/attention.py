@@ -278,6 +278,3 @@ class MultiheadAttention(Module):
             made, (query, key, value), self.batch_first, key_padding_mask, need_weights, average_attn_weights,
             attn_mask=attn_mask, is_causal=is_causal, rate=self.dropout if self.training else 0.0,
         )  # fmt: skip
-
-    def extra_repr(self) -> str:
-        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, batch_first={self.batch_first}"

@@ -71,7 +71,8 @@ class GroupNorm(Module):
         return engine.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        text = f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return f"{text}, bias={self.bias is not None}"
 
 
 class _NormBase(Module):
@@ -118,7 +119,7 @@ class _NormBase(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 
@@ -252,4 +253,4 @@ LazyInstanceNorm1d, LazyInstanceNorm2d, LazyInstanceNorm3d = map(
 )
 
 
-LocalResponseNorm = function_layer("LocalResponseNorm", local_response_norm)
+LocalResponseNorm = function_layer("LocalResponseNorm", local_response_norm, shown="=size alpha beta k")

@@ -6,6 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import Any
 
 from ...engine import Tensor
+from ...engine.device import cpu
 from ...engine.user_errors import describe
 from ...errors import OperationError
 from ..module import Module
@@ -83,9 +84,7 @@ class ModuleList(Module):
         return type(self)._of(found) if isinstance(index, slice) else found
 
     def __setitem__(self, index: int, module: Module) -> None:
-        name = list(self._modules)[index]
-        self._modules[name] = module  # keeps its position; setattr would move it to the end
-        object.__setattr__(self, name, module)
+        setattr(self, list(self._modules)[index], module)
 
     def __delitem__(self, index: Any) -> None:
         every = list(self)
@@ -106,6 +105,8 @@ class ModuleList(Module):
 class Sequential(ModuleList):
     """Modules applied one after another, named by position, or by a mapping's names."""
 
+    __repr__ = Module.__repr__
+
     def __init__(self, *modules: Any) -> None:
         named = modules[0] if len(modules) == 1 and isinstance(modules[0], Mapping) else None
         super().__init__(None if named is not None else modules)
@@ -115,6 +116,22 @@ class Sequential(ModuleList):
     @classmethod
     def _of(cls, modules: list[Module]) -> ModuleList:
         return cls(*modules)
+
+    def __getitem__(self, index: Any) -> Any:
+        """A module; for a slice, a Sequential of the modules under the names that they have."""
+        if isinstance(index, slice):
+            return type(self)(dict(list(self._modules.items())[index]))
+        return super().__getitem__(index)
+
+    def __mul__(self, times: int) -> Any:
+        """The modules so many times, one round after the other; they are not copied."""
+        if not isinstance(times, int) or times < 1:
+            raise (ValueError if isinstance(times, int) else TypeError)(
+                f"{type(self).__name__}: takes a whole number of rounds above 0, got {times!r}"
+            )
+        return type(self)._of([module for _ in range(times) for module in self])
+
+    __rmul__ = __mul__
 
     def forward(self, input: Any) -> Any:
         for name, module in self._modules.items():
@@ -157,11 +174,7 @@ class _Dict(Module):
     def __setitem__(self, key: str, value: Any) -> None:
         _check_key(self, key)
         value = self._accept(key, value)
-        if key in self._held:
-            self._held[key] = value  # keeps its position
-            object.__setattr__(self, key, value)
-        else:
-            setattr(self, key, value)
+        setattr(self, key, value)
 
     def __getitem__(self, key: str) -> Any:
         return self._held[key]
@@ -234,6 +247,16 @@ class ParameterDict(_Dict):
         key = list(self._held)[-1]
         return key, self.pop(key)
 
+    def __or__(self, other: Any) -> ParameterDict:
+        return ParameterDict({**dict(self.items()), **dict(_pairs(other))})
+
+    def __ror__(self, other: Any) -> ParameterDict:
+        return ParameterDict({**dict(_pairs(other)), **dict(self.items())})
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
+
     def copy(self) -> ParameterDict:
         """Another ParameterDict of the same parameters."""
         return ParameterDict(dict(self.items()))
@@ -243,7 +266,16 @@ class ParameterDict(_Dict):
         return ParameterDict(dict.fromkeys(keys, default))
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{key}: {describe(value)}" for key, value in self.items())
+        return _texts((key, value.type(), value) for key, value in self.items())
+
+
+def _texts(entries: Iterable[tuple[Any, Any, Tensor]]) -> str:
+    """A line for each parameter, in the text of their container."""
+    texts = []
+    for key, kind, value in entries:
+        place = "" if value.device is cpu else f" ({value.device})"
+        texts.append(f"  ({key}): Parameter containing: [{kind} of size {'x'.join(map(str, value.shape))}{place}]")
+    return "\n".join(texts)
 
 
 def _as_parameter(owner: Module, value: Any) -> Tensor:
@@ -274,13 +306,17 @@ class ParameterList(Module):
             raise IndexError(f"ParameterList: index {index} is outside a list of {len(self)}")
         return str(position)
 
-    def __getitem__(self, index: int) -> Tensor:
+    def __getitem__(self, index: Any) -> Any:
+        """A parameter; for a slice, a list of them."""
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])
         return self._parameters[self._name(index)]
 
+    def __iadd__(self, values: Iterable[Tensor]) -> ParameterList:
+        return self.extend(values)
+
     def __setitem__(self, index: int, value: Tensor) -> None:
-        name, value = self._name(index), _as_parameter(self, value)
-        self._parameters[name] = value  # keeps its position
-        object.__setattr__(self, name, value)
+        setattr(self, self._name(index), _as_parameter(self, value))
 
     def __len__(self) -> int:
         return len(self._parameters)
@@ -289,4 +325,4 @@ class ParameterList(Module):
         return iter(self._parameters.values())
 
     def extra_repr(self) -> str:
-        return ", ".join(describe(value) for value in self)
+        return _texts((key, value.dtype, value) for key, value in enumerate(self))

@@ -77,11 +77,13 @@ class _ConvolutionBase(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        plain = {"padding": (0,) * self.dims, "dilation": (1,) * self.dims, "groups": 1, "padding_mode": "zeros"}
+        zeros = (0,) * self.dims
+        plain = {"padding": zeros, "dilation": (1,) * self.dims, "output_padding": zeros, "groups": 1}
         for name, usual in plain.items():
-            if getattr(self, name) != usual:
+            if getattr(self, name, usual) != usual:
                 text += f", {name}={getattr(self, name)}"
-        return text + ("" if self.bias is not None else ", bias=False")
+        text += "" if self.bias is not None else ", bias=False"
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
 
 
 class _Conv(_ConvolutionBase):

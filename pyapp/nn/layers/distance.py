@@ -33,5 +33,5 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (x1 * x2).sum(dim) / (norms[0] * norms[1])
 
 
-CosineSimilarity = function_layer("CosineSimilarity", cosine_similarity, tensors=2)
-PairwiseDistance = function_layer("PairwiseDistance", pairwise_distance, tensors=2)
+CosineSimilarity = function_layer("CosineSimilarity", cosine_similarity, tensors=2, shown="")
+PairwiseDistance = function_layer("PairwiseDistance", pairwise_distance, tensors=2, shown="")

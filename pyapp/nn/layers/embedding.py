@@ -253,7 +253,8 @@ class EmbeddingBag(Embedding):
         )  # fmt: skip
 
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, mode={self.mode!r}"
+        text, padding = super().extra_repr(), f", padding_idx={self.padding_idx}"
+        return f"{text.replace(padding, '')}, mode={self.mode!r}{'' if self.padding_idx is None else padding}"
 
 
 def refuse_sparse(name: str, sparse: bool) -> None:

@@ -25,6 +25,7 @@ class FunctionLayer(Module):
     tensors = 1  # number of the function's first arguments that each call passes
     settings: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
+    shown: tuple[str, ...] | None = None  # the settings in its text, "=name": the value alone; None: by their defaults
     draws = False  # whether the function has a parameter `training`
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -49,6 +50,11 @@ class FunctionLayer(Module):
         return type(self).function(*args[: self.tensors], **{**call, **more})
 
     def extra_repr(self) -> str:
+        if self.shown is not None:
+            return ", ".join(
+                str(getattr(self, name[1:])) if name[0] == "=" else f"{name}={getattr(self, name)!r}"
+                for name in self.shown
+            )
         defaults = inspect.signature(type(self)).parameters
         shown = {name: getattr(self, name) for name in self.settings}
         return ", ".join(
@@ -61,10 +67,11 @@ class FunctionLayer(Module):
 
 
 def function_layer(
-    name: str, function: Any, settings: str | None = None, tensors: int = 1, base: type = FunctionLayer
-) -> Any:
+    name: str, function: Any, settings: str | None = None, tensors: int = 1, base: type = FunctionLayer,
+    shown: str | None = None,
+) -> Any:  # fmt: skip
     """The layer class `name` of a function. Its constructor takes the function's parameters after the first `tensors`,
-    with the same defaults; or those named in `settings`, in that order.
+    with the same defaults; or those named in `settings`, in that order. `shown`: what its text has (FunctionLayer).
     """
     known = inspect.signature(function).parameters
     after = [p for p in list(known.values())[tensors:] if p.name not in ("training", "_stacklevel")]
@@ -75,6 +82,8 @@ def function_layer(
         "remaining": tuple(p.name for p in after if p.name not in names), "__doc__": function.__doc__,
         "__signature__": inspect.Signature(taken), "__module__": _module_of_family(),
     }  # fmt: skip
+    if shown is not None:
+        body["shown"] = tuple(shown.split())
     return type(name, (base,), body)
 
 

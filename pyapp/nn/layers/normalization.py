@@ -38,7 +38,8 @@ class _Norm(Module):
                     parameter.fill_(value)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        text = f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return text if isinstance(self, RMSNorm) else f"{text}, bias={self.bias is not None}"
 
 
 class RMSNorm(_Norm):

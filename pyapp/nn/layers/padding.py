@@ -53,16 +53,16 @@ def _pad_constant(input: Tensor, padding: Any, value: float) -> Tensor:
     return ops.pad(input, padding, value=value)
 
 
-def _layers(kind: str, function: Any) -> list[Any]:
+def _layers(kind: str, function: Any, shown: str = "=padding") -> list[Any]:
     """The modules of one mode of padding, for 1, 2 and 3 dims."""
     return [
-        function_layer(f"{kind}Pad{dims}d", function, base=type("_Padding", (_Padding,), {"dims": dims}))
+        function_layer(f"{kind}Pad{dims}d", function, base=type("_Padding", (_Padding,), {"dims": dims}), shown=shown)
         for dims in (1, 2, 3)
     ]
 
 
 ZeroPad1d, ZeroPad2d, ZeroPad3d = _layers("Zero", _pad_in_mode("constant"))
-ConstantPad1d, ConstantPad2d, ConstantPad3d = _layers("Constant", _pad_constant)
+ConstantPad1d, ConstantPad2d, ConstantPad3d = _layers("Constant", _pad_constant, "padding value")
 ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = _layers("Reflection", _pad_in_mode("reflect"))
 ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = _layers("Replication", _pad_in_mode("replicate"))
 CircularPad1d, CircularPad2d, CircularPad3d = _layers("Circular", _pad_in_mode("circular"))

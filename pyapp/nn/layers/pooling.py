@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ...engine import ops
-from .from_function import function_layer, torch_function
+from .from_function import FunctionLayer, function_layer, torch_function
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
@@ -29,9 +29,34 @@ def _functions(name: str, *dims: int) -> list[Any]:
     return [torch_function(getattr(ops, f"{name}{d}d")) for d in dims]
 
 
-def _layers(name: str, functions: list[Any], settings: str | None = None, tensors: int = 1) -> list[Any]:
+class _Windows(FunctionLayer):
+    """Base of the layers whose windows follow one another unless a stride is given."""
+
+    stride: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.stride is None:
+            self.stride = self.kernel_size
+
+
+class _WindowsByDim(_Windows):
+    """Their settings are a number for each dim, as in torch."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        dims = int(type(self).__name__[-2])
+        for name in ("kernel_size", "stride", "padding"):
+            value = getattr(self, name)
+            setattr(self, name, (value,) * dims if isinstance(value, int) else tuple(value))
+
+
+def _layers(
+    name: str, functions: list[Any], settings: str | None = None, tensors: int = 1, base: type = FunctionLayer,
+    shown: str | None = None,
+) -> list[Any]:  # fmt: skip
     """The modules of these functions."""
-    return [function_layer(f"{name}{f.__name__[-2:]}", f, settings, tensors) for f in functions]
+    return [function_layer(f"{name}{f.__name__[-2:]}", f, settings, tensors, base, shown) for f in functions]
 
 
 def _with_indices(function: Any) -> Any:
@@ -57,10 +82,17 @@ adaptive_max_pool1d_with_indices, adaptive_max_pool2d_with_indices, adaptive_max
 )
 fractional_max_pool2d_with_indices, fractional_max_pool3d_with_indices = map(_with_indices, _fractional_max_pools)
 
-MaxPool1d, MaxPool2d, MaxPool3d = _layers("MaxPool", _max_pools, _MAX_POOL)
-AvgPool1d, AvgPool2d, AvgPool3d = _layers("AvgPool", _avg_pools)
-LPPool1d, LPPool2d, LPPool3d = _layers("LPPool", _lp_pools)
+MaxPool1d, MaxPool2d, MaxPool3d = _layers(
+    "MaxPool", _max_pools, _MAX_POOL, base=_Windows, shown="kernel_size stride padding dilation ceil_mode"
+)
+(AvgPool1d,) = _layers("AvgPool", _avg_pools[:1], base=_WindowsByDim, shown="kernel_size stride padding")
+AvgPool2d, AvgPool3d = _layers("AvgPool", _avg_pools[1:], base=_Windows, shown="kernel_size stride padding")
+LPPool1d, LPPool2d, LPPool3d = _layers("LPPool", _lp_pools, shown="norm_type kernel_size stride ceil_mode")
 AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d = _layers("AdaptiveAvgPool", _adaptive_avg_pools)
-AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d = _layers("AdaptiveMaxPool", _adaptive_max_pools)
-MaxUnpool1d, MaxUnpool2d, MaxUnpool3d = _layers("MaxUnpool", _max_unpools, "kernel_size stride padding", 2)
-FractionalMaxPool2d, FractionalMaxPool3d = _layers("FractionalMaxPool", _fractional_max_pools)
+AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d = _layers(
+    "AdaptiveMaxPool", _adaptive_max_pools, shown="output_size"
+)
+MaxUnpool1d, MaxUnpool2d, MaxUnpool3d = _layers(
+    "MaxUnpool", _max_unpools, "kernel_size stride padding", 2, _WindowsByDim, "kernel_size stride padding"
+)
+FractionalMaxPool2d, FractionalMaxPool3d = _layers("FractionalMaxPool", _fractional_max_pools, shown="")

@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Any
 
 from ...engine import Tensor, float32, no_grad, ops
+from ...engine.autocast import in_regions_type
 from ...engine.ops import empty
 from ...engine.ops.recurrent import gru_cell, gru_steps, lstm_cell, lstm_steps, rnn_steps, steps_of
 from ...engine.user_errors import describe
@@ -238,9 +239,19 @@ class RNNBase(_Gates):
             x = ways[0] if len(ways) == 1 else ops.cat(ways, -1)
         return x, tuple(ops.stack([state[i] for state in last]) for i in range(len(states)))
 
+    _small_on_cpu = False  # whether autocast on the CPU gives its type, where torch has a kernel for the whole layer
+
     def _run(self, x: Any, given: tuple[Tensor, ...] | None) -> tuple[Any, tuple[Tensor, ...]]:
+        """The outputs and the last states, in the type of autocast where torch's are."""
         if isinstance(x, PackedSequence):
-            return self._run_packed(x, given)
+            packed, last = self._run_packed(x, given)
+            data, *states = in_regions_type((packed.data, *last), False)
+            return packed._replace(data=data), tuple(states)
+        whole, last = self._run_whole(x, given)
+        y, *states = in_regions_type((whole, *last), self._small_on_cpu and not self.proj_size)
+        return y, tuple(states)
+
+    def _run_whole(self, x: Tensor, given: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         batched = x.ndim == 3
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             raise ArgumentError(
@@ -354,6 +365,7 @@ class GRU(_Gated, RNNBase):
 
 class LSTM(_LongShort, RNNBase):
     __doc__ = f"{_LongShort.__doc__} With `proj_size` h is projected to that size. {RNNBase.__doc__}"
+    _small_on_cpu = True
 
     def forward(self, input: Any, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         output, (h, c) = self._run(input, None if hx is None else tuple(hx))
@@ -394,7 +406,9 @@ class RNNCellBase(_Gates):
         return [s.squeeze(0) for s in alone]
 
     def extra_repr(self) -> str:
-        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        text = f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
 
 
 class RNNCell(_Plain, RNNCellBase):

@@ -70,8 +70,10 @@ class _TransformerLayer(Module):
         self.linear2 = Linear(dim_feedforward, d_model, bias, **made)
         self.norm_first = norm_first
         self.activation = _activation(activation)
-        for i in range(1, len(self._attentions) + 2):
+        numbers = range(1, len(self._attentions) + 2)
+        for i in numbers:
             setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **made))
+        for i in numbers:
             setattr(self, f"dropout{i}", Dropout(dropout))
 
     def _around(self, x: Tensor, number: int, block: Activation) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, ops
-from .from_function import function_layer, torch_function
+from .from_function import FunctionLayer, function_layer, torch_function
 
 __all__ = [
     "ChannelShuffle", "PixelShuffle", "PixelUnshuffle", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
@@ -38,9 +38,30 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     return upsample(input, size, scale_factor, "bilinear", True)
 
 
-Upsample = function_layer("Upsample", upsample)
-UpsamplingNearest2d = function_layer("UpsamplingNearest2d", upsample_nearest)
-UpsamplingBilinear2d = function_layer("UpsamplingBilinear2d", upsample_bilinear)
+class _Resampling(FunctionLayer):
+    """Factors are floats, as torch's layers have them."""
+
+    mode = "nearest"
+    scale_factor: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        factor = self.scale_factor
+        if factor is not None:
+            self.scale_factor = tuple(map(float, factor)) if isinstance(factor, (tuple, list)) else float(factor)
+
+    def extra_repr(self) -> str:
+        size = f"size={self.size}" if self.scale_factor is None else f"scale_factor={self.scale_factor}"
+        return f"{size}, mode={self.mode!r}"
+
+
+class _Bilinear(_Resampling):
+    mode = "bilinear"
+
+
+Upsample = function_layer("Upsample", upsample, base=_Resampling)
+UpsamplingNearest2d = function_layer("UpsamplingNearest2d", upsample_nearest, base=_Resampling)
+UpsamplingBilinear2d = function_layer("UpsamplingBilinear2d", upsample_bilinear, base=_Bilinear)
 PixelShuffle = function_layer("PixelShuffle", pixel_shuffle)
 PixelUnshuffle = function_layer("PixelUnshuffle", pixel_unshuffle)
 ChannelShuffle = function_layer("ChannelShuffle", channel_shuffle)

@@ -82,4 +82,4 @@ class Loss(FunctionLayer):
 
 
 def loss_layer(name: str, function: Any, tensors: int = 2, settings: str | None = None, base: type = Loss) -> Any:
-    return function_layer(name, function, settings, tensors, base)
+    return function_layer(name, function, settings, tensors, base, shown="")

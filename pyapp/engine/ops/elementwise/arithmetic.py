@@ -181,7 +181,7 @@ def _d_copysign(g: Tensor, _: Any, a: Any, b: Any) -> Any:
 
 
 copysign = binary("copysign", lambda: np.copysign, _d_copysign, out="float", in_place=True)
-nextafter = binary("nextafter", lambda: np.nextafter, None, out="float")
+nextafter = binary("nextafter", lambda: np.nextafter, None, out="float", in_place=True)
 gcd = binary("gcd", lambda: np.gcd, None, in_place=True)
 lcm = binary("lcm", lambda: np.lcm, None, in_place=True)
 

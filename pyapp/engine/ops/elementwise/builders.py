@@ -54,11 +54,22 @@ def binary(
         if name in ("floor_divide", "remainder", "fmod") and not kind.is_floating_point and not right.all():
             raise RuntimeError(f"{name}: an integer is divided by zero ({describe(a)} by {describe(b)})")
         with np.errstate(all="ignore"):
-            value = compute()(left, right)
+            near = name == "nextafter" and kind is _dtype.bfloat16
+            value = _next_bfloat16(left, right) if near else compute()(left, right)
         return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
 
     body.__doc__ = f"`{name}` of two tensors (or a tensor and a number), broadcast; dtypes are promoted as in torch."
     return _declared(primitive(vjp=vjp, saves=saves, name=name)(body), in_place, synonyms)
+
+
+def _next_bfloat16(start: Any, end: Any) -> Any:
+    """nextafter of bfloat16 in float32 arrays: the neighbours are those of the first 16 bits."""
+    start, end = np.broadcast_arrays(start, end)
+    bits = np.ascontiguousarray(start).view(np.uint32)
+    away = (end > start) == (start > 0)
+    moved = (bits + np.where(away, 0x10000, -0x10000)).astype(np.uint32).view(np.float32)
+    found = np.where(start == 0, np.copysign(np.uint32(0x10000).view(np.float32), end), moved)
+    return np.where(start == end, end, np.where(np.isnan(start) | np.isnan(end), np.nan, found))
 
 
 def _declared(made: Op, in_place: bool, synonyms: str) -> Op:

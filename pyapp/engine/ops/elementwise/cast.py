@@ -6,6 +6,7 @@ from typing import Any
 
 from ...declare import function, method
 from ...device import Device
+from ...device import cpu as host
 from ...dtype import ALIASES, DTYPES, TYPED, as_dtype
 from ...launch import refuse_capture
 from ...numpy_arrays import array_of, tensor_of
@@ -137,9 +138,11 @@ for _name, _target in _CONVERSIONS.items():
 
 @method("type")
 def _type(x: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The dtype's name, or x converted: to a dtype, or by torch's older names, "torch.LongTensor" or LongTensor."""
+    """torch's older name of the dtype, such as "torch.FloatTensor"; or x converted: to a dtype, or by an older name,
+    "torch.LongTensor" or LongTensor."""
     if dtype is None:
-        return f"pyapp.{x.dtype.name}"
+        place = "" if x.device is host else f"{x.device.type}."
+        return f"torch.{place}{next((name for name, kind in TYPED.items() if kind == x.dtype.name), x.dtype.name)}"
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", "")
     return x.to(TYPED.get(name.removeprefix("torch."), dtype))
 

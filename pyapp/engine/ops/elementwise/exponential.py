@@ -11,6 +11,7 @@ from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
 from ...operands import as_tensor, common_dtype
+from ...return_types import printed_as
 from ...tensor import Tensor
 from ...user_errors import describe
 from .builders import binary, unary, vjp_of_slopes
@@ -71,6 +72,7 @@ def _xlogy(a: Tensor, b: Tensor) -> Tensor:
     return a * where(hidden, 1.0, b).log()
 
 
+@printed_as("frexp")
 class Frexp(NamedTuple):
     """The result of frexp."""
 

@@ -58,9 +58,9 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value` where the mask holds, else x; in x's dtype. TypeError for a mask that is not of bools."""
     if not isinstance(mask, Tensor) or mask.dtype is not _dtype.bool_:
         raise TypeError(f"masked_fill: the mask is a tensor of bools, not {describe(mask)}")
+    check_number("masked_fill", value, x.dtype)
     if isinstance(value, float) and x.dtype.category == 1:
         value = int(value)  # else the other elements would be converted to float32
-    check_number("masked_fill", value, x.dtype)
     found = where(mask, value, x)
     return found if found.dtype is x.dtype else found.to(x.dtype)
 

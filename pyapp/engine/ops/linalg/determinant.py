@@ -8,6 +8,7 @@ from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
+from ...return_types import printed_as
 from ...tensor import Tensor
 from ..elementwise.select import where
 from .lapack import _lapack, _square
@@ -48,6 +49,7 @@ def _log_abs_det(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("slogdet", lambda a: np.linalg.slogdet(a)[1], x))
 
 
+@printed_as("linalg_slogdet")
 class LogDeterminant(NamedTuple):
     sign: Tensor
     logabsdet: Tensor

@@ -8,6 +8,7 @@ from ...autocast import full_precision
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
+from ...return_types import printed_as
 from ...tensor import Tensor
 from ..diagonals import diag_embed, diagonal
 from .lapack import _lapack, _square
@@ -37,6 +38,7 @@ def _eigh(x: Tensor, triangle: Any) -> Tensor:
     return tensor_of(*_lapack("eigh", compute, x))
 
 
+@printed_as("linalg_eigh")
 class Eigen(NamedTuple):
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -58,6 +60,7 @@ def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
     return eigh(x, UPLO)[0]
 
 
+@printed_as("linalg_eig")
 class Eig(NamedTuple):
     """Complex numbers are pairs in a last dim of two."""
 

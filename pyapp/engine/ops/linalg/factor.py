@@ -11,6 +11,7 @@ from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
+from ...return_types import printed_as
 from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
@@ -64,6 +65,7 @@ def _qr(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("qr", compute, x))
 
 
+@printed_as("linalg_qr")
 class QR(NamedTuple):
     Q: Tensor
     R: Tensor
@@ -105,6 +107,7 @@ def _further_columns(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("qr", lambda a: np.linalg.qr(a, "complete")[0][..., a.shape[-1] :], x))
 
 
+@printed_as("linalg_cholesky_ex")
 class WithInfo(NamedTuple):
     """A result, and int32 (...): 0 for success."""
 
@@ -211,6 +214,7 @@ def _two(name: str, x: Tensor) -> Any:
     return kept, kind
 
 
+@printed_as("linalg_lu")
 class LU(NamedTuple):
     """x = P L U."""
 
@@ -219,6 +223,7 @@ class LU(NamedTuple):
     U: Tensor
 
 
+@printed_as("linalg_lu_factor")
 class LUFactor(NamedTuple):
     """L and U in one matrix, and the exchanges of rows (int32, from 1), as in LAPACK."""
 
@@ -322,6 +327,7 @@ def ormqr(x: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: b
     return _reflected(other.mT, vectors, tau, not transpose).mT
 
 
+@printed_as("geqrf")
 class Geqrf(NamedTuple):
     """R on and above the diagonal, reflectors below it; and the factors of the reflectors."""
 

@@ -11,6 +11,7 @@ from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
 from ...operands import same_device
+from ...return_types import printed_as
 from ...shape import broadcast_shapes, normalize_dim
 from ...tensor import Tensor
 from ...user_errors import describe
@@ -115,6 +116,7 @@ def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:
     return pinv(x, rcond)
 
 
+@printed_as("linalg_lstsq")
 class LeastSquares(NamedTuple):
     """The result of lstsq; fields that the driver does not compute are empty."""
 
@@ -177,11 +179,13 @@ def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
     return cholesky_solve(one, x, upper)
 
 
+@printed_as("linalg_inv_ex")
 class InverseInfo(NamedTuple):
     inverse: Tensor
     info: Tensor
 
 
+@printed_as("linalg_solve_ex")
 class SolutionInfo(NamedTuple):
     result: Tensor
     info: Tensor

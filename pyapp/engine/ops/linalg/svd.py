@@ -9,6 +9,7 @@ from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
+from ...return_types import printed_as
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..diagonals import diag_embed
@@ -57,6 +58,7 @@ def _svd(x: Tensor) -> Tensor:
     return tensor_of(*_lapack("svd", compute, x))
 
 
+@printed_as("svd")
 class SVD(NamedTuple):
     """x = U diag(S) Vᵀ."""
 
@@ -108,6 +110,7 @@ def svdvals(x: Tensor) -> Tensor:
     return _svdvals(x)
 
 
+@printed_as("linalg_svd")
 class LinalgSVD(NamedTuple):
     U: Tensor
     S: Tensor
