@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from e2e.chat_page import ChatPage
-from e2e.conftest import PHONE, WIDE, shared
+from e2e.conftest import PHONE, WIDE
 from pyapp import tasks
 from pyapp.formats.source import FileSource
-from scripts.serve import SiteServer
 from tests.text.chat_model import write_chat_model
 
 GREEDY = {"temperature": 0, "top_p": 0.9, "max_new_tokens": 24}
@@ -79,19 +77,6 @@ EARLIER_LEFT = """() => new Promise((resolve) => {
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return write_chat_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def chat_tab(browser: BrowserContext, site: SiteServer) -> Iterator[ChatPage]:
-    yield (page := ChatPage(browser.new_page()).open(site.url))
-    page.page.close()
-
-
-@pytest.fixture
-def chat(chat_tab: ChatPage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[ChatPage]:
-    """The view with a new conversation and the embedded model."""
-    with shared(chat_tab, site.url, request):
-        yield chat_tab
 
 
 def native_answer(files: list[Path], messages: list[dict[str, str]]) -> str:
