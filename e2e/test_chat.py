@@ -126,8 +126,20 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     assert chat.texts() == ["Hello, fox", first, "And then?", second]
 
 
-def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Path) -> None:
-    chat.page.evaluate("pyappPage.app.choices.chat.chooseById('stories')")
+def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Path, dist: Path) -> None:
+    # The embedded one is no surprise: the view says what it does, and offers others.
+    storyteller, offer = chat.page.locator("#chat-storyteller"), chat.page.locator("#chat-offer")
+    expect(storyteller).to_contain_text("answers no question")
+    offer.get_by_role("button", name="SmolLM2 135M, 8-bit 145 MB").click()
+    expect(chat.models_opened().get_by_role("button", name="Download SmolLM2 135M, 8-bit")).to_be_focused()
+    chat.close_dialog()
+    storyteller.get_by_role("button").click()
+    expect(chat.models_opened()).to_contain_text("Qwen2.5 0.5B")
+    chat.close_dialog()
+    expect(chat.template).to_be_hidden()
+    chat.use([dist / "models" / "stories" / name for name in ("model.bin", "tokenizer.bin")], "model.bin")
+    expect(storyteller).to_be_hidden()
+    expect(offer).to_be_hidden()
     chat.settings(**GREEDY, context=128)
     chat.say("Once")
     expect(chat.template).to_contain_text("no chat template")
@@ -170,7 +182,7 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
     chat.pick_model(broken)
     expect(chat.page.locator("#model-error [role=alert]")).to_contain_text("model.safetensors")
     chat.close_dialog()
-    expect(chat.page.locator("#chat-model .model-name")).to_have_text("Little stories")  # it stays in use
+    expect(chat.page.locator("#chat-model .model-name")).to_have_text("model.bin")  # it stays in use
     chat.settings(max_new_tokens=8)
     assert chat.say("Go")
     expect(chat.error).to_have_count(0)
@@ -332,6 +344,7 @@ def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: 
     # A conversation of an earlier version of the page is moved into the history.
     page.evaluate("(id) => pyappPage.chat.store.remove(id)", record["id"])
     page.evaluate(EARLIER, record | {"title": "From before", "updated": record["updated"] + 10**9})
+    page.evaluate("sessionStorage.removeItem('pyapp.chat-shown')")  # as a new tab
     page.reload()
     chat.wait_ready()
     page.evaluate("pyappPage.chat.ready")

@@ -253,6 +253,23 @@ def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
     story.page.get_by_role("button", name="Stop").click()
     expect(story.error).to_contain_text("restarted", timeout=10_000)
     story.wait_ready()
+    expect(story.error).to_contain_text("restarted")  # it is still there to be read
+    story.settings(max_new_tokens=8)
+    story.write("One day")
+
+
+def test_stop_while_the_engine_restarts(story: StoryPage) -> None:
+    """Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts."""
+    story.write("One day")
+    about = story.page.evaluate(
+        "async () => { const { app, story } = pyappPage; app.restart(); const over = story.generate();"
+        " story.button.stop(); await over; return app.engine.about }"
+    )
+    assert about is None, "it was too late"
+    expect(story.page.locator("#sheet-empty")).to_be_visible()
+    expect(story.page.locator("#story-text")).to_be_hidden()
+    expect(story.error).to_have_count(0)
+    story.wait_ready()
     story.settings(max_new_tokens=8)
     story.write("One day")
 

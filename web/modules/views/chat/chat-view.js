@@ -12,11 +12,12 @@ import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, memory, tabMemory } from "../../page/dom.js";
+import { byId, find, memory, showRows, tabMemory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
+import { modelRow } from "../../page/offer-row.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
 import { ServerCard } from "../../page/server-card.js";
@@ -61,6 +62,7 @@ class ChatView {
   /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     this.app = app;
+    this.models = models;
     this.view = view;
     this.engine = app.engine;
     this.choice = app.choices.chat;
@@ -107,6 +109,8 @@ class ChatView {
     new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
     this.server = new ServerCard(byId("chat-model"), "chat", this.announcer);
     this.server.addEventListener("change", () => this.#showPlace());
+    byId("chat-talker").addEventListener("click", () => models.open(this.choice));
+    for (const type of ["model", "models"]) this.choice.addEventListener(type, () => this.#offer());
     this.choice.addEventListener("model", () => {
       this.#showSeeing();
       this.load();
@@ -242,6 +246,15 @@ class ChatView {
     byId("chat-unseen").hidden = this.attachments.all.length === 0 || this.sees || !this.#isKnown;
   }
 
+  /** While the model that comes with the page is in use, others are offered: it cannot talk. */
+  #offer() {
+    const { model } = this.choice;
+    byId("chat-storyteller").hidden = model?.kind !== "embedded" || this.server.used !== null;
+    byId("chat-offer").hidden = model?.kind !== "embedded";
+    const talkers = this.choice.models.filter(({ kind, task, precision = "" }) => kind === "hub" && task === "chat" && !precision.startsWith("float"));
+    showRows(byId("chat-offer-list"), talkers.map((talker) => modelRow(talker, this.choice, this.models)));
+  }
+
   /** The field grows with its text, up to what the style allows. */
   #fit() {
     this.field.style.height = "auto";
@@ -253,6 +266,7 @@ class ChatView {
     const { used } = this.server;
     find(byId("chat-title"), "em").textContent = used ? "on a server." : "in this tab.";
     this.#showSeeing();
+    this.#offer();
     byId("chat-empty").textContent = used ? `Ask something. What you write is sent to ${used.engine.address}; conversations are kept in this browser only.` : NOWHERE;
     this.load();
   }
@@ -285,7 +299,7 @@ class ChatView {
   /** @param {TaskEvent} event */
   #loadEvent(event) {
     if (event.type === "progress") this.progress.show(`${STAGES[event.what] ?? event.what}…`, event.done, event.total);
-    if (event.type === "notice") {
+    if (event.type === "notice" && this.choice.model?.kind !== "embedded") {
       byId("chat-template").textContent = `${event.what}. ${event.hint}.`;
       byId("chat-template").hidden = false;
     }
