@@ -229,6 +229,7 @@ class ReadView {
     const added = [];
     try {
       for (const file of files) {
+        if (!this.button.running) this.progress.show(`Opening ${file.name}…`);
         const count = await countPages(file, { ask: this.ask, signal });
         const numbers = isPdf(file) ? pageNumbers(this.settings.values.pdf_pages, count) : [1];
         if (this.pages.length + added.length + numbers.length > MOST_PAGES) {
@@ -238,6 +239,8 @@ class ReadView {
       }
     } catch (error) {
       showError(this.slot, error, this.actions);
+    } finally {
+      if (!this.button.running) this.progress.hide();
     }
     if (!added.length || signal.aborted) return;
     this.pages.push(...added);
