@@ -308,6 +308,24 @@ def test_messages_without_an_answer(chat: ChatPage, files: list[Path], tmp_path:
     expect(note).to_contain_text("1 imported")
 
 
+def test_an_answer_of_an_engine_that_died(chat: ChatPage, files: list[Path]) -> None:
+    """What happened stays to be read when the engine has restarted, with a button that asks again."""
+    chat.use(files).settings(**GREEDY)
+    chat.page.evaluate("pyappPage.app.engine.worker.terminate()")
+    chat.field.fill("Hello, fox")
+    chat.field.press("Enter")
+    chat.until("pyappPage.chat.button.running")
+    chat.page.get_by_role("button", name="Stop", exact=True).click()
+    expect(chat.error).to_contain_text("restarted")
+    chat.wait_ready()
+    chat.until("pyappPage.chat.loading === null")  # the model is loaded anew
+    expect(chat.error).to_contain_text("restarted")
+    chat.error.get_by_role("button", name="Try again").click()
+    chat.until("pyappPage.chat.conversation.path.length === 2")
+    assert chat.answered()
+    expect(chat.error).to_have_count(0)
+
+
 def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:
     page = chat.page
     chat.use(files).settings(**GREEDY)

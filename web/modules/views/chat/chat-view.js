@@ -86,6 +86,8 @@ class ChatView {
     this.seeing = null;
     /** @type {ListedModel | null} */
     this.loading = null;
+    /** Of the last load. @type {HTMLElement | null} */
+    this.loadError = null;
     this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
     /** The shown one. @type {Conversation} */
     this.conversation = this.#fresh();
@@ -112,6 +114,7 @@ class ChatView {
     byId("chat-talker").addEventListener("click", () => models.open(this.choice));
     for (const type of ["model", "models"]) this.choice.addEventListener(type, () => this.#offer());
     this.choice.addEventListener("model", () => {
+      if (!this.button.running) clearError(this.slot);
       this.#showSeeing();
       this.load();
     });
@@ -281,7 +284,7 @@ class ChatView {
 
   /** @param {ListedModel} model */
   async #load(model) {
-    clearError(this.slot);
+    this.loadError?.remove(); // not another request's: that stays when the engine has restarted
     byId("chat-template").hidden = true;
     try {
       const { context, pictures } = await this.engine.call("chat.load", { model: model.id }, { onEvent: (event) => this.#loadEvent(event) });
@@ -289,7 +292,7 @@ class ChatView {
       this.#showSeeing();
       if (this.choice.uses(model)) this.settings.inputs.get("context")?.limit(context);
     } catch (error) {
-      if (this.choice.uses(model)) showError(this.slot, error, this.app.actions);
+      if (this.choice.uses(model)) this.loadError = showError(this.slot, error, this.app.actions);
     } finally {
       if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) this.progress.hide();
