@@ -36,6 +36,7 @@ class ChatPage(StoryPage):
             " document.querySelectorAll('dialog[open]').forEach((dialog) => dialog.close());"
             " await chat.button.interrupt(); app.choices.chat.chooseFirst(); await chat.prepared;"
             " chat.settings.reset(); chat.conversation.system = ''; await chat.begin(); chat.field.value = '';"
+            " await chat.attachments.settled; chat.attachments.take(); await chat.keepPictures();"
             " document.getElementById('chat-error').replaceChildren() }"
         )
 

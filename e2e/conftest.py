@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 from playwright.sync_api import BrowserContext, Page, Playwright, ViewportSize, expect, sync_playwright
 
+from e2e.chat_page import ChatPage
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
 from e2e.speech_files import samples, write_speech_model
@@ -192,6 +193,7 @@ def shared(page: StoryPage, url: str, request: pytest.FixtureRequest, reset: boo
     """Hands a page to a test as it is at the beginning; after a test that failed it is loaded again."""
     if reset:
         page.reset()
+        page.wait_ready()  # where stopping what the test before left took too long, the engine starts anew
     failed = request.session.testsfailed
     yield
     if request.session.testsfailed > failed:
@@ -238,6 +240,20 @@ def transcribe(
     """The view with the embedded model and nothing wrong; fails the test if the console showed an error."""
     with shared(speech_tab, site.url, request):
         yield speech_tab
+
+
+@pytest.fixture(scope="module")
+def chat_tab(browser: BrowserContext, site: SiteServer) -> Iterator[ChatPage]:
+    """One tab, for all tests that do not need a new one."""
+    yield (page := ChatPage(browser.new_page()).open(site.url))
+    page.page.close()
+
+
+@pytest.fixture
+def chat(chat_tab: ChatPage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[ChatPage]:
+    """The view with a new conversation and the embedded model; fails the test if the console showed an error."""
+    with shared(chat_tab, site.url, request):
+        yield chat_tab
 
 
 @pytest.fixture

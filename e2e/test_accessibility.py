@@ -134,7 +134,8 @@ TALK = r"""async () => {
 FOUND = """async () => {
   const { search } = pyappPage;
   await search.ready;
-  const texts = [{ name: "animals.txt", text: "The fox ran. The cat slept." }]; // the note says: in part
+  const name = `${"animals".repeat(20)}.txt`;
+  const texts = [{ name, text: "The fox ran. The cat slept." }]; // the note says: in part
   search.collection.add(texts);
   search.collection.extend(texts,
     [{ text: 0, start: 0, end: 12, embedding: "AACAPw==" }, { text: 0, start: 13, end: 27, embedding: "AAAAPw==" }],

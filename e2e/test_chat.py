@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from e2e.chat_page import ChatPage
-from e2e.conftest import PHONE, WIDE, shared
+from e2e.conftest import PHONE, WIDE
 from pyapp import tasks
 from pyapp.formats.source import FileSource
-from scripts.serve import SiteServer
 from tests.text.chat_model import write_chat_model
 
 GREEDY = {"temperature": 0, "top_p": 0.9, "max_new_tokens": 24}
@@ -81,19 +79,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return write_chat_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(scope="module")
-def chat_tab(browser: BrowserContext, site: SiteServer) -> Iterator[ChatPage]:
-    yield (page := ChatPage(browser.new_page()).open(site.url))
-    page.page.close()
-
-
-@pytest.fixture
-def chat(chat_tab: ChatPage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[ChatPage]:
-    """The view with a new conversation and the embedded model."""
-    with shared(chat_tab, site.url, request):
-        yield chat_tab
-
-
 def native_answer(files: list[Path], messages: list[dict[str, str]]) -> str:
     """The same turn, here."""
 
@@ -141,8 +126,20 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     assert chat.texts() == ["Hello, fox", first, "And then?", second]
 
 
-def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Path) -> None:
-    chat.page.evaluate("pyappPage.app.choices.chat.chooseById('stories')")
+def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Path, dist: Path) -> None:
+    # The embedded one is no surprise: the view says what it does, and offers others.
+    storyteller, offer = chat.page.locator("#chat-storyteller"), chat.page.locator("#chat-offer")
+    expect(storyteller).to_contain_text("answers no question")
+    offer.get_by_role("button", name="SmolLM2 135M, 8-bit 145 MB").click()
+    expect(chat.models_opened().get_by_role("button", name="Download SmolLM2 135M, 8-bit")).to_be_focused()
+    chat.close_dialog()
+    storyteller.get_by_role("button").click()
+    expect(chat.models_opened()).to_contain_text("Qwen2.5 0.5B")
+    chat.close_dialog()
+    expect(chat.template).to_be_hidden()
+    chat.use([dist / "models" / "stories" / name for name in ("model.bin", "tokenizer.bin")], "model.bin")
+    expect(storyteller).to_be_hidden()
+    expect(offer).to_be_hidden()
     chat.settings(**GREEDY, context=128)
     chat.say("Once")
     expect(chat.template).to_contain_text("no chat template")
@@ -185,7 +182,7 @@ def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Pat
     chat.pick_model(broken)
     expect(chat.page.locator("#model-error [role=alert]")).to_contain_text("model.safetensors")
     chat.close_dialog()
-    expect(chat.page.locator("#chat-model .model-name")).to_have_text("Little stories")  # it stays in use
+    expect(chat.page.locator("#chat-model .model-name")).to_have_text("model.bin")  # it stays in use
     chat.settings(max_new_tokens=8)
     assert chat.say("Go")
     expect(chat.error).to_have_count(0)
@@ -311,6 +308,24 @@ def test_messages_without_an_answer(chat: ChatPage, files: list[Path], tmp_path:
     expect(note).to_contain_text("1 imported")
 
 
+def test_an_answer_of_an_engine_that_died(chat: ChatPage, files: list[Path]) -> None:
+    """What happened stays to be read when the engine has restarted, with a button that asks again."""
+    chat.use(files).settings(**GREEDY)
+    chat.page.evaluate("pyappPage.app.engine.worker.terminate()")
+    chat.field.fill("Hello, fox")
+    chat.field.press("Enter")
+    chat.until("pyappPage.chat.button.running")
+    chat.page.get_by_role("button", name="Stop", exact=True).click()
+    expect(chat.error).to_contain_text("restarted")
+    chat.wait_ready()
+    chat.until("pyappPage.chat.loading === null")  # the model is loaded anew
+    expect(chat.error).to_contain_text("restarted")
+    chat.error.get_by_role("button", name="Try again").click()
+    chat.until("pyappPage.chat.conversation.path.length === 2")
+    assert chat.answered()
+    expect(chat.error).to_have_count(0)
+
+
 def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: Path) -> None:
     page = chat.page
     chat.use(files).settings(**GREEDY)
@@ -347,6 +362,7 @@ def test_export_delete_undo_import(chat: ChatPage, files: list[Path], tmp_path: 
     # A conversation of an earlier version of the page is moved into the history.
     page.evaluate("(id) => pyappPage.chat.store.remove(id)", record["id"])
     page.evaluate(EARLIER, record | {"title": "From before", "updated": record["updated"] + 10**9})
+    page.evaluate("sessionStorage.removeItem('pyapp.chat-shown')")  # as a new tab
     page.reload()
     chat.wait_ready()
     page.evaluate("pyappPage.chat.ready")

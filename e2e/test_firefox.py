@@ -139,6 +139,14 @@ def test_a_model_sees_a_picture(page: Firefox, tmp_path: Path) -> None:
     page.until("!document.getElementById('chat-attach').hidden && document.querySelector('dialog[open]') === null")
     page.choose_files("#chat-pictures", tmp_path / "fox.png")
     page.until("pyappPage.chat.attachments.all.length === 1")
+    page.until("!pyappPage.chat.pictureDraft.loses && document.querySelector('#chat-attachments img[src]') !== null")
+    page.click("#chat-attachments .picture-button")
+    page.until("document.querySelector('.picture-dialog[open] img')?.naturalWidth === 41")
+    box = page.evaluate("document.querySelector('.picture-dialog img').getBoundingClientRect().toJSON()")
+    width, height = box["width"], box["height"]
+    assert width == 4 * 41 and abs(width / height - 41 / 30) < 0.1
+    page.evaluate("document.querySelector('.picture-dialog').close()")
+    page.until("document.activeElement === document.querySelector('#chat-attachments .picture-button')")
     page.evaluate("pyappPage.chat.settings.inputs.get('max_new_tokens').set(8)")
     page.click("#chat-send")
     page.until("pyappPage.chat.conversation.path.length === 2 && !pyappPage.chat.button.running")

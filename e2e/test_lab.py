@@ -97,6 +97,14 @@ def test_cells(lab: LabPage) -> None:
     assert [lab.state(number) for number in range(1, 7)] == ["done"] * 5 + ["failed"]
 
 
+def test_what_an_error_says_stands_out(lab: LabPage) -> None:
+    """All its lines, and not the error before it, whose line comes last."""
+    lab.run("try:\n    1 / 0\nexcept ZeroDivisionError:\n    raise ValueError('first\\nsecond')")
+    said, trace = lab.page.locator(".output-said"), lab.page.locator(".output-trace")
+    assert said.inner_text() == "ValueError: first\nsecond\n  caused by ZeroDivisionError: division by zero"
+    assert trace.inner_text().endswith("raise ValueError('first\\nsecond')")
+
+
 def test_deleted_cells_come_back(lab: LabPage) -> None:
     lab.write("1", "2", "3")
     lab.cell(2).get_by_role("button", name="Delete").dblclick()  # deletes one

@@ -85,6 +85,27 @@ def test_a_microphone_that_is_unplugged(microphone: TranscribePage) -> None:
     page.evaluate("navigator.mediaDevices.getUserMedia = ask, 1")
 
 
+def test_sound_that_stops_by_itself(microphone: TranscribePage) -> None:
+    """As by a call on a telephone, or the sleep of a device: it goes on, and what cannot go on ends and is kept."""
+    page = microphone.page
+    page.evaluate(
+        "globalThis.Context = AudioContext; globalThis.AudioContext = class extends Context {"
+        " constructor(...wanted) { super(...wanted); globalThis.sound = this } }, 1"
+    )
+    page.get_by_role("button", name="Record", exact=True).click()
+    microphone.until("pyappPage.transcribe.recording")
+    page.evaluate("sound.suspend()")
+    heard = page.evaluate("document.getElementById('live-time').textContent")
+    microphone.until("sound.state === 'running'")
+    microphone.until(f"document.getElementById('live-time').textContent !== '{heard}'")
+    page.evaluate("sound.resume = () => Promise.reject(new Error('no')); sound.suspend()")
+    expect(page.get_by_role("button", name="Record", exact=True)).to_be_visible()
+    microphone.wait_done()
+    expect(microphone.notes).to_contain_text("may not be used any more")
+    assert microphone.player("duration") > 0.5
+    page.evaluate("globalThis.AudioContext = Context, 1")
+
+
 def test_live_text_of_a_slow_model_can_be_read_once_more(microphone: TranscribePage) -> None:
     """It stays, a button tells how long the other pass takes, and a reload shows the button again."""
     page = microphone.page

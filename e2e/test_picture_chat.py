@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from PIL import Image
 from playwright.sync_api import BrowserContext, FilePayload, expect
 
 from e2e.chat_page import ChatPage
-from e2e.conftest import PHONE, WIDE, shared
+from e2e.conftest import PHONE, WIDE, watched
 from pyapp import tasks
 from pyapp.formats.source import BytesSource, FileSource
 from scripts.serve import SiteServer
@@ -84,19 +83,6 @@ def given(name: str, data: bytes, kind: str = "image/png") -> FilePayload:
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A model of SmolVLM's architecture, with random weights."""
     return sorted(write_picture_chat_model(tmp_path_factory.mktemp("model"), "idefics3").iterdir())
-
-
-@pytest.fixture(scope="module")
-def chat_tab(browser: BrowserContext, site: SiteServer) -> Iterator[ChatPage]:
-    yield (page := ChatPage(browser.new_page()).open(site.url))
-    page.page.close()
-
-
-@pytest.fixture
-def chat(chat_tab: ChatPage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[ChatPage]:
-    with shared(chat_tab, site.url, request):
-        yield chat_tab
-        chat_tab.page.evaluate("pyappPage.chat.attachments.take()")
 
 
 def use(chat: ChatPage, files: list[Path], title: str = "model.safetensors") -> None:
@@ -272,6 +258,83 @@ def test_where_there_is_no_room_for_pictures(chat: ChatPage, files: list[Path]) 
     page.locator(".history-open", has_text="Full").click()
     expect(chat.turn(0)).to_contain_text("fox.png: this picture is not kept")
     page.evaluate("roomAgain()")
+
+
+def test_a_picture_opens_large(chat: ChatPage, files: list[Path]) -> None:
+    page, dialog = chat.page, chat.page.locator(".picture-dialog")
+    use(chat, files)
+    wide = io.BytesIO()
+    Image.new("RGB", (2000, 1500), "teal").save(wide, "JPEG")
+    page.locator("#chat-pictures").set_input_files(
+        [given("wide.jpg", wide.getvalue(), "image/jpeg"), given("fox.png", png(30, 41))]
+    )
+    expect(page.locator("#chat-attachments > li")).to_have_count(2)
+    first = page.locator("#chat-attachments").get_by_role("button", name="Picture: wide.jpg")
+    first.focus()
+    page.keyboard.press("Enter")
+    shown = dialog.get_by_role("img", name="Picture: wide.jpg")
+    expect(shown).to_have_js_property("naturalWidth", 2000)  # not the small copy
+    expect(dialog).to_contain_text("2,000 × 1,500 pixels")
+    box = shown.bounding_box()
+    assert box and 800 < box["width"] <= WIDE["width"] and box["y"] + box["height"] <= WIDE["height"]
+    assert abs(box["width"] / box["height"] - 4 / 3) < 0.01
+    dialog.get_by_role("button", name="Full size").click()
+    assert shown.evaluate("(image) => image.clientWidth") == 2000
+    shown.click()  # back again
+    assert shown.evaluate("(image) => image.clientWidth") < WIDE["width"]
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    expect(first).to_be_focused()
+
+    chat.field.press("Enter")
+    chat.until("pyappPage.chat.conversation.path.length === 2")
+    sent = chat.turn(0).get_by_role("button", name="Picture: fox.png")
+    sent.dblclick()  # its second half does not close what the first half opened
+    expect(dialog.get_by_role("img", name="Picture: fox.png")).to_have_js_property("naturalWidth", 41)
+    expect(dialog.get_by_role("button", name="Full size")).to_be_hidden()
+    chat.until("pyappPage.chat.button.running === false")
+    page.set_viewport_size(PHONE)
+    dialog.locator(".picture-frame").click(position={"x": 10, "y": 10})
+    expect(dialog).to_have_count(0)
+    expect(sent).to_be_focused()
+    page.set_viewport_size(WIDE)
+    chat.answered()
+
+
+def test_unsent_pictures_are_kept(chat: ChatPage, files: list[Path], browser: BrowserContext, site: SiteServer) -> None:
+    page, rows = chat.page, chat.page.locator("#chat-attachments > li")
+
+    def reload() -> None:
+        page.reload()
+        chat.wait_ready()
+        page.evaluate("pyappPage.chat.ready")
+
+    use(chat, files)
+    page.locator("#chat-pictures").set_input_files([given("fox.png", png(30, 41)), given("cat.png", png(12, 12, 1))])
+    expect(rows).to_have_count(2)
+    chat.field.fill("What are these?")
+    chat.until("!pyappPage.chat.pictureDraft.loses")
+    assert page.evaluate("dispatchEvent(new Event('beforeunload', { cancelable: true }))")  # nothing is lost
+    reload()
+    expect(rows).to_have_count(2)
+    expect(rows.first.get_by_role("img", name="Picture: fox.png")).to_have_attribute("src", re.compile("^data:image"))
+    expect(chat.field).to_have_value("What are these?")
+    rows.first.get_by_role("button", name="Remove").click()
+    with watched(browser.new_page(), ChatPage) as other:  # a new tab has them too; what it does changes nothing here
+        other.open(site.url)
+        expect(other.page.locator("#chat-attachments > li")).to_contain_text("cat.png")
+        other.page.locator("#chat-attachments").get_by_role("button", name="Remove").click()
+        other.until("!pyappPage.chat.pictureDraft.store.busy")
+    reload()
+    expect(rows).to_have_count(1)
+    use(chat, files)  # its files are gone with the page
+    chat.field.press("Enter")
+    chat.until("pyappPage.chat.conversation.path.length === 2")
+    chat.answered()
+    reload()
+    expect(chat.turn(0).get_by_role("img", name="Picture: cat.png")).to_be_visible()
+    expect(rows).to_have_count(0)
+    assert page.evaluate("pyappPage.chat.pictureDraft.store.list()") == []
 
 
 def test_pictures_on_a_phone(chat: ChatPage, files: list[Path]) -> None:

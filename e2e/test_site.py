@@ -172,6 +172,43 @@ def test_a_slow_first_visit(plain_browser: BrowserContext, dist: Path, monkeypat
         assert "This device is offline" in says and milliseconds < 5000
 
 
+def test_parts_that_arrive_slowly(
+    plain_browser: BrowserContext, changeable: ChangeableSite, dist: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of models, the history and what opens PDFs: the page says that it waits, and shows them then."""
+    send = Handler.body
+
+    def held(self: Handler, source: Path, first: int, last: int) -> None:
+        if any(part in str(source) for part in ("model-dialog.js", "history-panel.js", "pdf.min.mjs")):
+            arriving.wait(30)
+        send(self, source, first, last)
+
+    arriving = threading.Event()
+    monkeypatch.setattr(Handler, "body", held)
+    with watched(plain_browser.new_page()) as story:
+        page, status = story.page, story.page.locator("#engine-status")
+        story.open(changeable.url)
+        page.locator("#choose-model").click()
+        expect(status).to_have_text("Loading")
+        arriving.set()
+        expect(page.locator("#model-dialog .model-row").first).to_be_visible()
+        expect(status).to_have_text("Ready")
+        story.close_dialog()
+        arriving.clear()
+        page.locator("#history-story summary").click()
+        expect(status).to_have_text("Loading")
+        arriving.set()
+        expect(page.locator("#history-story")).to_contain_text("Nothing yet")
+        expect(status).to_have_text("Ready")
+        arriving.clear()
+        page.evaluate("pyappPage.router.take([new File(['%PDF-1.4'], 'paper.pdf', { type: 'application/pdf' })])")
+        expect(page.locator("#read-progress")).to_contain_text("Opening paper.pdf…")
+        expect(status).to_have_text("Loading")
+        arriving.set()
+        expect(page.locator("#read-error")).to_contain_text("This PDF is damaged")
+        expect(page.locator("#read-progress")).to_be_hidden()
+
+
 def test_what_cannot_start_says_why(browser: BrowserContext, site: SiteServer) -> None:
     page = browser.new_page()
     page.add_init_script("delete Array.prototype.findLast")  # an old browser
@@ -252,6 +289,23 @@ def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
     story.start("One day")
     story.page.get_by_role("button", name="Stop").click()
     expect(story.error).to_contain_text("restarted", timeout=10_000)
+    story.wait_ready()
+    expect(story.error).to_contain_text("restarted")  # it is still there to be read
+    story.settings(max_new_tokens=8)
+    story.write("One day")
+
+
+def test_stop_while_the_engine_restarts(story: StoryPage) -> None:
+    """Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts."""
+    story.write("One day")
+    about = story.page.evaluate(
+        "async () => { const { app, story } = pyappPage; app.restart(); const over = story.generate();"
+        " story.button.stop(); await over; return app.engine.about }"
+    )
+    assert about is None, "it was too late"
+    expect(story.page.locator("#sheet-empty")).to_be_visible()
+    expect(story.page.locator("#story-text")).to_be_hidden()
+    expect(story.error).to_have_count(0)
     story.wait_ready()
     story.settings(max_new_tokens=8)
     story.write("One day")

@@ -22,6 +22,8 @@ INSTEAD = {
 }
 COMMAND = re.compile(r"\s*[%!]")
 INSTALLATION = re.compile(r"\s*[%!]?\s*(?:python3? -m )?pip3? install\s+(?:-\S+\s+)*([\w.\[\]-]+)")
+QUOTES = re.compile(r"invalid character '[\u2018-\u201f\u00ab\u00bb\u2039\u203a\u0060\u00b4]'")
+TOO_LARGE = re.compile(r"index-sized integer|array is too big|Maximum allowed (dimension|size) exceeded")
 QUESTION = re.compile(r"\s*([\w.]+)\?{1,2}\s*$")
 
 
@@ -30,8 +32,16 @@ def advice(error: BaseException) -> str | None:
     match error:
         case ModuleNotFoundError(name=str(name)) if "." not in name:
             return _missing(name)
+        case SyntaxError(msg=str(said)) if said.startswith("invalid non-printable character"):
+            return "This character cannot be seen. It often comes with text that was copied: type the line again."
+        case SyntaxError(msg=str(said)) if QUOTES.match(said):
+            return "Python takes straight quotation marks only: \" or '. Type these again."
         case SyntaxError(text=str(line)):
             return _command(line)
+        case UnboundLocalError():
+            return None
+        case NameError():
+            return "If another cell defines this name, run that cell first. A start of Python forgets all names."
         case UnicodeDecodeError(encoding="utf-8"):
             likely = "utf-16" if bytes(error.object[:2]) in (b"\xff\xfe", b"\xfe\xff") else "windows-1252"
             return f'A text file that is not in UTF-8 needs its encoding, such as open(name, encoding="{likely}").'
@@ -45,6 +55,12 @@ def advice(error: BaseException) -> str | None:
                 "A browser has no sockets. Fetch data so: from pyodide.http import pyfetch; response = await "
                 "pyfetch(address). The host must be named under “Keys and settings”."
             )
+        case OSError() if "does not support processes" in str(error):
+            return (
+                "A browser has no other programs to run. Python itself handles files: os.listdir(), shutil.copy()."
+            )
+        case OverflowError() | ValueError() if TOO_LARGE.search(str(error)):
+            return "This is more than fits in the memory of a browser's tab (at most 4 GB). Use smaller sizes."
         case RuntimeError(args=("can't start new thread",)):
             return "A browser's Python has no threads: call the function itself, or use asyncio."
     return None

@@ -173,7 +173,8 @@ class Session:
             lines.append(f"  {place}, line {line}{inside}")
             if source := linecache.getline(file, line).strip():
                 lines.append(f"    {source[:LONGEST_LINE]}")
-        said = "".join(traceback.format_exception_only(error)).rstrip()[:LONGEST_VALUE]
+        told = traceback.TracebackException(type(error), error, error.__traceback__, lookup_lines=False, compact=True)
+        said = "".join(told.format_exception_only()).rstrip()[:LONGEST_VALUE]  # with Python's "Did you mean …"
         for file in self._files:
             said = said.replace(f'File "{file}"', f"Cell {file[6:-1]}")
         lines += said.split("\n")

@@ -91,6 +91,13 @@ def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         "import errno, urllib.error\nraise urllib.error.URLError(OSError(errno.EHOSTUNREACH, 'no host'))": "pyfetch",
         'raise RuntimeError("can\'t start new thread")': "asyncio",
         "len?": "help(len)",
+        "print(\u201chello\u201d)": "straight quotation marks",
+        "\u200bx = 1": "cannot be seen",
+        "print(no_such_name)": "run that cell first",
+        "raise OSError(138, 'emscripten does not support processes.')": "os.listdir()",
+        "[0] * 10**30": "the memory of a browser's tab",
+        "import numpy\nnumpy.zeros((10**9, 10**9, 10**9))": "the memory of a browser's tab",
+        "def f():\n    x += 1\nf()": None,
         "open('/')": None,
         "import json.nothing": None,
         "1 +": None,
@@ -101,6 +108,18 @@ def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     for source, output in zip(expected, outputs, strict=True):
         hint = expected[source]
         assert output["hint"] is None if hint is None else hint in output["hint"], (source, output)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="older libraries of Python suggest no names")
+def test_errors_suggest_names() -> None:
+    expected = {
+        "pirnt('hello')": "Did you mean: 'print'?",
+        "math.pi": "Did you forget to import 'math'?",
+        "import pyapp\npyapp.zeroes(3)": "Did you mean: 'zeros'?",
+    }
+    _, outputs, _ = run(*expected)
+    for (source, says), output in zip(expected.items(), outputs, strict=True):
+        assert output["text"].endswith(says), (source, output["text"])
 
 
 def test_a_long_traceback_is_shortened() -> None:

@@ -8,6 +8,8 @@ import { Resampler } from "./resampler.js";
 import { SAMPLE_RATE } from "./wav-writer.js";
 
 const PATIENCE = 5000; // ms from the permission until there is sound
+const WATCH = 1000; // ms between two looks whether there still is
+const [WAKE, LOST] = [2, 8]; // looks without sound, after which it is asked to go on, and after which it is lost
 
 /** Whether this browser can record the sound of a tab. */
 export const canHearTabs = () => Boolean(navigator.mediaDevices?.getDisplayMedia) && typeof AudioWorkletNode !== "undefined";
@@ -15,7 +17,7 @@ export const canHearTabs = () => Boolean(navigator.mediaDevices?.getDisplayMedia
 export class Microphone {
   /**
    * @param {(block: Float32Array) => void} onBlock mono at 16 kHz, about 50 ms
-   * @param {() => void} onLost the device was unplugged, the permission taken back, or the sharing of a tab ended
+   * @param {() => void} onLost the device was unplugged, the permission taken back, the sharing of a tab ended, or no sound arrives any more
    * @param {"microphone" | "tab"} [source]
    */
   constructor(onBlock, onLost, source = "microphone") {
@@ -30,6 +32,10 @@ export class Microphone {
     this.node = null;
     /** Resolves after the last block. @type {Promise<void>} */
     this.ended = Promise.resolve();
+    /** How many looks found no sound. */
+    this.quiet = 0;
+    /** @type {ReturnType<typeof setInterval> | undefined} */
+    this.watch = undefined;
   }
 
   /** Resolves when the microphone records. */
@@ -57,6 +63,7 @@ export class Microphone {
     this.ended = new Promise((resolve) => {
       node.port.onmessage = ({ data }) => {
         begun();
+        this.quiet = 0;
         if (data) return this.onBlock(resampler.process(data));
         this.onBlock(resampler.finish());
         resolve();
@@ -66,7 +73,16 @@ export class Microphone {
     this.input.connect(node);
     // Browsers without an output for sound, and telephones during a call, may never start the context.
     await withinTime(context.resume(), this.source);
-    if (this.source === "microphone") await withinTime(first, this.source); // a tab may be silent
+    if (this.source === "tab") return; // it may be silent
+    await withinTime(first, this.source);
+    this.watch = setInterval(() => this.#look(context), WATCH);
+  }
+
+  /** A call, or the sleep of the device, may stop the sound without a word. @param {AudioContext} context */
+  #look(context) {
+    this.quiet += 1; // counted, as a clock goes on while the device sleeps
+    if (this.quiet >= WAKE) context.resume().catch(() => {});
+    if (this.quiet >= LOST) this.onLost();
   }
 
   /** Ends the recording; resolves after the last block was delivered. */
@@ -78,6 +94,7 @@ export class Microphone {
   }
 
   #release() {
+    clearInterval(this.watch);
     this.stream?.getTracks().forEach((track) => track.stop());
     this.context?.close().catch(() => {});
     this.node = null;

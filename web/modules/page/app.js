@@ -11,6 +11,8 @@ import { ModelChoice } from "./model-choice.js";
 import { ProgressLine } from "./progress-line.js";
 import { megabytes } from "../shared/protocol.js";
 
+const PART_PATIENCE = 300; // ms
+
 /**
  * A model from the user's files; `folder` contained them.
  * @typedef {{files: {file: File, path: string}[], task: import("../shared/registry.js").Task, folder?: string}} GivenModel
@@ -45,6 +47,17 @@ export class App extends EventTarget {
     this.actions = { restart: () => this.restart(), reload: () => location.reload() };
     this.engine.addEventListener("notice", ({ detail }) => this.#notice(detail));
     this.engine.addEventListener("restarted", () => this.#restarted());
+    addEventListener("part", ({ detail }) => this.#await(detail));
+  }
+
+  /** Shows that a part of the page is being fetched, if it is not there at once. @param {Promise<unknown>} part */
+  #await(part) {
+    let end = () => {};
+    const late = setTimeout(() => (end = this.begin("Loading")), PART_PATIENCE);
+    part.catch(() => {}).finally(() => {
+      clearTimeout(late);
+      end();
+    });
   }
 
   /** The task of the current view, and the model chosen for it, if there is one. @returns {string[]} */

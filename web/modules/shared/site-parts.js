@@ -1,5 +1,6 @@
 /**
  * Scripts and styles of the page that are fetched when they are first needed. Each failed fetch can be tried again.
+ * The window fires "part" (detail: a promise) with each: the page shows that it waits.
  */
 import { UserError } from "./protocol.js";
 import { siteUrl } from "./site.js";
@@ -12,7 +13,12 @@ const failed = new Map();
  * @param {string} path @param {string} [without] what works without it: a sentence
  * @returns {Promise<any>} the module; throws UserError with the action "retry"
  */
-export async function importPart(path, without) {
+export function importPart(path, without) {
+  return told(importNow(path, without));
+}
+
+/** As importPart. @param {string} path @param {string} [without] @returns {Promise<any>} */
+async function importNow(path, without) {
   const times = failed.get(path) ?? 0;
   try {
     return await import(siteUrl(times ? `${path}?try=${times + 1}` : path));
@@ -24,7 +30,18 @@ export async function importPart(path, without) {
 }
 
 /** Adds a style to the page. @param {string} path @returns {Promise<void>} throws UserError with the action "retry" */
-export async function loadStyle(path) {
+export function loadStyle(path) {
+  return told(loadNow(path));
+}
+
+/** @template T @param {Promise<T>} part @returns {Promise<T>} */
+function told(part) {
+  dispatchEvent(new CustomEvent("part", { detail: part }));
+  return part;
+}
+
+/** As loadStyle. @param {string} path @returns {Promise<void>} */
+async function loadNow(path) {
   const link = document.createElement("link");
   Object.assign(link, { rel: "stylesheet", href: siteUrl(path) });
   const arrived = await new Promise((resolve) => {

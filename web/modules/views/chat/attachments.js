@@ -5,21 +5,25 @@ import { h, replaceRows, single } from "../../page/dom.js";
 import { showError } from "../../page/errors.js";
 import { UserError } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
-import { readied, showSmall } from "./pictures.js";
+import { pictureButton } from "./picture-button.js";
+import { readied } from "./pictures.js";
+
+/** @typedef {Awaited<ReturnType<typeof readied>>} Attachment */
 
 const MOST = 8; // pictures of one message
 
 export class Attachments {
   /**
    * @param {HTMLElement} list @param {HTMLElement} field gets the focus when the last one is taken away
-   * @param {{slot: HTMLElement, actions: Record<string, () => void>, say: (text: string) => void, changed: () => void,
-   *   following: (change: () => void) => void}} around `following` changes the height of the row; a page that shows its end goes on to show it
+   * @param {{slot: HTMLElement, actions: Record<string, () => void>, say: (text: string) => void, changed: () => void, keep: () => unknown,
+   *   following: (change: () => void) => void}} around `keep` stores what the user has changed, `following` changes the height of the row; a
+   *   page that shows its end goes on to show it
    */
   constructor(list, field, around) {
     this.list = list;
     this.field = field;
     this.around = around;
-    /** @type {Awaited<ReturnType<typeof readied>>[]} */
+    /** @type {Attachment[]} */
     this.all = [];
     /** Resolved when all files are read. @type {Promise<void>} */
     this.settled = Promise.resolve();
@@ -48,7 +52,19 @@ export class Attachments {
         if (this.all.length >= MOST) break;
       }
     }
-    if (this.all.length > before) say(`${this.all.slice(before).map(({ picture }) => picture.name).join(", ")} added. ${counted(this.all.length, "picture")}.`);
+    if (this.all.length <= before) return;
+    say(`${this.all.slice(before).map(({ picture }) => picture.name).join(", ")} added. ${counted(this.all.length, "picture")}.`);
+    this.around.keep();
+  }
+
+  /** Shows those of the last visit, before any that are added now. @param {Promise<Attachment[]>} reading @returns {Promise<void>} rejects as it does */
+  restore(reading) {
+    const shown = reading.then((all) => {
+      this.all = all;
+      this.#show();
+    });
+    this.settled = shown.catch(() => {}); // others can be added all the same
+    return shown;
   }
 
   /** What is there, which is taken away. */
@@ -64,7 +80,9 @@ export class Attachments {
     const found = this.all.find(({ picture }) => picture.file === file);
     this.all = this.all.filter((one) => one !== found);
     this.#show();
-    if (found) this.around.say(`${found.picture.name} removed.`);
+    if (!found) return;
+    this.around.say(`${found.picture.name} removed.`);
+    this.around.keep();
   }
 
   #show() {
@@ -75,12 +93,11 @@ export class Attachments {
     });
   }
 
-  /** @param {Awaited<ReturnType<typeof readied>>} one */
-  #row({ picture: { file, name, width, height }, blob, from }) {
-    const image = h("img", { alt: `Picture: ${name}`, width, height });
-    showSmall(image, blob, name);
+  /** @param {Attachment} one */
+  #row({ picture, blob, from }) {
+    const { file, name, width, height } = picture;
     const size = from ? h("span", { class: "attachment-size" }, `${from} pixels, sent as ${width.toLocaleString("en")} × ${height.toLocaleString("en")}`) : null;
-    return h("li", { class: "attachment" }, image,
+    return h("li", { class: "attachment" }, pictureButton(picture, blob),
       h("span", { class: "attachment-name" }, h("span", { dir: "auto" }, name), size),
       h("button", { type: "button", class: "quiet", "aria-label": `Remove ${name}`, title: "Remove", onclick: single(() => this.#remove(file)) }, "×"));
   }

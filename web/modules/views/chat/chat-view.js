@@ -12,11 +12,12 @@ import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, memory } from "../../page/dom.js";
+import { byId, find, memory, showRows, tabMemory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
+import { modelRow } from "../../page/offer-row.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
 import { ServerCard } from "../../page/server-card.js";
@@ -29,6 +30,7 @@ import { Attachments } from "./attachments.js";
 import { NOWHERE, buildChat } from "./chat-parts.js";
 import { Conversation, aboutOf, exported, imported, itemOf, textOf } from "./conversation.js";
 import { drafts } from "./drafts.js";
+import { PictureDraft } from "./picture-draft.js";
 import { nameAlone, urlPart, withParts } from "./pictures.js";
 import { TurnItem } from "./turn-item.js";
 
@@ -41,6 +43,7 @@ const FIELDS = [
 const SAVE_INTERVAL = 1000; // ms between two saves of an answer that is being written
 const DRAFT = "draft"; // of the field at the bottom; that of a turn is under its id
 const SYSTEM = "system"; // the system prompt of a conversation that has no turns yet
+const SHOWN = "chat-shown"; // the conversation that a reload of this tab shows again
 const ROLLING = "chat-rolling"; // whether the oldest text is left out when the context is full
 /** What the engine does before it writes, by the name of its progress. @type {Record<string, string>} */
 const STAGES = { prompt: "Reading the conversation", seeing: "Looking at the pictures" };
@@ -59,6 +62,7 @@ class ChatView {
   /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     this.app = app;
+    this.models = models;
     this.view = view;
     this.engine = app.engine;
     this.choice = app.choices.chat;
@@ -74,12 +78,16 @@ class ChatView {
     this.rolling.checked = memory.get(ROLLING, false);
     this.field = byId("chat-field");
     this.attachments = new Attachments(byId("chat-attachments"), this.field, {
-      slot: this.slot, actions: app.actions, say: (text) => this.announcer.say(text), changed: () => this.#showSeeing(), following: (change) => this.#following(change),
+      slot: this.slot, actions: app.actions, say: (text) => this.announcer.say(text), changed: () => this.#showSeeing(), keep: () => this.keepPictures(),
+      following: (change) => this.#following(change),
     });
+    this.pictureDraft = new PictureDraft();
     /** Whether a model sees pictures, by its id; null until one is loaded. @type {{model: string, pictures: boolean} | null} */
     this.seeing = null;
     /** @type {ListedModel | null} */
     this.loading = null;
+    /** Of the last load. @type {HTMLElement | null} */
+    this.loadError = null;
     this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
     /** The shown one. @type {Conversation} */
     this.conversation = this.#fresh();
@@ -103,7 +111,10 @@ class ChatView {
     new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
     this.server = new ServerCard(byId("chat-model"), "chat", this.announcer);
     this.server.addEventListener("change", () => this.#showPlace());
+    byId("chat-talker").addEventListener("click", () => models.open(this.choice));
+    for (const type of ["model", "models"]) this.choice.addEventListener(type, () => this.#offer());
     this.choice.addEventListener("model", () => {
+      if (!this.button.running) clearError(this.slot);
       this.#showSeeing();
       this.load();
     });
@@ -178,7 +189,7 @@ class ChatView {
     addEventListener("beforeunload", (event) => {
       const { conversation } = this;
       const lost = !conversation.empty && (conversation.newFiles || this.store.loses(conversation.entry));
-      if (lost || this.attachments.all.length) event.preventDefault(); // the browser asks whether to leave
+      if (lost || (this.attachments.all.length && this.pictureDraft.loses)) event.preventDefault(); // the browser asks whether to leave
     });
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.save());
   }
@@ -187,24 +198,33 @@ class ChatView {
   async #restore() {
     this.field.value = drafts.get(DRAFT);
     this.#fit();
-    try {
-      await this.store.moved;
-    } catch (error) {
-      showError(this.slot, error, this.app.actions);
-    }
-    try {
-      const [last] = await this.store.list();
-      const item = last && (await this.store.read(last.id));
-      this.#show(item ? Conversation.of(item) : this.#fresh());
-      await this.card.refresh(this.conversation.id);
-    } catch (error) {
-      showError(this.slot, error, this.app.actions);
+    const pictures = this.attachments.restore(this.pictureDraft.read());
+    for (const part of await Promise.allSettled([this.store.moved, this.#showLast(), pictures])) {
+      if (part.status === "rejected") showError(this.slot, part.reason, this.app.actions);
     }
     if (!this.store.keeps) this.#tell("This browser keeps nothing for this page (a private window, perhaps): conversations are gone when it is closed. Export them to keep them.");
   }
 
+  /** What this tab showed before it was reloaded, also a conversation that had not begun; in a new tab the last one. */
+  async #showLast() {
+    const shown = tabMemory.get(SHOWN) ?? (await this.store.list())[0]?.id;
+    const item = shown && (await this.store.read(shown));
+    this.#show(item ? Conversation.of(item) : this.#fresh());
+    await this.card.refresh(this.conversation.id);
+  }
+
   #keepDraft() {
     if (!drafts.set(DRAFT, this.field.value) && this.field.value) this.#tell("This browser's storage is full or closed: what you type is gone when the page is closed.");
+  }
+
+  /** Keeps the pictures of the message until it is sent. */
+  async keepPictures() {
+    try {
+      await this.pictureDraft.write(this.attachments.all);
+    } catch (error) {
+      console.debug(error);
+      this.#tell("There is no room in this browser's storage for these pictures: they are gone when the page is closed.");
+    }
   }
 
   /** @param {string} text */
@@ -229,6 +249,15 @@ class ChatView {
     byId("chat-unseen").hidden = this.attachments.all.length === 0 || this.sees || !this.#isKnown;
   }
 
+  /** While the model that comes with the page is in use, others are offered: it cannot talk. */
+  #offer() {
+    const { model } = this.choice;
+    byId("chat-storyteller").hidden = model?.kind !== "embedded" || this.server.used !== null;
+    byId("chat-offer").hidden = model?.kind !== "embedded";
+    const talkers = this.choice.models.filter(({ kind, task, precision = "" }) => kind === "hub" && task === "chat" && !precision.startsWith("float"));
+    showRows(byId("chat-offer-list"), talkers.map((talker) => modelRow(talker, this.choice, this.models)));
+  }
+
   /** The field grows with its text, up to what the style allows. */
   #fit() {
     this.field.style.height = "auto";
@@ -240,6 +269,7 @@ class ChatView {
     const { used } = this.server;
     find(byId("chat-title"), "em").textContent = used ? "on a server." : "in this tab.";
     this.#showSeeing();
+    this.#offer();
     byId("chat-empty").textContent = used ? `Ask something. What you write is sent to ${used.engine.address}; conversations are kept in this browser only.` : NOWHERE;
     this.load();
   }
@@ -254,7 +284,7 @@ class ChatView {
 
   /** @param {ListedModel} model */
   async #load(model) {
-    clearError(this.slot);
+    this.loadError?.remove(); // not another request's: that stays when the engine has restarted
     byId("chat-template").hidden = true;
     try {
       const { context, pictures } = await this.engine.call("chat.load", { model: model.id }, { onEvent: (event) => this.#loadEvent(event) });
@@ -262,7 +292,7 @@ class ChatView {
       this.#showSeeing();
       if (this.choice.uses(model)) this.settings.inputs.get("context")?.limit(context);
     } catch (error) {
-      if (this.choice.uses(model)) showError(this.slot, error, this.app.actions);
+      if (this.choice.uses(model)) this.loadError = showError(this.slot, error, this.app.actions);
     } finally {
       if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) this.progress.hide();
@@ -272,7 +302,7 @@ class ChatView {
   /** @param {TaskEvent} event */
   #loadEvent(event) {
     if (event.type === "progress") this.progress.show(`${STAGES[event.what] ?? event.what}…`, event.done, event.total);
-    if (event.type === "notice") {
+    if (event.type === "notice" && this.choice.model?.kind !== "embedded") {
       byId("chat-template").textContent = `${event.what}. ${event.hint}.`;
       byId("chat-template").hidden = false;
     }
@@ -313,6 +343,7 @@ class ChatView {
   /** @param {Conversation} conversation */
   #show(conversation) {
     this.conversation = conversation;
+    tabMemory.set(SHOWN, conversation.id);
     /** How many pictures there was no room for. @type {number | null} */
     this.refused = null;
     byId("chat-system").value = conversation.system;
@@ -411,6 +442,7 @@ class ChatView {
       drafts.set(DRAFT, this.field.value);
       drafts.set(SYSTEM, "");
       if (edited) drafts.set(edited, "");
+      if (pictures?.length && !this.conversation.newFiles) await this.keepPictures(); // the conversation keeps those that are sent
     }
     await this.card.refresh(this.conversation.id);
     return this.#answer(turn.id);
@@ -554,6 +586,7 @@ class ChatView {
         this.#tellNoRoom();
       }
       conversation.stored = text;
+      if (conversation === this.conversation) tabMemory.set(SHOWN, conversation.id); // another one, if another tab changed it too
       this.failedToSave = false;
     } catch (error) {
       this.failedToSave = true;

@@ -32,6 +32,8 @@ export const drafts = {
     const draft = own[place] ?? shared[place]; // another tab may have written the shared one
     return typeof draft === "string" ? draft : "";
   },
+  /** Whether what `get` returns was written by this tab. @param {string} place */
+  isOwn: (place) => readFrom(PLACES[0])[place] !== undefined,
   /** @param {string} place @param {string} text "" forgets it @returns {boolean} whether it survives the tab */
   set(place, text) {
     const [tab, browser] = PLACES;

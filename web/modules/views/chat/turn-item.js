@@ -4,7 +4,7 @@
 import { copyText, h } from "../../page/dom.js";
 import { drafts } from "./drafts.js";
 import { MarkdownText } from "./markdown.js";
-import { showSmall } from "./pictures.js";
+import { pictureButton } from "./picture-button.js";
 
 /** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = {
@@ -137,16 +137,15 @@ export class TurnItem {
 /** @param {import("./pictures.js").Picture[]} pictures @param {Map<string, Blob>} files */
 function picturesOf(pictures, files) {
   const share = pictures.length > 1 ? 2 : 1; // two beside each other
-  return h("ul", { class: "turn-pictures", "aria-label": "Pictures" }, ...pictures.map(({ file, name, width, height }) => {
+  return h("ul", { class: "turn-pictures", "aria-label": "Pictures" }, ...pictures.map((picture) => {
+    const { file, name, width, height } = picture;
     const blob = files.get(file);
     if (!blob) return h("li", { class: "turn-picture-gone", dir: "auto" }, `${name}: this picture is not kept in this browser.`);
-    const image = h("img", { alt: `Picture: ${name}`, title: name });
-    const item = h("li", {}, image);
+    const item = h("li", {}, pictureButton(picture, blob));
     const scale = Math.min(1, WIDEST / share / width, HIGHEST / share / height);
     const [across, down] = [width, height].map((side) => Math.max(SMALLEST, side * scale));
     item.style.width = `${across}px`; // the place is there before the picture is decoded, so that the page does not jump
     item.style.aspectRatio = `${across} / ${down}`;
-    showSmall(image, blob, name);
     return item;
   }));
 }

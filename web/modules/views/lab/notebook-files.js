@@ -128,11 +128,19 @@ export function toJupyter({ title, cells }) {
   return `${JSON.stringify({ cells: listed, metadata: { ...PYTHON, title }, nbformat: 4, nbformat_minor: 5 }, null, 1)}\n`;
 }
 
+/** Where an error happened, and what it says, which may have several lines. @param {Output} output @returns {[string, string]} */
+export function partsOfError({ text = "", name = "" }) {
+  const lines = text.split("\n");
+  const first = lines.findIndex((line) => /^[\w.]+/.exec(line)?.[0].split(".").at(-1) === name);
+  const said = lines.splice(first); // where none begins with the name, the last line
+  return [lines.join("\n"), said.join("\n")];
+}
+
 /** @param {Output} output @param {number | null} count */
 function toJupyterOutput(output, count) {
   const { kind, text = "" } = output;
   if (kind === "text" || kind === "tail") return { output_type: "stream", name: output.stream ?? "stdout", text: text.split(/(?<=\n)/) };
-  if (kind === "error") return { output_type: "error", ename: output.name, evalue: text.split("\n").at(-1), traceback: text.split("\n") };
+  if (kind === "error") return { output_type: "error", ename: output.name, evalue: partsOfError(output)[1], traceback: text.split("\n") };
   if (kind === "value") return { output_type: "execute_result", execution_count: count, metadata: {}, data: { "text/plain": text } };
   const image = kind === "image" ? { "image/png": output.png } : {};
   return { output_type: "display_data", metadata: {}, data: { [OWN]: output, ...image, "text/plain": text } };

@@ -5,6 +5,7 @@
 import { h } from "../../page/dom.js";
 import { CurvesDrawing } from "./curves.js";
 import { DrawingField } from "./drawing-field.js";
+import { partsOfError } from "./notebook-files.js";
 
 /** @typedef {import("./notebook-files.js").Output} Output */
 
@@ -188,10 +189,9 @@ function tableElement(output) {
 }
 
 /** @param {Output} output */
-function errorElement({ text = "", hint }) {
-  const lines = text.split("\n");
-  const said = lines.pop();
+function errorElement(output) {
+  const [trace, said] = partsOfError(output);
   return h("div", { class: "output-error", role: "group", "aria-label": "Error" },
-    lines.length ? h("pre", { class: "output-trace", tabindex: "0", role: "group", "aria-label": "Where it happened" }, lines.join("\n")) : null,
-    h("p", { class: "output-said" }, said ?? ""), hint ? h("p", {}, hint) : null);
+    trace ? h("pre", { class: "output-trace", tabindex: "0", role: "group", "aria-label": "Where it happened" }, trace) : null,
+    h("p", { class: "output-said" }, said), output.hint ? h("p", {}, output.hint) : null);
 }

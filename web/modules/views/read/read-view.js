@@ -13,6 +13,7 @@ import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
+import { offerRow } from "../../page/offer-row.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { RunButton } from "../../page/run-button.js";
@@ -187,8 +188,7 @@ class ReadView {
         const here = this.choice.models.find(({ id }) => id.startsWith(`hub:${name}@`));
         this.models.open(this.choice, here?.id, here ? undefined : name);
       };
-      return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: open },
-        h("span", {}, name.split("/")[1]), h("span", { class: "row-size" }, size)));
+      return offerRow(name.split("/")[1], size, open);
     };
     const samples = models.flatMap((model) => model.samples ?? []);
     byId("read-samples-group").hidden = samples.length === 0;
@@ -229,6 +229,7 @@ class ReadView {
     const added = [];
     try {
       for (const file of files) {
+        if (!this.button.running) this.progress.show(`Opening ${file.name}…`);
         const count = await countPages(file, { ask: this.ask, signal });
         const numbers = isPdf(file) ? pageNumbers(this.settings.values.pdf_pages, count) : [1];
         if (this.pages.length + added.length + numbers.length > MOST_PAGES) {
@@ -238,6 +239,8 @@ class ReadView {
       }
     } catch (error) {
       showError(this.slot, error, this.actions);
+    } finally {
+      if (!this.button.running) this.progress.hide();
     }
     if (!added.length || signal.aborted) return;
     this.pages.push(...added);

@@ -7,7 +7,7 @@
  * @typedef {import("./collection.js").KeptText} KeptText
  */
 import { present } from "../../shared/present.js";
-import { UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { Announcer } from "../../page/announcer.js";
@@ -15,6 +15,7 @@ import { byId, find, h, replaceRows, showRows, single, tabMemory } from "../../p
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
+import { modelRow } from "../../page/offer-row.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { RunButton } from "../../page/run-button.js";
@@ -190,9 +191,7 @@ class SearchView {
   #offer() {
     const { model, models } = this.choice;
     byId("search-offer").hidden = model !== null;
-    showRows(byId("search-offer"), models.filter(({ kind }) => kind === "hub").map((other) =>
-      h("li", {}, h("button", { type: "button", class: "offer-row", onclick: () => this.models.open(this.choice, other.id) },
-        h("span", {}, other.title), h("span", { class: "row-size" }, other.bytes ? megabytes(other.bytes) : "")))));
+    showRows(byId("search-offer"), models.filter(({ kind }) => kind === "hub").map((other) => modelRow(other, this.choice, this.models)));
     this.#showEmpty();
   }
 

@@ -58,8 +58,7 @@ export class StoryOutput {
     this.begin(prompt, seed);
     this.announcer.say("");
     byId("story-output").textContent = text;
-    this.sheet.dataset.state = "done";
-    byId("sheet-foot").hidden = false;
+    this.#done();
     this.earlier = tokens;
     byId("metric-tokens").textContent = whole.format(tokens);
     this.#ending(reason);
@@ -129,9 +128,8 @@ export class StoryOutput {
     if (this.firstToken !== null) this.#draw();
     this.measured = false;
     this.progress.hide();
-    const nothing = this.firstToken === null && !this.written;
-    this.sheet.dataset.state = nothing && reason !== "stop" ? "empty" : "done";
-    byId("sheet-foot").hidden = nothing;
+    if (this.firstToken === null && !this.written && reason === "cancelled") this.#empty();
+    else this.#done();
     byId("metric-tokens").textContent = whole.format(this.tokens);
     this.#ending(reason);
     const words = byId("story-output").textContent.split(/\s+/).filter(Boolean).length;
@@ -144,7 +142,11 @@ export class StoryOutput {
     if (this.firstToken !== null) this.#draw();
     this.progress.hide();
     this.announcer.stop();
-    if (this.firstToken === null && !this.written) return this.#empty();
+    if (this.firstToken === null && !this.written) this.#empty();
+    else this.#done();
+  }
+
+  #done() {
     this.sheet.dataset.state = "done";
     byId("sheet-foot").hidden = false;
   }

@@ -12,12 +12,13 @@ import { wavOf } from "../../audio/wav-writer.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { present } from "../../shared/present.js";
-import { Cancelled, UserError, megabytes, throwIfCancelled } from "../../shared/protocol.js";
+import { Cancelled, UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { byId, find, h, memory, showRows } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { GuessBanner } from "./guess-banner.js";
 import { LiveRecording } from "./live-recording.js";
 import { ModelCard } from "../../page/model-card.js";
+import { modelRow } from "../../page/offer-row.js";
 import { RunButton } from "../../page/run-button.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
 import { ServerCard } from "../../page/server-card.js";
@@ -162,11 +163,8 @@ export class TranscribeView {
     byId("samples-group").hidden = samples.length === 0;
     showRows(byId("samples"), samples.map((sample) => sampleButton(sample, () => this.trySample(sample))));
     byId("whisper-offer").hidden = model?.kind !== "embedded";
-    showRows(byId("whisper-list"), models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float")).map((other) => {
-      const size = other.state === "ready" ? "kept" : other.bytes ? megabytes(other.bytes) : "";
-      const choose = () => (other.state === "ready" ? this.choice.choose(other) : this.models.open(this.choice, other.id));
-      return h("li", {}, h("button", { type: "button", class: "offer-row", onclick: choose }, h("span", {}, other.title), h("span", { class: "row-size" }, size)));
-    }));
+    const whispers = models.filter(({ kind, precision = "" }) => kind === "hub" && !precision.startsWith("float"));
+    showRows(byId("whisper-list"), whispers.map((whisper) => modelRow(whisper, this.choice, this.models)));
   }
 
   /** The settings offer the languages of the server's model, as far as it tells them; else those of the tab's. */
