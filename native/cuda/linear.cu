@@ -49,6 +49,20 @@ DEVICE linear_task task_of(const launch &record)
                        d[linear_f32_residual_stride]};
 }
 
+/* What is read again, as early as it stands here: a plain load takes more registers in plain_rows. */
+DEVICE uint4 load_again(const uint4 *p)
+{
+#ifdef __CUDACC__
+    uint4 value;
+    asm volatile("ld.global.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(p));
+    return value;
+#else
+    return *p;
+#endif
+}
+
 /* Eight elements as they are stored. */
 template <int TYPE> struct piece {
     static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : 4;
@@ -72,7 +86,7 @@ template <int TYPE> struct piece {
             const uint4 *const at = (const uint4 *)((const uint32_t *)p + i / PIECE * WORDS);
 #pragma unroll
             for (int j = 0; j < WORDS / 4; j++) {
-                const uint4 four = ONCE ? load_once(at + j) : at[j];
+                const uint4 four = ONCE ? load_once(at + j) : load_again(at + j);
                 words[4 * j] = four.x, words[4 * j + 1] = four.y, words[4 * j + 2] = four.z, words[4 * j + 3] = four.w;
             }
         }
@@ -597,10 +611,10 @@ VARIANT(rms_norm_linear, FUSED_KIND + 2 * type + CHOOSE(gated > 0, 1, 0))
 AHEAD(rms_norm_linear)
 {
     const int64_t *d = record.dims;
-    const int parts = d[rms_norm_linear_gated] ? 2 : 1, bytes = d[rms_norm_linear_type] == TYPE_float32 ? 4 : 2;
-    const int64_t outputs = d[rms_norm_linear_outputs] / parts, pitch = d[rms_norm_linear_inputs] * bytes;
+    const int gated = d[rms_norm_linear_gated] != 0, bytes = d[rms_norm_linear_type] == TYPE_float32 ? 4 : 2;
+    const int64_t outputs = d[rms_norm_linear_outputs] >> gated, pitch = d[rms_norm_linear_inputs] * bytes;
     const char *const w = (const char *)record.pointers[rms_norm_linear_w];
-    for (int part = 0; part < parts; part++)
+    for (int part = 0; part <= gated; part++)
         fetch_rows_ahead(w + part * outputs * pitch, pitch, (int64_t)blockIdx.x * FEW_WARPS, FEW_WARPS, outputs);
 }
 KERNEL(rms_norm_linear, FUSED_BLOCKS, 256, 4 * inputs)
