@@ -2,7 +2,8 @@
 
 Times are between two events of the card. Samples of pyapp and torch are taken in turn, and a figure is their median.
 Without torch (and transformers, for its language models) pyapp is measured alone. `--count` needs no card: it prints
-the launches of a decoded token and the bytes that it reads, for the shapes that are measured here.
+the launches of a decoded token and the bytes that it reads, for the shapes that are measured here. `--overlap` also
+measures tokens whose kernels start before those in front have ended, and fails where a bit of their logits differs.
 """
 
 from __future__ import annotations
@@ -254,15 +255,31 @@ def _peer_step(peer: Any, texts: int, tokens: int, compiled: bool) -> Call:
     return lambda: (graph.replay(), step)[0]  # with what the step reads, which torch's graph does not keep
 
 
-def _decode(model: Llama2c, texts: int) -> Call:
+def _decode(model: Llama2c, texts: int, overlap: bool = False) -> Call:
+    """A token of each text, captured; `overlap`: as with PYAPP_CUDA_OVERLAP=1, which counts otherwise."""
+    card: Any = pyapp.device("cuda").backend.card  # type: ignore[attr-defined]
     cache = model.new_cache(1024, "float16", texts if texts > 1 else None)
     tokens = pyapp.ones(*((texts, 1) if texts > 1 else (1,)), dtype="int32").to("cuda")
     position = pyapp.full((texts,), 256, dtype="int32").to("cuda")
     with pyapp.no_grad():
         forward = partial(model.forward_cached, tokens, position, cache)
         forward()
-        graph = pyapp.capture(forward)
+        before = card.overlap
+        card.overlap = before or overlap
+        try:
+            graph = pyapp.capture(forward)
+        finally:
+            card.overlap = before
     return graph.replay
+
+
+def _overlapped(model: Llama2c, texts: int, alone: Call) -> Call:
+    """As _decode, with kernels that overlap. RuntimeError where the logits are not those of `alone`."""
+    call = _decode(model, texts, True)
+    for _ in range(20):
+        if alone().cpu().numpy().tobytes() != call().cpu().numpy().tobytes():
+            raise RuntimeError("kernels that overlap give other logits")
+    return call
 
 
 def _read(model: Llama2c, tokens: int) -> Call:
@@ -275,7 +292,7 @@ def _read(model: Llama2c, tokens: int) -> Call:
     return read
 
 
-def decode_figures(shape: str, runs: int, compiled: bool) -> Iterator[Figure]:
+def decode_figures(shape: str, runs: int, compiled: bool, overlap: bool) -> Iterator[Figure]:
     """Tokens a second at batch 1 and 16 after 256 tokens, and prompts of 512 and 4096 tokens: with weights of every
     kind, beside transformers in bfloat16 with a static cache."""
     peer, torch = _peer(shape), _torch()
@@ -288,7 +305,9 @@ def decode_figures(shape: str, runs: int, compiled: bool) -> Iterator[Figure]:
         model = _llama(shape, kind)
         for what, texts, amount, tokens in cases:
             ours = _decode(model, texts) if what == "decode" else _read(model, tokens)
-            samples = _measured(runs, pyapp=(pyapp, ours), torch=(torch, steps[what, texts, tokens]))
+            other = _overlapped(model, texts, ours) if overlap and what == "decode" else None
+            calls = {"pyapp": (pyapp, ours), "overlapped": (pyapp, other), "torch": (torch, steps[what, texts, tokens])}
+            samples = _measured(runs, **calls)
             name = f"batch{texts}" if what == "decode" else f"{tokens}"
             read = weight_bytes(LLAMAS[shape], kind) / 1e9 / (min(samples["pyapp"]) * 1e-3)
             yield Figure(f"cuda/{what}/{shape}/{kind}/{name}", "tok/s", _rates(samples, amount), {"GB/s": read})
@@ -370,7 +389,7 @@ def training_figures(runs: int) -> Iterator[Figure]:
     yield Figure("cuda/train/gpt2-small", "ms", _measured(runs, pyapp=(pyapp, graph.replay), torch=(torch, theirs)))
 
 
-def cases(runs: int, compiled: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
+def cases(runs: int, compiled: bool, overlap: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
     """Every case by the beginning of its figures' names."""
     found: dict[str, Callable[[], Iterator[Figure]]] = {"cuda/stream": partial(stream_figures, runs)}
     for kind in ("float32", "float16", "bfloat16"):
@@ -383,7 +402,7 @@ def cases(runs: int, compiled: bool) -> dict[str, Callable[[], Iterator[Figure]]
     for kind in ("float32", "float16", "bfloat16", "uint8"):
         found[f"cuda/cached/{kind}"] = partial(cached_figures, kind, runs)
     for shape in LLAMAS:
-        found[f"cuda/decode/{shape}"] = partial(decode_figures, shape, runs, compiled)
+        found[f"cuda/decode/{shape}"] = partial(decode_figures, shape, runs, compiled, overlap)
     found["cuda/whisper-large-v3"] = partial(whisper_figures, runs)
     found["cuda/train"] = partial(training_figures, runs)
     return found
@@ -455,7 +474,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("bench/output/cuda.jsonl"))
     parser.add_argument("--compiled", action="store_true", help="compile torch's language models, which takes minutes")
     parser.add_argument("--count", action="store_true", help="launches and bytes of a token; needs no card")
+    parser.add_argument("--overlap", action="store_true", help="decoded tokens with overlapping kernels as well")
     options = parser.parse_args(arguments)
+    if options.overlap and not (pyapp.cuda.is_available() and pyapp.cuda.get_device_capability() >= (9, 0)):
+        parser.error("--overlap needs a card of compute capability 9.0 or later")
     if options.count:
         count()
         return 0
@@ -464,7 +486,7 @@ def main(arguments: list[str]) -> int:
         return 1
     torch = _torch()
     print(f"{pyapp.cuda.get_device_name()}, pyapp {pyapp.__version__}, torch {torch.__version__ if torch else 'none'}")
-    for name, figures in cases(options.runs, options.compiled).items():
+    for name, figures in cases(options.runs, options.compiled, options.overlap).items():
         if re.search(options.only, name):
             try:
                 show(figures(), options.out)

@@ -2,7 +2,8 @@
 
 Needs `pip install "pyapp[cuda]"`. Prints the registers, spilled bytes and shared memory of the kernels, and fails
 where a source does not compile, or a kernel spills more than SPILLS bytes or its blocks use more than REGISTERS
-registers.
+registers. With the disassembler (`pip install nvidia-cuda-nvdisasm`) also where a kernel for sm_90 or later touches
+memory before it waits for the kernels in front of it (native/cuda/gpu.h).
 
 tests/cuda/compiled.json records what was found. Only sources that have changed since are compiled again, and those that
 are named. `--check` compiles nothing, and fails where a source is not recorded as it is now.
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import itertools
 import json
 import re
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +54,48 @@ def kernels_of(report: str) -> list[tuple[str, int, int, int]]:
             found.append((name, int(match[1]), spilled, int(match[2] or 0)))
             name, spilled = "", 0
     return found
+
+
+_FUNCTION = re.compile(r"^\.text\.(\w+):")
+# Instructions of sm_90 and later: those that read or write memory, and the one that waits.
+_TOUCHES = re.compile(r"\b(LDG|LD|LDGSTS|STG|ST|ATOM|ATOMG|RED|REDG|UBLKCP|TEX|TLD)\b")
+_WAITS = re.compile(r"\bACQBULK\b")
+
+
+def disassembler() -> Path | None:
+    """NVIDIA's nvdisasm of a package that is installed."""
+    found = importlib.util.find_spec("nvidia")
+    places = [] if found is None else list(found.submodule_search_locations or [])
+    return next((path for place in places for path in Path(place).glob("*/bin/nvdisasm")), None)
+
+
+def hasty_kernels(listing: str) -> list[str]:
+    """The kernels of a disassembler's listing that touch memory before they wait, or never wait."""
+    found, name, waits = [], "", True
+    for line in [*listing.splitlines(), ".text.end:"]:
+        if match := _FUNCTION.match(line):
+            if not waits:
+                found.append(name)
+            name, waits = match[1], False
+        elif not waits and _WAITS.search(line):
+            waits = True
+        elif not waits and _TOUCHES.search(line):
+            found.append(name)
+            waits = True
+    return found
+
+
+def _hasty(image: bytes) -> list[str]:
+    """The same of a cubin; none without the disassembler."""
+    program = disassembler()
+    if program is None:
+        return []
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(image)
+        file.flush()
+        return hasty_kernels(
+            subprocess.run([program, "-c", file.name], capture_output=True, text=True, check=True).stdout
+        )
 
 
 # Values of dims by which kernels choose their variants: numbers of rows, tokens, heads, columns and blocks; codes of
@@ -164,6 +210,9 @@ def compile_source(source: str, architecture: str) -> bool:
             failed = True
             continue
         size += len(image)
+        if int(re.sub(r"\D", "", architecture)) >= 90 and (hasty := _hasty(image)):
+            print(f"{kernel} {variant}: before they wait, memory is touched by {', '.join(hasty)}", file=sys.stderr)
+            failed = True
         own = {step.function for step in sources.plans()[kernel].steps} if kernel else None
         kernels += [found for found in kernels_of(report) if own is None or found[0] in own]
     wide = [k for k in kernels if k[1] * threads[k[0]] > REGISTERS or k[2] > MORE_SPILLS.get(source, SPILLS)]

@@ -1,8 +1,8 @@
 /* Attention over a KV cache, and writing to it.
  *
  * A few tokens: the keys are split among warps (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has one
- * head; then the parts are joined. More: tiles of 64 tokens (flash.h), float16 and bfloat16 caches by tensor cores, with
- * queries and weights of the cache's type. A cache in blocks is read through its table where it lies. */
+ * head; the last of a head's joins their parts. More: tiles of 64 tokens (flash.h), float16 and bfloat16 caches by tensor
+ * cores, with queries and weights of the cache's type. A cache in blocks is read through its table where it lies. */
 #include "flash_halves.h"
 #include "positions.h"
 
@@ -133,7 +133,7 @@ template <bool PAGED> DEVICE int64_t row_of(const cached &c, int64_t text, int64
     if (!PAGED)
         return (text * c.kv_heads + kv_head) * c.capacity + key;
     const int part = part_of(c, key);
-    const int32_t block = __ldg(c.table + text * c.parts + part);
+    const int32_t block = c.table[text * c.parts + part];
     return (uint32_t)block < c.blocks ? (block * c.kv_heads + kv_head) * c.capacity + key - part * c.capacity : -1;
 }
 
@@ -169,14 +169,14 @@ template <int TYPE, bool ALIGNED> struct stored_piece {
             words[i] = 0;
         if (ALIGNED && TYPE == TYPE_uint8) {
             if (there) {
-                const uint2 eight = __ldg((const uint2 *)(row + first));
+                const uint2 eight = *(const uint2 *)(row + first);
                 words[0] = eight.x, words[1] = eight.y;
             }
         } else if (ALIGNED) {
 #pragma unroll
             for (int i = 0; i < WORDS / 4; i++)
                 if (there) {
-                    const uint4 four = __ldg((const uint4 *)(row + WORDS / 2 * first) + i);
+                    const uint4 four = *((const uint4 *)(row + WORDS / 2 * first) + i);
                     words[4 * i] = four.x, words[(4 * i + 1) % WORDS] = four.y;
                     words[(4 * i + 2) % WORDS] = four.z, words[(4 * i + 3) % WORDS] = four.w;
                 }
@@ -194,7 +194,7 @@ template <int TYPE, bool ALIGNED> struct stored_piece {
         }
         if (TYPE == TYPE_uint8 && there) {
             const uint8_t *const at = (const uint8_t *)row + dims + first / Q8_COLUMNS * 2;
-            scale = f16_to_float(ALIGNED ? __ldg((const uint16_t *)at) : (uint16_t)(at[0] | at[1] << 8));
+            scale = f16_to_float(ALIGNED ? *(const uint16_t *)at : (uint16_t)(at[0] | at[1] << 8));
         }
     }
     DEVICE_MEMBER float at(int i) const
@@ -221,6 +221,12 @@ DEVICE int part_keys(const cached &c, int keys, int splits)
     const int tile = 32 / lanes_of(c.dims) * LOADS_OF(c.type);
     return (small_quotient(keys + splits - 1, splits) + tile - 1) & ~(tile - 1); /* a power of two */
 }
+
+/* What a part leaves: the largest score, the sum of the weights, two numbers that nothing reads, the sums of the columns. */
+#define PART_FLOATS(dims) (4 + 4 * PARTS(dims, 4))
+#define JOINED 16 /* parts that a warp loads at a time, and so many columns of them */
+#define JOIN_COLUMNS(dims) MIN(128, 4 * PARTS(dims, 4))
+enum { FIRST_SUM = 4 };
 
 /* Keys from .. to - 1 of a token that sees those before `last`, for one head, by a warp. To `out`: the largest score, the sum of
  * the weights, and the sums of the values' columns from column0 on. Each lane has the same columns of keys and values: the
@@ -316,9 +322,9 @@ DEVICE bool attend_part(const cached &c, float *out, int64_t row, int64_t text, 
     if (LANE == 0 && column0 == 0)
         out[0] = state.largest, out[1] = state.total;
 #pragma unroll
-    for (int i = 0; i < PIECE; i++)
-        if (own == 0 && column + i < dims)
-            out[2 + column + i] = sums[i];
+    for (int i = 0; i < PIECE; i += 4)
+        if (own == 0 && column + i < dims) /* fours have room */
+            *(float4 *)(out + FIRST_SUM + column + i) = float4{sums[i], sums[i + 1], sums[i + 2], sums[i + 3]};
     return true;
 }
 
@@ -370,13 +376,83 @@ DEVICE bool attend_few(const cached &c, float *out, int64_t row, int64_t text, i
     return true;
 }
 
-SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * (head_dim + 2), 0))
-STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *heads *SPLITS *PARTS(head_dim, 256), 4), 0),
-     128, 0)
+/* Joins the parts of a head, `used` of them, by a warp. Each lane has columns of four, and shared memory for JOINED parts of
+ * them, so that loads under way take no registers from the rest of the kernel. */
+DEVICE void join_parts(float *y, const float *parts, int used, int dims, float *shared, const int32_t *status)
 {
-    const bool stop = failed; /* this load and that of the position wait together; other warps may report meanwhile */
-    if (!can_attend(record, status) || __any_sync(EVERY_LANE, stop) || !COMPILED_FEW)
+    const bool stop = failed; /* with the loads that follow, and after what other warps have reported */
+    constexpr int EACH_LANE = PARTS(MOST_PARTS, 32);
+    const int step = PART_FLOATS(dims), columns = JOIN_COLUMNS(dims);
+    const auto load = [&](int first, int column) {
+#pragma unroll
+        for (int i = 0; i < JOINED; i++)
+            if (first + i < used && column < dims) {
+                float *const to = shared + i * columns + 4 * LANE;
+                const float *const from = parts + (first + i) * step + FIRST_SUM + column;
+                if (HAS_TENSOR_CORES)
+                    start_copy(to, from, true);
+                else
+                    *(float4 *)to = *(const float4 *)from;
+            }
+        end_copies();
+    };
+    load(0, 4 * LANE); /* while the weights come */
+    float most[EACH_LANE], weights[EACH_LANE], largest = -INFINITE;
+    softmax_state all = {0, 0};
+#pragma unroll
+    for (int k = 0; k < EACH_LANE; k++) {
+        const int part = LANE + 32 * k;
+        most[k] = part < used ? parts[part * step] : -INFINITE;
+        weights[k] = part < used ? parts[part * step + 1] : 0.0f; /* their sum, for now */
+        largest = Larger()(largest, most[k]);
+    }
+    all.largest = warp_reduce(largest, Larger());
+#pragma unroll
+    for (int k = 0; k < EACH_LANE; k++) {
+        const float weight = all.weight(most[k]);
+        all.total += weight != 0 ? weight * weights[k] : 0.0f;
+        weights[k] = weight;
+    }
+    const float factor = softmax_state{all.largest, warp_reduce(all.total, Sum())}.inverse();
+#pragma unroll 1
+    for (int base = 0; base < dims; base += columns) {
+        const int column = base + 4 * LANE;
+        float sums[4] = {0};
+#pragma unroll 1
+        for (int first = 0; first < used; first += JOINED) {
+            if (base || first)
+                load(first, column);
+            wait_for_copies<0>(); /* a lane reads what it has copied */
+#pragma unroll 4
+            for (int i = 0; i < JOINED; i++) {
+                /* All JOINED parts lie in one of the two. */
+                const float weight =
+                    __shfl_sync(EVERY_LANE, first < 32 ? weights[0] : weights[EACH_LANE - 1], (first + i) % 32);
+                if (first + i < used && weight != 0 && column < dims) {
+                    const float4 own = *(const float4 *)(shared + i * columns + 4 * LANE);
+                    sums[0] += weight * own.x, sums[1] += weight * own.y;
+                    sums[2] += weight * own.z, sums[3] += weight * own.w;
+                }
+            }
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (column + e < dims && !stop)
+                y[column + e] = sums[e] * factor;
+    }
+}
+
+SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * PART_FLOATS(head_dim), 0))
+COUNTERS(cached_attention, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0))
+STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *heads *SPLITS *PARTS(head_dim, 256), 4), 0),
+     128, 4 * 4 * JOINED * JOIN_COLUMNS(head_dim))
+{
+    DYNAMIC_SHARED(float, shared);
+    const bool failed_before = failed; /* this load and that of the position wait together */
+    if (!can_attend(record, status) || !COMPILED_FEW)
         return;
+    const bool stop =
+        __any_sync(EVERY_LANE, failed_before); /* another warp may report meanwhile: all must be counted */
     const cached c = cached_of(record);
     const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
     /* All below 2^31: the scratch memory has more bytes. */
@@ -387,71 +463,25 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
         const int others = small_quotient(unit, (int)heads), head = unit - others * (int)heads;
         const int rest = small_quotient(others, splits), split = others - rest * splits;
         const int row = small_quotient(rest, chunks), column0 = (rest - row * chunks) * PART_COLUMNS;
-        const int text = small_quotient(row, (int)tokens);
+        const int text = small_quotient(row, (int)tokens), number = row * (int)heads + head;
         const int last = (int)last_key(c, text, row - text * tokens), first = (int)first_key(c, last);
         const int each = part_keys(c, last - first, splits), from = first + split * each;
         if (from >= last)
-            continue; /* cached_attention_step2 knows */
+            continue;
         const int to = MIN(from + each, last);
-        float *const out = (float *)scratch + ((int64_t)(row * (int)heads + head) * splits + split) * (c.dims + 2);
+        float *const parts = (float *)scratch + (int64_t)number * splits * PART_FLOATS(c.dims);
+        float *const out = parts + split * PART_FLOATS(c.dims);
         bool right = true;
-        if (COMPILED_PAGED && c.table)
+        if (COMPILED_PAGED && c.table && !stop)
             right = attend_few<true>(c, out, row, text, head, from, to, last, column0);
-        else if (COMPILED_IN_ORDER)
+        else if (COMPILED_IN_ORDER && !stop)
             right = attend_few<false>(c, out, row, text, head, from, to, last, column0);
-        if (!right) {
+        if (!right)
             report(KERNEL_POSITION_RANGE);
-            return;
-        }
-    }
-}
-
-STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0), 128, 0)
-{
-    constexpr int EACH_LANE = PARTS(MOST_PARTS, 32); /* parts */
-    __shared__ float weights[32 * EACH_LANE];
-    const bool stop = failed;
-    if (!can_attend(record, status) || stop || !COMPILED_FEW)
-        return;
-    const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
-    const int splits = splits_of(c);
-    const int64_t step = c.dims + 2;
-    FOR_EACH_BLOCK(i, texts * tokens * heads)
-    {
-        const int row = small_quotient((int)i, (int)heads), text = small_quotient(row, (int)tokens);
-        const int last = (int)last_key(c, text, row - text * tokens), keys = last - (int)first_key(c, last);
-        const int each = part_keys(c, keys, splits), used = small_quotient(keys + each - 1, each);
-        const float *const from = (const float *)scratch + i * splits * step;
-        float most[EACH_LANE], total[EACH_LANE], largest = -INFINITE;
-#pragma unroll
-        for (int k = 0; k < EACH_LANE; k++) { /* every warp looks for itself */
-            const int part = LANE + 32 * k;
-            most[k] = part < used ? from[part * step] : -INFINITE;
-            total[k] = part < used ? from[part * step + 1] : 0.0f;
-            largest = Larger()(largest, most[k]);
-        }
-        softmax_state all = {warp_reduce(largest, Larger()), 0};
-#pragma unroll
-        for (int k = 0; k < EACH_LANE; k++) {
-            const float weight = all.weight(most[k]);
-            all.total += weight != 0 ? weight * total[k] : 0.0f;
-            if (WARP == 0)
-                weights[LANE + 32 * k] = weight;
-        }
-        const float factor = softmax_state{all.largest, warp_reduce(all.total, Sum())}.inverse();
-        __syncthreads();
-        FOR_THREADS(column, c.dims)
-        {
-            float sum = 0;
-#pragma unroll 8
-            for (int part = 0; part < used; part++) {
-                const float own = from[part * step + 2 + column];
-                sum += weights[part] != 0 ? weights[part] * own : 0.0f;
-            }
-            c.y[row * c.y_stride + (i - row * heads) * c.dims + column] = sum * factor;
-        }
-        __syncthreads();
+        const int used = small_quotient(last - first + each - 1, each);
+        if (is_last(scratch, number, (uint32_t)(used * chunks)))
+            join_parts(c.y + row * c.y_stride + head * c.dims, parts, used, (int)c.dims,
+                       shared + WARP * JOINED * JOIN_COLUMNS((int)c.dims), status);
     }
 }
 
@@ -491,7 +521,7 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
         if (!PAGED)
             return first_row + key;
         const int part = part_of(c, key);
-        const uint32_t block = (uint32_t)__ldg(own_table + part), capacity = (uint32_t)c.capacity; /* all below 2^32 */
+        const uint32_t block = (uint32_t)own_table[part], capacity = (uint32_t)c.capacity; /* all below 2^32 */
         return (block * (uint32_t)c.kv_heads + (uint32_t)first_row) * capacity +
                ((uint32_t)key - (uint32_t)part * capacity);
     }

@@ -10,7 +10,8 @@
  * and so on, and what the source and its headers #define. A kernel gets the blocks that it asks for or a limit, so each one
  * loops: FOR_EACH_BLOCK. STEP(name, number, blocks, threads, shared) defines a kernel that runs before it, in the order of
  * the numbers; number 0 is a check, which is left out where no other step asks for blocks. SCRATCH(name, bytes) asks for
- * scratch memory, which all steps of one record share. OPERANDS(name, slot, blocks, threads) defines what makes an operand for
+ * scratch memory, which all steps of one record share. COUNTERS(name, count) asks for so many counters before the scratch
+ * memory, which are zero whenever a kernel begins or ends: see is_last. OPERANDS(name, slot, blocks, threads) defines what makes an operand for
  * NVIDIA's library of products (operands.cu).
  *
  * A kernel that finds a bad argument calls report(code); later steps of the record then do nothing (`failed`). The host
@@ -47,17 +48,82 @@
 #include "activations.h"
 #include "types.h"
 
+#define PARTS(a, b) (((a) + (b) - 1) / (b))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define CHOOSE(condition, a, b) ((condition) ? (a) : (b))
+
+/* ---- Kernels that overlap. A card of sm_90 or later may start a kernel of a Graph before the one in front of it has ended
+ * (pyapp/engine/devices/cuda.py decides which). So every kernel begins with wait_for_kernels: it touches no memory that
+ * another kernel writes before all kernels in front of it are done and what they wrote is there. That holds for the whole
+ * chain, since the kernel in front has itself waited, on every path. Loads of the read-only kind (ld.global.nc, __ldg)
+ * could be moved before the wait, so there are none here. */
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+#define CAN_OVERLAP 1
+#else
+#define CAN_OVERLAP 0
+#endif
+
+/* Lets the kernel behind this one start as soon as there is room, and waits for those in front. */
+DEVICE void wait_for_kernels()
+{
+#if CAN_OVERLAP
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Asks for bytes that this block reads next, as far as the card's second cache, which holds them once for all: whoever writes
+ * them meanwhile writes them there, so this is right whatever is in memory. Only whole pieces of 16 bytes. */
+DEVICE void fetch_ahead(const void *p, int64_t bytes)
+{
+    const uint64_t first = ((uint64_t)p + 15) & ~(uint64_t)15, end = ((uint64_t)p + (uint64_t)bytes) & ~(uint64_t)15;
+    if (bytes <= 0 || end <= first)
+        return;
+#if CAN_OVERLAP
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"((uint32_t)(end - first)) : "memory");
+#elif !defined(__CUDACC__)
+    emulator_touch((const char *)first, (const char *)end);
+#endif
+}
+
+enum { AHEAD_BYTES = 32768 }; /* of a block: what a card's memory gives all blocks in two or three microseconds */
+
+/* The same of rows first .. first + each - 1 of the `rows` of a matrix that begin `pitch` bytes apart: of each its beginning,
+ * AHEAD_BYTES together. */
+DEVICE void fetch_rows_ahead(const void *p, int64_t pitch, int64_t first, int each, int64_t rows)
+{
+    const int64_t row = first + threadIdx.x;
+    if ((int)threadIdx.x < each && row < rows)
+        fetch_ahead((const char *)p + row * pitch, MIN(pitch, AHEAD_BYTES / each));
+}
+
+/* AHEAD(name) { ... } defines what the kernel `name` does before it waits, where the launch overlaps: fetch_ahead, of what
+ * lies at the record's pointers. It stands before the kernel. */
+template <class Kernel> DEVICE void run_ahead(const launch &) {}
+#define AHEAD(name)                                                                                                    \
+    struct name##_kernel;                                                                                              \
+    template <> DEVICE_MEMBER void run_ahead<name##_kernel>(const launch &record)
+#define is_overlapped(record) ((record).work < 0) /* `work` is nothing else on a card */
+
 /* Two blocks of a kernel run on a multiprocessor: so many registers has a thread at most. */
-#define KERNEL(name, blocks, threads, shared)                                                                          \
+#define DEFINE_KERNEL(function, threads)                                                                               \
+    struct function##_kernel;                                                                                          \
+    DEVICE void function##_body(const launch &record, int32_t *status, unsigned char *scratch);                        \
     extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
-        name(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
-#define STEP(name, number, blocks, threads, shared)                                                                    \
-    extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
-        name##_step##number(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
-#define OPERANDS(name, slot, blocks, threads)                                                                          \
-    extern "C" __global__ void __launch_bounds__(threads, 2)                                                           \
-        name##_operand_##slot(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)
+        function(GRID_CONSTANT launch record, int32_t *status, unsigned char *scratch)                                 \
+    {                                                                                                                  \
+        if (is_overlapped(record))                                                                                     \
+            run_ahead<function##_kernel>(record);                                                                      \
+        wait_for_kernels();                                                                                            \
+        function##_body(record, status, scratch);                                                                      \
+    }                                                                                                                  \
+    DEVICE void function##_body(const launch &record, int32_t *status, unsigned char *scratch)
+#define KERNEL(name, blocks, threads, shared) DEFINE_KERNEL(name, threads)
+#define STEP(name, number, blocks, threads, shared) DEFINE_KERNEL(name##_step##number, threads)
+#define OPERANDS(name, slot, blocks, threads) DEFINE_KERNEL(name##_operand_##slot, threads)
 #define SCRATCH(name, bytes)
+#define COUNTERS(name, count)
 /* VARIANT(kernel, number): the kernel is compiled for each number (of the record's dims) by itself when it is first used,
  * which takes a fraction of the time. COMPILED(condition) is 0 where `condition` is not met by the VARIED number. */
 #define VARIANT(kernel, number)
@@ -67,10 +133,6 @@
 #define COMPILED(condition) 1
 #define VARIED 0
 #endif
-#define PARTS(a, b) (((a) + (b) - 1) / (b))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
-#define CHOOSE(condition, a, b) ((condition) ? (a) : (b))
 #define FOR_EACH_BLOCK(i, count) for (int64_t i = blockIdx.x; i < (int64_t)(count); i += gridDim.x)
 /* For a block's threads side by side: element i of `count`. */
 #define FOR_EACH(i, count)                                                                                             \
@@ -390,6 +452,20 @@ template <class T, class F> DEVICE T block_reduce(T value, F combine)
         value = combine(value, part[i]);
     __syncthreads();
     return value;
+}
+
+/* Whether this warp is the last of `count` that come with this number of a counter; what the others wrote before they came is
+ * then there for it. All lanes come here. The counter is zero again. */
+DEVICE bool is_last(unsigned char *scratch, int64_t number, uint32_t count)
+{
+    uint32_t before = 0;
+    __threadfence();
+    __syncwarp();
+    if (LANE == 0)
+        before = atomicInc((uint32_t *)scratch - 1 - number, count - 1);
+    before = __shfl_sync(EVERY_LANE, before, 0);
+    __threadfence();
+    return before == count - 1;
 }
 
 template <class T> DEVICE T block_sum(T value) { return block_reduce(value, Sum()); }

@@ -22,7 +22,7 @@ DEVICE uint32_t word_at(const uint8_t *p)
 #ifdef __CUDACC__
     const uint32_t *const at = (const uint32_t *)((uint64_t)p & ~(uint64_t)3);
     const int apart = (int)((uint64_t)p & 3) * 8;
-    return apart ? __funnelshift_r(__ldg(at), __ldg(at + 1), apart) : __ldg(at);
+    return apart ? __funnelshift_r(at[0], at[1], apart) : at[0];
 #else
     return four_bytes(p);
 #endif
@@ -68,7 +68,7 @@ template <int SCALE_BYTES> struct q8_source {
             to.words[i][1] = load_once(words + 4 * BAND);
         }
         const uint8_t *const scale = own + MIN(chunk * CHUNK + t, runs - 1) * BYTES + g * SCALE_BYTES;
-        to.scale = SCALE_BYTES == 2 ? (uint32_t)__ldg((const uint16_t *)scale) : __ldg((const uint32_t *)scale);
+        to.scale = SCALE_BYTES == 2 ? (uint32_t)*(const uint16_t *)scale : *(const uint32_t *)scale;
     }
     DEVICE_MEMBER static void numbers(int to[2], const raw &from, int run)
     {
@@ -133,16 +133,16 @@ template <int64_t TYPE> struct band_source {
             const int run = s + 4 * i;
             const uint8_t *const block = bands + (type::large ? chunk : MIN(chunk * CHUNK + run, runs - 1)) * bytes;
             if (i == 0 || !type::large) {
-                to.scales[i] = __ldg((const uint16_t *)block + row);
+                to.scales[i] = ((const uint16_t *)block)[row];
                 if (type::minimums)
-                    to.minimums[i] = __ldg((const uint16_t *)(block + HALF_SCALES) + row);
+                    to.minimums[i] = ((const uint16_t *)(block + HALF_SCALES))[row];
             }
             if (type::large) {
                 const uint8_t *const at = block + band_run(t, run) + row;
                 for (int h = 0; h < PARTS_OF_RUN; h++)
-                    to.own[i][h] = __ldg(at + h * BAND);
+                    to.own[i][h] = at[h * BAND];
                 if (type::minimums && !type::halves)
-                    to.least[i] = __ldg(at + BAND);
+                    to.least[i] = at[BAND];
             }
         }
     }
@@ -241,9 +241,6 @@ template <int64_t TYPE> struct row_source {
 
 /* ---- The product */
 
-/* Of the activations, which other kernels have made, or where OWN this block in shared memory. */
-template <bool OWN, class T> DEVICE T activation(const T *p) { return OWN ? *p : __ldg(p); }
-
 /* TILES: of 16 outputs, for a warp; EIGHTS: of rows. put(row, output, sum) takes a sum. Where OWN, prepare() makes x while the
  * first weights are on their way. */
 template <int TILES, int EIGHTS, bool OWN, class Source, class Put, class Prepare>
@@ -298,15 +295,14 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
                 for (int n = 0; n < EIGHTS; n++) {
                     const bool there = inside && 8 * n + g < rows;
                     const int *const values = (const int *)own[row_of_values[n] + run].values;
-                    words[n][0] = there ? activation<OWN>(values + t) : 0;
-                    words[n][1] = there ? activation<OWN>(values + 4 + t) : 0;
+                    words[n][0] = there ? values[t] : 0;
+                    words[n][1] = there ? values[4 + t] : 0;
 #pragma unroll
                     for (int e = 0; e < 2; e++) {
                         const bool is = inside && 8 * n + 2 * t + e < rows;
                         const activations *const other = own + row_of_sums[n][e] + run;
-                        x_scales[n][e] = is ? activation<OWN>(&other->scale) : 0.0f;
-                        x_sums[n][e] =
-                            is && Source::MINIMUMS && !Source::HALVES ? (float)activation<OWN>(&other->sum) : 0.0f;
+                        x_scales[n][e] = is ? other->scale : 0.0f;
+                        x_sums[n][e] = is && Source::MINIMUMS && !Source::HALVES ? (float)other->sum : 0.0f;
                     }
                 }
 #pragma unroll
@@ -379,6 +375,13 @@ DEVICE void int8_few_rows(float *gathered, const Source &source, const activatio
         int8_rows<2, 2, false>(gathered, source, x, rows, outputs, runs, put, nothing);
     else if (COMPILED(VARIED % 4 == 3) && kind == 3)
         int8_rows<1, 4, false>(gathered, source, x, rows, outputs, runs, put, nothing);
+}
+
+/* The weights that a block of int8_few_rows begins with, whose bands have so many bytes. */
+DEVICE void fetch_bands_ahead(const void *w, int64_t band_bytes, int64_t rows, int64_t outputs)
+{
+    const int bands = (rows > 8 && rows <= 16 ? 32 : 16) / BAND;
+    fetch_rows_ahead(w, band_bytes, (int64_t)blockIdx.x * bands, bands, PARTS(outputs, BAND));
 }
 
 /* ---- One row, which each block quantises itself, after what may come before that: quantize_linear_q8_0 and

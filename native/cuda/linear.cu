@@ -49,6 +49,20 @@ DEVICE linear_task task_of(const launch &record)
                        d[linear_f32_residual_stride]};
 }
 
+/* What is read again, as early as it stands here: a plain load takes more registers in plain_rows. */
+DEVICE uint4 load_again(const uint4 *p)
+{
+#ifdef __CUDACC__
+    uint4 value;
+    asm volatile("ld.global.v4.b32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(p));
+    return value;
+#else
+    return *p;
+#endif
+}
+
 /* Eight elements as they are stored. */
 template <int TYPE> struct piece {
     static constexpr int WORDS = TYPE == TYPE_float32 ? 8 : 4;
@@ -72,7 +86,7 @@ template <int TYPE> struct piece {
             const uint4 *const at = (const uint4 *)((const uint32_t *)p + i / PIECE * WORDS);
 #pragma unroll
             for (int j = 0; j < WORDS / 4; j++) {
-                const uint4 four = ONCE ? load_once(at + j) : __ldg(at + j);
+                const uint4 four = ONCE ? load_once(at + j) : load_again(at + j);
                 words[4 * j] = four.x, words[4 * j + 1] = four.y, words[4 * j + 2] = four.z, words[4 * j + 3] = four.w;
             }
         }
@@ -465,6 +479,15 @@ STEP(linear_f16_f16, 1, TILED(FEW_ROWS), 256, 0) { LINEAR(float16, float16); }
 
 STEP(linear_bf16_bf16, 1, TILED(FEW_ROWS), 256, 0) { LINEAR(bfloat16, bfloat16); }
 
+/* The weights that a block of few_rows begins with, of so many bytes. */
+DEVICE void fetch_weights_ahead(const launch &record, int bytes)
+{
+    const linear_task t = task_of(record);
+    const int each = t.rows <= (bytes == 4 ? FEW_FLOAT_ROWS : 1) ? FEW_WARPS : t.rows <= 8 ? 16 : 32;
+    fetch_rows_ahead(t.w, t.inputs * bytes, (int64_t)blockIdx.x * each, each, t.outputs);
+}
+
+AHEAD(linear_f32) { fetch_weights_ahead(record, 4); }
 KERNEL(linear_f32, CHOOSE(rows <= FEW_FLOAT_ROWS, PLAIN_BLOCKS, 0), 256, 0)
 {
     few_rows<TYPE_float32, TYPE_float32>(task_of(record), nullptr);
@@ -476,12 +499,16 @@ KERNEL(linear_f32, CHOOSE(rows <= FEW_FLOAT_ROWS, PLAIN_BLOCKS, 0), 256, 0)
         few_rows<TYPE_##x, TYPE_##w>(task_of(record), shared);                                                         \
     }
 
+AHEAD(linear_f16) { fetch_weights_ahead(record, 2); }
 KERNEL(linear_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(float32, float16); }
 
+AHEAD(linear_bf16) { fetch_weights_ahead(record, 2); }
 KERNEL(linear_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(float32, bfloat16); }
 
+AHEAD(linear_f16_f16) { fetch_weights_ahead(record, 2); }
 KERNEL(linear_f16_f16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(float16, float16); }
 
+AHEAD(linear_bf16_bf16) { fetch_weights_ahead(record, 2); }
 KERNEL(linear_bf16_bf16, CHOOSE(rows <= FEW_ROWS, FEW_BLOCKS, 0), 256, FEW_SHARED) { FEW(bfloat16, bfloat16); }
 
 /* ---- A row with the norm before it and the gated activation behind it: rms_norm_linear */
@@ -581,6 +608,15 @@ VARIANT(rms_norm_linear, FUSED_KIND + 2 * type + CHOOSE(gated > 0, 1, 0))
             fused_row<TYPE_##w, true>(record, normed);                                                                 \
         break;
 
+AHEAD(rms_norm_linear)
+{
+    const int64_t *d = record.dims;
+    const int gated = d[rms_norm_linear_gated] != 0, bytes = d[rms_norm_linear_type] == TYPE_float32 ? 4 : 2;
+    const int64_t outputs = d[rms_norm_linear_outputs] >> gated, pitch = d[rms_norm_linear_inputs] * bytes;
+    const char *const w = (const char *)record.pointers[rms_norm_linear_w];
+    for (int part = 0; part <= gated; part++)
+        fetch_rows_ahead(w + part * outputs * pitch, pitch, (int64_t)blockIdx.x * FEW_WARPS, FEW_WARPS, outputs);
+}
 KERNEL(rms_norm_linear, FUSED_BLOCKS, 256, 4 * inputs)
 {
     DYNAMIC_SHARED(float, normed);

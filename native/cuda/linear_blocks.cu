@@ -60,6 +60,23 @@ STEP(linear_blocks, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(ro
         int8_product<false>(&tile, x, d[linear_blocks_rows], d[linear_blocks_outputs], runs, weights_of, put);
 }
 
+/* Types that do not lie in bands lie in rows, eight of which have the bytes of a band. */
+DEVICE void fetch_blocks_ahead(const void *w, int64_t type, int64_t inputs, int64_t rows, int64_t outputs)
+{
+    const block_type kind = type_of(type);
+    const int64_t blocks = inputs / kind.values;
+    if (in_bands(type))
+        fetch_bands_ahead(w, blocks * band_bytes(type), rows, outputs);
+    else
+        fetch_rows_ahead(w, blocks * kind.nbytes, (int64_t)blockIdx.x * 16, 16, outputs);
+}
+
+AHEAD(linear_blocks)
+{
+    const int64_t *d = record.dims;
+    fetch_blocks_ahead(record.pointers[linear_blocks_w], d[linear_blocks_type], d[linear_blocks_inputs],
+                       d[linear_blocks_rows], d[linear_blocks_outputs]);
+}
 KERNEL(linear_blocks, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
 {
     __shared__ float gathered[MOST_GATHERED];
@@ -92,6 +109,12 @@ VARIANT(quantize_linear_blocks, OWN_ROW_KIND + type)
             int8_own_row(record, row, row_source<code>{w, runs, outputs});                                             \
         break;
 
+AHEAD(quantize_linear_blocks)
+{
+    const int64_t *d = record.dims;
+    fetch_blocks_ahead(record.pointers[quantize_linear_blocks_w], d[quantize_linear_blocks_type],
+                       d[quantize_linear_blocks_inputs], 1, d[quantize_linear_blocks_outputs]);
+}
 KERNEL(quantize_linear_blocks, OWN_ROW_BLOCKS, 256, OWN_ROW_SHARED)
 {
     DYNAMIC_SHARED(activations, row);

@@ -50,12 +50,18 @@ STEP(linear_q8_group, 1, CHOOSE(rows <= FEW_ROWS, 0, PARTS(outputs, 64) * PARTS(
         linear_q8_tiles<4>(record, &tile);
 }
 
+#define FETCH_AHEAD(kernel, rows, bytes)                                                                               \
+    fetch_bands_ahead(record.pointers[kernel##_w], PARTS(record.dims[kernel##_inputs], BLOCK) * bytes, rows,           \
+                      record.dims[kernel##_outputs])
+
+AHEAD(linear_q8_0) { FETCH_AHEAD(linear_q8_0, record.dims[linear_q8_0_rows], q8_0_bytes); }
 KERNEL(linear_q8_0, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
 {
     __shared__ float gathered[MOST_GATHERED];
     linear_q8<2>(record, gathered);
 }
 
+AHEAD(linear_q8_group) { FETCH_AHEAD(linear_q8_group, record.dims[linear_q8_group_rows], q8_group_bytes); }
 KERNEL(linear_q8_group, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
 {
     __shared__ float gathered[MOST_GATHERED];
@@ -64,6 +70,7 @@ KERNEL(linear_q8_group, CHOOSE(rows <= FEW_ROWS, ROWS_BLOCKS, 0), 256, 0)
 
 VARIANT(quantize_linear_q8_0, OWN_ROW_KIND)
 
+AHEAD(quantize_linear_q8_0) { FETCH_AHEAD(quantize_linear_q8_0, 1, q8_0_bytes); }
 KERNEL(quantize_linear_q8_0, OWN_ROW_BLOCKS, 256, OWN_ROW_SHARED)
 {
     DYNAMIC_SHARED(activations, row);

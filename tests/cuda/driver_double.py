@@ -54,6 +54,10 @@ class Driver:
         self.permitted: set[tuple[int, int]] = set()  # (context, context of a card that it may read)
         self.waits: list[tuple[int, int]] = []  # (stream, event) of cuStreamWaitEvent
         self.launches: list[tuple[int, str]] = []  # (stream, kernel)
+        self.overlapped: list[str] = []  # kernels of cuLaunchKernelEx
+        self.CUlaunchAttributeID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6)
+        self.CUlaunchAttribute = lambda: SimpleNamespace(value=SimpleNamespace())
+        self.CUlaunchConfig = SimpleNamespace
         self.pinned: dict[int, Any] = {}
         self.streams: set[int] = set()
         self.events: dict[int, float | None] = {}  # when it was recorded
@@ -247,6 +251,13 @@ class Driver:
         self.launches.append((stream, name))
         self.card.launch(self._functions[function], blocks, threads, shared, pointers)
         return (0,)
+
+    def cuLaunchKernelEx(self, config: Any, function: int, values: int, extra: int) -> tuple[int]:
+        (attribute,) = config.attrs
+        assert config.numAttrs == 1 and attribute.id == 6 and attribute.value.programmaticStreamSerializationAllowed
+        sizes = [getattr(config, f"{of}Dim{axis}") for of in ("grid", "block") for axis in "XYZ"]
+        self.overlapped.append(self._functions[function][2])
+        return self.cuLaunchKernel(function, *sizes, config.sharedMemBytes, config.hStream, values, extra)
 
     def cuStreamBeginCapture(self, stream: int, mode: int) -> tuple[int]:
         assert stream in self.streams

@@ -45,7 +45,8 @@ _numbers = itertools.count()
 
 
 class EmulatedCard(cards.Card):
-    """The emulator as a card. `limit`: bytes of memory that it has. `launched`: functions in their order."""
+    """The emulator as a card. `limit`: bytes of memory that it has. `launched`: functions in their order.
+    `overlapped`: those that may start before the one in front has ended, when they were launched or captured."""
 
     name = "emulated card"
     architecture = "emulator"
@@ -56,6 +57,7 @@ class EmulatedCard(cards.Card):
     slab = 0
     stream = None
     variants = False  # the tests need most of them
+    overlap = True
 
     def __init__(self, limit: int = 1 << 30) -> None:
         self.total_memory = limit
@@ -63,6 +65,7 @@ class EmulatedCard(cards.Card):
         self.blocks: dict[int, tuple[int, Any]] = {}  # address: (bytes, the memory)
         self.used = 0
         self.launched: list[str] = []
+        self.overlapped: list[str] = []
         self._names: dict[int, str] = {}
         self._folder = tempfile.TemporaryDirectory()
         self._recording: list[tuple[Callable[..., Any], tuple[Any, ...]]] | None = None
@@ -102,7 +105,10 @@ class EmulatedCard(cards.Card):
             raise KernelError(f"finding the kernel {name}: named symbol not found", where="cuda")
         return module, ctypes.cast(getattr(module, name), ctypes.c_void_p), name
 
-    def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
+    def launch(
+        self, function: Any, blocks: int, threads: int, shared: int, arguments: Any, overlaps: bool = False
+    ) -> None:
+        self.overlapped += [function[2]] * overlaps
         if hasattr(function[0], "emulator_launch_users"):
             values = [ctypes.create_string_buffer(ctypes.string_at(address, 8), 8) for address in arguments]
             self._do(self._launch_users, function, blocks, threads, shared, values)
@@ -179,6 +185,9 @@ class EmulatedCard(cards.Card):
         return address, ctypes.c_int32.from_address(address)
 
     def synchronize(self) -> None:
+        pass
+
+    def wait_for_stream(self, stream: Any) -> None:
         pass
 
     def new_stream(self, priority: int) -> Any:

@@ -523,6 +523,11 @@ static inline void emulator_wait_for_copies(int latest)
 static inline bool __any_sync(unsigned mask, bool here) { return __ballot_sync(mask, here) != 0; }
 static inline bool __all_sync(unsigned mask, bool here) { return __ballot_sync(mask, here) == 0xffffffffu; }
 static inline void __threadfence() {}
+/* Memory that is fetched ahead: its first and last bytes are there. */
+static inline void emulator_touch(const char *first, const char *end)
+{
+    (void)*(const volatile char *)first, (void)*(const volatile char *)(end - 1);
+}
 
 /* Atomic for ThreadSanitizer, which takes the threads of a block for threads. */
 template <class T> static T atomicAdd(T *at, T value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
@@ -531,6 +536,15 @@ template <class T> static T atomicCAS(T *at, T expected, T value)
 {
     __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
+}
+/* The next number, or 0 after `last`; before it comes what was written before, for ThreadSanitizer too. */
+static inline uint32_t atomicInc(uint32_t *at, uint32_t last)
+{
+    uint32_t before = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(at, &before, before >= last ? 0 : before + 1, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED))
+        ;
+    return before;
 }
 template <class T> static T atomicMax(T *at, T value)
 {
@@ -575,7 +589,6 @@ static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
 static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
 static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline float __fadd_rn(float a, float b) { return a + b; }
-template <class T> static inline T __ldg(const T *p) { return *p; }
 
 /* Bytes of eight, by four numbers of three bits; for a fourth bit, which spreads the sign, nothing here asks. */
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned which)

@@ -24,6 +24,25 @@ def test_what_was_found_is_within_bounds(source: str) -> None:
         assert found["shared"] <= 48 << 10
 
 
+LISTING = """
+.text.waits:
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/                   UBLKPF [UR4], UR6 ;
+        /*0020*/                   PREEXIT ;
+        /*0030*/                   ACQBULK ;
+        /*0040*/               @P0 LDG.E.128 R12, desc[UR8][R2.64] ;
+.text.reads:
+        /*0000*/              @!P1 LDG.E.CONSTANT R12, desc[UR8][R2.64] ;
+        /*0010*/                   ACQBULK ;
+.text.never:
+        /*0000*/                   EXIT ;
+"""
+
+
+def test_kernels_that_touch_memory_before_they_wait_are_found() -> None:
+    assert cuda_compile.hasty_kernels(LISTING) == ["reads", "never"]
+
+
 def test_a_comment_changes_nothing_and_a_constant_does(monkeypatch: pytest.MonkeyPatch) -> None:
     before, text = cuda_compile.digest_of("rope"), cuda_compile.sources.text_of("rope")
     monkeypatch.setattr(cuda_compile.sources, "text_of", lambda source: f"/* more\n 2 */  {text} // of it\n")

@@ -111,6 +111,58 @@ def test_a_graph_checks_again_and_has_scratch_memory_of_its_own() -> None:
     emulated.check()
 
 
+@on_the_emulator
+def test_kernels_overlap_behind_kernels_of_a_graph_only() -> None:
+    """Not the first, nor what is launched outside of a Graph; nor a Graph of few, which is launched as it is."""
+    x, w = pyapp.rand(2, 64).to(DEVICE), pyapp.rand(8, 64).to(DEVICE)
+    card: Any = x.device.backend.card  # type: ignore[attr-defined]
+
+    def compute() -> Tensor:
+        return pyapp.ops.linear(x.tanh(), w, None, None).softmax(-1)
+
+    before = len(card.overlapped)
+    with pyapp.no_grad():
+        alone = compute()
+        few = capture(lambda: x.tanh().exp())
+        few.replay()
+        assert len(card.overlapped) == before
+        graph = capture(compute)
+        started = card.overlapped[before:]
+        assert started == ["linear_f32", "softmax_f32"], started
+        assert graph.replay().tolist() == alone.tolist()
+    emulated.check()
+
+
+@on_the_emulator
+def test_counters_are_zero_again() -> None:
+    """Of attention, whose last part joins the others: in the device's own scratch memory, also after an error."""
+    keys, q = pyapp.rand(3, 2, 300, 8).to(DEVICE), pyapp.rand(3, 1, 4, 8).to(DEVICE)
+    blocks, table = pyapp.rand(6, 2, 150, 8).to(DEVICE), [[0, 5], [3, 1], [2, 4]]
+    backend: Any = keys.device.backend
+
+    def attend(position: list[int]) -> Tensor:
+        return pyapp.ops.cached_attention(q, keys, keys, pyapp.tensor(position, dtype="int32").to(DEVICE))
+
+    def attend_blocks(table: list[list[int]]) -> Tensor:
+        position, own = (pyapp.tensor(x, dtype="int32").to(DEVICE) for x in ([299, 5, 280], table))
+        return pyapp.ops.cached_attention(q, blocks, blocks, position, block_table=own)
+
+    def counters() -> bytes:
+        own = backend._scratch[0]
+        assert own.counters >= 12
+        return ctypes.string_at(own.memory, own.at - own.memory)
+
+    first, other = attend([299, 5, 130]), attend_blocks(table)
+    assert not any(counters())
+    for wrong in (lambda: attend([299, 300, 0]), lambda: attend_blocks([[0, 5], [3, 1], [2, 6]])):
+        wrong()
+        with pytest.raises(IndexError):
+            backend.raise_errors()
+        assert not any(counters())
+    assert attend([299, 5, 130]).tolist() == first.tolist()
+    assert attend_blocks(table).tolist() == other.tolist()
+
+
 def test_memory_ends_with_an_error_that_names_sizes() -> None:
     backend = Cuda(emulated.EmulatedCard(1 << 20))
     register("small", lambda index: backend)

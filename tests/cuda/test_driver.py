@@ -4,10 +4,12 @@ user-defined kernels, and what goes wrong.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import importlib.util
 import os
+import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -318,6 +320,35 @@ def test_sources_that_are_wrong(driver: Driver, tmp_path: Path) -> None:
 
 
 # ---- what goes wrong
+
+
+@pytest.mark.parametrize("capability, chosen, expected", [
+    ((9, 0), "1", ["add_f32", "exp_f32"]), ((12, 0), "1", ["add_f32", "exp_f32"]), ((9, 0), "0", []), ((8, 9), "1", []),
+])  # fmt: skip
+def test_kernels_of_a_graph_overlap_where_that_is_chosen(
+    capability: tuple[int, int], chosen: str, expected: list[str], patch: pytest.MonkeyPatch
+) -> None:
+    """On cards that can, behind kernels of ours in the same Graph; what is launched at once never does."""
+    driver = install(patch, Driver(capability=capability))
+    patch.setenv("PYAPP_CUDA_OVERLAP", chosen)
+    x = pyapp.tensor([0.5, -1.0], device="cuda:0")
+    with pyapp.no_grad():
+        compute = lambda: (x.tanh() + 1.0).exp()  # noqa: E731
+        alone = compute().tolist()
+        assert driver.overlapped == []
+        graph = pyapp.capture(compute)
+        assert graph.replay().tolist() == alone
+    assert driver.overlapped == expected
+
+
+def test_an_overlapped_launch_in_nvidias_own_structures() -> None:
+    driver = pytest.importorskip("cuda.bindings.driver", reason="needs NVIDIA's bindings, but no driver")
+    config = nvidia.overlapped_launch(driver, 12, 256, 4096, driver.CUstream(5))
+    raw = ctypes.string_at(config.getPtr(), 56)
+    *sizes, stream, attributes, count = struct.unpack("@7IxxxxQQI", raw[:52])
+    assert sizes == [12, 1, 1, 256, 1, 1, 4096] and (stream, count) == (5, 1)
+    kind, allowed = struct.unpack("@IxxxxI", ctypes.string_at(attributes, 12))
+    assert (kind, allowed) == (6, 1)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION of cuda.h
 
 
 def test_an_old_driver_and_an_old_card(patch: pytest.MonkeyPatch) -> None:

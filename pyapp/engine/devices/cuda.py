@@ -28,12 +28,14 @@ from ..storage import CACHE_LIMIT, trim_backend
 from ..thread_local import ThreadLocal
 
 ALIGNMENT = 64  # bytes
+SCRATCH_ALIGNMENT = 256  # bytes: of what begins behind counters, as what a card allocates
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 SMALL = 4096  # bytes: of the largest block that is cut from a slab
 MOST_STARTS = 4096  # records whose launches are remembered
 FEW_LAUNCHES = 2  # a graph of no more takes a card longer to start than they take one by one
 _NUMBER, _DIMS = struct.Struct("@q"), struct.Struct(f"@{DIMS}q")
 _POINTERS = struct.Struct(f"@{POINTERS}P")
+_WORK, _WORK_AT = struct.Struct("@i"), 4
 _POINTERS_AT = 8
 _DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
 _DIMS_END = _DIMS_AT + _DIMS.size
@@ -51,21 +53,39 @@ _Start = tuple[Any, int, int, int]  # the same, with the numbers for a record
 class _Ready:
     """A kernel that is loaded: its launches, the kernel itself last, and its scratch memory."""
 
-    __slots__ = ("check", "scratch", "steps", "variant")
+    __slots__ = ("check", "counters", "scratch", "steps", "variant")
 
     def __init__(self, check: _Launch | None, steps: list[_Launch], plan: Plan, variant: Number | None = None) -> None:
         self.check = check
         self.variant = variant  # by which one of others is chosen
         self.steps = steps
-        self.scratch = plan.scratch
+        self.scratch, self.counters = plan.scratch, plan.counters
+
+    def needed(self, dims: Sequence[int]) -> tuple[int, int]:
+        """Counters, and bytes of scratch memory, for a record."""
+        counters, nbytes = (0 if number is None else number(dims) for number in (self.counters, self.scratch))
+        return counters, nbytes
 
 
 @dataclass(frozen=True)
 class _Starts:
     """How the kernel of a record is launched, which depends on its dims alone."""
 
-    needed: int  # bytes of scratch memory; -1: the record is wrong
+    needed: tuple[int, int] | None  # counters, and bytes of scratch memory; None: the record is wrong
     launches: list[_Start]
+
+
+@dataclass(frozen=True)
+class _Scratch:
+    """Scratch memory: `at` an address, behind counters that are zero."""
+
+    counters: int
+    nbytes: int
+    memory: int  # where the counters begin
+    at: int
+
+
+_NO_SCRATCH = _Scratch(0, 0, 0, 0)
 
 
 class _Arguments:
@@ -129,7 +149,7 @@ class Cuda(Backend):
         self._operands: dict[tuple[str, str], _Launch] = {}
         self._variants: dict[tuple[int, int], _Ready] = {}
         self._starts: dict[bytes, _Starts] = {}  # by kernel and dims, as records have them
-        self._scratch: dict[int, tuple[int, int]] = {}  # by stream, which is 0 for the card's own: address, bytes
+        self._scratch: dict[int, _Scratch] = {}  # by stream, which is 0 for the card's own
         self._thread = _Thread()
         self._own_stream = card.stream
         self._products = card.products()
@@ -279,7 +299,7 @@ class Cuda(Backend):
             self._enter()
             records = fuse(records, count)
             count = len(records) // RECORD_BYTES
-            scratch = launches = 0
+            counters = scratch = launches = 0
             for at, product in self._parts(records, count):
                 if product is not None:
                     scratch = max(scratch, product[0].workspace)
@@ -287,14 +307,20 @@ class Cuda(Backend):
                     continue
                 ready = self._prepare(records, at)
                 launches += len(ready.steps) + (ready.check is not None)
-                if ready.scratch is not None:
-                    scratch = max(scratch, ready.scratch(_DIMS.unpack_from(records, at + _DIMS_AT)))
-            own = self._memory(scratch) if scratch else 0
+                needed = ready.needed(_DIMS.unpack_from(records, at + _DIMS_AT))
+                counters, scratch = max(counters, needed[0]), max(scratch, needed[1])
+            own = self._new_scratch(counters, scratch)
+            if counters:
+                self.card.wait_for_stream(self.card.stream)  # the Graph may run in another
             if launches <= FEW_LAUNCHES:
                 return _Replay(self, lambda: self._launch(records, count, own), own)
+            overlaps = self.card.overlap
+            if overlaps:
+                for at in range(0, len(records), RECORD_BYTES):
+                    _WORK.pack_into(records, at + _WORK_AT, -1)
             self.card.begin_capture()
             try:
-                self._launch(records, count, own)
+                self._launch(records, count, own, overlaps)
             finally:
                 recorded = self.card.end_capture()
         return _Replay(self, lambda: self.card.run_graph(recorded), own)
@@ -352,16 +378,17 @@ class Cuda(Backend):
         function = self.card.function(self._modules[key], step.function)
         return function, step.blocks, step.threads, step.shared
 
-    def _launch(self, records: bytearray, count: int, scratch: int | None) -> int:
-        """Launches every record, and returns as `run`; `scratch` is the address of scratch memory, None for the
-        device's own."""
-        arguments = self._arguments
+    def _launch(self, records: bytearray, count: int, scratch: _Scratch | None, overlaps: bool = False) -> int:
+        """Launches every record, and returns as `run`; `scratch`: None for the device's own. `overlaps`: a kernel may
+        start before the one in front has ended, if that is one of ours, which all wait (native/cuda/gpu.h)."""
+        arguments, behind_ours = self._arguments, False
         base = ctypes.addressof(ctypes.c_ubyte.from_buffer(records))
         for at, product in self._parts(records, count):
             if product is not None:
                 needed = product[0].workspace
-                workspace = 0 if not needed else self._scratch_of(needed) if scratch is None else scratch
-                self._multiply(records, at, *product, workspace)
+                own = _NO_SCRATCH if not needed else self._scratch_of(0, needed) if scratch is None else scratch
+                self._multiply(records, at, *product, own.at)
+                behind_ours = False
                 continue
             key = bytes(records[at : at + 4] + records[at + _DIMS_AT : at + _DIMS_END])
             starts = self._starts.get(key)
@@ -370,22 +397,23 @@ class Cuda(Backend):
                     self._starts.clear()
                 dims = _DIMS.unpack_from(records, at + _DIMS_AT)
                 starts = self._starts[key] = self._starts_of(self._prepare(records, at), dims)
-            if starts.needed < 0:  # a size is negative
+            if starts.needed is None:  # a size is negative
                 return at // RECORD_BYTES << 8 | BAD_ARGUMENT
             arguments.array[0] = base + at
-            if starts.needed:
-                arguments.scratch.value = self._scratch_of(starts.needed) if scratch is None else scratch
+            if any(starts.needed):
+                arguments.scratch.value = (self._scratch_of(*starts.needed) if scratch is None else scratch).at
             for start in starts.launches:
-                self.card.launch(*start, arguments.array)
+                self.card.launch(*start, arguments.array, overlaps and behind_ours)
+                behind_ours = True
         return 0
 
     def _starts_of(self, ready: _Ready, dims: tuple[int, ...]) -> _Starts:
         wanted = [step[1](dims) for step in ready.steps]
         if min(wanted) < 0:
-            return _Starts(-1, [])
+            return _Starts(None, [])
         steps = ready.steps if ready.check is None or not any(wanted) else [ready.check, *ready.steps]
         found = [self._sized(step, dims) for step in steps]
-        return _Starts(0 if ready.scratch is None else ready.scratch(dims), [start for start in found if start[1] > 0])
+        return _Starts(ready.needed(dims), [start for start in found if start[1] > 0])
 
     def _multiply(
         self, records: bytearray, at: int, plan: cublas.Plan, kernel: str, pointers: tuple[int, ...], workspace: int
@@ -419,24 +447,32 @@ class Cuda(Backend):
         if start[1] > 0:
             self.card.launch(*start, self._arguments.array)
 
-    def _scratch_of(self, nbytes: int) -> int:
+    def _scratch_of(self, counters: int, nbytes: int) -> _Scratch:
+        """The scratch memory of this thread's stream, with as much of both."""
         stream = self._thread.stream
         number = 0 if stream is None else stream.number
-        address, size = self._scratch.get(number, (0, 0))
-        if nbytes > size:
-            if size:
-                del self._scratch[number]
-                self.card.free(address)  # which waits for the card
-            address, size = self._memory(nbytes), nbytes
-            self._scratch[number] = address, size
-        return address
+        found = self._scratch.get(number, _NO_SCRATCH)
+        if counters > found.counters or nbytes > found.nbytes:
+            counters, nbytes = max(counters, found.counters), max(nbytes, found.nbytes)
+            self.forget_stream(number)
+            found = self._scratch[number] = self._new_scratch(counters, nbytes)
+        return found
+
+    def _new_scratch(self, counters: int, nbytes: int) -> _Scratch:
+        before = -(-4 * counters // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        if not before + nbytes:
+            return _NO_SCRATCH
+        memory = self._memory(before + nbytes)
+        if before:
+            self.card.clear(memory, before)
+        return _Scratch(counters, nbytes, memory, memory + before)
 
     def forget_stream(self, number: int) -> None:
         """Frees the scratch memory of a stream that has ended."""
         with self._lock:
-            address, size = self._scratch.pop(number, (0, 0))
-            if size:
-                self.card.free(address)
+            found = self._scratch.pop(number, _NO_SCRATCH)
+            if found.memory:
+                self.card.free(found.memory)  # which waits for the card
 
     def take_status(self) -> tuple[int, str]:
         """The KERNEL_* code that a kernel has left since this was last asked, 0 for none, and the kernel's name."""
@@ -477,7 +513,7 @@ class _Replay:
 
     __slots__ = ("_device", "_scratch", "_start")
 
-    def __init__(self, device: Cuda, start: Callable[[], Any], scratch: int) -> None:
+    def __init__(self, device: Cuda, start: Callable[[], Any], scratch: _Scratch) -> None:
         self._device, self._start, self._scratch = device, start, scratch
 
     def __call__(self) -> int:
@@ -488,8 +524,8 @@ class _Replay:
             return self._start() or 0
 
     def __del__(self) -> None:
-        if self._scratch:
-            self._device.card.free(self._scratch)
+        if self._scratch.memory:
+            self._device.card.free(self._scratch.memory)
 
 
 def open_device(index: int | None) -> Backend:

@@ -29,6 +29,7 @@ class Card:
     multiprocessors: int
     most_blocks: int  # of one launch: enough to fill the card a few times
     most_shared: int  # bytes of dynamic shared memory of a block
+    overlap = False  # whether kernels of a Graph start before those in front have ended
     variants = True  # whether kernels that have variants are compiled one by one
     slab: int  # bytes that small blocks of memory are cut from; 0: each is allocated by itself
     stream: Any  # the present one
@@ -49,9 +50,11 @@ class Card:
         """A kernel of a module, for `launch`."""
         raise NotImplementedError
 
-    def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
+    def launch(
+        self, function: Any, blocks: int, threads: int, shared: int, arguments: Any, overlaps: bool = False
+    ) -> None:
         """Runs a kernel. `arguments`: a ctypes array of pointers to its arguments, which are copied before this
-        returns."""
+        returns. `overlaps`: it waits itself for those in front, so it may start before they have ended."""
         raise NotImplementedError
 
     def allocate(self, nbytes: int) -> int | None:

@@ -19,6 +19,7 @@ from .card import Card
 from .cublas import Piece, Products
 
 LEAST_CAPABILITY = (7, 5)
+LEAST_OVERLAP = (9, 0)
 LEAST_DRIVER = 13000  # the version of CUDA that a driver has: 1000 * major + 10 * minor
 BLOCKS_EACH = 32  # of a multiprocessor: more than it holds at once
 SLAB = 1 << 20
@@ -173,6 +174,20 @@ class _Present(threading.local):
 _present = _Present()
 
 
+def overlapped_launch(driver: Any, blocks: int, threads: int, shared: int, stream: Any) -> Any:
+    """How a kernel is launched that waits itself for those in front of it: CUDA C++ Programming Guide, "Programmatic
+    Dependent Launch and Synchronization". What is captured becomes a programmatic edge of the graph."""
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = blocks, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes, config.hStream = shared, stream
+    config.attrs, config.numAttrs = [attribute], 1
+    return config
+
+
 class NvidiaCard(Card):
     """One card."""
 
@@ -205,6 +220,7 @@ class NvidiaCard(Card):
         self.multiprocessors = of["multiprocessors"]
         self.most_shared = of["shared"]
         self.most_blocks = self.multiprocessors * BLOCKS_EACH
+        self.overlap = self.can_overlap and os.environ.get("PYAPP_CUDA_OVERLAP") == "1"
         self.compiler = compiler_version()
         self.total_memory = int(self._call("asking the card", "cuDeviceTotalMem", self._device))
         self._context = self._call("opening the card", "cuDevicePrimaryCtxRetain", self._device)
@@ -213,6 +229,11 @@ class NvidiaCard(Card):
         self._staging: list[tuple[int, Any]] = []  # two halves of pinned memory, with their events
         self._meetings: dict[Card, tuple[Any, Any] | None] = {}  # events: of another card, and of this one
         self._shared: dict[int, int] = {}  # dynamic shared memory that a function was granted
+
+    @property
+    def can_overlap(self) -> bool:
+        """Whether the card has programmatic dependent launch."""
+        return self.capability >= LEAST_OVERLAP
 
     def _call(self, what: str, name: str, *arguments: Any) -> Any:
         return _checked(self._driver, getattr(self._driver, name)(*arguments), what)
@@ -234,12 +255,18 @@ class NvidiaCard(Card):
     def function(self, module: Any, name: str) -> Any:
         return self._call(f"finding the kernel {name}", "cuModuleGetFunction", module, name.encode())
 
-    def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
+    def launch(
+        self, function: Any, blocks: int, threads: int, shared: int, arguments: Any, overlaps: bool = False
+    ) -> None:
         self.enter()
         if shared > PLENTY_SHARED and self._shared.get(id(function), 0) < shared:
             code = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call("asking for shared memory", "cuFuncSetAttribute", function, code, shared)
             self._shared[id(function)] = shared
+        if overlaps:
+            start = overlapped_launch(self._driver, blocks, threads, shared, self.stream)
+            self._call("launching a kernel", "cuLaunchKernelEx", start, function, ctypes.addressof(arguments), 0)
+            return
         self._call(
             "launching a kernel", "cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, self.stream,
             ctypes.addressof(arguments), 0,

@@ -17,8 +17,10 @@ from ..native import ELEMENTS, FOLDER, SIGNATURES
 
 SOURCES = FOLDER / "cuda"
 _ADVICE = "Build the package again: `python native/build.py host` copies the sources"
-_LINE = re.compile(r"^(KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(", re.MULTILINE)
-_HIDDEN = re.compile(r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|VARIANT|OPERANDS)\(\w+,.*$", re.MULTILINE)
+_LINE = re.compile(r"^(KERNEL|STEP|SCRATCH|COUNTERS|VARIANT|OPERANDS)\(", re.MULTILINE)
+_HIDDEN = re.compile(
+    r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|COUNTERS|VARIANT|OPERANDS)\(\w+,.*$", re.MULTILINE
+)
 _MACRO = re.compile(r"^#define (\w+)(?:\(([^)]*)\))?[ \t]+((?:.*\\\n)*.*)$", re.MULTILINE)
 _FUNCTIONS = {
     "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
@@ -46,11 +48,12 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """The launches that run a kernel of kernels.h: a check, steps in their order, the kernel itself; and the scratch
-    memory that they share. The check has nothing to do where the others have nothing to do."""
+    memory and the counters that they share. The check has nothing to do where the others have nothing to do."""
 
     check: Step | None
     steps: tuple[Step, ...]
     scratch: Number | None
+    counters: Number | None = None
     variant: Number | None = None  # the kernel is compiled for each of these numbers by itself
 
 
@@ -146,8 +149,7 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
 def read_source(path: Path) -> dict[str, Plan]:
     """The kernels of one source, but for what makes operands."""
     steps: dict[str, dict[int, Step]] = {}
-    scratch: dict[str, Number] = {}
-    variants: dict[str, Number] = {}
+    asked: dict[str, dict[str, Number]] = {"SCRATCH": {}, "COUNTERS": {}, "VARIANT": {}}
     text = path.read_text()
     if hidden := _HIDDEN.search(text):
         raise KernelError("a kernel does not begin its line", where=str(path), hint=hidden[0][:80])
@@ -157,8 +159,8 @@ def read_source(path: Path) -> dict[str, Plan]:
             raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
         if kind == "OPERANDS":
             continue
-        if kind in ("SCRATCH", "VARIANT"):
-            (scratch if kind == "SCRATCH" else variants)[name] = _number(rest[0], name, macros)
+        if kind in asked:
+            asked[kind][name] = _number(rest[0], name, macros)
             continue
         number = int(rest.pop(0)) if kind == "STEP" else _LAST
         blocks, threads, shared = rest
@@ -169,8 +171,7 @@ def read_source(path: Path) -> dict[str, Plan]:
         name: Plan(
             found.get(0),
             tuple(found[number] for number in sorted(found) if number),
-            scratch.get(name),
-            variants.get(name),
+            *(numbers.get(name) for numbers in asked.values()),
         )
         for name, found in steps.items()
     }
