@@ -67,7 +67,7 @@ DEVICE bool can_attend(const launch &record, int32_t *status)
 }
 
 struct cached {
-    const float *q, *slopes;
+    const float *q, *slopes, *sinks;
     const int32_t *position, *table;
     const char *k, *v;
     float *y;
@@ -85,6 +85,7 @@ DEVICE cached cached_of(const launch &record)
     cached c;
     c.q = (const float *)record.pointers[cached_attention_q];
     c.slopes = (const float *)record.pointers[cached_attention_slopes];
+    c.sinks = (const float *)record.pointers[cached_attention_sinks];
     c.position = (const int32_t *)record.pointers[cached_attention_position];
     c.k = (const char *)record.pointers[cached_attention_k];
     c.v = (const char *)record.pointers[cached_attention_v];
@@ -439,7 +440,10 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
             if (WARP == 0)
                 weights[LANE + 32 * k] = weight;
         }
-        const float factor = softmax_state{all.largest, warp_reduce(all.total, Sum())}.inverse();
+        all.total = warp_reduce(all.total, Sum());
+        if (c.sinks)
+            all.add(c.sinks[i - row * heads]);
+        const float factor = all.inverse();
         __syncthreads();
         FOR_THREADS(column, c.dims)
         {
@@ -459,7 +463,7 @@ STEP(cached_attention, 2, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0),
 
 /* Of a text and head; what flash_floats and flash_forward ask for. ELEMENTS: those of a cache of 16 bits. */
 template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
-    static constexpr bool ONLINE = true, SECOND = false;
+    static constexpr bool ONLINE = true, SECOND = false, SINKS = true;
     static constexpr bool PAGED = IN_BLOCKS;
     static constexpr int TYPE = ELEMENTS;
     const cached &c;
@@ -467,7 +471,7 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
     const int32_t *own_table; /* PAGED: of the text */
     int64_t first_row;        /* of the key and value head; PAGED: its number */
     int rows, depth, second_depth, columns, segments;
-    float slope, scale;
+    float slope, sink, scale;             /* sink: -INFINITE without sinks */
     halves_matrix keys, values;           /* of a cache of 16 bits */
     bool hides, query_fours, cache_fours; /* fours: float32, in whole fours that begin where 16 bytes do */
 
@@ -479,6 +483,7 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
         own_table = PAGED ? c.table + text * c.parts : nullptr;
         first_row = PAGED ? kv_head : row_of<false>(c, text, kv_head, 0);
         slope = c.slopes ? c.slopes[head] : 0.0f;
+        sink = c.sinks ? c.sinks[head] : -INFINITE;
         const int64_t first = PAGED ? 0 : first_row * c.dims;
         keys = halves_matrix{(const uint16_t *)c.k + first, c.dims};
         values = halves_matrix{(const uint16_t *)c.v + first, c.dims};
@@ -575,10 +580,12 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
         }
     }
     template <int DIMS>
-    DEVICE_MEMBER void finish(int row, bool there, float, float inverse, const float out[DIMS / 8][4], int h) const
+    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4], int h) const
     {
         if (!there)
             return;
+        if (sink != -INFINITE)
+            inverse = 1.0f / (1.0f / inverse + exp2f(sink * LOG2_E - base));
         float *const to = own_y(row);
 #pragma unroll
         for (int n = 0; n < DIMS / 8; n++)

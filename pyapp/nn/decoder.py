@@ -59,7 +59,15 @@ class WholeText:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
         y = ops.attention(
-            q, k, v, scale=heads.scale, window=heads.window, softcap=heads.softcap, slopes=heads.slopes, mask=self.mask
+            q,
+            k,
+            v,
+            scale=heads.scale,
+            window=heads.window,
+            softcap=heads.softcap,
+            slopes=heads.slopes,
+            mask=self.mask,
+            sinks=heads.sinks,
         )  # (B, T, H, D)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
 

@@ -33,6 +33,9 @@ BLOOM = {
     "model_type": "bloom", "vocab_size": 96, "hidden_size": 32, "n_layer": 2, "n_head": 4, "tie_word_embeddings": False,
 }  # fmt: skip
 MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
+GPT_OSS = SMALL | {
+    "model_type": "gpt_oss", "head_dim": 12, "sliding_window": 6, "num_local_experts": 4, "num_experts_per_tok": 2,
+}  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -170,6 +173,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "logit_scale": 0.5,
     },
     "nemotron": SMALL | {"model_type": "nemotron", "head_dim": 12, "mlp_bias": True},
+    "gpt_oss": GPT_OSS,
+    "gpt_oss-yarn": GPT_OSS
+    | {
+        "attention_bias": False,
+        "swiglu_limit": 0.8,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "beta_fast": 8.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": 32,
+        },
+    },
     "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": SMALL
     | EXPERTS
@@ -209,6 +226,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
     **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron"], {}),
     "cohere2": {"sliding_window_pattern": 4},
+    "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
     "falcon_mamba": {"mixer_rms_eps": 1e-5},
 }  # fmt: skip
@@ -219,4 +237,5 @@ OTHER_DEVICE = [
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
     "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
+    "gpt_oss",
 ]  # fmt: skip
