@@ -33,6 +33,9 @@ BLOOM = {
     "model_type": "bloom", "vocab_size": 96, "hidden_size": 32, "n_layer": 2, "n_head": 4, "tie_word_embeddings": False,
 }  # fmt: skip
 MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
+GRANITE = {
+    "embedding_multiplier": 3.0, "logits_scaling": 0.7, "residual_multiplier": 0.6, "attention_multiplier": 0.3,
+}  # fmt: skip
 GPT_OSS = SMALL | {
     "model_type": "gpt_oss", "head_dim": 12, "sliding_window": 6, "num_local_experts": 4, "num_experts_per_tok": 2,
 }  # fmt: skip
@@ -99,15 +102,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "phi": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5},
     "phi-norms": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5, "qk_layernorm": True},
     "smollm3": SMALL | {"model_type": "smollm3", "no_rope_layers": [1, 0]},
-    "granite": SMALL
-    | {
-        "model_type": "granite",
-        "embedding_multiplier": 3.0,
-        "logits_scaling": 0.7,
-        "residual_multiplier": 0.6,
-        "attention_multiplier": 0.3,
-        "attention_bias": True,
-    },
+    "granite": SMALL | GRANITE | {"model_type": "granite", "attention_bias": True},
+    "granitemoe": SMALL | GRANITE | {"model_type": "granitemoe", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "granitemoe-shared": SMALL
+    | GRANITE
+    | {"model_type": "granitemoeshared", "num_local_experts": 4, "shared_intermediate_size": 24, "rms_norm_eps": 1e-5},
+    "olmo": SMALL | {"model_type": "olmo"},
+    "olmo-clip": SMALL | {"model_type": "olmo", "clip_qkv": 0.7},
     "olmo2": SMALL | {"model_type": "olmo2"},
     "stablelm": SMALL | {"model_type": "stablelm", "use_qkv_bias": True, "partial_rotary_factor": 0.5},
     "stablelm-parallel": SMALL
@@ -224,7 +225,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
-    **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron"], {}),
+    **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron", "olmo",
+                     "olmo-clip", "granitemoe", "granitemoe-shared"], {}),
     "cohere2": {"sliding_window_pattern": 4},
     "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
@@ -237,5 +239,5 @@ OTHER_DEVICE = [
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
     "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
-    "gpt_oss",
+    "gpt_oss", "granitemoe-shared", "olmo-clip",
 ]  # fmt: skip

@@ -149,6 +149,17 @@ def test_old_names_of_gpt_neox_and_falcon(tmp_path: Path) -> None:
     np.testing.assert_array_equal(logits(found), logits(model))
 
 
+def test_published_names_of_granites_experts(tmp_path: Path) -> None:
+    model, state = model_and_state("granitemoe-shared")
+    names = {"router.weight": "router.layer.weight", "experts.gate_up_proj": "input_linear.weight",
+             "experts.down_proj": "output_linear.weight"}  # fmt: skip
+    for new, old in names.items():
+        state = {key.replace(f"block_sparse_moe.{new}", f"block_sparse_moe.{old}"): x for key, x in state.items()}
+    assert len(set(state) - set(model.state_dict())) == 6
+    write_safetensors(tmp_path / "model.safetensors", state)
+    np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", "granitemoe-shared")), logits(model))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_stay_halves(dtype: str, tmp_path: Path) -> None:
     model, state = model_and_state("gpt2")
