@@ -188,6 +188,40 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "original_max_position_embeddings": 32,
         },
     },
+    "lfm2": SMALL
+    | {
+        "model_type": "lfm2",
+        "num_hidden_layers": 3,
+        "tie_word_embeddings": True,
+        "block_auto_adjust_ff_dim": False,
+        "layer_types": ["conv", "full_attention", "conv"],
+    },
+    "lfm2-bias": SMALL
+    | {
+        "model_type": "lfm2",
+        "conv_bias": True,
+        "conv_L_cache": 4,
+        "block_ffn_dim_multiplier": 1.5,
+        "block_multiple_of": 8,
+        "full_attn_idxs": [0],
+    },
+    "recurrent_gemma": SMALL
+    | {
+        "model_type": "recurrent_gemma",
+        "num_hidden_layers": 3,
+        "tie_word_embeddings": True,
+        "attention_window_size": 6,
+        "logits_soft_cap": 5.0,
+    },
+    "recurrent_gemma-wide": SMALL
+    | {
+        "model_type": "recurrent_gemma",
+        "tie_word_embeddings": True,
+        "num_key_value_heads": 1,
+        "attention_bias": True,
+        "conv1d_width": 3,
+        "block_types": ["recurrent", "attention"],
+    },
     "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": SMALL
     | EXPERTS
@@ -228,7 +262,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron", "olmo",
                      "olmo-clip", "granitemoe", "granitemoe-shared"], {}),
     "cohere2": {"sliding_window_pattern": 4},
-    "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
+    "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
     "falcon_mamba": {"mixer_rms_eps": 1e-5},
 }  # fmt: skip
@@ -239,5 +273,5 @@ OTHER_DEVICE = [
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
     "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
-    "gpt_oss", "granitemoe-shared", "olmo-clip",
+    "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
 ]  # fmt: skip
