@@ -20,7 +20,7 @@ typedef struct tile {
     float *y[ROWS];
     int64_t visible[ROWS]; /* the row attends to the keys hidden .. visible - 1; neither decreases from row to row */
     int64_t hidden[ROWS];
-    float slope[ROWS];
+    float slope[ROWS], sink[ROWS];
     int rows, adjusted;                        /* adjusted: scores are more than scaled products */
     int64_t head_dim, padded, type, row_bytes; /* padded: head_dim in whole vectors */
     int64_t block;                             /* keys that are read at a time */
@@ -277,8 +277,8 @@ static void attend(tile *t, const char *k, const char *v)
     for (int64_t i = 0; i < t->rows * t->padded; i += LANES)
         vstore(t->out + i, vzero());
     for (int row = 0; row < t->rows; row++) {
-        t->largest[row] = -INFINITE;
-        t->total[row] = 0;
+        t->largest[row] = t->sink[row];
+        t->total[row] = t->sink[row] != -INFINITE;
     }
     for (int64_t block = t->hidden[0] / t->block * t->block; block < last; block += t->block) {
         const int64_t count = last - block < t->block ? last - block : t->block;
@@ -318,7 +318,8 @@ KERNEL(cached_attention)
 {
     const int64_t *d = record->dims;
     float *y = record->pointers[cached_attention_y];
-    const float *q = record->pointers[cached_attention_q], *slopes = record->pointers[cached_attention_slopes];
+    const float *q = record->pointers[cached_attention_q], *slopes = record->pointers[cached_attention_slopes],
+                *sinks = record->pointers[cached_attention_sinks];
     const char *k = record->pointers[cached_attention_k], *v = record->pointers[cached_attention_v];
     const int32_t *position = record->pointers[cached_attention_position];
     const int64_t texts = d[cached_attention_texts], tokens = d[cached_attention_tokens],
@@ -365,6 +366,7 @@ KERNEL(cached_attention)
             t.visible[row] = position[text] + (causal ? token + 1 : tokens);
             t.hidden[row] = window && t.visible[row] > window ? t.visible[row] - window : 0;
             t.slope[row] = slopes ? slopes[head] : 0.0f;
+            t.sink[row] = sinks ? sinks[head] : -INFINITE;
         }
         attend(&t, k, v);
     }

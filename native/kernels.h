@@ -532,10 +532,10 @@ CUDA_KERNEL(rotate_and_write,
 /* y, q (texts * tokens, heads, head_dim), f32; k, v caches. Query head h reads kv head h / (heads / kv_heads). With causal 1,
  * row t sees the cached positions 0 .. position[b] + t; else all rows see 0 .. position[b] + tokens - 1; of these, with a
  * window, at most the last `window`. A score is softcap * tanh(q . k * scale / softcap), without softcap (0) q . k * scale,
- * plus slopes[h] * (key - last visible key). */
+ * plus slopes[h] * (key - last visible key). exp(sinks[h]) is added to the sum that a row's weights are divided by. */
 KERNEL(cached_attention,
-       "y q k v position slopes? table? | texts tokens heads kv_heads head_dim capacity y_stride q_stride causal "
-       "window type parts blocks | scale softcap")
+       "y q k v position slopes? sinks? table? | texts tokens heads kv_heads head_dim capacity y_stride q_stride "
+       "causal window type parts blocks | scale softcap")
 /* Attention of whole sequences, with or without a mask, for float32, float16 and bfloat16: `type` is that of all but the
  * mask and the workspace; sums are f32. q (batch, tokens, heads, head_dim), k (batch, keys, kv_heads, head_dim), v (batch,
  * keys, kv_heads, value_dim), y (batch, tokens, heads, value_dim). Batch entries and tokens of q, k and v have any strides;

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tests.models.test_pictures import make
 from tests.test_text_tasks import WORDS, tokenizer_json
 from tests.vision.processor_cases import pictures
 
+Image = pytest.importorskip("PIL.Image")
 pytestmark = pytest.mark.native_only  # needs Pillow, the tokenizers library, files
 CLASSES = {
     "deit": ("image-classification", "DeiTForImageClassification"),
@@ -34,6 +37,7 @@ CLASSES = {
     "blip": ("image-to-text", "BlipForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
+    "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
@@ -54,6 +58,11 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
         processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
         if name == "segformer":
             processor = {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}}
+        if name == "depth_anything":
+            processor = {
+                "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32},
+                "keep_aspect_ratio": True, "ensure_multiple_of": 4,
+            }  # fmt: skip
         if name == "sam":
             processor = {
                 "image_processor_type": "SamImageProcessor", "do_pad": True, "size": {"longest_edge": 20},
@@ -177,6 +186,23 @@ def test_areas_are_those_of_the_resized_scores(top: Path) -> None:
         shares = {entry["label"]: entry["share"] for entry in item.values["segments"]}
         assert shares == {("no", "perhaps", "yes")[i]: (wanted == i).mean() for i in set(wanted.flat)}
         assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
+def test_depths_are_those_of_the_resized_picture(top: Path) -> None:
+    loaded = load_image_model(top / "depth_anything", "depth-estimation")
+    events = run(tasks.estimate_depth([top / "0.png", top / "1.png"], model=str(top / "depth_anything")))
+    assert isinstance(events[-1], Done), events[-1]
+    items = [event for event in events if isinstance(event, Item)]
+    assert [item.values["size"] for item in items] == [[30, 41], [64, 23]]
+    for item in items:
+        image, values = pyapp.from_numpy(pictures()[item.index]), item.values
+        with pyapp.no_grad():
+            found = make("depth_anything", "depth-estimation")(loaded.processor([image]).pixel_values).unsqueeze(1)
+            wanted = nn.functional.interpolate(found, size=tuple(image.shape[:2]), mode="bicubic").numpy()[0, 0]
+        grey = np.asarray(Image.open(BytesIO(base64.b64decode(values["png"]))), np.float64)
+        assert grey.min() == 0 and grey.max() == 65535 and values["metric"] is False
+        depths = values["least"] + (values["most"] - values["least"]) * grey / 65535
+        np.testing.assert_allclose(depths, wanted, atol=1e-4 * (values["most"] - values["least"]))
 
 
 def test_masks_of_points_and_boxes(top: Path) -> None:
@@ -325,6 +351,12 @@ def test_commands(top: Path) -> None:
     )
     assert re.fullmatch(r"object [01]\.\d{4}\t.*0\.png", cut[0]) and (drawn / "c" / "0.png").is_file()
     lines("segment", files[0], "-m", str(top / "sam"), "--box", "3,4", code=1)
+    lines("depth", files[0], "-m", str(top / "depth_anything"), code=1)
+    depths = lines("depth", *files, "-m", str(top / "depth_anything"), "-o", str(drawn / "d"))
+    for line, name, pixels in zip(depths, ("0.png", "1.png"), pictures(), strict=True):
+        assert re.fullmatch(rf"-?[\d.]+ [\d.]+\t{re.escape(str(drawn / 'd' / name))}", line)
+        with Image.open(drawn / "d" / name) as drawn_depths:
+            assert drawn_depths.mode == "I;16" and drawn_depths.size == pixels.shape[1::-1]
     assert len(lines("caption", *files, "-m", str(top / "blip"), "-n", "3")) == 2
     assert lines("detect", files[0], "-m", str(top / "detr"), "--threshold", "0")
     for i, pixels in enumerate(pictures()):

@@ -67,7 +67,7 @@ DEVICE bool can_attend(const launch &record, int32_t *status)
 }
 
 struct cached {
-    const float *q, *slopes;
+    const float *q, *slopes, *sinks;
     const int32_t *position, *table;
     const char *k, *v;
     float *y;
@@ -85,6 +85,7 @@ DEVICE cached cached_of(const launch &record)
     cached c;
     c.q = (const float *)record.pointers[cached_attention_q];
     c.slopes = (const float *)record.pointers[cached_attention_slopes];
+    c.sinks = (const float *)record.pointers[cached_attention_sinks];
     c.position = (const int32_t *)record.pointers[cached_attention_position];
     c.k = (const char *)record.pointers[cached_attention_k];
     c.v = (const char *)record.pointers[cached_attention_v];
@@ -378,7 +379,8 @@ DEVICE bool attend_few(const cached &c, float *out, int64_t row, int64_t text, i
 
 /* Joins the parts of a head, `used` of them, by a warp. Each lane has columns of four, and shared memory for JOINED parts of
  * them, so that loads under way take no registers from the rest of the kernel. */
-DEVICE void join_parts(float *y, const float *parts, int used, int dims, float *shared, const int32_t *status)
+DEVICE void join_parts(float *y, const float *parts, int used, int dims, float sink, float *shared,
+                       const int32_t *status)
 {
     const bool stop = failed; /* with the loads that follow, and after what other warps have reported */
     constexpr int EACH_LANE = PARTS(MOST_PARTS, 32);
@@ -413,7 +415,9 @@ DEVICE void join_parts(float *y, const float *parts, int used, int dims, float *
         all.total += weight != 0 ? weight * weights[k] : 0.0f;
         weights[k] = weight;
     }
-    const float factor = softmax_state{all.largest, warp_reduce(all.total, Sum())}.inverse();
+    all.total = warp_reduce(all.total, Sum());
+    all.add(sink);
+    const float factor = all.inverse();
 #pragma unroll 1
     for (int base = 0; base < dims; base += columns) {
         const int column = base + 4 * LANE;
@@ -481,7 +485,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
         const int used = small_quotient(last - first + each - 1, each);
         if (is_last(scratch, number, (uint32_t)(used * chunks)))
             join_parts(c.y + row * c.y_stride + head * c.dims, parts, used, (int)c.dims,
-                       shared + WARP * JOINED * JOIN_COLUMNS((int)c.dims), status);
+                       c.sinks ? c.sinks[head] : -INFINITE, shared + WARP * JOINED * JOIN_COLUMNS((int)c.dims), status);
     }
 }
 
@@ -489,7 +493,7 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
 
 /* Of a text and head; what flash_floats and flash_forward ask for. ELEMENTS: those of a cache of 16 bits. */
 template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
-    static constexpr bool ONLINE = true, SECOND = false;
+    static constexpr bool ONLINE = true, SECOND = false, SINKS = true;
     static constexpr bool PAGED = IN_BLOCKS;
     static constexpr int TYPE = ELEMENTS;
     const cached &c;
@@ -497,7 +501,7 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
     const int32_t *own_table; /* PAGED: of the text */
     int64_t first_row;        /* of the key and value head; PAGED: its number */
     int rows, depth, second_depth, columns, segments;
-    float slope, scale;
+    float slope, sink, scale;             /* sink: -INFINITE without sinks */
     halves_matrix keys, values;           /* of a cache of 16 bits */
     bool hides, query_fours, cache_fours; /* fours: float32, in whole fours that begin where 16 bytes do */
 
@@ -509,6 +513,7 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
         own_table = PAGED ? c.table + text * c.parts : nullptr;
         first_row = PAGED ? kv_head : row_of<false>(c, text, kv_head, 0);
         slope = c.slopes ? c.slopes[head] : 0.0f;
+        sink = c.sinks ? c.sinks[head] : -INFINITE;
         const int64_t first = PAGED ? 0 : first_row * c.dims;
         keys = halves_matrix{(const uint16_t *)c.k + first, c.dims};
         values = halves_matrix{(const uint16_t *)c.v + first, c.dims};
@@ -605,10 +610,12 @@ template <int ELEMENTS, bool IN_BLOCKS> struct prompt {
         }
     }
     template <int DIMS>
-    DEVICE_MEMBER void finish(int row, bool there, float, float inverse, const float out[DIMS / 8][4], int h) const
+    DEVICE_MEMBER void finish(int row, bool there, float base, float inverse, const float out[DIMS / 8][4], int h) const
     {
         if (!there)
             return;
+        if (sink != -INFINITE)
+            inverse = 1.0f / (1.0f / inverse + exp2f(sink * LOG2_E - base));
         float *const to = own_y(row);
 #pragma unroll
         for (int n = 0; n < DIMS / 8; n++)

@@ -84,7 +84,7 @@ KERNEL(pack_values_q8, PARTS(heads *PARTS(tokens, 64) * PARTS(head_dim, 8) * 8, 
 }
 
 struct packed_task {
-    static constexpr bool ONLINE = true, SECOND = false;
+    static constexpr bool ONLINE = true, SECOND = false, SINKS = false;
     const float *q;
     float *y;
     const uint8_t *k, *v;

@@ -124,7 +124,7 @@ enum pass { FORWARD, AGAIN, GRAD_Q, GRAD_K, GRAD_V }; /* AGAIN: forward, to scra
 /* What a block computes for one batch entry and head in float32: of the queries, or of the keys for GRAD_K and GRAD_V. */
 template <int PASS> struct whole_attention {
     static constexpr bool ONLINE = PASS == FORWARD || PASS == AGAIN, SECOND = PASS == GRAD_Q || PASS == GRAD_K;
-    static constexpr bool OF_KEYS = PASS == GRAD_K || PASS == GRAD_V;
+    static constexpr bool OF_KEYS = PASS == GRAD_K || PASS == GRAD_V, SINKS = false;
     const problem &p;
     void *to;            /* y or a gradient */
     float *again;        /* y in float32 */

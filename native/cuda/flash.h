@@ -12,6 +12,7 @@
  * A Task says:
  *     ONLINE            whether the weights are a softmax over the others, which is then made on the way
  *     SECOND            whether weights need the second product
+ *     SINKS, sink       ONLINE: whether exp(sink) is added to the sum that weights are divided by
  *     rows, depth, second_depth, columns     sizes
  *     segments, select(segment)   the others are so many sequences, taken one after the other
  *     range(row, last_row, first, last)      others that any of these rows may see: first .. last - 1
@@ -51,6 +52,8 @@ struct softmax_state {
         return factor;
     }
     DEVICE_MEMBER float weight(float score) const { return score == -INFINITE ? 0.0f : exponential(score - largest); }
+    /* Adds a score, to a whole total, in the end. */
+    DEVICE_MEMBER void add(float score) { total += weight(score); }
     /* What a sum of weighted values is multiplied by in the end. */
     DEVICE_MEMBER float inverse() const
     {
@@ -241,6 +244,8 @@ template <class Task> DEVICE void flash_floats(Task &task, int64_t row0, int64_t
         float factor = 1;
         if constexpr (Task::ONLINE) {
             states[i].total = among<8>(states[i].total, Sum());
+            if constexpr (Task::SINKS)
+                states[i].add(task.sink);
             factor = states[i].inverse();
             if (x == 0 && row < task.rows && column0 == 0)
                 task.state(row, states[i]);

@@ -1,5 +1,5 @@
-"""The commands over pictures: caption, classify-image, detect, embed-image, imagine, segment. Results on stdout in the
-order of the pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, segment. Results on stdout
+in the order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -104,7 +104,6 @@ def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
 def write_drawn(target: Path, image: Any) -> None:
     """Writes a picture (H, W, 3) as PNG: complete, or not at all."""
     from pyapp.formats.png import encode_png
-    from pyapp.formats.sink import open_sink
 
     with open_sink(target) as sink:
         sink.write(encode_png(image.numpy()))
@@ -169,6 +168,41 @@ def detect(
         lambda cancel: drawing(
             tasks.detect_objects(list(files), model=model, dtype=dtype, threshold=threshold, cancel=cancel), draw
         ),
+        JsonView() if as_json else ItemsView(lines),
+    )
+
+
+@command(short_help="How far the pixels of pictures are.")
+@files_argument
+@model_option
+@click.option("-o", "--output-dir", "folder", type=click.Path(), help="Where the pictures of depth go, as PNG.")
+@type_option
+@threads_option
+@json_option
+def depth(
+    files: tuple[str, ...], model: str, folder: str | None, dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Write how far the pixels of each IMAGE are with a model such as Depth Anything, as a picture of 16 bits of grey:
+    a line with the numbers of black and white, and the picture's name. Metric models have metres, others nearness,
+    where white is near.
+    """
+    from pyapp import tasks
+
+    if folder is None and not as_json:
+        raise click.UsageError("Say where the pictures of depth go: --output-dir FOLDER (or take them from --json).")
+    use_threads(threads)
+    targets = drawn_files(files, folder)
+
+    def write(index: int, values: Any) -> None:
+        if targets:
+            with open_sink(targets[index]) as sink:
+                sink.write(base64.b64decode(values["png"]))
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{values['least']:.6g} {values['most']:.6g}\t{targets[index]}"]
+
+    return forward(
+        lambda cancel: drawing(tasks.estimate_depth(list(files), model=model, dtype=dtype, cancel=cancel), write),
         JsonView() if as_json else ItemsView(lines),
     )
 
@@ -332,4 +366,4 @@ def imagine(
     )
 
 
-COMMANDS = (caption, classify_image, detect, embed_image, imagine, segment)
+COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, segment)

@@ -35,7 +35,7 @@ _ROLES = (
     ("attn_output", re.compile(
         r".*(attn_output|attention\.(wo|dense)|attn\.(o_proj|out_proj|c_proj|dense))\.weight")),
     ("ffn_down", re.compile(
-        r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|mlp\.(\w+\.)*(experts\.\d+\.)?down_proj|ffn\.down_proj"
+        r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|(mlp|block_sparse_moe)\.(\w+\.)*(experts\.\d+\.)?down_proj|shared_mlp\.output_linear|ffn\.down_proj"
         r"|experts\.\d+\.w2|mlp\.(dense_4h_to_h|fc_out|fc2|c_proj)|(en|de)coder\.layers\.\d+\.fc2)\.weight")),
 )  # fmt: skip
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h|blocks)\.(\d{1,6})\.")

@@ -1,4 +1,4 @@
-"""PNG files: arrays of bytes are written as pictures.
+"""PNG files: arrays of whole numbers are written as pictures.
 
 Source of the format: https://www.w3.org/TR/png-3/
 """
@@ -15,11 +15,13 @@ COLOURS = {1: 0, 3: 2, 4: 6}  # the format's number for grey, for red, green and
 
 
 def encode_png(pixels: Any) -> bytes:
-    """(H, W, C) uint8 → the bytes of a PNG file. C is 1, 3 or 4."""
+    """(H, W, C) uint8 or uint16 → the bytes of a PNG file. C is 1, 3 or 4."""
     height, width, channels = pixels.shape
-    lines = np.zeros((height, 1 + width * channels), np.uint8)  # each line begins with its filter: 0, none
-    lines[:, 1:] = pixels.reshape(height, width * channels)
-    header = struct.pack(">IIBBBBB", width, height, 8, COLOURS[channels], 0, 0, 0)
+    size = pixels.dtype.itemsize
+    samples = np.ascontiguousarray(pixels.astype(f">u{size}")).view(np.uint8)  # the first byte of two is the larger
+    lines = np.zeros((height, 1 + width * channels * size), np.uint8)  # each line begins with its filter: 0, none
+    lines[:, 1:] = samples.reshape(height, width * channels * size)
+    header = struct.pack(">IIBBBBB", width, height, 8 * size, COLOURS[channels], 0, 0, 0)
     parts = [_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6)), _chunk(b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 

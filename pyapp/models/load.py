@@ -41,6 +41,7 @@ TEXT, SEES = "causal-lm", "image-text-to-text"  # the tasks of language models, 
 # A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
+READ_QUANTISED = {("gpt_oss", "mxfp4")}  # model types, and methods of quantising their weights that they read
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
 
@@ -279,13 +280,13 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     """The module of pyapp.models of a configuration's architecture; None for llama2.c's. ModelError for an unknown
     architecture, for one that has no model for the task, and for weights that another library has quantised.
     """
-    quantized = settings.get("quantization_config")
-    if isinstance(quantized, Mapping) and isinstance(quantized.get("quant_method"), str):
+    quantized, kind = settings.get("quantization_config"), settings.get("model_type", "llama2c")
+    method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
+    if isinstance(method, str) and (kind, method) not in READ_QUANTISED:
         raise ModelError(
-            f"its weights are quantised by {quantized['quant_method']!r:.50}, which pyapp does not read", where=where,
+            f"its weights are quantised by {method!r:.50}, which pyapp does not read", where=where,
             hint=UNQUANTISED,
         )  # fmt: skip
-    kind = settings.get("model_type", "llama2c")
     if kind == "llama2c":
         return None
     found = (SEEING if task == SEES else MODEL_TYPES).get(kind) if isinstance(kind, str) else None

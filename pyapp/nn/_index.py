@@ -22,6 +22,9 @@ MODULES = {
     "heads": """
         Heads split_heads
     """,
+    "hybrid": """
+        HybridCache HybridLanguageModel
+    """,
     "layers.activation": """
         CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU RReLU
         ReLU ReLU6 SELU SiLU Sigmoid Softmax Softmax2d Softmin Softplus Softshrink Softsign Tanh Tanhshrink Threshold

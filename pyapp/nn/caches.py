@@ -44,8 +44,8 @@ class LayerCache(Protocol):
 
     def attend(self, q: Tensor, position: Tensor, heads: Heads | None = None) -> Tensor:
         """Causal attention of q (T, H, D) at position[0] … : each row attends to the stored tokens up to its own
-        position → (T, H, D). The scale, window, softcap and slopes are those of `heads`; None: the scale 1 / sqrt(D)
-        alone.
+        position → (T, H, D). The scale, window, softcap, slopes and sinks are those of `heads`; None: the scale 1 /
+        sqrt(D) alone.
         """
         ...
 
@@ -135,7 +135,7 @@ class _LayerCache:
         tokens, count, size = q.shape
         heads = Heads(count, count, size) if heads is None else heads
         window, softcap, slopes = heads.window, heads.softcap, heads.slopes
-        check_score_options(type(self).__name__, count, window, softcap, slopes)
+        check_score_options(type(self).__name__, count, window, softcap, slopes, heads.sinks)
         keys, values = self._visible
         mask, positions = self.mask(tokens), self._positions()
         own = arange(self.length - tokens, self.length).unsqueeze(1)
@@ -144,11 +144,11 @@ class _LayerCache:
         if slopes is not None:
             apart = (positions - own).to(q.dtype).unsqueeze(0)  # (1, T, S)
             mask = where(mask, slopes.reshape(count, 1, 1) * apart, float("-inf"))
-        y: Tensor = ops.scaled_dot_product_attention(
-            q.transpose(0, 1), keys.to(q.dtype), values.to(q.dtype), mask.to(q.device), scale=heads.scale,
-            softcap=softcap, enable_gqa=True,
-        )  # fmt: skip  # (H, T, D)
-        return y.transpose(0, 1)
+        keys, values = (x.to(q.dtype).transpose(0, 1).unsqueeze(0) for x in (keys, values))  # (1, S, KV, D)
+        mask = mask.to(q.device).reshape(1, -1, *mask.shape[-2:])  # (1, 1 or H, T, S)
+        return ops.attention(
+            q.unsqueeze(0), keys, values, False, heads.scale, softcap=softcap, mask=mask, sinks=heads.sinks
+        ).squeeze(0)
 
     def _positions(self) -> Tensor:
         """(S,): the positions of the keys of the last append."""
@@ -261,7 +261,7 @@ class FixedCache(_LayerCache):
             return ops.cached_attention(q, self.keys, self.values, position, block_table=self.block_table)
         return ops.cached_attention(
             q, self.keys, self.values, position, heads.scale, heads.window, heads.softcap, heads.slopes,
-            self.block_table,
+            self.block_table, heads.sinks,
         )  # fmt: skip
 
     def stored(self, end: int) -> tuple[Tensor, Tensor]:
@@ -279,7 +279,7 @@ class FixedCache(_LayerCache):
             )
         return ops.cached_self_attention(
             qkv, table, position, self.keys, self.values, heads.interleaved, heads.scale, heads.window, heads.softcap,
-            heads.slopes, self.head_dim, self.block_table,
+            heads.slopes, self.head_dim, self.block_table, heads.sinks,
         )  # fmt: skip
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

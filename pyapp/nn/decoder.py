@@ -12,7 +12,7 @@ from ..engine import Device, Tensor, ops, quant
 from ..engine.device import cpu
 from ..engine.ops import cat
 from ..errors import ArgumentError
-from .caches import BatchCache, KVCache, TextCache, decoder_cache, last_tokens
+from .caches import TextCache, decoder_cache, last_tokens
 from .heads import Heads, split_heads
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
@@ -59,7 +59,15 @@ class WholeText:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
         y = ops.attention(
-            q, k, v, scale=heads.scale, window=heads.window, softcap=heads.softcap, slopes=heads.slopes, mask=self.mask
+            q,
+            k,
+            v,
+            scale=heads.scale,
+            window=heads.window,
+            softcap=heads.softcap,
+            slopes=heads.slopes,
+            mask=self.mask,
+            sinks=heads.sinks,
         )  # (B, T, H, D)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
 
@@ -242,17 +250,20 @@ class CausalLanguageModel(Module):
         y: Tensor = self.lm_head(self.stack.normalized(x))
         return y
 
-    def new_cache(
-        self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None
-    ) -> KVCache | BatchCache:
+    def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
         """An empty cache for `capacity` tokens (max_seq_len by default) in "float32", "float16" or "q8_0"; `texts`: for
         so many texts that are decoded together.
         """
-        config, capacity = self.config, capacity or self.config.max_seq_len
+        capacity = capacity or self.config.max_seq_len
         for module in self.modules():  # a Graph cannot make tables
             rotary = getattr(module, "rotary", None)
             if rotary is not None:
                 rotary.upto(capacity, self.device)
+        return self._empty_cache(capacity, dtype, texts)
+
+    def _empty_cache(self, capacity: int, dtype: Any, texts: int | None) -> Any:
+        """The cache of new_cache."""
+        config = self.config
         return decoder_cache(
             texts, config.num_hidden_layers, self.kv_heads, capacity, config.head_dim, self.device, dtype
         )

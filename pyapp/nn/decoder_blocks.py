@@ -4,7 +4,7 @@ around attention and feed-forward, and the model of such blocks with rotary posi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..engine import Tensor
@@ -18,21 +18,27 @@ from .module import Module
 
 class HeadNormAttention(GroupedQueryAttention):
     """Self-attention whose queries and keys are normalised head by head, by norms that `norm(features, epsilon)`
-    makes.
+    makes; `norms` are their names.
     """
 
-    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "q_norm": ("whole",), "k_norm": ("whole",)}
+    norms = "q_norm", "k_norm"
+
+    @property
+    def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
+        """How several processes divide the layers (nn/tensor_parallel.py)."""
+        return {**GroupedQueryAttention.tensor_parallel, **dict.fromkeys(self.norms, ("whole",))}
 
     def __init__(
         self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, epsilon: float, *,
         bias: bool = False, norm: Callable[[int, float], Module] = RMSNorm,
     ) -> None:  # fmt: skip
         super().__init__(layer, hidden_size, heads, rotary, bias=bias)
-        self.q_norm = norm(heads.head_dim, epsilon)
-        self.k_norm = norm(heads.head_dim, epsilon)
+        for name in self.norms:
+            self.add_module(name, norm(heads.head_dim, epsilon))
 
     def normalized(self, qkv: Tensor) -> Tensor:
-        return normalized_heads(qkv, self.heads, self.q_norm, self.k_norm)
+        q_norm, k_norm = (self.get_submodule(name) for name in self.norms)
+        return normalized_heads(qkv, self.heads, q_norm, k_norm)
 
 
 class JointNormAttention(GroupedQueryAttention):

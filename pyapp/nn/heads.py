@@ -16,7 +16,7 @@ class Heads:
     scale: of the scores, 1 / sqrt(D) by default. window: each token attends to the last `window` tokens, itself
     included (Beltagy et al. 2020, arXiv 2004.05150). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv
     2408.00118). slopes (H,) float32: of the linear biases (ALiBi, Press et al. 2021, arXiv 2108.12409). interleaved:
-    rotary pairs are neighbours, else halves.
+    rotary pairs are neighbours, else halves. sinks (H,): scores of a key without a value (gpt-oss, arXiv 2508.10925).
     """
 
     heads: int
@@ -27,6 +27,7 @@ class Heads:
     softcap: float | None = None
     slopes: Tensor | None = None
     interleaved: bool = False
+    sinks: Tensor | None = None
 
     @property
     def width(self) -> int:

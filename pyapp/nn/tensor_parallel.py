@@ -247,18 +247,16 @@ class _Division:
 
     def add(self, path: str, module: Module, plan: Mapping[str, tuple[str, ...]]) -> None:
         """Divides the layers of a module."""
+        own = [name for name, parameter in module._parameters.items() if parameter is not None and name not in plan]
         if isinstance(module, Experts):
+            self._refuse(path, module, own)
             self._stacks(path, module, plan)
             return
         there = {name: layer for name, layer in module._modules.items() if layer is not None}
         divided = {name: split for name, split in plan.items() if name in there}
         if any(split[0] in ("outputs", "inputs") for split in divided.values()):
             unknown = [name for name, layer in there.items() if name not in plan and _has_parameters(layer)]
-            if unknown:
-                raise ModelError(
-                    f"{self.name} cannot be divided among processes: {type(module).__name__} does not say how "
-                    f"{', '.join(unknown)} is divided", where=path, hint="Run it in one process",
-                )  # fmt: skip
+            self._refuse(path, module, own + unknown)
         ranges = self._ranges(path, module, divided, there)
         for name, split in divided.items():
             layer, where = there[name], f"{path}.{name}"
@@ -271,6 +269,14 @@ class _Division:
                 self._inputs(where, layer, ranges[of[0]])
             elif kind != "whole":
                 raise ModelError(f"{kind!r} is no way to divide a layer", where=where)
+
+    def _refuse(self, path: str, module: Module, unknown: Sequence[str]) -> None:
+        """ModelError if there are parts that a module does not say how to divide."""
+        if unknown:
+            raise ModelError(
+                f"{self.name} cannot be divided among processes: {type(module).__name__} does not say how "
+                f"{', '.join(unknown)} is divided", where=path, hint="Run it in one process",
+            )  # fmt: skip
 
     def check(self) -> None:
         """ModelError unless most of the model is divided."""

@@ -89,7 +89,9 @@ def with_tokens(x: Tensor, *tokens: Tensor) -> Tensor:
     return ops.cat([*(own.expand(x.shape[0], 1, own.shape[2]) for own in tokens), x], 1)
 
 
-def resized_positions(table: Tensor, before: int, after: int, grid: tuple[int, int], wanted: tuple[int, int]) -> Tensor:
+def resized_positions(
+    table: Tensor, before: int, after: int, grid: tuple[int, int], wanted: tuple[int, int], antialias: bool = False
+) -> Tensor:
     """The positions (1, before + rows * columns + after, D) of patches in a grid, for another grid: those of the
     patches bicubically resampled, those of other tokens unchanged.
     """
@@ -97,7 +99,7 @@ def resized_positions(table: Tensor, before: int, after: int, grid: tuple[int, i
         return table
     width = table.shape[2]
     patches = table.narrow(1, before, grid[0] * grid[1]).reshape(1, *grid, width).permute(0, 3, 1, 2)
-    found = ops.interpolate(patches, size=wanted, mode="bicubic", align_corners=False)
+    found = ops.interpolate(patches, size=wanted, mode="bicubic", align_corners=False, antialias=antialias)
     parts = [table.narrow(1, 0, before), as_sequence(found)]
     if after:
         parts.append(table.narrow(1, before + grid[0] * grid[1], after))

@@ -180,10 +180,12 @@ class Scheduler:
         self.device = getattr(model, "device", cpu)
         self._cache_type, self._lookup, self._pass = cache_type, lookup, prompt_pass(self.device)
         like, wanted = new_cache(model, BLOCK, cache_type, texts=1), capacity_of(model, context)
-        block_bytes, self._block = like.nbytes, BLOCK
+        self._block = BLOCK
         self._by_token: bool = getattr(like, "by_token", True)
         if not self._by_token:  # a block is the state of a text, of any length
             self._block, self._lookup = wanted, 0
+            like = new_cache(model, wanted, cache_type, texts=1)
+        block_bytes = like.nbytes
         affordable = cache_bytes // block_bytes - 1  # one is for rows that only fill a step
         self.capacity = wanted if context is not None else max(min(wanted, affordable * self._block), 1)
         self._parts = -(-self.capacity // self._block)
@@ -828,6 +830,7 @@ class Scheduler:
                     place, sizes = int32_tensor([start], self.device), sizes[1:]
                     self.model.forward_cached(int32_tensor(part, self.device), place, cache.text(0), last_only=True)
                     start += len(part)
-            return bytes(cache.memory.reshape(-1).storage.read())
+            memories = [cache.memory] if hasattr(cache, "memory") else cache.memories
+            return b"".join(memory.reshape(-1).storage.read() for memory in memories)
 
         return read((*PASSES, self.most_rows)) == read((total,))

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         cut_out_objects,
         detect_objects,
         embed_images,
+        estimate_depth,
         imagine,
         match_images,
         read_images,
@@ -57,8 +58,8 @@ if TYPE_CHECKING:
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice",
     "Partial", "Progress", "Region", "Segment", "TextLine", "Thought", "Token", "answer", "chat", "classify",
-    "classify_images", "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "fill_mask",
-    "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech",
+    "classify_images", "cut_out_objects", "detect_objects", "embed", "embed_images", "error_event", "estimate_depth",
+    "fill_mask", "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech",
     "match_images", "merge", "models", "pipeline", "quantize", "read", "read_images", "rerank", "segment_images",
     "set_threads", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
@@ -66,7 +67,8 @@ __all__ = [
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
 _LATE = {
     "pictures": (
-        "classify_images cut_out_objects detect_objects embed_images imagine match_images read_images segment_images"
+        "classify_images cut_out_objects detect_objects embed_images estimate_depth imagine match_images read_images "
+        "segment_images"
     ),
     "reading": "read",
     "texts": "answer classify embed fill_mask label pipeline rerank translate",

@@ -84,6 +84,7 @@ LOADERS: Mapping[str, Loader] = {
     "match-image": load_picture_model_for("zero-shot-image-classification"),
     "detect": load_picture_model_for("object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
+    "depth": load_picture_model_for("depth-estimation"),
     "imagine": load_diffusion_model,
     "cut-out": load_picture_model_for("mask-generation"),
     "image-to-text": load_picture_model_for("image-to-text"),

@@ -189,6 +189,30 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
     yield Done("complete", {"count": len(images)})
 
 
+def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
+    """Items with `png`, `size` [height, width], `least`, `most` and `metric`: how far the pixels of a picture are. The
+    PNG file, as base64, has 16 bits of grey for each pixel: 0 for `least`, 65535 for `most`, and between them in
+    proportion. `metric`: the depths are metres; else they are nearness, the larger the nearer, in a unit of the
+    picture.
+
+    Pictures are computed one by one, because they may have several sizes.
+    """
+    images = _listed(images)
+    for chosen, prepared in _batches(loaded, images, 1):
+        yield None
+        with no_grad():
+            found = loaded.model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
+            found = interpolate(found, size=prepared.sizes[0], mode="bicubic", align_corners=False)
+        depths = found.cpu().numpy()[0, 0]
+        least, most = float(depths.min()), float(depths.max())
+        grey = (depths - least) * (65535 / (most - least) if most > least else 0.0)
+        png = base64.b64encode(encode_png(grey.round().astype("uint16")[:, :, None])).decode()
+        values = {"png": png, "least": least, "most": most, "metric": loaded.model.config.metric}
+        yield Item(chosen.start, values | {"size": list(prepared.sizes[0])})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
 def _runs(numbers: Any) -> list[list[int]]:
     """An array of pixels' numbers (H * W,) as [number, pixels] of each run of equal ones."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
@@ -308,6 +332,7 @@ classify_images = stream_of("classify-image", label_images, remote=False, check=
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of("imagine", drawn_texts, remote=False)
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
+estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)
 embed_images = stream_of("embed-image", vectors_of_images, remote=False, check=check_files)

@@ -51,6 +51,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Yolos": _defaults(LONG, 2, IMAGENET, do_pad=True),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
+    "DPT": _defaults({"height": 384, "width": 384}, 3),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
@@ -64,7 +65,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr", "Llava")
 # The processors of models whose file says none.
 OF_MODEL = {
-    "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
+    "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit",
+    "dinov2_with_registers": "Bit", "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
     "convnext": "ConvNext", "resnet": "ConvNext", "mobilenet_v2": "MobileNetV2", "efficientnet": "EfficientNet",
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
@@ -109,6 +111,8 @@ class ImageProcessor:
     rescale_offset: bool = False
     include_top: bool = False
     do_image_splitting: bool = False
+    keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
+    ensure_multiple_of: int = 1  # DPT: of pixels, that each side has
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
     do_pan_and_scan: bool = False  # whether a long picture is seen whole, and then in parts of its longer side
@@ -156,10 +160,13 @@ class ImageProcessor:
                 _wrong(name, value, "a number above 0")
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
-        if self.kind == "Qwen2VL":
-            for name, number in (("patch_size", self.patch_size), ("merge_size", self.merge_size)):
-                if type(number) is not int or not 1 <= number <= 256:
-                    _wrong(name, number, "a whole number from 1 to 256")
+        factors = {"Qwen2VL": ("patch_size", "merge_size"), "DPT": ("ensure_multiple_of",)}
+        for name in factors.get(self.kind, ()):
+            number = getattr(self, name)
+            if type(number) is not int or not 1 <= number <= 256:
+                _wrong(name, number, "a whole number from 1 to 256")
+        if self.kind == "DPT" and (self.do_pad or self.do_center_crop):
+            _wrong("do_pad or do_center_crop", True, "false: pictures for DPT are only resized")
         crops = (("pan_and_scan_min_crop_size", LARGEST), ("pan_and_scan_max_num_crops", TILES))
         for name, most in crops if self.do_pan_and_scan else ():
             number = getattr(self, name)
@@ -182,6 +189,8 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
+        if self.kind == "DPT" and self.do_resize:
+            return None if self.keep_aspect_ratio else self._target(1, 1)
         exact = self.crop_size if self.do_center_crop else self.size if self.do_resize else {}
         if self.do_pad and self.pad_size is not None:
             exact = self.pad_size
@@ -319,6 +328,9 @@ class ImageProcessor:
             return _longest(height, width, size["longest_edge"])
         if self.kind == "Qwen2VL":
             return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
+        if self.kind == "DPT":
+            wanted = size["height"], size["width"]
+            return _near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
         if self.kind == "Sam":
             scale = size["longest_edge"] / max(height, width)
             return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
@@ -407,7 +419,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     else:
         found = None
     wanted = {
-        "ConvNext": [{"shortest_edge"}], "Donut": [{"height", "width"}],
+        "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         "Qwen2VL": [{"shortest_edge", "longest_edge"}],
         "": [{"height", "width"}],
@@ -455,6 +467,17 @@ def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> t
         scale = sqrt(least / (height * width))
         return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
     return high, wide
+
+
+def _near(height: int, width: int, wanted: tuple[int, int], scaled: bool, multiple: int) -> tuple[int, int]:
+    """The `wanted` size of a picture, each side rounded to a multiple; `scaled`: both sides are scaled alike, by the
+    factor that is nearer to 1.
+    """
+    by_height, by_width = wanted[0] / height, wanted[1] / width
+    if scaled:
+        by_height = by_width = min(by_height, by_width, key=lambda scale: abs(1 - scale))
+    high, wide = (round(side / multiple) * multiple for side in (by_height * height, by_width * width))
+    return _plausible(max(multiple, high), max(multiple, wide))
 
 
 def _between(height: int, width: int, shortest: int, longest: int) -> tuple[int, int]:

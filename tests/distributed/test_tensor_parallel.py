@@ -46,6 +46,8 @@ REFUSED = {
     "olmoe": "q_norm, k_norm",
     "cohere-norms": "q_norm, k_norm",
     "stablelm-parallel": "q_layernorm, k_layernorm",
+    "gpt_oss": "sinks",
+    "gpt_oss-yarn": "sinks",
 } | dict.fromkeys(["mamba", "mamba-biases", "falcon_mamba", "mamba2"], "most of its parameters")
 WIDE = SMALL | {
     "model_type": "llama", "vocab_size": 300, "hidden_size": 512, "intermediate_size": 768, "num_attention_heads": 4,

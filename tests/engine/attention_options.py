@@ -8,6 +8,8 @@ TOKENS, HEADS, KV_HEADS, SIZE = 9, 6, 3, 8
 WINDOW, SOFTCAP = 4, 2.5
 ROTATED = 4
 
+SINKS = [0.5, -1.0, 3.0, 0.0, -4.0, 1.0]  # of each head
+
 
 def inputs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """q (1, T, H, D), k and v (1, T, KV, D), float32."""

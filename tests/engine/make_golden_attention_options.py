@@ -17,9 +17,10 @@ from transformers.masking_utils import causal_mask_function, sliding_window_caus
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb as rotate_part
+from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward as attend_with_sinks
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
-from tests.engine.attention_options import HEADS, KV_HEADS, ROTATED, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
+from tests.engine.attention_options import HEADS, KV_HEADS, ROTATED, SINKS, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
 
 
 def mask_of(function: Any) -> torch.Tensor:
@@ -45,7 +46,9 @@ def main() -> None:
     def attend(mask: torch.Tensor, **options: Any) -> np.ndarray:
         return eager_attention_forward(layer, q, k, v, mask, **options)[0].numpy()
 
+    layer.sinks = torch.tensor(SINKS)
     golden = {
+        "sinks": attend_with_sinks(layer, q, k, v, window, SIZE**-0.5)[0].numpy(),
         "window": attend(window),
         "soft_cap": attend(window, softcap=SOFTCAP, scaling=0.3),
         "slopes": attend(causal + biases),

@@ -11,21 +11,28 @@ import pytest
 import pyapp
 from pyapp import nn, ops
 from pyapp.engine.buffers import int32_tensor
-from tests.engine.attention_options import HEADS, KV_HEADS, ROTATED, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
+from tests.engine.attention_options import HEADS, KV_HEADS, ROTATED, SINKS, SIZE, SOFTCAP, TOKENS, WINDOW, inputs
 
 GOLDEN = np.load(Path(__file__).with_name("golden_attention_options.npz"))
 OPTIONS: dict[str, dict[str, Any]] = {
     "window": {"window": WINDOW},
     "soft_cap": {"window": WINDOW, "softcap": SOFTCAP, "scale": 0.3},
     "slopes": {"slopes": pyapp.tensor([2.0**-i for i in (2, 4, 6, 8, 1, 3)])},  # of BLOOM with 6 heads
+    "sinks": {"sinks": pyapp.tensor(SINKS), "window": WINDOW},
 }
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_whole_texts_and_caches(name: str) -> None:
+def test_whole_texts(name: str) -> None:
     q, k, v = (pyapp.from_numpy(x) for x in inputs())
     np.testing.assert_allclose(ops.attention(q, k, v, **OPTIONS[name]).numpy(), GOLDEN[name], rtol=2e-5, atol=2e-6)
-    cache = nn.FixedCache(TOKENS, KV_HEADS, SIZE)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("kind", ["fixed", "growing"])
+def test_caches(name: str, kind: str) -> None:
+    q, k, v = (pyapp.from_numpy(x) for x in inputs())
+    cache = nn.FixedCache(TOKENS, KV_HEADS, SIZE) if kind == "fixed" else nn.GrowingCache()
     for first, last in ((0, 4), (4, 5), (5, TOKENS)):
         position = int32_tensor([first])
         cache.write(k[0, first:last], v[0, first:last], position)

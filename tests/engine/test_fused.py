@@ -152,6 +152,14 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda q, k, v: ops.attention(q, k, v, slopes=SLOPES.to(q.device), mask=_sight(2, 1, 5, 5).to(q.device)),
         [normal(2, 5, 4, 8), normal(2, 5, 2, 8, seed=1), normal(2, 5, 2, 8, seed=3)],
     ),
+    "attention_sinks": (
+        lambda q, k, v, sinks: ops.attention(q, k, v, window=4, softcap=2.0, sinks=sinks),
+        [normal(2, 5, 4, 8), normal(2, 7, 2, 8, seed=1), normal(2, 7, 2, 8, seed=3), normal(4, seed=4)],
+    ),
+    "attention_sinks_and_mask": (
+        lambda q, k, v, sinks: ops.attention(q, k, v, sinks=sinks, mask=_sight(2, 1, 5, 5).to(q.device)),
+        [normal(2, 5, 4, 8), normal(2, 5, 2, 8, seed=1), normal(2, 5, 2, 8, seed=3), normal(4, seed=4)],
+    ),
     "attention_mask": (
         lambda q, k, v: ops.attention(q, k, v, False, mask=_half_mask(1, 4, 5, 7).to(q.device, q.dtype)),
         [normal(2, 5, 4, 8), normal(2, 7, 4, 8, seed=1), normal(2, 7, 4, 12, seed=3)],
@@ -332,6 +340,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "window": {"window": 3},
     "soft_cap": {"softcap": 1.5, "window": 20},
     "slopes": {"slopes": SLOPES, "table": None},
+    "sinks": {"sinks": normal(4, seed=6), "window": 5},
 }
 
 
@@ -432,7 +441,7 @@ def test_cached_attention_by_the_rows_of_whole_attention(texts: int | None) -> N
     zeros = int32(*([0] * (texts or 1)))
     for cache, x in zip(caches, (k, v), strict=True):
         ops.cache_write(cache, x, zeros)
-    options: dict[str, Any] = {"scale": 0.4, "window": 5, "softcap": 2.0, "slopes": SLOPES}
+    options: dict[str, Any] = {"scale": 0.4, "window": 5, "softcap": 2.0, "slopes": SLOPES, "sinks": normal(4, seed=3)}
     batch = [t if texts else t.unsqueeze(0) for t in (q, k, v)]
     expected = ops.attention(*batch, **options).numpy().reshape(q.shape)
     found = ops.cached_attention(q, *caches, zeros, **options).numpy()

@@ -33,6 +33,12 @@ BLOOM = {
     "model_type": "bloom", "vocab_size": 96, "hidden_size": 32, "n_layer": 2, "n_head": 4, "tie_word_embeddings": False,
 }  # fmt: skip
 MPT = {"model_type": "mpt", "vocab_size": 96, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
+GRANITE = {
+    "embedding_multiplier": 3.0, "logits_scaling": 0.7, "residual_multiplier": 0.6, "attention_multiplier": 0.3,
+}  # fmt: skip
+GPT_OSS = SMALL | {
+    "model_type": "gpt_oss", "head_dim": 12, "sliding_window": 6, "num_local_experts": 4, "num_experts_per_tok": 2,
+}  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -96,15 +102,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "phi": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5},
     "phi-norms": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5, "qk_layernorm": True},
     "smollm3": SMALL | {"model_type": "smollm3", "no_rope_layers": [1, 0]},
-    "granite": SMALL
-    | {
-        "model_type": "granite",
-        "embedding_multiplier": 3.0,
-        "logits_scaling": 0.7,
-        "residual_multiplier": 0.6,
-        "attention_multiplier": 0.3,
-        "attention_bias": True,
-    },
+    "granite": SMALL | GRANITE | {"model_type": "granite", "attention_bias": True},
+    "granitemoe": SMALL | GRANITE | {"model_type": "granitemoe", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "granitemoe-shared": SMALL
+    | GRANITE
+    | {"model_type": "granitemoeshared", "num_local_experts": 4, "shared_intermediate_size": 24, "rms_norm_eps": 1e-5},
+    "olmo": SMALL | {"model_type": "olmo"},
+    "olmo-clip": SMALL | {"model_type": "olmo", "clip_qkv": 0.7},
     "olmo2": SMALL | {"model_type": "olmo2"},
     "stablelm": SMALL | {"model_type": "stablelm", "use_qkv_bias": True, "partial_rotary_factor": 0.5},
     "stablelm-parallel": SMALL
@@ -170,6 +174,54 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "logit_scale": 0.5,
     },
     "nemotron": SMALL | {"model_type": "nemotron", "head_dim": 12, "mlp_bias": True},
+    "gpt_oss": GPT_OSS,
+    "gpt_oss-yarn": GPT_OSS
+    | {
+        "attention_bias": False,
+        "swiglu_limit": 0.8,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "beta_fast": 8.0,
+            "beta_slow": 1.0,
+            "truncate": False,
+            "original_max_position_embeddings": 32,
+        },
+    },
+    "lfm2": SMALL
+    | {
+        "model_type": "lfm2",
+        "num_hidden_layers": 3,
+        "tie_word_embeddings": True,
+        "block_auto_adjust_ff_dim": False,
+        "layer_types": ["conv", "full_attention", "conv"],
+    },
+    "lfm2-bias": SMALL
+    | {
+        "model_type": "lfm2",
+        "conv_bias": True,
+        "conv_L_cache": 4,
+        "block_ffn_dim_multiplier": 1.5,
+        "block_multiple_of": 8,
+        "full_attn_idxs": [0],
+    },
+    "recurrent_gemma": SMALL
+    | {
+        "model_type": "recurrent_gemma",
+        "num_hidden_layers": 3,
+        "tie_word_embeddings": True,
+        "attention_window_size": 6,
+        "logits_soft_cap": 5.0,
+    },
+    "recurrent_gemma-wide": SMALL
+    | {
+        "model_type": "recurrent_gemma",
+        "tie_word_embeddings": True,
+        "num_key_value_heads": 1,
+        "attention_bias": True,
+        "conv1d_width": 3,
+        "block_types": ["recurrent", "attention"],
+    },
     "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": SMALL
     | EXPERTS
@@ -207,8 +259,10 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "deepseek_v2-lite": {}, "glm": {}, "glm4": {}, "olmoe": {"clip_qkv": None},
     "deepseek_v3": {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
                                      "mscale": 0.7, "mscale_all_dim": 0.7}},
-    **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron"], {}),
+    **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron", "olmo",
+                     "olmo-clip", "granitemoe", "granitemoe-shared"], {}),
     "cohere2": {"sliding_window_pattern": 4},
+    "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
     "falcon_mamba": {"mixer_rms_eps": 1e-5},
 }  # fmt: skip
@@ -219,4 +273,5 @@ OTHER_DEVICE = [
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
     "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
+    "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
 ]  # fmt: skip

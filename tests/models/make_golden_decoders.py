@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
 
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
@@ -49,10 +49,12 @@ def greedy(model: Any) -> tuple[list[int], float]:
     """The tokens, and the smallest lead of a chosen token."""
     tokens, cache, lead = [], None, float("inf")
     name = "cache" if model._is_stateful else "past_key_values"
+    if type(model).__name__ == "RecurrentGemmaForCausalLM":  # which returns no cache, and keeps its states itself
+        cache = DynamicCache(config=model.config)
     ids = torch.tensor([TEXT])
     for _ in range(STEPS):
         found = model(ids, use_cache=True, **{name: cache})
-        cache = found[name]
+        cache = found.get(name, cache)
         best = found.logits[0, -1].topk(2).values
         lead = min(lead, float(best[0] - best[1]))
         tokens.append(int(found.logits[0, -1].argmax()))

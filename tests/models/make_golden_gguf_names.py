@@ -46,7 +46,8 @@ if __name__ == "__main__":
         form = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}").GGUF
         names = gguf.get_tensor_name_map(architectures[form.architecture], 2)
         parameters = json.loads((TARGET.parent / "golden_decoders" / f"{name}.json").read_text())["parameters"]
-        own = {key: names.get_name(key, (".weight", ".bias")) for key in parameters}
+        called = {key: f"{key}.weight" if key.endswith("sinks") else key for key in parameters}  # as llama.cpp's tool
+        own = {key: names.get_name(name, (".weight", ".bias")) for key, name in called.items()}
         found.setdefault(form.architecture, {}).update(
             {key: value for key, value in own.items() if value and ".1." not in key and ".experts." not in key}
         )

@@ -29,6 +29,7 @@ from tests.models.seeded import direction, picture, picture_weights, shown
 FOLDER = Path(__file__).with_name("golden_pictures")
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
 ENDS = {
+    "depth-estimation": "ForDepthEstimation",
     "image-features": "Model",
     "image-classification": "ForImageClassification",
     "image-to-text": "Model",
@@ -81,6 +82,8 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     found = model(pixel_values=pictures)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]
+    if task == "depth-estimation":
+        return [found.predicted_depth]
     if task == "image-features":
         return [found.last_hidden_state]
     return [found.logits]

@@ -29,6 +29,13 @@ _QUERIES = {
     "decoder_ffn_dim": 24,
 }
 
+_DINOV2 = {
+    "model_type": "dinov2", **_SIZES, "num_hidden_layers": 3, "mlp_ratio": 2, "reshape_hidden_states": False,
+}  # fmt: skip
+_DEPTH = {
+    "patch_size": 4, "reassemble_hidden_size": 16, "neck_hidden_sizes": [6, 8, 10, 12], "fusion_hidden_size": 8,
+    "head_hidden_size": 5,
+}  # fmt: skip
 _RT_DETR = {
     "model_type": "rt_detr",
     **_LABELS,
@@ -56,6 +63,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "dinov2": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_mask_token": True},
     "dinov2_gated": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_swiglu_ffn": True},
+    "dinov2_with_registers": {
+        "model_type": "dinov2_with_registers", **_SIZES, **_LABELS, "mlp_ratio": 2, "num_register_tokens": 3,
+    },
+    "depth_anything": {
+        "model_type": "depth_anything", **_DEPTH, "backbone_config": _DINOV2 | {"out_indices": [0, 1, 2, 3]},
+    },
+    "depth_anything_metric": {
+        "model_type": "depth_anything", **_DEPTH, "depth_estimation_type": "metric", "max_depth": 20,
+        "head_in_index": 1, "reassemble_factors": [1, 0.5], "neck_hidden_sizes": [6, 8],
+        "backbone_config": _DINOV2 | {"out_features": ["stage1", "stage3"], "apply_layernorm": False},
+    },
     "convnext": {
         "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 32], "depths": [1, 2, 1], "num_stages": 3,
         **_LABELS,
@@ -183,13 +201,13 @@ CLASSES = {
 }
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin "
-    "donut blip trocr"
+    "vit deit beit dinov2 dinov2_with_registers depth_anything convnext resnet mobilenet_v2 efficientnet clip siglip "
+    "yolos detr rt_detr segformer swin donut blip trocr"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit deit beit dinov2_gated convnext resnet mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer "
-    "swin donut blip sam trocr"
+    "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext resnet mobilenet_v2 efficientnet clip "
+    "siglip yolos detr rt_detr segformer swin donut blip sam trocr"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
@@ -208,4 +226,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]
 
 
-ANY_SIZE = "dinov2 convnext resnet mobilenet_v2 efficientnet yolos segformer swin detr table-transformer".split()
+ANY_SIZE = (
+    "dinov2 dinov2_with_registers depth_anything convnext resnet mobilenet_v2 efficientnet yolos segformer swin detr "
+    "table-transformer"
+).split()

@@ -39,9 +39,18 @@ def make(name: str, salt: int, **changed: Any) -> Any:
     module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
     model = module.TASKS["causal-lm"](module.Config.from_dict(config))
     with pyapp.no_grad():
-        for key, parameter in model.named_parameters():
-            parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape), salt)))
+        parameters = dict(model.named_parameters())
+        files = exported(model, parameters)
+        plans = module.stored(model.config, files) if files is not parameters else {}
+        for key, parameter in parameters.items():
+            value = pyapp.from_numpy(draw(key, tuple(files[key].shape), salt))
+            parameter.copy_(plans[key].join([value]) if key in plans else value)
     return model
+
+
+def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Tensors by the names of parameters as transformers has them."""
+    return model.exported(tensors) if hasattr(model, "exported") else tensors
 
 
 def numbers(x: pyapp.Tensor) -> np.ndarray:
@@ -58,7 +67,8 @@ def test_names_and_shapes(case: Any) -> None:
     _, expected, model = case
     # What gets no gradients is a parameter here, a buffer there.
     state = {*expected["state"]}
-    found = {key: list(parameter.shape) for key, parameter in model.named_parameters() if key not in state}
+    parameters = exported(model, dict(model.named_parameters()))
+    found = {key: list(parameter.shape) for key, parameter in parameters.items() if key not in state}
     assert found == {key: shape for key, (shape, *_) in expected["parameters"].items()}
     assert set(model.state_dict()) == {*found, *expected["state"]}
 
@@ -107,11 +117,14 @@ def test_gradients(case: Any) -> None:
     loss = functional.cross_entropy(model(pyapp.tensor([TEXT[:-1]], dtype="int32"))[0], pyapp.tensor(TEXT[1:]))
     assert abs(loss.item() - expected["loss"]) < 1e-4
     loss.backward()
-    for key, parameter in model.named_parameters():
-        if key in expected["state"]:
-            assert parameter.grad is None
-            continue
-        grad = numbers(parameter.grad) if parameter.grad is not None else np.zeros(parameter.shape)
+    parameters = dict(model.named_parameters())
+    assert all(parameters[key].grad is None for key in expected["state"] if key in parameters)
+    grads = {
+        key: pyapp.zeros(*parameter.shape) if parameter.grad is None else parameter.grad
+        for key, parameter in parameters.items() if key not in expected["state"]
+    }  # fmt: skip
+    for key, gradient in exported(model, grads).items():
+        grad = numbers(gradient)
         _, total, product = expected["parameters"][key]
         np.testing.assert_allclose(
             [grad.sum(), (grad * direction(key, grad.shape)).sum()], [total, product], rtol=2e-3, atol=2e-4, err_msg=key

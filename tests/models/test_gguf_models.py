@@ -177,7 +177,8 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("deepseek_v3", CONFIGS["deepseek_v3"], "rope_parameters"),
         ("cohere2", {"sliding_window_pattern": 2}, "layer_types"), ("nemotron", {"hidden_act": "silu"}, "hidden_act"),
         ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual"),
-        ("mpt", {"attn_config": {"softmax_scale": 0.5}}, "attn_config"),
+        ("mpt", {"attn_config": {"softmax_scale": 0.5}}, "attn_config"), ("lfm2-bias", {}, "conv_bias True"),
+        ("gpt_oss", {"swiglu_limit": 0.8}, "swiglu_limit"),
     ):  # fmt: skip
         _, path = saved(name, tmp_path, **more)
         with pytest.raises(ModelError, match=told):

@@ -18,7 +18,7 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors, write_sharded_safetensors
 from pyapp.models import gemma
 from pyapp.models._index import MODEL_TYPES
-from pyapp.models.load import build, load_model, module_of, read_settings
+from pyapp.models.load import build, load_model, module_of, read_model, read_settings
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.text.session import capacity_of
 from tests.models.decoder_configs import CONFIGS, QUANTISED
@@ -101,6 +101,43 @@ def test_experts_apart(name: str, tmp_path: Path) -> None:
         load(tmp_path / "model.safetensors", name, **wider)
 
 
+def test_experts_in_mxfp4_as_they_are_published(tmp_path: Path) -> None:
+    """The numbers are those of transformers' convert_moe_packed_tensors, and the matrices stay in their blocks."""
+    sizes = {"hidden_size": 64, "intermediate_size": 32}
+    quantised = {"quantization_config": {"quant_method": "mxfp4"}, "architectures": ["GptOssForCausalLM"]}
+    model = make("gpt_oss", 0, **sizes)
+    files: dict[str, Tensor] = model.exported(dict(model.state_dict()))
+    generator, halves = np.random.default_rng(0), np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    for name in [name for name in files if name.endswith(("gate_up_proj", "down_proj"))]:
+        experts, columns, rows = files.pop(name).shape
+        blocks = generator.integers(0, 256, (experts, rows, columns // 32, 16), dtype=np.uint8)
+        exponents = generator.integers(122, 127, blocks.shape[:3], dtype=np.uint8)
+        files |= {f"{name}_blocks": pyapp.from_numpy(blocks), f"{name}_scales": pyapp.from_numpy(exponents)}
+        numbers_of = np.concatenate([halves, -halves])[np.stack([blocks & 15, blocks >> 4], -1)]
+        matrix = numbers_of.reshape(*blocks.shape[:3], 32) * 2.0 ** (exponents[..., None] - 127.0)
+        matrix = matrix.reshape(experts, rows, columns)
+        if "gate_up" in name:
+            matrix = np.concatenate([matrix[:, ::2], matrix[:, 1::2]], 1)
+        with pyapp.no_grad():
+            model.get_parameter(name).copy_(pyapp.from_numpy(matrix.astype(np.float32)))
+    write_safetensors(tmp_path / "model.safetensors", files)
+    found = load(tmp_path / "model.safetensors", "gpt_oss", **sizes, **quantised)
+    np.testing.assert_allclose(logits(found), logits(model), atol=1e-5)
+    module = importlib.import_module("pyapp.models.gpt_oss")
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        kept = read_model(module, module.GptOssForCausalLM, checkpoint, CONFIGS["gpt_oss"] | sizes | quantised)
+    stacks = {name: value for name, value in kept.named_parameters() if name.endswith(("gate_up_proj", "down_proj"))}
+    assert len(stacks) == 4 and {value.dtype.name for value in stacks.values()} == {"mxfp4"}
+    for name, value in stacks.items():
+        expected = model.get_parameter(name)
+        np.testing.assert_array_equal(value.to("float32").reshape(*expected.shape).numpy(), expected.detach().numpy())
+    name = "model.layers.0.mlp.experts.down_proj_scales"
+    for wrong in (files[name][:, :, :, None], files[name].to("int16")):
+        write_safetensors(tmp_path / "model.safetensors", files | {name: wrong.contiguous()})
+        with pytest.raises(ModelError, match="exponents"):
+            load(tmp_path / "model.safetensors", "gpt_oss", **sizes, **quantised)
+
+
 def test_old_names_of_gpt_neox_and_falcon(tmp_path: Path) -> None:
     model, state = model_and_state("gpt_neox")
     state["embed_out.weight"] = state.pop("lm_head.weight")
@@ -113,6 +150,17 @@ def test_old_names_of_gpt_neox_and_falcon(tmp_path: Path) -> None:
     older = {"num_attention_heads": None, "n_head": 4, "num_hidden_layers": None, "n_layer": 2}
     found = load(tmp_path / "falcon.safetensors", "falcon", model_type="RefinedWebModel", **older)
     np.testing.assert_array_equal(logits(found), logits(model))
+
+
+def test_published_names_of_granites_experts(tmp_path: Path) -> None:
+    model, state = model_and_state("granitemoe-shared")
+    names = {"router.weight": "router.layer.weight", "experts.gate_up_proj": "input_linear.weight",
+             "experts.down_proj": "output_linear.weight"}  # fmt: skip
+    for new, old in names.items():
+        state = {key.replace(f"block_sparse_moe.{new}", f"block_sparse_moe.{old}"): x for key, x in state.items()}
+    assert len(set(state) - set(model.state_dict())) == 6
+    write_safetensors(tmp_path / "model.safetensors", state)
+    np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", "granitemoe-shared")), logits(model))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

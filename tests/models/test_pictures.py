@@ -122,7 +122,8 @@ def test_texts_are_those_of_transformers(name: str) -> None:
 
 def wide(values: Any) -> Any:
     """A configuration whose rows are whole blocks."""
-    wider = {"hidden_size": 32, "d_model": 32, "decoder_attention_heads": 4, "cross_attention_hidden_size": 32}
+    wider = dict.fromkeys(("hidden_size", "d_model", "cross_attention_hidden_size", "reassemble_hidden_size"), 32)
+    wider["decoder_attention_heads"] = 4
     if not isinstance(values, dict):
         return values
     return {key: wider.get(key, wide(value)) if value is not None else value for key, value in values.items()}
@@ -167,12 +168,11 @@ def test_hostile_lists_are_refused(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_hostile_configurations_are_refused(name: str) -> None:
     config = CONFIGS[name]
-    parts = [
-        part for part in ("encoder", "decoder", "vision_config", "text_config", "mask_decoder_config") if part in config
-    ] or [""]
-    for part in parts:
+    fields = "num_attention_heads", "decoder_attention_heads", "image_size", "hidden_size", "d_model"
+    parts = "encoder", "decoder", "vision_config", "text_config", "mask_decoder_config", "backbone_config"
+    for part in [part for part in parts if {*fields} & {*config.get(part, ())}] or [""]:
         own = config[part] if part else config
-        for field in ("num_attention_heads", "decoder_attention_heads", "image_size", "hidden_size", "d_model"):
+        for field in fields:
             if field not in own:
                 continue
             for value in (7, 10**12, "many", -1, 0, [1, 2, 3]):
@@ -235,6 +235,20 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("sam", {"tie_word_embeddings": False}, "tie_word_embeddings"),
         ("segformer", {"num_encoder_blocks": 2}, "num_encoder_blocks is 2"),
         ("vit", {"pooler_act": "cosine"}, "'cosine'"),
+        ("depth_anything", {"backbone_config": {"model_type": "swin"}}, "'swin' is not known"),
+        ("depth_anything", {"patch_size": 8}, r"patch_size is \(8, 8\), the backbone's patch_size \(4, 4\)"),
+        ("depth_anything", {"neck_hidden_sizes": [6]}, "neck_hidden_sizes"),
+        ("depth_anything", {"reassemble_factors": [4, 2, 1, 0.4]}, "reassemble_factors"),
+        ("depth_anything", {"head_in_index": 4}, "head_in_index is 4, of 4 maps"),
+        ("depth_anything", {"depth_estimation_type": "far"}, "'far'"),
+        *(
+            ("depth_anything", {"backbone_config": CONFIGS["depth_anything"]["backbone_config"] | change}, message)
+            for change, message in (
+                ({"out_indices": [0, 1, 2, 4]}, "out_indices"),
+                ({"out_indices": None}, "out_indices is None"),
+                ({"out_indices": None, "out_features": ["stage9"]}, "stage9"),
+            )
+        ),
     ):
         with pytest.raises(ModelError, match=message):
             make(name, TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][0], **change)

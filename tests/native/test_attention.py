@@ -53,14 +53,14 @@ def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, causal
             scores = (k[kv, :seen].astype(np.float64) @ q[t, h].astype(np.float64)) * scale
             with np.errstate(invalid="ignore"):
                 weights = np.exp(scores - scores.max())
-                y[t, h] = (weights / weights.sum()) @ v[kv, :seen].astype(np.float64)
+            y[t, h] = (weights / weights.sum()) @ v[kv, :seen].astype(np.float64)
     return y
 
 
 def options(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, window: int, softcap: float, slopes: Any
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, position: int, window: int, softcap: float, slopes: Any, sinks: Any
 ) -> Any:
-    """As `attention`, causal, with a window, a soft cap and slopes."""
+    """As `attention`, causal, with a window, a soft cap, slopes and sinks."""
     y = np.zeros(q.shape)
     for t in range(q.shape[0]):
         last = position + t
@@ -70,7 +70,8 @@ def options(
             scores = (k[kv, keys].astype(np.float64) @ q[t, h].astype(np.float64)) * q.shape[2] ** -0.5
             scores = np.tanh(scores / softcap) * softcap if softcap else scores
             weights = np.exp(scores + (0 if slopes is None else slopes[h] * (keys - last)))
-            y[t, h] = (weights / weights.sum()) @ v[kv, keys].astype(np.float64)
+            total = weights.sum() + (0 if sinks is None else np.exp(sinks[h]))
+            y[t, h] = (weights / total) @ v[kv, keys].astype(np.float64)
     return y
 
 
@@ -218,20 +219,27 @@ def test_nothing_to_attend(kernels: Kernels) -> None:
 
 
 @pytest.mark.parametrize(
-    "window, softcap, sloping", [(1, 0, 0), (5, 0, 0), (70, 3.0, 0), (0, 2.0, 1), (64, 0, 1), (500, 0, 0)]
-)
+    "window, softcap, sloping, sinking",
+    [
+        (1, 0, 0, 0), (5, 0, 0, 0), (70, 3.0, 0, 0), (0, 2.0, 1, 0), (64, 0, 1, 0), (500, 0, 0, 0), (5, 0, 0, 1),
+        (0, 2.0, 1, 1), (0, 0, 0, 40),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("shape", [(1, 4, 2, 8, 130, 140), (3, 6, 2, 33, 62, 65), (70, 2, 1, 16, 70, 140)])
-def test_options_of_scores(kernels: Kernels, shape: tuple[int, ...], window: int, softcap: float, sloping: int) -> None:
+def test_options_of_scores(
+    kernels: Kernels, shape: tuple[int, ...], window: int, softcap: float, sloping: int, sinking: int
+) -> None:
     """Keys before a window may hold anything, even NaN."""
     case = Case(shape)
     slopes = np.abs(normal(case.heads, seed=9)) if sloping else None
-    expected = options(case.q, case.k, case.v, case.position, window, softcap, slopes)
+    sinks = sinking * normal(case.heads, seed=10) if sinking else None
+    expected = options(case.q, case.k, case.v, case.position, window, softcap, slopes, sinks)
     if window and case.position >= window:
         for cache in (case.k, case.v):
             cache[:, : case.position - window + 1] = np.nan
     y = np.full(case.q.shape, GUARD)
     strides = {"y_stride": case.heads * case.dims, "q_stride": case.heads * case.dims}
-    extra = {"window": window, "softcap": softcap, "slopes": slopes}
+    extra = {"window": window, "softcap": softcap, "slopes": slopes, "sinks": sinks}
     run_checked(kernels, "cached_attention", "y", y=y, q=case.q, **strides, **case.arguments(), **extra)
     np.testing.assert_allclose(y, expected, rtol=2e-5, atol=3e-6)
 
@@ -414,19 +422,19 @@ def test_paged_caches(
 
 @pytest.mark.parametrize("name", EVERY_TYPE)
 @pytest.mark.parametrize(
-    "dims, size, window, softcap",
+    "dims, size, window, softcap, sinking",
     [
-        (64, 32, 0, 0),
-        (64, 7, 50, 0),
-        (96, 32, 70, 0),
-        (128, 32, 0, 3.0),
-        (256, 16, 0, 0),
-        (33, 32, 33, 0),
-        (200, 64, 0, 0),
+        (64, 32, 0, 0, False),
+        (64, 7, 50, 0, True),
+        (96, 32, 70, 0, False),
+        (128, 32, 0, 3.0, True),
+        (256, 16, 0, 0, False),
+        (33, 32, 33, 0, False),
+        (200, 64, 0, 0, True),
     ],
 )
 def test_prompts_in_blocks_and_pieces(
-    kernels: Kernels, name: str, dims: int, size: int, window: int, softcap: float
+    kernels: Kernels, name: str, dims: int, size: int, window: int, softcap: float, sinking: bool
 ) -> None:
     """On CUDA rows do not depend on where blocks lie, nor on how a prompt is cut into pieces of more than eight
     tokens.
@@ -442,7 +450,8 @@ def test_prompts_in_blocks_and_pieces(
     memory = [place(paged(cache, table, size, 2 * parts)) for cache in (k, v)]
     sizes: dict[str, Any] = {"texts": 1, "type": code, "heads": heads, "kv_heads": kv_heads, "head_dim": dims}
     sizes |= {"y_stride": heads * dims, "q_stride": heads * dims, "causal": 1, "scale": dims**-0.5}
-    sizes |= {"window": window, "softcap": softcap}
+    sinks = np.array([2.0, -3.0, 4.0, 0.0], np.float32) if sinking else None
+    sizes |= {"window": window, "softcap": softcap, "sinks": sinks}
     paging = {"table": table, "parts": parts, "blocks": 2 * parts, "capacity": size}
 
     def attend(first: int, count: int, **where: Any) -> np.ndarray:
@@ -452,7 +461,7 @@ def test_prompts_in_blocks_and_pieces(
         return y
 
     plain = attend(0, tokens, k=place(k), v=place(v), capacity=capacity)
-    expected = options(q, keys[0], values[0], start, window, softcap, None)
+    expected = options(q, keys[0], values[0], start, window, softcap, None, sinks)
     by_halves = isinstance(kernels, EmulatedKernels) and name in ("float16", "bfloat16")
     bound = {"float16": 2e-3, "bfloat16": 16e-3}[name] if by_halves else 3e-5
     assert np.abs(plain - expected).max() < bound * np.abs(expected).max()

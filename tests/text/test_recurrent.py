@@ -12,6 +12,7 @@ from pyapp.engine import Tensor, no_grad
 from pyapp.engine.ops import tensor
 from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Token
+from pyapp.nn.hybrid import HybridCache
 from pyapp.nn.recurrent import StateCache
 from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
@@ -21,13 +22,14 @@ from pyapp.text.tokenizer import Tokenizer
 from tests.models.test_decoders import make
 from tests.text.parrot import make_vocabulary
 
-NAMES = ("mamba", "mamba2")
+STATES = ("mamba", "mamba2")
+NAMES = (*STATES, "lfm2", "recurrent_gemma")  # the last two attend, too
 TOKENIZER = Tokenizer.from_llama2c(*make_vocabulary())
 PROMPT = "once upon a time there was a dog, once upon a time there was"
 
 
-def model_of(name: str) -> Any:
-    return make(name, 0, vocab_size=TOKENIZER.vocab_size)
+def model_of(name: str, salt: int = 0) -> Any:
+    return make(name, salt, vocab_size=TOKENIZER.vocab_size, max_position_embeddings=400)
 
 
 def ids_of(events: Any) -> list[int]:
@@ -77,7 +79,7 @@ def test_guesses_change_no_token(name: str) -> None:
     guessing = SamplingOptions(temperature=0, max_new_tokens=40, lookup=4)
     events = list(generate(Session(model, 200), TOKENIZER, PROMPT, guessing))
     assert ids_of(events) == expected and len(expected) == 40
-    other = make(name, 1, vocab_size=TOKENIZER.vocab_size)  # mostly wrong, as are the guesses of the text itself
+    other = model_of(name, 1)  # mostly wrong, as are the guesses of the text itself
     for draft in (model, other):
         events = list(generate(Session(model, 200), TOKENIZER, PROMPT, plain, drafter=DraftModel(Session(draft, 200))))
         done = events[-1]
@@ -109,7 +111,7 @@ def test_samples_and_beams(name: str) -> None:
 
 def test_a_model_that_draws_new_weights() -> None:
     """What softplus makes of the biases of the steps is between 0.001 and 0.1, and states decay by 1 … N."""
-    for name in NAMES:
+    for name in STATES:
         module = importlib.import_module(f"pyapp.models.{name}")
         config = make(name, 0).config
         mixer = module.TASKS["causal-lm"](config).backbone.layers[0].mixer
@@ -120,7 +122,17 @@ def test_a_model_that_draws_new_weights() -> None:
         np.testing.assert_allclose(decay[:4], np.arange(1, 5), rtol=1e-5)
 
 
+def test_gates_of_recurrences_that_are_drawn() -> None:
+    """A new recurrence keeps 0.9 to 0.999 of its state, with its gate open."""
+    module = importlib.import_module("pyapp.models.recurrent_gemma")
+    recurrence = module.TASKS["causal-lm"](make("recurrent_gemma", 0).config).model.layers[0].temporal_block.rg_lru
+    kept = (recurrence.recurrent_param.detach().softplus() * -module.DECAY).exp().numpy() ** (1 / module.DECAY)
+    assert 0.899 < kept.min() < kept.max() < 1 and recurrence.input_gate_weight.abs().max() > 0
+
+
 def test_what_a_state_cannot_do_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="HybridCache"):
+        HybridCache([None, None], 2, 4, 10)
     cache = StateCache([[(3, 2), (4,)]], 10, 3)
     assert cache.nbytes == 4 * 3 * 10
     for wrong in (lambda: cache.text(3), lambda: cache.first(4), lambda: cache.reorder([0, 1]),

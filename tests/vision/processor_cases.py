@@ -47,6 +47,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "smolvlm": ("SmolVLM", {"size": {"longest_edge": 31}, "max_image_size": {"longest_edge": 32}}),
     "qwen2_vl": ("Qwen2VL", {"min_pixels": 400, "max_pixels": 800, "patch_size": 5}),
     "qwen2_vl_small": ("Qwen2VL", {"size": {"shortest_edge": 4000, "longest_edge": 9000}, "patch_size": 3}),
+    "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
+    "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "sam": ("Sam", {"size": {"longest_edge": 32}, "pad_size": square(32)}),
 }  # fmt: skip
 TOGETHER = ("detr", "yolos")  # prepared as one batch, and padded

@@ -60,9 +60,9 @@ def _table(block_table: Tensor | None) -> Tensor | None:
     return None if block_table is None else dense(block_table)
 
 
-def _slopes(slopes: Tensor | None) -> Tensor | None:
+def _of_heads(values: Tensor | None) -> Tensor | None:
     """Slopes as kernels take them."""
-    return None if slopes is None else dense(slopes.detach().to(_F32))
+    return None if values is None else dense(values.detach().to(_F32))
 
 
 @claims("_rope")
@@ -108,7 +108,7 @@ def _cache_write(cache: Tensor, x: Tensor, position: Tensor, block_table: Tensor
 @claims("_cached_attention")
 def _cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
-    softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
+    softcap: float | None, slopes: Tensor | None, sinks: Tensor | None, block_table: Tensor | None,
 ) -> Any:  # fmt: skip
     if not (q.dtype is _F32 and _are_caches(k_cache, v_cache) and position.dtype is _I32):
         return NotImplemented
@@ -117,9 +117,9 @@ def _cached_attention(
     (texts, kv_heads, capacity), paging = _cache_sizes(k_cache, block_table)
     y = empty_contiguous(q.shape, _F32, q.device)
     _ATTENTION.launch(
-        texts * tokens * heads * size * 256 >> 10, y, q, k_cache, v_cache, _starts(position), _slopes(slopes),
-        _table(block_table), texts, tokens, heads, kv_heads, size, capacity, heads * size, q.strides[-3], 1,
-        window or 0, CODES[k_cache.dtype], *paging, scale, softcap or 0.0,
+        texts * tokens * heads * size * 256 >> 10, y, q, k_cache, v_cache, _starts(position), _of_heads(slopes),
+        _of_heads(sinks), _table(block_table), texts, tokens, heads, kv_heads, size, capacity, heads * size,
+        q.strides[-3], 1, window or 0, CODES[k_cache.dtype], *paging, scale, softcap or 0.0,
     )  # fmt: skip
     return y
 
@@ -151,8 +151,8 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
         count = min(length, tokens - first)
         _ATTENTION.launch(count * heads * size * length >> 9,
             Part(y, 4 * first * heads * size), Part(q, 4 * first * q.strides[0]), keys, values,
-            _constant(length - count, q.device), None, None, 1, count, heads, kv_heads, size, length, heads * size,
-            q.strides[0], 0, 0, CODES[keys.dtype], 1, 0, scale, 0.0,
+            _constant(length - count, q.device), None, None, None, 1, count, heads, kv_heads, size, length,
+            heads * size, q.strides[0], 0, 0, CODES[keys.dtype], 1, 0, scale, 0.0,
         )  # fmt: skip
     return y
 
@@ -160,7 +160,8 @@ def _cross_attention(q: Tensor, keys: Tensor, values: Tensor, scale: float) -> A
 @claims("_cached_self_attention")
 def _cached_self_attention(
     qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, size: int, interleaved: bool,
-    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
+    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, sinks: Tensor | None,
+    block_table: Tensor | None,
 ) -> Any:  # fmt: skip
     """Several records in one call: rotate q and k, write k and v into the cache, attend."""
     if not (qkv.dtype is _F32 and _are_caches(keys, values) and position.dtype is _I32):
@@ -169,7 +170,7 @@ def _cached_self_attention(
         return NotImplemented
     lead = qkv.shape[:-1]
     qkv, rows, width, stride = rows_of(qkv)
-    position, slopes = _starts(position), _slopes(slopes)
+    position, slopes, sinks = _starts(position), _of_heads(slopes), _of_heads(sinks)
     (texts, kv_heads, capacity), paging = _cache_sizes(keys, block_table)
     blocks = _table(block_table)
     tokens, heads, code = rows // max(texts, 1), width // size - 2 * kv_heads, CODES[keys.dtype]
@@ -199,8 +200,8 @@ def _cached_self_attention(
             )  # fmt: skip
             written.insert(0, rotation)
     attention = (
-        _ATTENTION, y, qkv, keys, values, position, slopes, blocks, texts, tokens, heads, kv_heads, size, capacity,
-        heads * size, stride, 1, window or 0, code, *paging, scale, softcap or 0.0,
+        _ATTENTION, y, qkv, keys, values, position, slopes, sinks, blocks, texts, tokens, heads, kv_heads, size,
+        capacity, heads * size, stride, 1, window or 0, code, *paging, scale, softcap or 0.0,
     )  # fmt: skip
     launch_all(rows * heads * size >> 2, *written, attention)
     qkv.storage.version += 1

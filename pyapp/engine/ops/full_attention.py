@@ -14,9 +14,10 @@ from ..op import op
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
-from .create import arange
+from .create import arange, zeros
 from .elementwise.select import where
 from .random import rand
+from .stacking import cat
 from .view import transpose
 
 
@@ -35,15 +36,16 @@ def _check_heads(q: Tensor, k: Tensor, v: Tensor, axis: int) -> None:
 
 
 def check_score_options(
-    name: str, heads: int, window: int | None, softcap: float | None, slopes: Tensor | None
+    name: str, heads: int, window: int | None, softcap: float | None, slopes: Tensor | None, sinks: Tensor | None
 ) -> None:
     """ValueError for options of attention that mean nothing."""
     if window is not None and (type(window) is not int or window < 1):
         raise ValueError(f"{name}: window is {window!r}, expected the number of keys that a row sees, 1 or more")
     if softcap is not None and not 0 < softcap < float("inf"):
         raise ValueError(f"{name}: softcap is {softcap!r}, expected a positive number")
-    if slopes is not None and slopes.shape != (heads,):
-        raise ValueError(f"{name}: slopes are one for each of the {heads} heads, not {describe(slopes)}")
+    for option, values in (("slopes", slopes), ("sinks", sinks)):
+        if values is not None and values.shape != (heads,):
+            raise ValueError(f"{name}: {option} are one for each of the {heads} heads, not {describe(values)}")
 
 
 def visible(tokens: int, keys: int, before: int, after: int) -> Any:
@@ -129,11 +131,11 @@ def causal_mask(tokens: int, keys: int) -> Tensor:
 
 def _attention_scores(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float,
-    window: int | tuple[int, int] | None, softcap: float | None, slopes: Tensor | None,
+    window: int | tuple[int, int] | None, softcap: float | None, slopes: Tensor | None, sinks: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """attention with all its options, by the ops that have kernels."""
     tokens, keys = q.shape[1], k.shape[1]
-    if mask is None and window is None and softcap is None and slopes is None:
+    if mask is None and window is None and softcap is None and slopes is None and sinks is None:
         return _attention(q, k, v, causal, scale)
     last = keys - tokens  # row t is the text's position `last` + t where attention is causal
     before, after = (tokens, last) if causal else (tokens, keys)
@@ -144,7 +146,22 @@ def _attention_scores(
     if slopes is not None:  # the row's own position would add the same to all of its scores
         apart = arange(1 - keys, 1, device=q.device).to(slopes.dtype)  # (S,)
         mask = _combined(mask, (slopes.reshape(1, -1, 1, 1) * apart).to(q.dtype))  # (1, H, 1, S)
+    if sinks is not None:
+        seen = tensor_of(visible(tokens, keys, before, after)).to(q.device)
+        zero = (q.shape[0], 1, k.shape[2])
+        k, v = (cat([x, zeros(*zero, x.shape[3], dtype=x.dtype, device=x.device)], 1) for x in (k, v))
+        mask, before, after = _with_sinks(mask, seen, sinks.to(q.dtype)), tokens, keys
     return _masked_attention(q, k, v, mask, before, after, scale, softcap)
+
+
+def _with_sinks(mask: Tensor | None, seen: Tensor, sinks: Tensor) -> Tensor:
+    """What is added to the scores (B or 1, H, T, S + 1) of one key more, whose score is a head's sink. seen (T, S)."""
+    tokens, keys = seen.shape
+    added = where(seen, 0.0, float("-inf")).to(sinks.dtype).reshape(1, 1, tokens, keys)
+    if mask is not None:
+        added = _combined(mask, added) if mask.dtype is _dtype.bool_ else mask + added
+    shape = (added.shape[0], sinks.shape[0], tokens)
+    return cat([added.expand(*shape, keys), sinks.reshape(1, -1, 1, 1).expand(*shape, 1)], 3)
 
 
 def _combined(mask: Tensor | None, added: Tensor) -> Tensor:
@@ -157,7 +174,7 @@ def _combined(mask: Tensor | None, added: Tensor) -> Tensor:
 def attention(
     q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None,
     window: int | tuple[int, int] | None = None, softcap: float | None = None, slopes: Tensor | None = None,
-    mask: Tensor | None = None,
+    mask: Tensor | None = None, sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762) with grouped heads.
 
@@ -168,12 +185,13 @@ def attention(
     window (before, after): row t attends to the keys t - before .. t + after (ModernBERT). softcap c: scores become c
     tanh(score / c) (Gemma 2, arXiv 2408.00118). slopes (H,): slopes[h] * (key - row) is added to the scores of causal
     attention (ALiBi, Press et al. 2021, arXiv 2108.12409; slopes are positive). mask (B or 1, H or 1, T or 1, S): bool,
-    True where attention is allowed, or added to the scores. A row without any visible key gives 0.
+    True where attention is allowed, or added to the scores. A row without any visible key gives 0. sinks (H,): a score
+    of each head for a key without a value, which takes a share of the weights (gpt-oss, arXiv 2508.10925).
     """
     _check_heads(q, k, v, 2)
     if q.shape[0] != k.shape[0]:
         raise ValueError(f"attention: takes (B, T, H, D), got q {describe(q)} and k {describe(k)}")
-    check_score_options("attention", q.shape[2], None if isinstance(window, tuple) else window, softcap, slopes)
+    check_score_options("attention", q.shape[2], None if isinstance(window, tuple) else window, softcap, slopes, sinks)
     if not causal and (slopes is not None or isinstance(window, int)):
         raise ValueError("attention: slopes and a window of one number are for causal attention; use (before, after)")
     if isinstance(window, tuple) and (len(window) != 2 or min(window) < 0):
@@ -184,7 +202,7 @@ def attention(
     if mask is not None and mask.dtype is not _dtype.bool_ and not mask.dtype.is_floating_point:
         raise ValueError(f"attention: a mask is bool (True: attend) or floats that are added, not {describe(mask)}")
     scale = 1.0 / sqrt(q.shape[-1]) if scale is None else scale
-    return _attention_scores(q, k, v, mask, causal, scale, window, softcap, slopes)
+    return _attention_scores(q, k, v, mask, causal, scale, window, softcap, slopes, sinks)
 
 
 @op()

@@ -152,19 +152,20 @@ def cached_rows(cache: Tensor, end: int, head_dim: int, block_table: Tensor | No
 @op()
 def _cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float, window: int | None,
-    softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
+    softcap: float | None, slopes: Tensor | None, sinks: Tensor | None, block_table: Tensor | None,
 ) -> Tensor:  # fmt: skip
     if q.ndim == 4:
         each = []  # (T, H, D) each
         for b in range(q.shape[0]):
             caches = (k_cache[b], v_cache[b]) if block_table is None else (k_cache, v_cache)
             blocks = None if block_table is None else block_table[b : b + 1]
-            each.append(_cached_attention(q[b], *caches, position[b : b + 1], scale, window, softcap, slopes, blocks))
+            at = position[b : b + 1]
+            each.append(_cached_attention(q[b], *caches, at, scale, window, softcap, slopes, sinks, blocks))
         return stack(each) if each else q
     capacity = k_cache.shape[-2] * (1 if block_table is None else block_table.shape[1])
     end = _starts("cached_attention", position, q.shape[0], capacity)[0] + q.shape[0]
     k, v = (cached_rows(c, end, q.shape[2], block_table).to(q.dtype) for c in (k_cache, v_cache))
-    return _attention_scores(q.unsqueeze(0), k, v, None, True, scale, window, softcap, slopes).squeeze(0)
+    return _attention_scores(q.unsqueeze(0), k, v, None, True, scale, window, softcap, slopes, sinks).squeeze(0)
 
 
 def _check_caches(name: str, heads: int, keys: Tensor, values: Tensor) -> None:
@@ -176,7 +177,7 @@ def _check_caches(name: str, heads: int, keys: Tensor, values: Tensor) -> None:
 def cached_attention(
     q: Tensor, k_cache: Tensor, v_cache: Tensor, position: Tensor, scale: float | None = None,
     window: int | None = None, softcap: float | None = None, slopes: Tensor | None = None,
-    block_table: Tensor | None = None,
+    block_table: Tensor | None = None, sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Causal attention of q (T, H, D) at positions position[0] … over caches (KV, capacity, D) → (T, H, D); or of q (B,
     T, H, D) at position[b] … over (B, KV, capacity, D) → (B, T, H, D). H is a multiple of KV. With a block_table (B,
@@ -185,21 +186,23 @@ def cached_attention(
     scale defaults to 1 / sqrt(D). window: each row attends to the last `window` keys at most, its own included (Beltagy
     et al. 2020, arXiv 2004.05150; Mistral, Gemma). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv
     2408.00118). slopes (H,) float32: slopes[h] * (position of the key - position of the row) is added to the scores
-    (ALiBi, Press et al. 2021, arXiv 2108.12409; slopes are positive).
+    (ALiBi, Press et al. 2021, arXiv 2108.12409; slopes are positive). sinks (H,): a score of each head for a key
+    without a value, which takes a share of the weights (gpt-oss, arXiv 2508.10925).
     """
     if q.ndim not in (3, 4):
         raise ValueError(f"cached_attention: takes q (T, H, D) or (B, T, H, D), got {describe(q)}")
     check_cache("cached_attention", k_cache, q.shape[:-3], q.shape[-1], position, block_table)
     _check_caches("cached_attention", q.shape[-2], k_cache, v_cache)
-    check_score_options("cached_attention", q.shape[-2], window, softcap, slopes)
+    check_score_options("cached_attention", q.shape[-2], window, softcap, slopes, sinks)
     scale = 1.0 / sqrt(q.shape[-1]) if scale is None else scale
-    return _cached_attention(q, k_cache, v_cache, position, scale, window, softcap, slopes, block_table)
+    return _cached_attention(q, k_cache, v_cache, position, scale, window, softcap, slopes, sinks, block_table)
 
 
 @op()
 def _cached_self_attention(
     qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, size: int, interleaved: bool,
-    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, block_table: Tensor | None,
+    scale: float, window: int | None, softcap: float | None, slopes: Tensor | None, sinks: Tensor | None,
+    block_table: Tensor | None,
 ) -> Tensor:  # fmt: skip
     kv_heads = keys.shape[-3]
     lead, heads = qkv.shape[:-1], qkv.shape[-1] // size - 2 * kv_heads
@@ -212,7 +215,8 @@ def _cached_self_attention(
         rotated = _rope(rotated, table, position, interleaved)
     cache_write(keys, rotated[..., heads:, :], position, block_table)
     cache_write(values, x[..., heads + kv_heads :, :], position, block_table)
-    y = _cached_attention(rotated[..., :heads, :], keys, values, position, scale, window, softcap, slopes, block_table)
+    q = rotated[..., :heads, :]
+    y = _cached_attention(q, keys, values, position, scale, window, softcap, slopes, sinks, block_table)
     return y.reshape(*lead, heads * size)
 
 
@@ -220,7 +224,7 @@ def _cached_self_attention(
 def cached_self_attention(
     qkv: Tensor, table: Tensor | None, position: Tensor, keys: Tensor, values: Tensor, interleaved: bool = True,
     scale: float | None = None, window: int | None = None, softcap: float | None = None, slopes: Tensor | None = None,
-    head_dim: int | None = None, block_table: Tensor | None = None,
+    head_dim: int | None = None, block_table: Tensor | None = None, sinks: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Self-attention over a cache, from one projection. qkv (T, (H + 2 KV) * D) = [q, k, v] is overwritten; q and k are
     rotated by `table` as by rope (None: they are not); caches (KV, capacity, D) are written at position[0] … → (T, H *
@@ -245,8 +249,8 @@ def cached_self_attention(
     heads = qkv.shape[-1] // size - 2 * keys.shape[-3]
     check_cache(name, keys, qkv.shape[:-2], size, position, block_table)
     _check_caches(name, heads, keys, values)
-    check_score_options(name, heads, window, softcap, slopes)
+    check_score_options(name, heads, window, softcap, slopes, sinks)
     scale = 1.0 / sqrt(size) if scale is None else scale
     return _cached_self_attention(
-        qkv, table, position, keys, values, size, interleaved, scale, window, softcap, slopes, block_table
+        qkv, table, position, keys, values, size, interleaved, scale, window, softcap, slopes, sinks, block_table
     )

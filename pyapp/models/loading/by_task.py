@@ -71,6 +71,7 @@ TASK_OF_CLASS = {
     "VisionEncoderDecoderModel": "image-to-text",
     "ForObjectDetection": "object-detection",
     "ForSemanticSegmentation": "semantic-segmentation",
+    "ForDepthEstimation": "depth-estimation",
     "SamModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
     "ForCTC": "speech-recognition",

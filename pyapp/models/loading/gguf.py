@@ -448,7 +448,7 @@ class AsGguf(Checkpoint):
         if skipped := self._skipped(name):
             return shape[0] - skipped, *shape[1:]
         if parts == 2:
-            return shape[0], shape[1] // 2, shape[2]
+            return (shape[0] // 2, *shape[1:]) if len(shape) == 2 else (shape[0], shape[1] // 2, shape[2])
         if len(shape) == 2 and name.endswith(self.form.transposed):
             return shape[::-1]
         return shape[1:] if _is_vector(slot) else shape
@@ -488,8 +488,8 @@ class AsGguf(Checkpoint):
                 own = self.form.form_of(name)
                 if own is not None:
                     value = own.of(part).write(self._config, value)
-                elif parts == 2:
-                    value = value.narrow(1, part * shape[1], shape[1])
+                elif parts == 2:  # the gates, or the ups
+                    value = value.narrow(len(shape) - 2, part * shape[-2], shape[-2])
                 if name.endswith(self.form.transposed) and value.ndim == 2:
                     value = value.T
                 if self.form.offset is not None and name.endswith(self.form.offset):

@@ -123,6 +123,31 @@ class PooledConfig(PatchConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScaledConfig(PatchConfig):
+    """The fields of DINOv2's encoder."""
+
+    patch = 14
+
+    layer_norm_eps: float = 1e-6
+    mlp_ratio: float = 4
+    use_swiglu_ffn: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
+
+    @property
+    def inner(self) -> int:
+        """The width of the feed-forward part."""
+        return int(self.hidden_size * self.mlp_ratio)
+
+    @property
+    def registers(self) -> int:
+        """The tokens between the class token and the patches, which only keep what is of no place."""
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class WindowConfig(PictureConfig):
     """The fields of Swin, and of encoders like it."""
 

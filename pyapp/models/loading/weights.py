@@ -89,7 +89,8 @@ class Slot:
     @property
     def is_stack(self) -> bool:
         """Whether this is the stack of matrices of all experts, which may be quantised."""
-        return isinstance(self.places[0][0], Experts)
+        owner, attribute = self.places[0]
+        return isinstance(owner, Experts) and attribute in Experts.STACKS
 
     @property
     def is_transposed(self) -> bool:
@@ -156,7 +157,9 @@ def load_weights(
             if words and key == words[0]:
                 release_memory(_place(device))
             part = parts.get(key)
-            if slot.is_stack:
+            if slot.is_stack and plan.join is not None:
+                value = _joined_stack(checkpoint, slot, plan, chosen.get(key), device)
+            elif slot.is_stack:
                 value = _stack(checkpoint, slot, plan, part, chosen.get(key), device)
             elif part is not None:
                 value = _read_part_of(checkpoint, plan, part, device)
@@ -428,7 +431,8 @@ def _check(
                 found_shape = f"{rows:,} rows of {' or '.join(map(str, sorted(columns)))}"
                 misshapen.append(f"{key} has {found_shape}, expected {list(slot.shape)}")
     read = {name for _, plan in plans.values() for name in plan.names}
-    kinds = {name: checkpoint.tensors[name].dtype for name in sorted(read)}
+    numbers = {name for _, plan in plans.values() if plan.join is None for name in plan.names}
+    kinds = {name: checkpoint.tensors[name].dtype for name in sorted(numbers)}
     whole = next((name for name, kind in kinds.items() if kind.startswith(("int", "uint", "bool"))), None)
     if whole is not None:
         raise ModelError(
@@ -603,6 +607,17 @@ def _stack(
     else:
         whole = quant.concatenate(parts)
     return whole if whole.dtype.is_quantized else whole.reshape(shape)
+
+
+def _joined_stack(
+    checkpoint: Checkpoint, slot: Slot, plan: Stored, kind: str | None, device: Device | str | None
+) -> Tensor:
+    """As `_stack`, of a file that has the matrices in another form, which plan.join changes."""
+    whole = read_plan(checkpoint, plan, device)
+    whole = _in_type(whole if whole.dtype.is_quantized else whole.reshape(_flat(slot.shape)), kind)
+    if slot.shape[1] % quant.BAND:
+        whole = quant.dequantize(whole).to(float32)
+    return whole if whole.dtype.is_quantized else whole.reshape(slot.shape)
 
 
 def _stack_rows(

@@ -45,7 +45,8 @@ def _tensors(model: Any) -> dict[str, Any]:
     head = "lm_head.weight"
     if tied and head in found and found[head] is model.embedding.weight:
         del found[head]
-    return {name: value.detach() for name, value in found.items()}
+    found = {name: value.detach() for name, value in found.items()}
+    return model.exported(found) if hasattr(model, "exported") else found
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -21,11 +21,11 @@ GATHERED = 8  # tokens up to which the weights of their experts are gathered; mo
 
 
 class Router(Module):
-    """Chooses `count` of E experts for each token: softmax(x weightᵀ), of which the largest remain; `normalized`: their
-    sum is 1 again. The weight is (E, D).
+    """Chooses `count` of E experts for each token: softmax(x weightᵀ + bias), of which the largest remain;
+    `normalized`: their sum is 1 again. The weight is (E, D).
     """
 
-    def __init__(self, hidden_size: int, experts: int, count: int, normalized: bool = True) -> None:
+    def __init__(self, hidden_size: int, experts: int, count: int, normalized: bool = True, bias: bool = False) -> None:
         super().__init__()
         self.count, self.normalized = count, normalized
         self.weight = new_parameter(empty, experts, hidden_size)
@@ -33,15 +33,17 @@ class Router(Module):
             bound = 1 / sqrt(hidden_size)
             with no_grad():
                 self.weight.uniform_(-bound, bound)
+        self.bias = new_parameter(ops.zeros, experts) if bias else None
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (N, D) → shares (N, count) and experts (N, count) int64."""
-        shares, chosen = ops.linear(x, self.weight).softmax(-1).topk(self.count, -1)
+        shares, chosen = ops.linear(x, self.weight, self.bias).softmax(-1).topk(self.count, -1)
         return (shares / shares.sum(-1, True) if self.normalized else shares), chosen
 
 
 class Experts(Module):
-    """E gated feed-forward layers in two stacks: gate_up_proj (E, 2 F, D) and down_proj (E, D, F).
+    """E gated feed-forward layers in two stacks: gate_up_proj (E, 2 F, D) and down_proj (E, D, F); with `bias` also
+    gate_up_proj_bias (E, 2 F) and down_proj_bias (E, D).
 
     A block-quantised stack is the matrix of its rows, (E * 2 F, D) and (E * D, F): `STACKS` has the names, and
     `stack_shape(name)` the three sizes. Only the matrices of the chosen experts are read.
@@ -52,7 +54,9 @@ class Experts(Module):
         "gate_up_proj": ("outputs", "inner", "inner"), "down_proj": ("inputs", "inner"),
     }  # fmt: skip
 
-    def __init__(self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu") -> None:
+    def __init__(
+        self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu", bias: bool = False
+    ) -> None:
         super().__init__()
         activation_named(activation)  # an unknown one is refused here
         self.activation, self.count = activation, experts
@@ -63,6 +67,13 @@ class Experts(Module):
             with no_grad():
                 for weight in (self.gate_up_proj, self.down_proj):
                     weight.uniform_(-1 / sqrt(weight.shape[-1]), 1 / sqrt(weight.shape[-1]))
+        if bias:
+            self.gate_up_proj_bias = new_parameter(ops.zeros, experts, 2 * intermediate_size)
+            self.down_proj_bias = new_parameter(ops.zeros, experts, hidden_size)
+
+    def gated(self, x: Tensor) -> Tensor:
+        """[gate, up] (..., 2 F) → the input of down_proj (..., F)."""
+        return gated(x, self.activation)
 
     def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """x (N, D), shares and experts (N, K) → the sum of the chosen experts' outputs, by their shares (N, D)."""
@@ -90,15 +101,23 @@ class Experts(Module):
         """
         return result
 
+    def _whole(self, result: Tensor, name: str, experts: int | Tensor, x: Tensor) -> Tensor:
+        """As `adapted`, with the biases."""
+        biases = self._parameters.get(f"{name}_bias")
+        if biases is not None:
+            own = biases.select(0, experts) if isinstance(experts, int) else ops.index_select(biases, 0, experts)
+            result = result + own
+        return self.adapted(result, name, experts, x)
+
     def _gathered(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """With a copy of the weights of each token's experts, without reading the choice."""
         tokens, count = chosen.shape
         ids = chosen.reshape(-1)  # (N K,)
         up, down = (ops.index_select(weight, 0, ids) for weight in (self.gate_up_proj, self.down_proj))
         own = x.unsqueeze(1).expand((tokens, count, x.shape[1])).reshape(tokens * count, x.shape[1], 1)
-        inner = self.adapted((up @ own).squeeze(-1), "gate_up_proj", ids, own.squeeze(-1))  # (N K, 2 F)
-        inner = gated(inner, self.activation)  # (N K, F)
-        found = self.adapted((down @ inner.unsqueeze(-1)).squeeze(-1), "down_proj", ids, inner)  # (N K, D)
+        inner = self._whole((up @ own).squeeze(-1), "gate_up_proj", ids, own.squeeze(-1))  # (N K, 2 F)
+        inner = self.gated(inner)  # (N K, F)
+        found = self._whole((down @ inner.unsqueeze(-1)).squeeze(-1), "down_proj", ids, inner)  # (N K, D)
         return (found.reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
 
     def _copied(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
@@ -118,14 +137,14 @@ class Experts(Module):
         found = []
         for i, (up, down) in enumerate(zip(*stacks, strict=True)):
             expert, own = ids.narrow(0, i, 1), x.narrow(0, i // count, 1)  # (1,), (1, D)
-            inner = self.adapted(ops.linear(own, up), "gate_up_proj", expert, own)  # (1, 2 F)
-            inner = gated(inner, self.activation)  # (1, F)
-            found.append(self.adapted(ops.linear(inner, down), "down_proj", expert, inner))  # (1, D)
+            inner = self._whole(ops.linear(own, up), "gate_up_proj", expert, own)  # (1, 2 F)
+            inner = self.gated(inner)  # (1, F)
+            found.append(self._whole(ops.linear(inner, down), "down_proj", expert, inner))  # (1, D)
         return (ops.cat(found).reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
 
     def _of_expert(self, name: str, expert: int, x: Tensor) -> Tensor:
         """x (n, K) → (n, N)."""
-        return self.adapted(ops.linear(x, self._matrix(name, expert)), name, expert, x)
+        return self._whole(ops.linear(x, self._matrix(name, expert)), name, expert, x)
 
     def _sorted(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """Expert by expert, with the tokens that chose it."""
@@ -136,7 +155,7 @@ class Experts(Module):
         for expert, places in enumerate(rows):
             if places:
                 ids = ops.tensor([place // chosen.shape[1] for place in places], device=x.device)
-                inner = gated(self._of_expert("gate_up_proj", expert, ops.index_select(x, 0, ids)), self.activation)
+                inner = self.gated(self._of_expert("gate_up_proj", expert, ops.index_select(x, 0, ids)))
                 parts.append(self._of_expert("down_proj", expert, inner))
         order = sorted(range(chosen.numel()), key=[place for places in rows for place in places].__getitem__)
         found = ops.index_select(ops.cat(parts), 0, ops.tensor(order, device=x.device))  # (N K, D)

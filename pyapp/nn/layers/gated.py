@@ -73,24 +73,33 @@ def gated(x: Tensor, activation: str) -> Tensor:
 
 
 class GatedFeedForward(Module):
-    """down_proj(activation(gate_proj x) * up_proj x), added to a residual stream."""
+    """down_proj(activation(gate_proj x) * up_proj x), added to a residual stream. `names` are those of the three in
+    files.
+    """
 
-    tensor_parallel: Mapping[str, tuple[str, ...]] = {
-        "gate_proj": ("outputs", "inner"), "up_proj": ("outputs", "inner"), "down_proj": ("inputs", "inner"),
-    }  # fmt: skip
-
-    def __init__(self, hidden_size: int, intermediate_size: int, activation: str = "silu", bias: bool = False) -> None:
+    def __init__(
+        self, hidden_size: int, intermediate_size: int, activation: str = "silu", bias: bool = False,
+        names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
+    ) -> None:  # fmt: skip
         super().__init__()
         activation_named(activation)
-        self.activation = activation
-        self.gate_proj = Linear(hidden_size, intermediate_size, bias=bias)
-        self.up_proj = Linear(hidden_size, intermediate_size, bias=bias)
-        self.down_proj = ResidualLinear(intermediate_size, hidden_size, bias=bias)
-        self.gate_up = JoinedLinear("gate_proj", "up_proj")
+        self.activation, self.names = activation, names
+        gate, up, down = names
+        self.add_module(gate, Linear(hidden_size, intermediate_size, bias=bias))
+        self.add_module(up, Linear(hidden_size, intermediate_size, bias=bias))
+        self.add_module(down, ResidualLinear(intermediate_size, hidden_size, bias=bias))
+        self.gate_up = JoinedLinear(gate, up)
+
+    @property
+    def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:
+        """How several processes divide the layers (nn/tensor_parallel.py)."""
+        gate, up, down = self.names
+        return {gate: ("outputs", "inner"), up: ("outputs", "inner"), down: ("inputs", "inner")}
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (..., hidden_size) → residual + feed-forward, or the feed-forward alone (..., hidden_size)."""
-        return self.down_proj(gated(self.gate_up(self, x), self.activation), residual)
+        y: Tensor = self._modules[self.names[2]](gated(self.gate_up(self, x), self.activation), residual)
+        return y
 
 
 class JoinedGatedFeedForward(Module):

@@ -1,0 +1,238 @@
+"""Depth Anything (Yang et al. 2024, arXiv 2401.10891 and 2406.09414): DINOv2's states of four depths become maps of
+four sizes, which are fused from the coarsest to the finest (DPT, Ranftl et al. 2021, arXiv 2103.13413), and read as the
+depth of each pixel.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Conv2d, ConvTranspose2d, Identity, Module, ModuleList
+from pyapp.nn.scaled_vision import ScaledEncoder
+from pyapp.nn.vision import ImageModel, as_map
+
+from .loading.config import require
+from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_numbers, pair
+
+MODEL_TYPES = ("depth_anything",)
+BASE = ""
+IGNORED = r"backbone\.embeddings\.mask_token"  # of the first training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backbone(ScaledConfig):
+    """The encoder that the model sees by."""
+
+    model_type = "dinov2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(PictureConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+
+    backbone: Backbone
+    out_indices: tuple[int, ...]  # after how many layers of the backbone its states are read
+    apply_layernorm: bool = True
+    patch_size: tuple[int, int]
+    reassemble_hidden_size: int = 384
+    reassemble_factors: tuple[float, ...] = (4, 2, 1, 0.5)
+    neck_hidden_sizes: tuple[int, ...] = (48, 96, 192, 384)
+    fusion_hidden_size: int = 64
+    head_in_index: int = 0
+    head_hidden_size: int = 32
+    depth_estimation_type: str = "relative"
+    max_depth: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count, layers = len(self.out_indices), self.backbone.num_hidden_layers
+        check_numbers("out_indices", self.out_indices, layers, least=0)
+        check_numbers("neck_hidden_sizes", self.neck_hidden_sizes, WIDEST, count=count)
+        sizes = [factor if factor >= 1 else 1 / factor if factor else 0 for factor in _numbers(self.reassemble_factors)]
+        whole = len(sizes) == count and all(1 <= size <= 16 and size == int(size) for size in sizes)
+        require(
+            whole, f"reassemble_factors is {self.reassemble_factors!r:.60}, expected {count} of 16, 15 … 1, 1/2 … 1/16"
+        )
+        for name, backbones in (("reassemble_hidden_size", "hidden_size"), ("patch_size", "patch_size")):
+            own, other = getattr(self, name), getattr(self.backbone, backbones)
+            require(own == other, f"{name} is {own}, the backbone's {backbones} {other}")
+        for name in ("fusion_hidden_size", "head_hidden_size"):
+            check_numbers(name, [getattr(self, name)], WIDEST, least=2)
+        require(0 <= self.head_in_index < count, f"head_in_index is {self.head_in_index}, of {count} maps")
+        kind = self.depth_estimation_type
+        require(kind in ("relative", "metric"), f"depth_estimation_type is {kind!r:.60}, expected relative or metric")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored. ModelError for other backbones than DINOv2."""
+        own = values.get("backbone_config")
+        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
+        kind = own.get("model_type", "dinov2")  # type: ignore[union-attr]
+        require(kind == "dinov2", f"the backbone {kind!r:.60} is not known", "Known: dinov2")
+        backbone = Backbone.from_dict({"image_size": 518, "hidden_size": 384, "num_attention_heads": 6} | own)  # type: ignore[operator]
+        found = {**values, "backbone": backbone, "out_indices": _read_indices(own, backbone.num_hidden_layers)}
+        found["patch_size"] = pair(values, "patch_size", 14)
+        found["apply_layernorm"] = own.get("apply_layernorm", True)  # type: ignore[union-attr]
+        last = values.get("head_in_index", -1)  # counted from the end, if it is below 0
+        count = len(found["out_indices"])
+        found["head_in_index"] = last + count if type(last) is int and last < 0 else last
+        return super().from_dict(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = super().to_dict()
+        parts = {name: own.pop(name) for name in ("out_indices", "apply_layernorm")}
+        del own["backbone"]
+        return own | {"backbone_config": self.backbone.to_dict() | parts}
+
+    @property
+    def metric(self) -> bool:
+        """Whether depths are metres, and not nearness in a unit of each picture."""
+        return self.depth_estimation_type == "metric"
+
+
+def _numbers(values: Any) -> list[float]:
+    """The numbers of a list; 0 for anything else."""
+    return [value if type(value) in (int, float) else 0 for value in values]
+
+
+def _read_indices(own: Any, layers: int) -> Any:
+    """out_indices of a backbone's configuration, from 0, or those of its out_features: "stem", "stage1" …"""
+    given, named = own.get("out_indices"), own.get("out_features")
+    if given is None and isinstance(named, list):
+        stages = {"stem": 0} | {f"stage{i}": i for i in range(1, layers + 1)}
+        known = all(isinstance(name, str) and name in stages for name in named)
+        require(known, f"out_features is {named!r:.60}, expected stages up to stage{layers}")
+        given = [stages[name] for name in named]
+    require(isinstance(given, list | tuple), f"out_indices is {given!r:.60}, expected a list")
+    return tuple(i + layers + 1 if type(i) is int and i < 0 else i for i in given)
+
+
+class Reassembled(Module):
+    """States of patches as a map of another size."""
+
+    def __init__(self, before: int, width: int, factor: float) -> None:
+        super().__init__()
+        self.projection = Conv2d(before, width, 1)
+        self.resize: Module = Identity()
+        if factor > 1:
+            self.resize = ConvTranspose2d(width, width, int(factor), stride=int(factor))
+        elif factor < 1:
+            self.resize = Conv2d(width, width, 3, stride=int(1 / factor), padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, D, H, W) → (B, width, factor * H, factor * W), rounded up."""
+        return self.resize(self.projection(x))
+
+
+class ResidualFilters(Module):
+    """Two filters, each after an activation, and a residual around them."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.convolution1 = Conv2d(width, width, 3, padding=1)
+        self.convolution2 = Conv2d(width, width, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, C, H, W)."""
+        y: Tensor = self.convolution2(ops.relu(self.convolution1(ops.relu(x))))
+        return x + y
+
+
+class Fusion(Module):
+    """A finer map joins the result of the coarser ones, which then grows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.projection = Conv2d(width, width, 1)
+        self.residual_layer1 = ResidualFilters(width)
+        self.residual_layer2 = ResidualFilters(width)
+
+    def forward(self, x: Tensor, finer: Tensor | None, size: tuple[int, int]) -> Tensor:
+        """x (B, C, H, W), finer (B, C, H', W') → (B, C, *size)."""
+        if finer is not None:
+            if finer.shape != x.shape:
+                finer = ops.interpolate(finer, size=tuple(x.shape[2:]), mode="bilinear", align_corners=False)
+            x = x + self.residual_layer1(finer)
+        x = ops.interpolate(self.residual_layer2(x), size=size, mode="bilinear", align_corners=True)
+        return self.projection(x)
+
+
+class Neck(Module):
+    """The states of the backbone become maps, and are fused."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        widths, width = config.neck_hidden_sizes, config.fusion_hidden_size
+        self.reassemble_stage = Module()
+        self.reassemble_stage.layers = ModuleList(
+            Reassembled(config.backbone.hidden_size, own, factor)
+            for own, factor in zip(widths, config.reassemble_factors, strict=True)
+        )
+        self.convs = ModuleList(Conv2d(own, width, 3, padding=1, bias=False) for own in widths)
+        self.fusion_stage = Module()
+        self.fusion_stage.layers = ModuleList(Fusion(width) for _ in widths)
+
+    def forward(self, states: list[Tensor]) -> list[Tensor]:
+        """Maps (B, D, rows, columns) of the patches → those of the fusion (B, C, H, W), from the coarsest on."""
+        parts = zip(self.reassemble_stage.layers, self.convs, states, strict=True)
+        maps = [filters(layer(x)) for layer, filters, x in parts][::-1]
+        found: list[Tensor] = []
+        for i, layer in enumerate(self.fusion_stage.layers):
+            before, finer = (found[-1], maps[i]) if found else (maps[0], None)
+            last = i == len(maps) - 1
+            size = tuple(2 * side for side in before.shape[2:]) if last else tuple(maps[i + 1].shape[2:])
+            found.append(layer(before, finer, size))
+        return found
+
+
+class Head(Module):
+    """The depth of each pixel, from a map."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.fusion_hidden_size
+        self.metric, self.max_depth = config.metric, config.max_depth
+        self.conv1 = Conv2d(width, width // 2, 3, padding=1)
+        self.conv2 = Conv2d(width // 2, config.head_hidden_size, 3, padding=1)
+        self.conv3 = Conv2d(config.head_hidden_size, 1, 1)
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        """x (B, C, H, W) → (B, *size)."""
+        x = ops.interpolate(self.conv1(x), size=size, mode="bilinear", align_corners=True)
+        x = self.conv3(ops.relu(self.conv2(x))).squeeze(1)
+        return (ops.sigmoid(x) if self.metric else ops.relu(x)) * self.max_depth
+
+
+class DepthAnything(ImageModel):
+    """The depth of pictures of any size from one patch on; what is beyond whole patches is left out."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.backbone = ScaledEncoder(config.backbone)
+        self.neck = Neck(config)
+        self.head = Head(config)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → depths (B, H', W') of whole patches: nearness in a unit of each picture, or
+        metres.
+        """
+        config, states = self.config, self.backbone.states(pixel_values)
+        chosen = [states[i] for i in config.out_indices]
+        if config.apply_layernorm:
+            chosen = [self.backbone.layernorm(x) for x in chosen]
+        height, width = config.patch_size
+        rows, columns = int(pixel_values.shape[2]) // height, int(pixel_values.shape[3]) // width
+        maps = self.neck([as_map(x[:, 1:], rows, columns) for x in chosen])
+        return self.head(maps[config.head_in_index], (rows * height, columns * width))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"depth-estimation": DepthAnything}

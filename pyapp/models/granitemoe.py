@@ -1,0 +1,138 @@
+"""Granite 3 with experts (Granite Team 2024): Granite's blocks with a mixture of experts for each feed-forward layer,
+and, in some, an expert that every token has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import Linear, Module
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn.layers.gated import gated
+from pyapp.nn.layers.linear import ResidualLinear
+from pyapp.nn.scaled_decoder import ScaledBlock, ScaledLanguageModel
+
+from .loading.config import check_choice
+from .loading.gguf import NAMES, TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
+from .loading.multipliers import MULTIPLIER_KEYS, MultiplierConfig
+
+MODEL_TYPES = ("granitemoe", "granitemoeshared")
+OLDER = {
+    "router.layer.weight": "router.weight", "input_linear.weight": "experts.gate_up_proj",
+    "output_linear.weight": "experts.down_proj",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(MultiplierConfig):
+    """The fields of config.json. shared_intermediate_size: of the expert that every token has; 0: there is none."""
+
+    model_type = "granitemoe"
+
+    num_local_experts: int = 8
+    num_experts_per_tok: int = 2
+    shared_intermediate_size: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.num_experts_per_tok, self.num_local_experts)
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Without a shared expert in the architecture that has none; where it has one, of the usual size."""
+        shared = values.get("shared_intermediate_size")
+        if values.get("model_type") == "granitemoeshared" and shared is None:
+            shared = 1024
+        return values | {"shared_intermediate_size": shared or 0}
+
+    def saved(self) -> dict[str, Any]:
+        """With the name of the architecture that has a shared expert."""
+        return super().saved() | ({"model_type": "granitemoeshared"} if self.shared_intermediate_size else {})
+
+
+class SparseFeedForward(Module):
+    """A mixture of experts."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.router = Router(size, config.num_local_experts, config.num_experts_per_tok)
+        self.experts = Experts(size, config.intermediate_size, config.num_local_experts, config.hidden_act)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        return self.experts(flat, *self.router(flat)).reshape(x.shape)
+
+
+class SharedFeedForward(Module):
+    """The expert of every token, with gate and up in one matrix."""
+
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
+        "input_linear": ("outputs", "inner", "inner"), "output_linear": ("inputs", "inner"),
+    }  # fmt: skip
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        inner = config.shared_intermediate_size
+        self.input_linear = Linear(config.hidden_size, 2 * inner, bias=False)
+        self.output_linear = ResidualLinear(inner, config.hidden_size, bias=False)
+        self.activation = config.hidden_act
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → (..., hidden_size)."""
+        return self.output_linear(gated(self.input_linear(x), self.activation))
+
+
+class Block(ScaledBlock):
+    """Attention and a mixture of experts."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__(config, layer, rotary, SparseFeedForward(config), "block_sparse_moe")
+        self.shared_mlp = SharedFeedForward(config) if config.shared_intermediate_size else None
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        y = super().feed_forward(x)
+        return y if self.shared_mlp is None else y + self.shared_mlp(x)
+
+
+class GraniteMoeForCausalLM(ScaledLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block)
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: published files have older names of the experts."""
+    before, place, last = name.rpartition("block_sparse_moe.")
+    return f"{before}{place}{OLDER.get(last, last)}" if place else name
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The size of the shared expert, if there is one."""
+    shared = values.get("expert_shared_feed_forward_length")
+    kind = "granitemoeshared" if shared else "granitemoe"
+    return biases(found, values) | {"model_type": kind, "shared_intermediate_size": shared or 0}
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    return {"expert_shared_feed_forward_length": config.shared_intermediate_size or None}
+
+
+GGUF = Gguf(
+    "granitemoe", order=pairs_of_llama, scalings=TENSOR_SCALINGS, read=_from_gguf, write=_to_gguf,
+    keys=MULTIPLIER_KEYS | {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"},
+    names=NAMES | {
+        "model.layers.{}.block_sparse_moe.router": "blk.{}.ffn_gate_inp",
+        "model.layers.{}.block_sparse_moe.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",
+        "model.layers.{}.block_sparse_moe.experts.down_proj": "blk.{}.ffn_down_exps",
+        "model.layers.{}.shared_mlp.input_linear": "blk.{}.ffn_gate_shexp blk.{}.ffn_up_shexp",
+        "model.layers.{}.shared_mlp.output_linear": "blk.{}.ffn_down_shexp",
+    },
+)  # fmt: skip
+TASKS = {"causal-lm": GraniteMoeForCausalLM}

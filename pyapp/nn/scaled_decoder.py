@@ -1,0 +1,67 @@
+"""The parts of Granite's models (Granite Team 2024): Llama's blocks with factors for embeddings, residuals and logits.
+`config` is a MultiplierConfig of models/loading/multipliers.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import Tensor
+from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from .layers.normalization import RMSNorm
+from .module import Module
+
+
+class ScaledStack(DecoderStack):
+    """The decoder, whose embeddings are scaled by `scale`."""
+
+    scale = 1.0
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.embed_tokens(tokens) * self.scale
+
+
+class ScaledBlock(Module):
+    """Attention and feed-forward, each with a norm before it, scaled and added to the residual. `name` is that of the
+    feed-forward part.
+    """
+
+    def __init__(
+        self, config: Any, layer: int, rotary: RotaryTable, feed_forward: Module, name: str = "mlp"
+    ) -> None:  # fmt: skip
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        heads = config.heads(scale=config.attention_multiplier)
+        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.attention_bias)
+        self.name = name
+        self.add_module(name, feed_forward)
+        self.input_layernorm = RMSNorm(size, epsilon)
+        self.post_attention_layernorm = RMSNorm(size, epsilon)
+        self.scale = config.residual_multiplier
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → (..., hidden_size)."""
+        y: Tensor = self._modules[self.name](x)
+        return y
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = x + self.self_attn(self.input_layernorm(x), text) * self.scale
+        return x + self.feed_forward(self.post_attention_layernorm(x)) * self.scale
+
+
+class ScaledLanguageModel(CausalLanguageModel):
+    """A language model of such blocks: `block(config, layer, rotary)` makes one."""
+
+    def __init__(self, config: Any, block: Callable[[Any, int, RotaryTable], Module]) -> None:
+        rotary = RotaryTable(config.to_dict())
+        blocks = (block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        stack = ScaledStack(config.vocab_size, config.hidden_size, blocks, norm)
+        stack.scale = config.embedding_multiplier
+        super().__init__(config, stack)
+
+    def head(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → logits (..., V)."""
+        return super().head(x) * (1 / self.config.logits_scaling)
