@@ -58,6 +58,19 @@ def sound_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return draw(name, shape) * np.float32(shape[-1] ** 0.5 * float(np.prod(shape[1:])) ** -0.5)
 
 
+def voice_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `draw`, for models that speak: filters have the deviation 1 / sqrt(their inputs), so that sound keeps its
+    size, and durations are a few frames.
+    """
+    if name.endswith(("log_scale", "translate")):
+        return (0.5 * draw(name, shape)).astype(np.float32)
+    if len(shape) != 3 or "emb_rel" in name:
+        values = draw(name, shape)
+        return values + np.float32(0.5 if name == "duration_predictor.proj.bias" else 0)
+    inputs = shape[0] * shape[2] / 2 if "upsampler" in name else float(np.prod(shape[1:]))
+    return draw(name, shape) * np.float32(shape[-1] ** 0.5 * inputs**-0.5)
+
+
 def picture(count: int, height: int, width: int) -> np.ndarray:
     """(count, 3, height, width) float32, as an image processor could make them."""
     generator = np.random.Generator(np.random.Philox(key=height * 1000 + width))
