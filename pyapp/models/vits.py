@@ -7,6 +7,7 @@ The parts that only training needs are not there: the encoder of spectrograms an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import exp, log, sqrt
@@ -600,7 +601,7 @@ def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Store
 
 
 def _normed(tensors: Mapping[str, TensorInfo]) -> Iterator[tuple[str, Stored]]:
-    for name in tensors:
+    for name in (name for name in tensors if not re.fullmatch(IGNORED, name)):
         for norm, direction in NORMS:
             if name.endswith(f".{direction}"):
                 owner = name.removesuffix(direction)

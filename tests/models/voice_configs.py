@@ -32,6 +32,7 @@ QUANTISED = ["vits-mms"]
 OTHER_DEVICE = ["vits", "vits-speakers", "vits-plain-durations"]
 TEXTS = ([3, 0, 5, 0, 7, 0, 2, 0, 11], [4, 0, 6, 0, 1])  # a batch
 SPEAKER = 2
+VOCABULARY = {"_": 0, "e": 1, "t": 2, "a": 3, "o": 4, "n": 5, "i": 6, "h": 7, "s": 8, "r": 9, " ": 10, "'": 11}
 
 
 def noise(shape: tuple[int, ...]) -> np.ndarray:
