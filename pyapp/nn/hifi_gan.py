@@ -96,6 +96,12 @@ class HifiGan(Module):
 
     def forward(self, frames: Tensor, condition: Tensor | None = None) -> Tensor:
         """frames (B, C, F), condition (B, S, 1) → (B, N)."""
+        *_, samples = self.steps(frames, condition)
+        assert samples is not None
+        return samples
+
+    def steps(self, frames: Tensor, condition: Tensor | None = None) -> Iterator[Tensor | None]:
+        """forward in steps: None after each of them but the last, which gives the samples."""
         slope, count = self.config.leaky_relu_slope, len(self.config.resblock_kernel_sizes)
         # The processor's kernels for pictures, whose channels lie together, are the fastest; the page has none of them.
         together = not STATE.enabled and not IN_BROWSER and frames.device is cpu
@@ -105,17 +111,22 @@ class HifiGan(Module):
         for stage, upsample in enumerate(self.upsampler):
             x = upsample(ops.leaky_relu(x, slope))  # (B, C', L)
             x = x.permute(0, 2, 1).contiguous().unsqueeze(1) if together else x  # (B, 1, L, C')
-            blocks = [self.resblocks[stage * count + i](x) for i in range(count)]
-            x = sum(blocks[1:], blocks[0]) / count
+            found = []
+            for i in range(count):
+                yield None
+                found.append(self.resblocks[stage * count + i](x))
+            x = sum(found[1:], found[0]) / count
             x = x.squeeze(1).permute(0, 2, 1) if together else x
-        return ops.tanh(self.conv_post(ops.leaky_relu(x, LAST_SLOPE))).squeeze(1)
+        yield ops.tanh(self.conv_post(ops.leaky_relu(x, LAST_SLOPE))).squeeze(1)
 
-    def in_windows(self, frames: Tensor, condition: Tensor | None = None, window: int = WINDOW) -> Iterator[Tensor]:
-        """The samples (B, N) of forward in parts, each computed with the frames around it."""
+    def in_windows(
+        self, frames: Tensor, condition: Tensor | None = None, window: int = WINDOW
+    ) -> Iterator[Tensor | None]:
+        """The samples (B, N) of forward in parts, each computed with the frames around it; None between steps."""
         total, margin, size = frames.shape[2], self.margin, self.frame_samples
         count = -(-total // window)
         for number in range(count):
             start, end = total * number // count, total * (number + 1) // count
             first, last = max(0, start - margin), min(total, end + margin)
-            samples = self(frames.narrow(2, first, last - first), condition)
-            yield samples.narrow(1, (start - first) * size, (end - start) * size)
+            for samples in self.steps(frames.narrow(2, first, last - first), condition):
+                yield None if samples is None else samples.narrow(1, (start - first) * size, (end - start) * size)

@@ -104,9 +104,10 @@ def test_durations_and_samples(case: Any, run: str) -> None:
         np.testing.assert_allclose(shown(numbers(frames), 200), expected["frames"], **CLOSE)
         assert [count * model.decoder.frame_samples for count in lengths] == expected["lengths"]
         samples = model.decoder(frames, speaker)
+        steps = [*model.decoder.in_windows(frames, speaker, window=7)]
     np.testing.assert_allclose(shown(numbers(samples), 400), expected["samples"], **CLOSE)
-    parts = [*model.decoder.in_windows(frames, speaker, window=7)]
-    assert len(parts) > 1
+    parts = [part for part in steps if part is not None]
+    assert 1 < len(parts) < len(steps)
     np.testing.assert_allclose(numbers(pyapp.cat(parts, 1)), numbers(samples), atol=2e-6)
 
 

@@ -1,0 +1,53 @@
+"""Text to speech."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyapp.errors import OptionError
+from pyapp.events import Cancel
+
+from .core import Breath, Events, Remote, Step, task
+from .keeper import keeper
+
+if TYPE_CHECKING:
+    from pyapp.audio.speaking import SpeakOptions
+
+
+@task
+async def speak(
+    text: str,
+    options: SpeakOptions | Mapping[str, Any] | None = None,
+    *,
+    model: Any,
+    key: object = None,
+    dtype: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Speaks a text: Progress and the Metric load_time while the model is loaded, then the events of
+    pyapp.audio.speaking.speak_events: a Sound for each sentence as soon as it is computed, and Done.
+
+    `model` is a folder, a name on the hub such as facebook/mms-tts-eng, or a loaded model; `key` identifies models
+    without a name: the last used model is kept. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type
+    of the matrices.
+    """
+    from pyapp.audio.speaking import SpeakOptions, check_text, speak_events
+
+    cancel = cancel or Cancel()
+    chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
+    if isinstance(model, Remote):
+        raise OptionError("a server's models do not do this", where="model")
+    check_text(text)  # before a model is loaded
+    loaded = model
+    if not hasattr(model, "tokenizer"):
+        async with Step(keeper.get("speak", model, None, key, cancel, dtype=dtype)) as loading:
+            async for event in loading:
+                yield event
+        loaded = loading.value
+    breath = Breath()
+    await breath.take()
+    for step in speak_events(loaded, text, chosen, cancel):
+        if step is not None:
+            yield step
+        await breath.take()
