@@ -210,6 +210,7 @@ COMMANDS_OF = {
     "image-classification": "classify-image", "image-to-text": "caption, read", "image-text-to-text": "chat --image",
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
     "zero-shot-image-classification": "classify-image --labels, embed-image", "speech-recognition": "transcribe",
+    "text-to-speech": "speak",
 }  # fmt: skip
 
 
