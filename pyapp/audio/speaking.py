@@ -61,6 +61,14 @@ class SpeakOptions:
         if type(self.phonemes) is not bool:
             raise OptionError(f"must be true or false, not {self.phonemes!r:.40}", where="phonemes")
 
+    def seed_of(self, sentence: int) -> int:
+        """The seed of a sentence, which is spoken alike whatever comes before it."""
+        return (self.seed + sentence) % SEEDS
+
+    def silence(self, rate: int) -> bytes:
+        """The samples of a pause, 16 bits each."""
+        return bytes(2 * round(self.pause * rate))
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> SpeakOptions:
         """From JSON values."""
@@ -135,16 +143,15 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
             where=loaded.name, hint="Write numbers and signs as words",
         )  # fmt: skip
     rate, done, total = model.sample_rate, 0, sum(len(part) for part, _ in parts)
-    silence = bytes(2 * round(options.pause * rate))
-    generator, samples = Generator().manual_seed(options.seed), 0
+    samples = 0
     for number, (part, read) in enumerate(parts):
-        heard = bytearray()
+        heard, generator = bytearray(), Generator().manual_seed(options.seed_of(number))
         for step in _sentence(model, read.ids, options, generator):
             cancel.check()
             if step is not None:
                 heard += as_pcm(step)
             yield None
-        heard += silence if number < len(parts) - 1 else b""
+        heard += options.silence(rate) if number < len(parts) - 1 else b""
         start, samples, done = samples, samples + len(heard) // 2, done + len(part)
         yield Sound(part, start / rate, samples / rate, rate, bytes(heard))
         yield Progress("speaking", done, total, "characters")

@@ -270,15 +270,7 @@ def write_wav(target: AnySink, samples: NDArray[np.floating], rate: int) -> None
         raise ValueError("write_wav: samples must be finite numbers")
     if array.size * 2 > MOST_BYTES:
         raise ValueError(TOO_LONG)
-    write_pcm(target, as_pcm(array), rate, channels)
-
-
-def write_pcm(target: AnySink, data: bytes | bytearray, rate: int, channels: int = 1) -> None:
-    """Writes 16-bit little-endian PCM as a WAVE file to a path or a binary file. ValueError for more than the 4 GiB of
-    the format.
-    """
-    if len(data) > MOST_BYTES:
-        raise ValueError(TOO_LONG)
+    data = as_pcm(array)
     with open_sink(target) as file:
         file.write(wav_head(rate, channels, len(data)))
         file.write(data)

@@ -1,4 +1,4 @@
-"""`pyapp speak`: texts to WAVE files. The names of the files on stdout, everything else on stderr."""
+"""`pyapp speak`: texts to files of sound. The names of the files on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from pyapp.cli.running import (
 )
 from pyapp.cli.texts import chosen_model, optional_model, read_text, type_option
 from pyapp.cli.views import JsonView, View
+from pyapp.errors import OptionError
 from pyapp.events import Done, Event, Sound
+from pyapp.formats.sink import open_sink
 
 STDIN = STDOUT = "-"
 DEFAULT = "speech.wav"
@@ -78,13 +80,13 @@ class SpeakJson(SpeakView):
         self.outcome = self._json.outcome
 
 
-@command(short_help="Speak texts: WAVE files.")
+@command(short_help="Speak texts.")
 @click.argument("text", required=False, type=WORDS)
 @click.option("-f", "--file", "files", multiple=True, type=click.Path(allow_dash=True),
               help='A UTF-8 file to speak, "-" for stdin; may be given again.')  # fmt: skip
 @click.option("-o", "--output", default=DEFAULT, show_default=True,
-              help='The WAVE file to write, or a folder for files that are named like the texts; "-": stdout, sentence '
-              "by sentence.")  # fmt: skip
+              help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'), or a folder for "
+              'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
 @optional_model
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, of models that have several.")  # fmt: skip
@@ -106,7 +108,7 @@ def speak(
     text: str | None, files: tuple[str, ...], output: str, model: str | None, dtype: str | None, server: str | None,
     threads: int | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
-    """Speak TEXT ("-": from stdin) with a model such as facebook/mms-tts-eng, into a WAVE file.
+    """Speak TEXT ("-": from stdin) with a model such as facebook/mms-tts-eng, into a file.
 
     Each sentence is computed by itself, so a text may have any length. After Ctrl-C what was spoken so far is kept as
     NAME.partial.wav. Voices of MMS read letters: write numbers as words. Models with phonemize in their
@@ -134,6 +136,7 @@ def speak(
 
 def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | None]:
     """Where the texts are written; None: standard output. Wrong usage before a model speaks for minutes."""
+    from pyapp.audio.sound_files import BY_SUFFIX, check_format
 
     def wrong(what: str) -> click.BadParameter:
         return click.BadParameter(what, param_hint="--output")
@@ -152,8 +155,12 @@ def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | 
         return [path / f"{stem}.wav" for stem in stems]
     if len(files) > 1:
         raise wrong(f"{output}: several texts need a folder that is there.")
-    if path.suffix.lower() not in ("", ".wav"):
-        raise wrong(f"{output}: speech is written as WAVE: name it {path.with_suffix('.wav').name}.")
+    if path.suffix.lower() not in BY_SUFFIX:
+        raise wrong(f"{output}: speech is written as {', '.join(BY_SUFFIX)}: name it {path.stem}.wav.")
+    try:
+        check_format(BY_SUFFIX[path.suffix.lower()])
+    except OptionError as error:
+        raise wrong(f"{error.what}. {error.hint}.") from None
     if not path.parent.is_dir():
         raise wrong(f"there is no folder {str(path.parent)!r} to write to.")
     return [path]
@@ -170,9 +177,11 @@ def _speak(
     code = forward(lambda cancel: tasks.speak(text, options, model=model, dtype=dtype, cancel=cancel), view)
     if target is None or code == 1 or not view.pcm:
         return code
-    from pyapp.audio.wav import write_pcm
+    from pyapp.audio.sound_files import BY_SUFFIX, encoded
 
-    path = target if code == 0 else target.with_suffix(".partial.wav")
-    write_pcm(path, view.pcm, view.rate)
+    path = target if code == 0 else target.with_stem(f"{target.stem}.partial")
+    data = encoded(view.pcm, view.rate, BY_SUFFIX[target.suffix.lower()])
+    with open_sink(path) as sink:
+        sink.write(data)
     click.echo(path, err=as_json or code != 0)
     return code

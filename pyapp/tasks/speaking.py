@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from pyapp.errors import OptionError
 from pyapp.events import Cancel
 
-from .core import Breath, Events, Remote, Step, task
+from .core import Breath, Events, Remote, Step, only_here, task
 from .keeper import keeper
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ async def speak(
     """Speaks a text: Progress and the Metric load_time while the model is loaded, then the events of
     pyapp.audio.speaking.speak_events: a Sound for each sentence as soon as it is computed, and Done.
 
-    `model` is a folder, a name on the hub such as facebook/mms-tts-eng, or a loaded model; `key` identifies models
+    `model` is a folder, a name on the hub such as facebook/mms-tts-eng, a loaded model, or a Server
+    (pyapp.serve.client); `key` identifies models
     without a name: the last used model is kept. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type
     of the matrices.
     """
@@ -36,9 +37,13 @@ async def speak(
 
     cancel = cancel or Cancel()
     chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
-    if isinstance(model, Remote):
-        raise OptionError("a server's models do not do this", where="model")
     check_text(text)  # before a model is loaded
+    if isinstance(model, Remote):
+        only_here(dtype=dtype)
+        async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
+            async for told in forwarded:
+                yield told
+        return
     loaded = model
     if not hasattr(model, "tokenizer"):
         async with Step(keeper.get("speak", model, None, key, cancel, dtype=dtype)) as loading:

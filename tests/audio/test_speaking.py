@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 from pyapp import tasks
+from pyapp.audio.sound_files import FORMATS, at_rate, encoded
 from pyapp.audio.speaking import SpeakOptions, pieces, speak, speak_events
-from pyapp.audio.wav import as_pcm, open_wav, wav_head, write_pcm
+from pyapp.audio.wav import as_pcm, open_wav, wav_head
 from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Error, Notice, Progress, Sound
 from pyapp.models.loading.voice import LoadedVoice, load_voice
@@ -179,10 +181,31 @@ def test_errors_of_the_task(voice: Path) -> None:
     assert collect(tasks.speak(TEXT, model=load_voice(voice), cancel=cancel))[-1] == Done("cancelled")
 
 
-def test_wave_files_of_pcm(tmp_path: Path) -> None:
+def test_files_of_samples() -> None:
     pcm = np.array([0, 1, -32768, 32767], "<i2").tobytes()
-    write_pcm(tmp_path / "a.wav", pcm, 16000)
-    with open_wav(tmp_path / "a.wav") as wav:
+    with open_wav(encoded(pcm, 16000, "wav")) as wav:
         assert wav.rate == 16000 and as_pcm(wav.read()[:, 0]) == pcm
     with open_wav(wav_head(22050) + pcm) as wav:  # as it arrives: the length is not known
         assert wav.rate == 22050 and wav.frames == 4
+    assert encoded(pcm, 16000, "pcm") == pcm
+
+
+@pytest.mark.native_only
+@pytest.mark.parametrize("rate", [16000, 22050, 50000])
+@pytest.mark.parametrize("form", ["mp3", "flac", "opus"])
+def test_compressed_files(form: str, rate: int) -> None:
+    """A tone keeps its pitch, also at rates that a form lacks."""
+    soundfile = pytest.importorskip("soundfile")
+    tone = as_pcm(0.5 * np.sin(2 * np.pi * 440 * np.arange(rate) / rate))
+    samples, found = soundfile.read(io.BytesIO(encoded(tone, rate, form)))
+    assert found in (FORMATS[form].rates or (rate,)) and (found >= rate or rate > 48000)
+    assert abs(len(samples) / found - 1) < 0.1
+    spectrum = np.abs(np.fft.rfft(samples[: found // 2]))
+    assert abs(spectrum.argmax() * found / (found // 2) - 440) < 4
+
+
+def test_forms_that_need_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.audio.sound_files.find_spec", lambda name: None)
+    with pytest.raises(OptionError, match="flac needs the package soundfile"):
+        encoded(b"", 16000, "flac")
+    assert len(at_rate(bytes(200), 16000, 24000)) == 300
