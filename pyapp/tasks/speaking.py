@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from pyapp.events import Cancel
+from pyapp.events import Cancel, Done, Item
 
 from .core import Breath, Events, Remote, Step, only_here, task
 from .keeper import keeper
+from .text_batches import Work, checked_texts
 
 if TYPE_CHECKING:
     from pyapp.audio.speaking import SpeakOptions
@@ -56,3 +57,15 @@ async def speak(
         if step is not None:
             yield step
         await breath.take()
+
+
+def speak_texts(loaded: Any, texts: Sequence[str], **options: Any) -> Work:
+    """Items with `sound`: the samples of each text, float32 (N,) from -1 to 1, and how many there are a second. The
+    options are those of pyapp.audio.speaking.SpeakOptions.
+    """
+    from pyapp.audio.speaking import SpeakOptions, speak
+
+    chosen, texts = SpeakOptions.from_dict(options), checked_texts(texts)
+    for index, text in enumerate(texts):
+        yield Item(index, {"sound": speak(loaded, text, chosen)})
+    yield Done("complete", {"count": len(texts)})

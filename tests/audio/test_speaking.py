@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pyapp
 from pyapp import tasks
 from pyapp.audio.sound_files import FORMATS, at_rate, encoded
 from pyapp.audio.speaking import SpeakOptions, pieces, speak, speak_events
@@ -67,8 +68,6 @@ def test_sentences_are_spoken_one_by_one(loaded: LoadedVoice) -> None:
 
 def test_a_sentence_is_what_the_model_computes(loaded: LoadedVoice) -> None:
     """Without noise: the samples of the model, in 16 bits."""
-    import pyapp
-
     samples, rate = speak(loaded, "That's it", {"noise": 0, "noise_duration": 0, "speaker": 0})
     ids = loaded.tokenizer.read("That's it").ids
     with pyapp.no_grad():
@@ -165,6 +164,17 @@ def test_the_task(voice: Path) -> None:
     again = collect(tasks.speak(TEXT, {"seed": 3}, model=voice))
     assert not any(event.type == "metric" for event in again)  # the model is kept
     assert [event for event in again if event.type == "sound"] == [event for event in events if event.type == "sound"]
+
+
+def test_the_pipeline(voice: Path) -> None:
+    said = pyapp.pipeline("speak", voice)
+    samples, rate = said("It is so.", seed=4)
+    wanted, _ = speak(load_voice(voice), "It is so.", {"seed": 4})
+    assert rate == 16000
+    np.testing.assert_array_equal(samples, wanted)
+    assert [len(one) for one, _ in said(["It is so.", "it"], seed=4)][0] == len(wanted)
+    with pytest.raises(OptionError, match="speed"):
+        said("it", speed=2)
 
 
 def test_errors_of_the_task(voice: Path) -> None:
