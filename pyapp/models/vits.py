@@ -7,8 +7,7 @@ The parts that only training needs are not there: the encoder of spectrograms an
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from math import exp, log, sqrt
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import check_fields, read_config, require
+from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
 MODEL_TYPES = ("vits",)
@@ -36,8 +36,6 @@ MOST_LAYERS = 64
 MOST_TOKENS = 4096  # of a text: the scores of its attention are a square
 MOST_FRAMES = 1 << 16  # of a text
 SMALLEST = 1e-3  # widths and heights of a spline's pieces, as parts of the whole, and its slopes
-# The names of a weight's norm and direction in files: of today, and of older ones.
-NORMS = (("parametrizations.weight.original0", "parametrizations.weight.original1"), ("weight_g", "weight_v"))
 # Lists of equal lengths.
 PAIRS = (("upsample_rates", "upsample_kernel_sizes"), ("resblock_kernel_sizes", "resblock_dilation_sizes"))
 Noise = Callable[[tuple[int, ...]], Tensor]  # normal numbers of a shape
@@ -596,23 +594,8 @@ def _until(lengths: Sequence[int], most: int, device: Device) -> Tensor:
 
 
 def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
-    """How files store weights: as the norm of each slice and its direction."""
-    return dict(_normed(tensors))
-
-
-def _normed(tensors: Mapping[str, TensorInfo]) -> Iterator[tuple[str, Stored]]:
-    for name in (name for name in tensors if not re.fullmatch(IGNORED, name)):
-        for norm, direction in NORMS:
-            if name.endswith(f".{direction}"):
-                owner = name.removesuffix(direction)
-                yield f"{owner}weight", Stored((f"{owner}{norm}", name), join=_weight)
-
-
-def _weight(parts: Sequence[Tensor]) -> Tensor:
-    """A weight (O, ...) of the norms (O, 1 ...) of its slices and their directions (O, ...)."""
-    norms, directions = (part.to("float32") for part in parts)
-    lengths = (directions * directions).sum(list(range(1, directions.ndim)), True).sqrt()
-    return directions * (norms / lengths)
+    """How files store weights."""
+    return normed_weights(tensors, IGNORED)
 
 
 TASKS = {"text-to-speech": Vits}
