@@ -105,6 +105,19 @@ def test_what_an_error_says_stands_out(lab: LabPage) -> None:
     assert trace.inner_text().endswith("raise ValueError('first\\nsecond')")
 
 
+def test_sound_has_a_player(lab: LabPage) -> None:
+    """A cell's sound plays, and comes back with the notebook."""
+    cell = "import numpy as np\nfrom pyapp import lab\nlab.sound(np.sin(np.arange(8000) / 6), 16000, 'a tone')"
+    [[output]] = lab.run(cell)
+    assert output["kind"] == "sound"
+    player = lab.cell(1).locator("audio")
+    expect(player).to_have_attribute("aria-label", "a tone")
+    lab.until("document.querySelector('.output-sound').duration === 0.5")
+    assert not lab.page.evaluate("document.querySelector('.output-sound').error")
+    whole = json.loads(saved(lab.page, "#lab-save-ipynb"))
+    assert whole["cells"][0]["outputs"][0]["data"]["audio/wav"] == output["wav"]
+
+
 def test_deleted_cells_come_back(lab: LabPage) -> None:
     lab.write("1", "2", "3")
     lab.cell(2).get_by_role("button", name="Delete").dblclick()  # deletes one

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import base64
 import math
 import signal
 import sys
@@ -142,6 +143,23 @@ class Segment(Event):
         if self.words is not None:
             values["words"] = [{name: finite(value) for name, value in word.items()} for word in self.words]
         return values
+
+
+@dataclass(frozen=True)
+class Sound(Event):
+    """A stretch of speech that was made of `text`, from `start` to `end` in seconds: `pcm` has its samples, 16-bit
+    little-endian numbers of one channel, `rate` a second. In JSON they are base64.
+    """
+
+    type: ClassVar[str] = "sound"
+    text: str
+    start: float
+    end: float
+    rate: int
+    pcm: bytes = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        return super().to_dict() | {"pcm": base64.b64encode(self.pcm).decode()}
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ CHANNEL_LIMIT = 1024
 RATES = range(100, 1_536_001)  # Hz
 CHUNK_LIMIT = 10_000  # limit of the chunks before the samples
 SAMPLE_LIMIT = 1 << 31  # samples of all channels that read() returns at once
+MOST_BYTES = 0xFFFFFFFF - 36  # of samples
+TOO_LONG = "write_wav: a WAVE file holds at most 4 GiB"
 UNKNOWN_LENGTHS = (0, 0xFFFFFFFF, 0x7FFFF000, 0x7FFFFFFF)  # written by programs that do not know the length (pipes)
 SIGNATURES = {b"ID3": "an MP3 file", b"OggS": "an Ogg file", b"fLaC": "a FLAC file", b"\x1aE\xdf\xa3": "a WebM file"}
 HINT = "Convert it to a 16-bit WAVE file, or record it again"
@@ -241,6 +243,19 @@ def mu_law_values() -> NDArray[np.float32]:
     return (np.where(code & 128, -size, size) / 8192).astype(np.float32)
 
 
+def as_pcm(samples: NDArray[np.floating]) -> bytes:
+    """Finite floats, full scale 1, as 16-bit little-endian PCM; values beyond full scale are clipped."""
+    return np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2").tobytes()
+
+
+def wav_head(rate: int, channels: int = 1, size: int | None = None) -> bytes:
+    """What stands before `size` bytes of 16-bit PCM in a WAVE file; None: so many that the writer does not know yet."""
+    length = UNKNOWN_LENGTHS[1] if size is None else size
+    form = struct.pack("<HHIIHH", PCM, channels, rate, rate * channels * 2, channels * 2, 16)
+    riff = struct.pack("<I", length if size is None else 36 + length)
+    return b"RIFF" + riff + b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", length)
+
+
 def write_wav(target: AnySink, samples: NDArray[np.floating], rate: int) -> None:
     """Writes 16-bit PCM to a path or a binary file. `samples` float (frames,) or (frames, channels); values beyond full
     scale are clipped. ValueError for another shape, for NaN, and for more than the 4 GiB of the format.
@@ -253,12 +268,9 @@ def write_wav(target: AnySink, samples: NDArray[np.floating], rate: int) -> None
         raise ValueError(f"write_wav: {channels} channels at {rate} Hz cannot be written")
     if not np.isfinite(array).all():
         raise ValueError("write_wav: samples must be finite numbers")
-    length = array.size * 2
-    if length + 36 > 0xFFFFFFFF:
-        raise ValueError("write_wav: a WAVE file holds at most 4 GiB")
-    data = np.clip(np.rint(array * 32768.0), -32768, 32767).astype("<i2").tobytes()
-    form = struct.pack("<HHIIHH", PCM, channels, rate, rate * channels * 2, channels * 2, 16)
+    if array.size * 2 > MOST_BYTES:
+        raise ValueError(TOO_LONG)
+    data = as_pcm(array)
     with open_sink(target) as file:
-        file.write(b"RIFF" + struct.pack("<I", 36 + length) + b"WAVEfmt " + struct.pack("<I", 16) + form)
-        file.write(b"data" + struct.pack("<I", length))
+        file.write(wav_head(rate, channels, len(data)))
         file.write(data)

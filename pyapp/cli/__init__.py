@@ -44,6 +44,7 @@ from pyapp.cli.running import (
     use_threads,
 )
 from pyapp.cli.serve import serve
+from pyapp.cli.speak import speak
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.cli.train_script import TrainGroup
 from pyapp.cli.transcribe import transcribe
@@ -154,7 +155,7 @@ def read_prompt(prompt: str) -> str:
 @click.version_option(__version__, prog_name="pyapp")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and log messages.")
 def cli(verbose: bool) -> None:
-    """Language and speech models: chat, write, embed and label texts, transcribe, convert model files, train, serve."""
+    """Language and speech models: chat, write, embed and label texts, transcribe, speak, convert, train, serve."""
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
@@ -163,7 +164,7 @@ cli.add_command(chat)
 cli.add_command(run_onnx)
 cli.add_command(serve)
 cli.add_command(run_processes)
-for command in (*texts.COMMANDS, *pictures.COMMANDS, read, finetune, merge):
+for command in (*texts.COMMANDS, *pictures.COMMANDS, read, speak, finetune, merge):
     cli.add_command(command)
 
 

@@ -115,15 +115,16 @@ def the_end() -> Problem:
 
 class EventStream(Response):
     """Server-sent events: the texts that `source` gives, comments while nothing comes, an end when the client leaves.
-    `broken` gives the last text after an error; `ended` is called at the end, whatever it was.
+    `broken` gives the last text after an error; with None the connection is cut, so that nobody takes the answer for a
+    whole one. `ended` is called at the end, whatever it was.
     """
 
     media_type = "text/event-stream"
-    comment = ": ping\n\n"
+    comment: str | None = ": ping\n\n"
 
     def __init__(
-        self, source: AsyncGenerator[str, None], broken: Callable[[Exception], str], ended: Callable[[], None],
-        seconds: float, ping: float,
+        self, source: AsyncGenerator[str | bytes, None] | AsyncGenerator[str, None] | AsyncGenerator[bytes, None],
+        broken: Callable[[Exception], str | None], ended: Callable[[], None], seconds: float, ping: float,
     ) -> None:  # fmt: skip
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
         del self.headers["content-length"]
@@ -144,8 +145,7 @@ class EventStream(Response):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
             self._ended()
-        if late is not None:
-            text = self._broken(late)
+        if late is not None and (text := self._broken(late)) is not None:
             with suppress(TimeoutError):  # the client may not read
                 async with asyncio.timeout(1):
                     await send(
@@ -156,26 +156,30 @@ class EventStream(Response):
         now = asyncio.get_running_loop().time
         written = now()
 
-        async def write(text: str, more: bool = True) -> None:
+        async def write(text: str | bytes, more: bool = True) -> None:
             nonlocal written
-            await send({"type": "http.response.body", "body": text.encode("utf-8", "replace"), "more_body": more})
+            data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+            await send({"type": "http.response.body", "body": data, "more_body": more})
             written = now()
 
-        async def ping() -> None:
+        async def ping(comment: str) -> None:
             while True:
                 await asyncio.sleep(written + self._ping - now())
                 if now() - written >= self._ping:
-                    await write(self.comment)
+                    await write(comment)
 
         async with aclosing(self._source) as source:
-            pinging = asyncio.ensure_future(ping())
+            pinging = None if self.comment is None else asyncio.ensure_future(ping(self.comment))
             try:
                 async for text in source:
                     await write(text)
             except Exception as error:
-                await write(self._broken(error))
+                if (last := self._broken(error)) is None:
+                    return
+                await write(last)
             finally:
-                pinging.cancel()
+                if pinging is not None:
+                    pinging.cancel()
             await write("", more=False)
 
 

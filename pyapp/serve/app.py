@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from pyapp.errors import OptionError
 
-from . import cohere_text, openai_text, responses, speech, tgi, vectors
+from . import cohere_text, openai_text, responses, speaking, speech, tgi, vectors
 from .answers import the_end
 from .context import Context, Handler
 from .openapi import description
@@ -83,6 +83,7 @@ def describe(found: Any) -> dict[str, Any]:
     return {
         "id": found.name, "object": "model", "created": found.created, "owned_by": "pyapp", "task": found.task,
         "loaded": found.loaded is not None,
+        **({"voices": found.loaded.speakers} if found.task == "speak" and found.loaded is not None else {}),
         **(heard_by(found.loaded.tokenizer) if found.task == "transcribe" and found.loaded is not None else {}),
     }  # fmt: skip
 
@@ -120,6 +121,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/infinity/rerank", vectors.rerank),
     ("POST", "/v1/audio/transcriptions", speech.transcriptions),
     ("POST", "/v1/audio/translations", speech.translations),
+    ("POST", "/v1/audio/speech", speaking.speech),
     ("POST", "/", tgi.either),
     ("GET", "/info", tgi.info),
     ("POST", "/generate", tgi.generate),

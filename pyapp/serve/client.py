@@ -22,9 +22,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pyapp.audio.speaking import pieces
+from pyapp.audio.wav import as_pcm, read_wav
 from pyapp.engine import Tensor
 from pyapp.errors import Cancelled, ModelNotFoundError, OptionError, PyappError, ServerError
-from pyapp.events import Cancel, Done, Event, Item, Language, Metric, Segment, Thought, Token
+from pyapp.events import Cancel, Done, Event, Item, Language, Metric, Progress, Segment, Sound, Thought, Token
 from pyapp.formats import open_source
 from pyapp.formats.png import encode_png
 from pyapp.formats.safe_json import parse_json
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from pyapp.audio.options import TranscribeOptions
+    from pyapp.audio.speaking import SpeakOptions
 
 T = TypeVar("T")
 # By the beginnings of their files; other servers read this type.
@@ -68,7 +71,7 @@ DEFAULTS = {field.name: field.default for field in fields(SamplingOptions)} | {
 
 class Server(Remote):
     """A server at an address such as "http://localhost:8000", instead of a model: tasks.generate, chat, embed, rerank,
-    classify and transcribe take it as `model`.
+    classify, speak and transcribe take it as `model`.
 
     `model` is the name that requests give; None: the server's first one for the task. `key` is sent as bearer token
     (None: the environment variable PYAPP_API_KEY). `seconds` is the longest silence of the server. OptionError for an
@@ -275,6 +278,34 @@ class Server(Remote):
             for index, labels in enumerate(found):
                 yield Item(first + index, {"labels": labels[:top]})
         yield Done("complete", {"count": len(texts)})
+
+    async def speak(self, text: str, options: SpeakOptions, cancel: Cancel) -> Events:
+        """The events of tasks.speak: each sentence is a request."""
+        unsent = [name for name in ("noise", "noise_duration") if getattr(options, name) is not None]
+        if unsent:
+            raise OptionError("is not a setting of a server's model", where=unsent[0])
+        asked: dict[str, Any] = {"voice": str(options.speaker), "response_format": "wav"}
+        asked |= {"speed": options.rate} if options.rate != 1 else {}
+        asked |= {"phonemes": True} if options.phonemes else {}
+        parts = [part for part in pieces(text) if any(map(str.isalnum, part))]
+        done, samples, rate = 0, 0, 0
+        for number, part in enumerate(parts):
+            if seed := options.seed_of(number):
+                asked["seed"] = seed
+            sound = await until_cancelled(self._sound({**asked, "input": part}), cancel)
+            found, rate = read_wav(sound)
+            pcm = as_pcm(found[:, 0]) + (options.silence(rate) if number < len(parts) - 1 else b"")
+            start, samples, done = samples, samples + len(pcm) // 2, done + len(part)
+            yield Sound(part, start / rate, samples / rate, rate, pcm)
+            yield Progress("speaking", done, sum(map(len, parts)), "characters")
+        if not parts:
+            raise OptionError("there is nothing to say", where="text")
+        yield Done("complete", {"duration": samples / rate, "rate": rate, "sentences": len(parts)})
+
+    async def _sound(self, body: Mapping[str, Any]) -> bytes:
+        """A file of speech."""
+        async with self._open("POST", "/v1/audio/speech", json={**self._named(), **body}) as answer:
+            return await read_whole(answer)
 
     async def transcribe(self, audio: Any, options: TranscribeOptions, cancel: Cancel) -> Events:
         """The events of tasks.transcribe for a path or bytes. The segments come together, at the end."""

@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp import __version__
+from pyapp.audio.sound_files import FORMATS
+from pyapp.audio.speaking import SEEDS as SOUND_SEEDS
 from pyapp.text.options import SEEDS
 
 from . import cohere_text, responses
 from .sampling import COHERE, WITHOUT_EFFECT
+from .speaking import FASTEST, SLOWEST
 
 Schema = dict[str, Any]
 NAMED = re.compile(r"\{(\w+)")  # the named parts of a path
@@ -118,7 +121,8 @@ SOUND_FIELDS: dict[str, Schema] = {
 }  # fmt: skip
 TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=array(OBJECT), words=array(OBJECT))
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
-                        loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"})  # fmt: skip
+                        loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"},
+                        voices=whole(1))  # fmt: skip
 STATUS = an_object(status=TEXT)
 COHERE_FIELDS: dict[str, Schema] = {
     **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
@@ -138,12 +142,13 @@ HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 
 
 class Route:
-    """What a route takes and gives. `fields` are those of its JSON object (or form), `needed` the ones that must be
-    there; `streams`: its answer may be server-sent events; `query`: what may stand behind the path.
+    """What a route takes and gives. `answer`: the schema of its JSON, or media types. `fields` are those of its JSON
+    object (or form), `needed` the ones that must be there; `streams`: its answer may be server-sent events; `query`:
+    what may stand behind the path.
     """
 
     def __init__(
-        self, about: str, answer: Schema | str, fields: Mapping[str, Schema] | None = None,
+        self, about: str, answer: Schema | str | tuple[str, ...], fields: Mapping[str, Schema] | None = None,
         example: Mapping[str, Any] | None = None, needed: tuple[str, ...] = (), streams: bool = False,
         form: bool = False, query: Mapping[str, Schema] | None = None,
     ) -> None:  # fmt: skip
@@ -173,8 +178,9 @@ class Route:
 
     def _response(self) -> Schema:
         content: Schema = {}
-        if isinstance(self.answer, str):
-            content[self.answer] = {"schema": TEXT}
+        if isinstance(self.answer, str | tuple):
+            kinds = (self.answer,) if isinstance(self.answer, str) else self.answer
+            content |= {kind: {"schema": TEXT} for kind in kinds}
         else:
             content["application/json"] = {"schema": self.answer}
         if self.streams:
@@ -264,6 +270,16 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("POST", "/v1/audio/translations"): Route(
         "The text of a recording in English (OpenAI)", TRANSCRIPT, SOUND_FIELDS, None, ("file",), streams=True,
         form=True,
+    ),
+    ("POST", "/v1/audio/speech"): Route(
+        "The speech of a text (OpenAI)", tuple(dict.fromkeys(form.media for form in FORMATS.values())),
+        {"model": MODEL, "input": TEXT, "voice": {"oneOf": [TEXT, an_object(id=TEXT)], "description": "The number of "
+         "a voice, of models that have several; one voice has any name."},
+         "response_format": one_of(*FORMATS, description="By default mp3, and wav where the server cannot make mp3."),
+         "speed": number(SLOWEST, FASTEST, default=1), "stream_format": one_of("audio", "sse", default="audio"),
+         "seed": whole(0, SOUND_SEEDS - 1, default=0), "phonemes": FLAG,
+         "instructions": {"description": "Is refused."}},
+        {"input": "It is so.", "voice": "alloy", "response_format": "wav"}, ("input",), streams=True,
     ),
     ("POST", "/"): Route(
         "What the body asks for: a text, as /generate with an array as the answer, if it has `parameters` or `stream`, "

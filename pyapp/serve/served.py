@@ -35,7 +35,7 @@ from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
 MIB = 1 << 20
-TASKS = ("generate", "embed", "classify", "transcribe")
+TASKS = ("generate", "embed", "classify", "transcribe", "speak")
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
 ROOM_SECONDS = 60.0  # that a request waits for the memory of others
@@ -466,6 +466,8 @@ def _task_of_settings(settings: Any) -> str:
     ends = {task for name in classes for end, task in TASK_OF_CLASS.items() if name.endswith(end)}
     if settings.get("model_type") == "whisper" or "speech-recognition" in ends:
         return "transcribe"
+    if "text-to-speech" in ends:
+        return "speak"
     if "sequence-classification" in ends:
         return "classify"
     kind = str(settings.get("model_type", ""))

@@ -25,6 +25,7 @@ from .generation import Choice, Running, collect, note_done, stream_of, submit
 from .openai_text import completion_prompt
 from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import ServedModel
+from .speaking import of_inputs
 from .speech import OF_GENERATION, of_coded_sound, of_sound
 from .vectors import embed, predict, refuse_prompt, similarity
 
@@ -211,6 +212,8 @@ async def either(request: Request, context: Context) -> Response:
     given = await context.json(request)
     if tasks == {"transcribe"} or ("transcribe" in tasks and is_for_sound(given.get("parameters"))):
         return await of_coded_sound(request, context, given)
+    if tasks == {"speak"}:
+        return await of_inputs(request, context, given)
     if isinstance(given.get("inputs"), dict):
         return await similarity(request, context, given)
     if "generate" in tasks and ("embed" not in tasks or not given.keys().isdisjoint(("parameters", "stream"))):

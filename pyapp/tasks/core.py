@@ -135,6 +135,9 @@ class Remote:
     def transcribe(self, audio: Any, options: Any, cancel: Cancel) -> Events:
         raise NotImplementedError
 
+    def speak(self, text: str, options: Any, cancel: Cancel) -> Events:
+        raise NotImplementedError
+
 
 def only_here(**settings: Any) -> None:
     """OptionError for a setting that is given, of a task whose model is Remote."""

@@ -70,6 +70,12 @@ def load_reader(source: Any, tokenizer: Any, report: Callable[[Event], None], ca
     return load_reading_model(source, report=report, cancel=cancel, **options)
 
 
+def load_voice(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+    from pyapp.models.loading.voice import load_voice
+
+    return load_voice(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -89,6 +95,7 @@ LOADERS: Mapping[str, Loader] = {
     "cut-out": load_picture_model_for("mask-generation"),
     "image-to-text": load_picture_model_for("image-to-text"),
     "read": load_reader,
+    "speak": load_voice,
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),

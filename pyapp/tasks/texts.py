@@ -21,6 +21,7 @@ from pyapp.text.spans import softmax
 from .core import Breath, Events, Remote, Step, only_here, task
 from .keeper import LOADERS, keeper, known
 from .spans import answer_questions, label_tokens
+from .speaking import speak_texts
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
 
 __top_level__ = ["pipeline"]
@@ -309,6 +310,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "translate": translate_texts,
     "token-classification": label_tokens,
     "question-answering": answer_questions,
+    "speak": speak_texts,
 }
 # The loader of a task, where it has another name.
 LOADED_FOR = {
@@ -420,9 +422,9 @@ def pipeline(
 ) -> Pipeline:
     """A function over texts: "embed" → vectors, "classify" → labels, "rerank" (query, texts) → scores, "fill-mask" →
     words, "translate" → texts, "token-classification" → labelled parts, "question-answering" (questions, contexts) →
-    answers.
+    answers, "speak" → (samples, samples a second).
 
-    `model` is a folder, a name on the hub, or a model that load_task_model has loaded. dtype: the type of the matrices
+    `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.
     """
     if name not in WORK:

@@ -15,6 +15,7 @@ import pytest
 
 import pyapp
 from pyapp import lab
+from pyapp.audio.wav import read_wav
 from pyapp.errors import OptionError
 from pyapp.lab import completion
 from pyapp.lab.cells import Session
@@ -188,6 +189,20 @@ def decoded(png: str) -> Any:
     lines = np.frombuffer(zlib.decompress(data[at + 4 : at + 4 + size]), np.uint8).reshape(height, -1)
     assert not lines[:, 0].any()
     return lines[:, 1:].reshape(height, width, -1)
+
+
+def test_sound(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    shown: list[Any] = []
+    lab.sound(np.zeros(8000), 16000, caption="quiet")
+    assert capsys.readouterr().out == "[sound, 0.5 s: quiet]\n"
+    monkeypatch.setattr("pyapp.lab.output._send", shown.append)
+    lab.sound(pyapp.tensor([0.0, 0.5, -1.0, 3.0]), 22050)
+    samples, rate = read_wav(b64decode(shown[0]["wav"]))
+    assert rate == 22050 and (samples[:, 0] * 32768).tolist() == [0, 16384, -32768, 32767]
+    for wrong, rate in ((np.zeros((2, 2)), 16000), (np.zeros(4, int), 16000), (np.array([np.nan]), 16000),
+                        (np.zeros(4), 3), (np.zeros(0), 16000), (np.zeros(100 * 601), 100)):  # fmt: skip
+        with pytest.raises(ValueError, match="sound: "):
+            lab.sound(wrong, rate)
 
 
 def test_images_of_all_forms(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,32 @@ def sound_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     return draw(name, shape) * np.float32(shape[-1] ** 0.5 * float(np.prod(shape[1:])) ** -0.5)
 
 
+def voice_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `draw`, for models that speak: filters have the deviation 1 / sqrt(their inputs), so that sound keeps its
+    size, and durations are a few frames.
+    """
+    if name.endswith(("log_scale", "translate")):
+        return (0.5 * draw(name, shape)).astype(np.float32)
+    if len(shape) != 3 or "emb_rel" in name:
+        values = draw(name, shape)
+        return values + np.float32(0.5 if name == "duration_predictor.proj.bias" else 0)
+    inputs = shape[0] * shape[2] / 2 if "upsampler" in name else float(np.prod(shape[1:]))
+    return draw(name, shape) * np.float32(shape[-1] ** 0.5 * inputs**-0.5)
+
+
+def codec_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `voice_weights`, for codecs: entries of codebooks are as large as vectors of sound."""
+    if name.endswith("embed"):
+        return (draw(name, shape) / np.float32(0.3)).astype(np.float32)
+    inputs = shape[0] * shape[2] / 2 if len(shape) == 3 and _is_transposed(name) else float(np.prod(shape[1:]))
+    return draw(name, shape) * np.float32(shape[-1] ** 0.5 * inputs**-0.5 if len(shape) == 3 else 1)
+
+
+def _is_transposed(name: str) -> bool:
+    """Whether this is the weight of a transposed convolution of EnCodec's decoder, whose name does not say it."""
+    return name.startswith("decoder.layers.") and name.endswith(".conv.weight") and ".block." not in name
+
+
 def picture(count: int, height: int, width: int) -> np.ndarray:
     """(count, 3, height, width) float32, as an image processor could make them."""
     generator = np.random.Generator(np.random.Philox(key=height * 1000 + width))

@@ -15,6 +15,8 @@ from typing import Any, Self
 
 import pytest
 
+from tests.models.test_voices import make as make_voice
+from tests.models.test_voices import write as write_voice
 from tests.text.chat_model import write_chat_model
 from tests.text.embedder import write_embedder
 
@@ -26,12 +28,13 @@ def model_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("served")
     write_chat_model(folder / "chat", dim=32)
     write_embedder(folder / "embedder")
-    return {"chat": folder / "chat", "embedder": folder / "embedder"}
+    write_voice(folder / "voice", "vits", dict(make_voice("vits").state_dict()))
+    return {name: folder / name for name in ("chat", "embedder", "voice")}
 
 
 @pytest.fixture(scope="session")
 def client(model_folders: dict[str, Path]) -> Iterator[Any]:
-    """A client of an application in this process, with a chat model, an embedder and the embedded speech model."""
+    """A client of an application in this process: a chat model, an embedder, a voice and the embedded speech model."""
     pytest.importorskip("starlette")
     pytest.importorskip("multipart")
     from starlette.testclient import TestClient

@@ -100,6 +100,17 @@ def test_vectors_labels_and_speech(process: Process, model_folders: dict[str, Pa
     assert " ".join(word.strip() for word in words).split() == " ".join(texts[0]).split()
 
 
+def test_speech_is_that_of_this_process(process: Process, model_folders: dict[str, Path]) -> None:
+    here, there = str(model_folders["voice"]), server(process, model="voice")
+    options = {"seed": 5, "rate": 1.5, "pause": 0.5}
+    found = [events_of(tasks.speak("It is so. That is it!\nA hen.", options, model=model)) for model in (here, there)]
+    sounds = [[event for event in events if event.type in ("sound", "done")] for events in found]
+    assert len(sounds[0]) == 4 and sounds[0] == sounds[1]
+    assert end_of(tasks.speak("it", {"noise": 0}, model=there)).where == "noise"
+    assert "reads letters" in end_of(tasks.speak("it", {"phonemes": True}, model=there)).what
+    assert "nothing to say" in end_of(tasks.speak("—", model=there)).what
+
+
 def items(events: list[Any]) -> list[Any]:
     return [event.values for event in sorted((e for e in events if isinstance(e, Item)), key=lambda e: e.index)]
 

@@ -41,7 +41,7 @@ def server(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFact
 
 
 def openai_models(client: Any) -> None:
-    assert [model.id for model in client.models.list()] == ["chat", "embedder", "speech"]
+    assert [model.id for model in client.models.list()] == ["chat", "embedder", "voice", "speech"]
 
 
 def openai_model(client: Any) -> None:
@@ -153,6 +153,14 @@ def openai_transcriptions(client: Any) -> None:
     assert "snow" in found.text and found.words[0].word
 
 
+def openai_speech(client: Any) -> None:
+    ask: dict[str, Any] = {"model": "voice", "voice": "alloy", "input": "It is so. That is it."}
+    found = client.audio.speech.create(**ask, response_format="wav", speed=2.0)
+    assert found.content.startswith(b"RIFF")
+    with client.audio.speech.with_streaming_response.create(**ask, response_format="pcm") as answer:
+        assert len(b"".join(answer.iter_bytes())) > 1000
+
+
 def openai_realtime(client: Any) -> None:
     from pyapp.audio import open_audio
     from pyapp.audio.resampling import resample
@@ -177,7 +185,8 @@ OPENAI: dict[str, Callable[[Any], None]] = {
     "/v1/completions": openai_completions, "/v1/responses": openai_responses, "/v1/responses/{id}": openai_response,
     "/v1/responses/{id}/input_items": openai_input_items, "/v1/responses/input_tokens": openai_input_tokens,
     "/v1/embeddings": openai_embeddings,
-    "/v1/audio/transcriptions": openai_transcriptions, "/v1/realtime": openai_realtime,
+    "/v1/audio/transcriptions": openai_transcriptions, "/v1/audio/speech": openai_speech,
+    "/v1/realtime": openai_realtime,
 }  # fmt: skip
 
 
@@ -290,8 +299,8 @@ def test_curl(server: Process) -> None:
         elif route.example is not None:
             command += ["-H", "Content-Type: application/json", "-d", json.dumps(dict(route.example))]
         command.append(f"http://127.0.0.1:{server.port}" + path.replace("{name}", "chat").replace("{id}", made))
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-        text, _, status = done.stdout.rpartition("\n")
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        text, _, status = done.stdout.decode("utf-8", "replace").rpartition("\n")
         refused = path in ("/predict", "/v1/audio/translations")  # no model here does that: refused by name
         assert status == ("404" if path == "/predict" else "400" if refused else "200"), (path, done.stdout)
         assert ("error" in json.loads(text)) if refused else text, path

@@ -76,6 +76,8 @@ TASK_OF_CLASS = {
     "CLIPModel": "zero-shot-image-classification",
     "ForCTC": "speech-recognition",
     "SiglipModel": "zero-shot-image-classification",
+    "VitsModel": "text-to-speech",
+    "EncodecModel": "audio-codec",
 }
 FEATURES = ("features", "image-features")  # what encoders of any head give
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here

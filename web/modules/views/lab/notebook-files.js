@@ -12,7 +12,7 @@ import { UserError, megabytes } from "../../shared/protocol.js";
 const LARGEST = 50e6; // bytes of a file
 const MOST_CELLS = 1000;
 const LONGEST_CELL = 1e6; // characters
-const OWN = "application/vnd.pyapp.output+json"; // what the Lab shows; other programs show the text or the image beside it
+const OWN = "application/vnd.pyapp.output+json"; // what the Lab shows; other programs show the text, the image or the sound beside it
 const MARK = /^#\s*%%(.*)$/;
 const PYTHON = { kernelspec: { display_name: "Python 3", language: "python", name: "python3" }, language_info: { name: "python" } };
 
@@ -112,6 +112,7 @@ function fromJupyterOutput(output) {
   if (!data || typeof data !== "object") return null;
   if (data[OWN] && typeof data[OWN].kind === "string") return data[OWN];
   const text = joined(data["text/plain"]);
+  if (data["audio/wav"]) return { kind: "sound", wav: joined(data["audio/wav"]).replace(/\s/g, ""), caption: "", text };
   if (data["image/png"]) return { kind: "image", png: joined(data["image/png"]).replace(/\s/g, ""), caption: "", text };
   return text ? { kind: "value", text } : null;
 }
@@ -142,6 +143,6 @@ function toJupyterOutput(output, count) {
   if (kind === "text" || kind === "tail") return { output_type: "stream", name: output.stream ?? "stdout", text: text.split(/(?<=\n)/) };
   if (kind === "error") return { output_type: "error", ename: output.name, evalue: partsOfError(output)[1], traceback: text.split("\n") };
   if (kind === "value") return { output_type: "execute_result", execution_count: count, metadata: {}, data: { "text/plain": text } };
-  const image = kind === "image" ? { "image/png": output.png } : {};
-  return { output_type: "display_data", metadata: {}, data: { [OWN]: output, ...image, "text/plain": text } };
+  const media = kind === "image" ? { "image/png": output.png } : kind === "sound" ? { "audio/wav": output.wav } : {};
+  return { output_type: "display_data", metadata: {}, data: { [OWN]: output, ...media, "text/plain": text } };
 }

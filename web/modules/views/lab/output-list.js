@@ -1,5 +1,5 @@
 /**
- * The outputs of a cell: texts, values, tables, images, curves, fields to draw in, buttons that open files, errors; and the
+ * The outputs of a cell: texts, values, tables, images, sound, curves, fields to draw in, buttons that open files, errors; and the
  * field for the line that a cell waits for.
  */
 import { h } from "../../page/dom.js";
@@ -148,6 +148,10 @@ export class OutputList {
         return { node: part.element, part };
       }
       case "image": return { node: imageElement(output) };
+      case "sound": {
+        const part = new Sound(output);
+        return { node: part.element, part };
+      }
       case "table": return { node: tableElement(output) };
       case "error": return { node: errorElement(output) };
       case "open": return { node: h("p", {}, h("button", { type: "button", class: "secondary output-open", onclick: () => this.actions.open(output) }, String(output.label))) };
@@ -174,6 +178,21 @@ function imageElement({ png = "", width, height, caption, text }) {
   const image = h("img", { class: "output-image", alt: caption || text || "An image", width, height });
   if (/^[A-Za-z0-9+/=]*$/.test(png)) image.src = `data:image/png;base64,${png}`;
   return h("figure", { class: "output-figure" }, image, caption ? h("figcaption", {}, caption) : null);
+}
+
+/** A player. */
+class Sound {
+  /** @param {Output} output */
+  constructor({ wav = "", caption, text }) {
+    const data = Uint8Array.from(atob(/^[A-Za-z0-9+/=]*$/.test(wav) ? wav : ""), (letter) => letter.charCodeAt(0));
+    this.address = URL.createObjectURL(new Blob([data], { type: "audio/wav" }));
+    const player = h("audio", { controls: true, class: "output-sound", "aria-label": caption || text || "Sound", src: this.address });
+    this.element = h("figure", { class: "output-figure" }, player, caption ? h("figcaption", {}, caption) : null);
+  }
+
+  destroy() {
+    URL.revokeObjectURL(this.address);
+  }
 }
 
 /** @param {Output} output */

@@ -1,0 +1,205 @@
+"""Speech of texts, sentence by sentence, by a model that speaks (pyapp.models.loading.voice)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from pyapp.audio.wav import as_pcm
+from pyapp.dataclass import dataclass
+from pyapp.engine import no_grad, ops
+from pyapp.engine.buffers import int32_tensor
+from pyapp.engine.lazy import np
+from pyapp.engine.ops.random import Generator
+from pyapp.errors import ModelError, OptionError
+from pyapp.events import Cancel, Done, Event, Notice, Progress, Sound
+from pyapp.text.options import check_number
+from pyapp.text.passages import sentences
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LONGEST = 250  # characters that are spoken in one breath: longer sentences are divided
+MOST_CHARACTERS = 1 << 24  # of a text
+SEEDS = 1 << 63
+SLOWEST, FASTEST = 0.1, 10.0
+MOST_PAUSE = 60.0  # seconds
+# Where a long sentence is divided: behind a mark inside a sentence, else between words.
+CLAUSE = re.compile(r"(?<=[,;:—–])\s+|(?<=[、，；：،])\s*")
+SHOWN = 8  # unknown characters in a notice
+
+
+@dataclass(frozen=True)
+class SpeakOptions:
+    """How texts are spoken. OptionError, with the name of the setting, for an invalid value.
+
+    - speaker: the number of a voice, of models that have several. rate: how fast, beside the model's own rate: 2 is
+      twice as fast.
+    - noise, noise_duration: how much the sound and the durations vary; None: as the model's configuration says.
+    - seed: of these variations: a text is spoken alike with the same one.
+    - pause: seconds between two sentences. phonemes: the text has phonemes, which the model reads.
+    """
+
+    speaker: int = 0
+    rate: float = 1.0
+    noise: float | None = None
+    noise_duration: float | None = None
+    seed: int = 0
+    pause: float = 0.2
+    phonemes: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("speaker", self.speaker, 0, 1 << 31, whole=True)
+        check_number("rate", self.rate, SLOWEST, FASTEST)
+        for name in ("noise", "noise_duration"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 0, 10)
+        check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
+        check_number("pause", self.pause, 0, MOST_PAUSE)
+        if type(self.phonemes) is not bool:
+            raise OptionError(f"must be true or false, not {self.phonemes!r:.40}", where="phonemes")
+
+    def seed_of(self, sentence: int) -> int:
+        """The seed of a sentence, which is spoken alike whatever comes before it."""
+        return (self.seed + sentence) % SEEDS
+
+    def silence(self, rate: int) -> bytes:
+        """The samples of a pause, 16 bits each."""
+        return bytes(2 * round(self.pause * rate))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> SpeakOptions:
+        """From JSON values."""
+        names = [entry.name for entry in fields(cls)]
+        for name in values:
+            if name not in names:
+                raise OptionError(f"{name!r:.60} is no setting", where="options", hint=f"Settings: {', '.join(names)}")
+        return cls(**values)
+
+
+def pieces(text: str, longest: int = LONGEST) -> list[str]:
+    """The sentences and lines of a text, without white space around and in them; long ones are divided."""
+    found: list[str] = []
+    for start, end in sentences(text):
+        found += _divided(" ".join(text[start:end].split()), longest)
+    return found
+
+
+def _divided(sentence: str, longest: int) -> Iterator[str]:
+    """Parts of a sentence, none longer than `longest`: of equal length where it can be, each to the end of a clause,
+    else of a word.
+    """
+    while len(sentence) > longest:
+        wanted = max(1, len(sentence) // -(-len(sentence) // longest))
+        ends = [match.end() for match in CLAUSE.finditer(sentence, 0, longest + 1) if 0 < match.start() <= longest]
+        ends = [end for end in ends if end >= wanted // 2] or [
+            match.end() for match in re.finditer(r"\s+", sentence[: longest + 1])
+        ]
+        end = min(ends, key=lambda place: abs(place - wanted), default=longest)
+        yield sentence[:end].strip()
+        sentence = sentence[end:].strip()
+    if sentence:
+        yield sentence
+
+
+def speak(
+    loaded: Any, text: str, options: SpeakOptions | Mapping[str, Any] | None = None
+) -> tuple[NDArray[np.float32], int]:
+    """The speech of a text as (samples float32 (N,) from -1 to 1, samples a second), by a model that load_voice has
+    loaded. Errors are those of `speak_events`.
+    """
+    chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
+    found = [event.pcm for event in speak_events(loaded, text, chosen, Cancel()) if isinstance(event, Sound)]
+    samples: NDArray[np.float32] = np.frombuffer(b"".join(found), "<i2").astype(np.float32) / np.float32(32768)
+    return samples, loaded.model.sample_rate
+
+
+def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) -> Iterator[Event | None]:
+    """Speaks a text: a Sound for each sentence as soon as it is computed, Progress in characters, a Notice of letters
+    and digits that the model does not know, and Done with `duration` in seconds, `rate` in samples a second and
+    `sentences`; None between steps of the work.
+
+    Raises OptionError for a text without anything to say or that the model cannot read, and for a speaker that it has
+    not; ModelError if what it computes is no sound; Cancelled once `cancel` is set.
+    """
+    model, tokenizer = loaded.model, loaded.tokenizer
+    check_text(text)
+    if options.speaker and options.speaker >= loaded.speakers:
+        has = "one voice" if loaded.speakers == 1 else f"the voices 0 to {loaded.speakers - 1}"
+        raise OptionError(f"{options.speaker} is too large: the model has {has}", where="speaker")
+    parts = [(part, tokenizer.read(part, options.phonemes)) for part in pieces(text)]
+    parts = [(part, read) for part, read in parts if read.ids]
+    if not parts:
+        raise OptionError(
+            "there is nothing to say that the model knows", where="text", hint="Write letters of its language"
+        )
+    unknown = list(dict.fromkeys(character for _, read in parts for character in read.unknown))
+    if unknown:
+        more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
+        yield Notice(
+            f"characters that the model does not know are left out: {' '.join(unknown[:SHOWN])}{more}",
+            where=loaded.name, hint="Write numbers and signs as words",
+        )  # fmt: skip
+    rate, done, total = model.sample_rate, 0, sum(len(part) for part, _ in parts)
+    samples = 0
+    for number, (part, read) in enumerate(parts):
+        heard, generator = bytearray(), Generator().manual_seed(options.seed_of(number))
+        for step in _sentence(model, read.ids, options, generator):
+            cancel.check()
+            if step is not None:
+                heard += as_pcm(step)
+            yield None
+        heard += options.silence(rate) if number < len(parts) - 1 else b""
+        start, samples, done = samples, samples + len(heard) // 2, done + len(part)
+        yield Sound(part, start / rate, samples / rate, rate, bytes(heard))
+        yield Progress("speaking", done, total, "characters")
+    yield Done("complete", {"duration": samples / rate, "rate": rate, "sentences": len(parts)})
+
+
+def check_text(text: str) -> None:
+    """OptionError for a text that is empty or too long, and for anything else."""
+    if not isinstance(text, str):
+        raise OptionError(f"must be a text, not {type(text).__name__}", where="text")
+    if len(text) > MOST_CHARACTERS:
+        raise OptionError(f"{len(text):,} characters are more than {MOST_CHARACTERS:,}", where="text")
+    if not text.strip():
+        raise OptionError("there is nothing to say", where="text")
+
+
+def _sentence(
+    model: Any, ids: tuple[int, ...], options: SpeakOptions, generator: Generator
+) -> Iterator[NDArray[np.float32] | None]:
+    """The samples of a sentence in parts; None between steps."""
+    config = model.config
+    of_durations = config.noise_scale_duration if options.noise_duration is None else options.noise_duration
+    of_frames = config.noise_scale if options.noise is None else options.noise
+
+    def drawn(shape: tuple[int, ...], scale: float) -> Any:
+        return (ops.randn(*shape, generator=generator) * scale).to(model.device)
+
+    with no_grad():
+        speaker = model.speaker(options.speaker)
+        text = model.read(int32_tensor(list(ids), model.device).unsqueeze(0))
+    yield None
+    with no_grad():
+        durations = model.durations(
+            text, drawn((1, 2, len(ids)), of_durations), speaker, config.speaking_rate * options.rate
+        )
+    yield None
+    with no_grad():
+        frames, _ = model.frames(text, durations, lambda shape: drawn(shape, of_frames), speaker)
+    steps: Iterator[Any] = model.decoder.in_windows(frames, speaker)
+    while True:
+        yield None
+        try:
+            with no_grad():  # which ends before others run
+                part = next(steps)
+        except StopIteration:
+            return
+        samples = None if part is None else part[0].cpu().numpy()
+        if samples is not None and not np.isfinite(samples).all():
+            raise ModelError("the model computes NaN or infinite samples", hint="Take a model whose weights are whole")
+        if samples is not None:
+            yield samples

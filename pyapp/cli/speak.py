@@ -1,0 +1,187 @@
+"""`pyapp speak`: texts to files of sound. The names of the files on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyapp.cli.grouped import command
+from pyapp.cli.running import (
+    WORDS,
+    device_option,
+    forward,
+    json_option,
+    server_option,
+    threads_option,
+    use_threads,
+)
+from pyapp.cli.texts import chosen_model, optional_model, read_text, type_option
+from pyapp.cli.views import JsonView, View
+from pyapp.errors import OptionError
+from pyapp.events import Done, Event, Sound
+from pyapp.formats.sink import open_sink
+
+STDIN = STDOUT = "-"
+DEFAULT = "speech.wav"
+FASTEST = 10  # as pyapp.audio.speaking has it, which the help need not import
+
+
+class SpeakView(View):
+    """Collects the samples of a text, or writes them to standard output as they come."""
+
+    def __init__(self, output: Path | None) -> None:
+        super().__init__()
+        self.output, self.pcm, self.rate = output, bytearray(), 0
+        self._start = time.perf_counter()
+
+    def show(self, event: Event) -> None:
+        if not isinstance(event, Sound):
+            super().show(event)
+        elif self.output is not None:
+            self.keep(event)
+        else:
+            self._pass_on(event)
+
+    def keep(self, sound: Sound) -> None:
+        """Adds the samples to those so far."""
+        self.rate = sound.rate
+        self.pcm += sound.pcm
+
+    def _pass_on(self, sound: Sound) -> None:
+        from pyapp.audio.wav import wav_head
+
+        data = b"" if self.rate else wav_head(sound.rate)
+        self.rate = sound.rate
+        sys.stdout.buffer.write(data + sound.pcm)
+        sys.stdout.buffer.flush()
+
+    def done(self, event: Done) -> None:
+        if event.reason == "complete":
+            seconds = time.perf_counter() - self._start
+            click.echo(f"[{event.results['duration']:.1f} s of speech in {seconds:.1f} s]", err=True)
+
+
+class SpeakJson(SpeakView):
+    """One event per line, without the samples: the file has them."""
+
+    def __init__(self, output: Path | None, file: str | None) -> None:
+        super().__init__(output)
+        self._json = JsonView({} if file is None else {"file": file})
+
+    def show(self, event: Event) -> None:
+        if isinstance(event, Sound):
+            self.keep(event)
+            event = Sound(event.text, event.start, event.end, event.rate, b"")
+        self._json.show(event)
+        self.outcome = self._json.outcome
+
+
+@command(short_help="Speak texts.")
+@click.argument("text", required=False, type=WORDS)
+@click.option("-f", "--file", "files", multiple=True, type=click.Path(allow_dash=True),
+              help='A UTF-8 file to speak, "-" for stdin; may be given again.')  # fmt: skip
+@click.option("-o", "--output", default=DEFAULT, show_default=True,
+              help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'), or a folder for "
+              'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
+@optional_model
+@click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
+              help="The number of the voice, of models that have several.")  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
+              help="How fast: 2 is twice the model's own rate.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed speaks alike.")
+@click.option("--noise", type=click.FloatRange(0, 10), help="How much the sound varies. [default: the model's]")
+@click.option("--noise-duration", type=click.FloatRange(0, 10),
+              help="How much the lengths of sounds vary. [default: the model's]")  # fmt: skip
+@click.option("--pause", type=click.FloatRange(0, 60), default=0.2, show_default=True,
+              help="Seconds between two sentences.")  # fmt: skip
+@click.option("--phonemes", is_flag=True, help="The text has phonemes (IPA), which some models read.")
+@type_option
+@device_option
+@server_option
+@threads_option
+@json_option
+def speak(
+    text: str | None, files: tuple[str, ...], output: str, model: str | None, dtype: str | None, server: str | None,
+    threads: int | None, as_json: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Speak TEXT ("-": from stdin) with a model such as facebook/mms-tts-eng, into a file.
+
+    Each sentence is computed by itself, so a text may have any length. After Ctrl-C what was spoken so far is kept as
+    NAME.partial.wav. Voices of MMS read letters: write numbers as words. Models with phonemize in their
+    tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them.
+    """
+    if text == STDIN:
+        text, files = None, (*files, STDIN)
+    if (text is None) == (not files):
+        raise click.UsageError(
+            "Give a text, or files by --file." if text is None else "Give a text or --file, not both."
+        )
+    if files.count(STDIN) > 1:
+        raise click.BadParameter("stdin holds one text.", param_hint="--file")
+    chosen = chosen_model(model, server)
+    targets = _targets(files, output, as_json)
+    texts = [text] if text is not None else [read_text(file) for file in files]
+    use_threads(threads)
+    for number, (target, content) in enumerate(zip(targets, texts, strict=True)):
+        file = files[number] if files else None
+        code = _speak(content or "", target, chosen, dtype, options, as_json, file)
+        if code:
+            return code
+    return 0
+
+
+def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | None]:
+    """Where the texts are written; None: standard output. Wrong usage before a model speaks for minutes."""
+    from pyapp.audio.sound_files import BY_SUFFIX, check_format
+
+    def wrong(what: str) -> click.BadParameter:
+        return click.BadParameter(what, param_hint="--output")
+
+    if output == STDOUT:
+        if len(files) > 1 or as_json:
+            raise wrong("standard output takes one text, and no --json: name a file or a folder.")
+        if sys.stdout.isatty():
+            raise wrong("standard output is a terminal: name a file, or pipe the sound to a player.")
+        return [None]
+    path = Path(output)
+    if path.is_dir():
+        stems = ["stdin" if file == STDIN else Path(file).stem for file in files] or [Path(DEFAULT).stem]
+        if len({*stems}) < len(stems):
+            raise wrong("several texts would have the same file: speak them one by one.")
+        return [path / f"{stem}.wav" for stem in stems]
+    if len(files) > 1:
+        raise wrong(f"{output}: several texts need a folder that is there.")
+    if path.suffix.lower() not in BY_SUFFIX:
+        raise wrong(f"{output}: speech is written as {', '.join(BY_SUFFIX)}: name it {path.stem}.wav.")
+    try:
+        check_format(BY_SUFFIX[path.suffix.lower()])
+    except OptionError as error:
+        raise wrong(f"{error.what}. {error.hint}.") from None
+    if not path.parent.is_dir():
+        raise wrong(f"there is no folder {str(path.parent)!r} to write to.")
+    return [path]
+
+
+def _speak(
+    text: str, target: Path | None, model: Any, dtype: str | None, options: dict[str, Any], as_json: bool,
+    file: str | None,
+) -> int:  # fmt: skip
+    """Speaks one text; the exit code."""
+    from pyapp import tasks
+
+    view = SpeakJson(target, file) if as_json else SpeakView(target)
+    code = forward(lambda cancel: tasks.speak(text, options, model=model, dtype=dtype, cancel=cancel), view)
+    if target is None or code == 1 or not view.pcm:
+        return code
+    from pyapp.audio.sound_files import BY_SUFFIX, encoded
+
+    path = target if code == 0 else target.with_stem(f"{target.stem}.partial")
+    data = encoded(view.pcm, view.rate, BY_SUFFIX[target.suffix.lower()])
+    with open_sink(path) as sink:
+        sink.write(data)
+    click.echo(path, err=as_json or code != 0)
+    return code

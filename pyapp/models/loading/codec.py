@@ -1,0 +1,74 @@
+"""Load codecs of sound (EnCodec)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyapp import hub
+from pyapp.dataclass import dataclass
+from pyapp.errors import ModelError
+from pyapp.events import Cancel, Event
+from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.models.load import read_settings
+
+from .by_task import build, check_task, given_files
+
+if TYPE_CHECKING:
+    from pyapp.engine.device import Device
+
+TASK = "audio-codec"
+
+
+@dataclass(frozen=True)
+class LoadedCodec:
+    """A codec of sound, and the object of its config.json."""
+
+    name: str
+    model: Any
+    settings: dict[str, Any]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The hyper-parameters as JSON values."""
+        found: dict[str, Any] = self.model.config.to_dict()
+        return found
+
+
+def load_codec(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedCodec:
+    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz:
+    config.json and the weights, whose norms are applied once while they are read.
+
+    dtype, the errors and events are those of `load_task_model`.
+    """
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+
+    def check(files: Mapping[str, Path]) -> None:
+        if "config" in files:
+            check_task(read_settings(files["config"]), str(files["config"]), TASK)
+
+    files: Mapping[str, Any]
+    if isinstance(source, Mapping):
+        files = given_files(source)
+        name = files["model"].name
+    else:
+        name = os.fspath(source)
+        files = hub.resolve(source, report=report, cancel=cancel, check=check).files
+    if "config" not in files:
+        raise ModelError(
+            "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
+        )
+    settings = read_settings(files["config"])
+    check_task(settings, name, TASK)
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    return LoadedCodec(name, model.eval(), settings)

@@ -1,0 +1,220 @@
+"""OpenAI's interface for texts that are spoken: /v1/audio/speech."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from pyapp import tasks
+from pyapp.audio.resampling import Resampler
+from pyapp.audio.sound_files import FORMATS, can_write, check_format, encoded
+from pyapp.audio.speaking import SEEDS, SpeakOptions
+from pyapp.audio.wav import as_pcm, wav_head
+from pyapp.engine.lazy import np
+from pyapp.errors import OptionError
+from pyapp.events import Done, Error, Event, Progress, Sound
+
+from .answers import Answer, EventStream, cancelled_by_leaving, data_line
+from .batching import Job
+from .context import Context
+from .fields import Fields
+from .generation import broken
+from .problems import Problem, of_event
+from .served import ServedModel
+
+PCM_RATE = 24000  # of OpenAI's raw samples
+SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's
+NAMES = {"text": "input", "speaker": "voice", "rate": "speed"}  # of settings, in this interface
+
+
+async def speech(request: Request, context: Context) -> Response:
+    """The speech of a text: as a whole, sentence by sentence, or as server-sent events."""
+    fields = Fields(await context.json(request))
+    text, name = fields.text("input"), fields.text("model")
+    if text is None:
+        raise fields.missing("input")
+    context.check_length([text], "input")
+    form = fields.text("response_format", "mp3" if can_write("mp3") else "wav", tuple(FORMATS))
+    try:
+        check_format(form)
+    except OptionError as error:
+        raise fields.wrong("response_format", f"{error.what}. {error.hint}", "unsupported_value") from None
+    sse = fields.text("stream_format", "audio", ("audio", "sse")) == "sse"
+    if fields.text("instructions"):
+        raise fields.wrong("instructions", "the models here follow none", "unsupported_parameter")
+    speed, seed = fields.number("speed", 1.0, SLOWEST, FASTEST), fields.whole("seed", 0, 0, SEEDS - 1)
+    phonemes, voice = fields.flag("phonemes"), _voice(fields)
+    fields.end()
+    model = await context.model(request, name, "speak")
+    speaker = _number(fields, voice, model.loaded.speakers)
+    options = SpeakOptions(speaker=speaker, rate=speed, seed=seed, phonemes=phonemes)
+    return await _spoken(request, context, model, text, options, form, sse)
+
+
+async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -> Response:
+    """A WAVE file of `inputs`, as Hugging Face's clients ask / for it. `given`: the body."""
+    fields = Fields(given)
+    text, parameters = fields.text("inputs"), fields.object("parameters") or Fields({})
+    if text is None:
+        raise fields.missing("inputs")
+    context.check_length([text], "inputs")
+    parameters.end()
+    fields.end(("model", "options"))
+    model = await context.model(request, None, "speak")
+    return await _spoken(request, context, model, text, SpeakOptions(), "wav", False)
+
+
+async def _spoken(
+    request: Request, context: Context, model: ServedModel, text: str, options: SpeakOptions, form: str, sse: bool
+) -> Response:
+    context.admit()
+    request.scope["pyapp.log"]["characters"] = len(text)
+    running, settings = Speaking(context, model, text, options, form), context.settings
+    if sse:
+        return EventStream(running.lines(), broken, running.close, settings.seconds, settings.ping_seconds)
+    async with cancelled_by_leaving(request, running.leave, settings.seconds):
+        first, is_all = await running.first()
+        running.waiting = False
+    if is_all:
+        running.close()
+        return Response(first, media_type=FORMATS[form].media)
+    return SoundStream(running.parts(first), running.close, settings.seconds, FORMATS[form].media)
+
+
+def _voice(fields: Fields) -> str | None:
+    """The name of the voice, which OpenAI's clients send as a text or as an object with an id."""
+    value = fields.any("voice")
+    if isinstance(value, dict) and set(value) == {"id"}:
+        value = value["id"]
+    if value is not None and not isinstance(value, str):
+        raise fields.wrong("voice", 'must be a string, or {"id": a string}', "invalid_type")
+    return value
+
+
+def _number(fields: Fields, voice: str | None, count: int) -> int:
+    """The number of a voice. A model with one voice has it under every name, because clients must send one."""
+    if count == 1 or voice is None:
+        return 0
+    if not (voice.isascii() and voice.isdecimal() and len(voice) < 10 and int(voice) < count):
+        raise fields.wrong("voice", f"must be the number of a voice, from 0 to {count - 1}, not {voice!r:.60}")
+    return int(voice)
+
+
+class Speaking:
+    """A text that is spoken; `close` stops it and gives its place free. `waiting`: its answer has not begun."""
+
+    def __init__(self, context: Context, model: ServedModel, text: str, options: SpeakOptions, form: str) -> None:
+        self._context, self._model, self._form = context, model, form
+        self._answer = answer = Answer(context.deliveries)
+        self._events = self._checked()
+        self._resampler: Resampler | None = None
+        self._rate = 0
+        self._open = self.waiting = True
+        context.in_flight += 1
+
+        def begin() -> None:
+            events = tasks.speak(text, options, model=model.loaded, cancel=answer.cancel)
+            context.engine.activate(Job(events, answer.emit, answer.cancel), model)
+
+        context.engine.post(begin)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._context.in_flight -= 1
+            self._answer.cancel.set()
+
+    def leave(self) -> None:
+        """Stops what has not begun to answer."""
+        if self.waiting:
+            self.close()
+
+    async def _checked(self) -> AsyncGenerator[Event, None]:
+        """The events. Problem for an Error."""
+        async with aclosing(self._answer.events()) as events:
+            async for event in events:
+                if isinstance(event, Error):
+                    raise of_event(event, names=NAMES)
+                if isinstance(event, Done):
+                    if event.reason == "cancelled":
+                        raise Problem("the client has left", status=499)
+                    self._context.metrics.spoken.labels(self._model.name).inc(event.results["duration"])
+                yield event
+
+    @property
+    def _whole(self) -> bool:
+        """Whether the file is made of all samples together."""
+        return FORMATS[self._form].container is not None
+
+    def _part(self, sound: Sound) -> bytes:
+        """The samples as the answer has them: those of pcm at OpenAI's rate."""
+        self._rate = sound.rate
+        if self._form != "pcm" or sound.rate == PCM_RATE:
+            return sound.pcm
+        if self._resampler is None:
+            self._resampler = Resampler(sound.rate, PCM_RATE)
+        block = np.frombuffer(sound.pcm, "<i2").astype(np.float32) / np.float32(32768)
+        return as_pcm(self._resampler.process(block))
+
+    def _rest(self) -> bytes:
+        """The last samples."""
+        return b"" if self._resampler is None else as_pcm(self._resampler.finish())
+
+    async def first(self) -> tuple[bytes, bool]:
+        """The samples of the first sentence, if there are more and they can be sent by themselves; else the whole file,
+        and True.
+        """
+        found = bytearray()
+        async for event in self._events:
+            if isinstance(event, Sound):
+                found += self._part(event)
+            elif isinstance(event, Progress) and not self._whole and event.what == "speaking":
+                if event.done != event.total:
+                    return bytes(found), False
+            elif isinstance(event, Done):
+                found += self._rest()
+        return await self._context.aside(lambda: encoded(found, self._rate, self._form)), True
+
+    async def parts(self, first: bytes) -> AsyncGenerator[bytes, None]:
+        """The parts of a file without a length, sentence by sentence."""
+        async with aclosing(self._events) as events:
+            yield (wav_head(self._rate) if self._form == "wav" else b"") + first
+            async for event in events:
+                if isinstance(event, Sound):
+                    yield self._part(event)
+            if rest := self._rest():
+                yield rest
+
+    async def lines(self) -> AsyncGenerator[str, None]:
+        """OpenAI's events: the parts in base64. The whole file is one part where it is made of all samples."""
+        first, is_all = await self.first()
+        if is_all:
+            yield _delta(first)
+        else:
+            async with aclosing(self.parts(first)) as parts:
+                async for part in parts:
+                    yield _delta(part)
+        yield data_line({"type": "speech.audio.done"})
+
+
+def _delta(data: bytes) -> str:
+    return data_line({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
+
+
+class SoundStream(EventStream):
+    """A file of sound whose parts are sent as they come. After an error the connection is cut, which tells the client
+    that the file is not whole.
+    """
+
+    comment = None
+
+    def __init__(
+        self, source: AsyncGenerator[bytes, None], ended: Callable[[], None], seconds: float, media: str
+    ) -> None:
+        super().__init__(source, lambda error: None, ended, seconds, seconds)
+        self.headers["content-type"] = media

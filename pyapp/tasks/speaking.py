@@ -1,0 +1,71 @@
+"""Text to speech."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from pyapp.events import Cancel, Done, Item
+
+from .core import Breath, Events, Remote, Step, only_here, task
+from .keeper import keeper
+from .text_batches import Work, checked_texts
+
+if TYPE_CHECKING:
+    from pyapp.audio.speaking import SpeakOptions
+
+
+@task
+async def speak(
+    text: str,
+    options: SpeakOptions | Mapping[str, Any] | None = None,
+    *,
+    model: Any,
+    key: object = None,
+    dtype: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Speaks a text: Progress and the Metric load_time while the model is loaded, then the events of
+    pyapp.audio.speaking.speak_events: a Sound for each sentence as soon as it is computed, and Done.
+
+    `model` is a folder, a name on the hub such as facebook/mms-tts-eng, a loaded model, or a Server
+    (pyapp.serve.client); `key` identifies models
+    without a name: the last used model is kept. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type
+    of the matrices.
+    """
+    from pyapp.audio.speaking import SpeakOptions, check_text, speak_events
+
+    cancel = cancel or Cancel()
+    chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
+    check_text(text)  # before a model is loaded
+    if isinstance(model, Remote):
+        only_here(dtype=dtype)
+        async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
+            async for told in forwarded:
+                yield told
+        return
+    loaded = model
+    if not hasattr(model, "tokenizer"):
+        async with Step(keeper.get("speak", model, None, key, cancel, dtype=dtype)) as loading:
+            async for event in loading:
+                yield event
+        loaded = loading.value
+    breath = Breath()
+    await breath.take()
+    for step in speak_events(loaded, text, chosen, cancel):
+        if step is not None:
+            yield step
+        await breath.take()
+
+
+def speak_texts(loaded: Any, texts: Sequence[str], **options: Any) -> Work:
+    """Items with `sound`: the samples of each text, float32 (N,) from -1 to 1, and how many there are a second. The
+    options are those of pyapp.audio.speaking.SpeakOptions.
+    """
+    from pyapp.audio.speaking import SpeakOptions, speak
+
+    chosen, texts = SpeakOptions.from_dict(options), checked_texts(texts)
+    for index, text in enumerate(texts):
+        yield Item(index, {"sound": speak(loaded, text, chosen)})
+    yield Done("complete", {"count": len(texts)})

@@ -1,0 +1,99 @@
+"""Makes golden_codecs/NAME.json with transformers, one for each configuration of codec_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_codecs.py [NAME …]
+
+A file has the names and shapes of the parameters once the norms of weights are applied, and those of the file's own
+names; the vectors of a batch; its codes and samples for two bandwidths, with padding and without; and of each
+parameter's gradient of a sum over the vectors and over the samples of codes the sum and the product with a fixed
+vector. The weights are not stored: seeded.py makes them here and in the tests. A file is refused with codes that are so
+near to others that rounding decides.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils import parametrize
+from transformers import AutoConfig, EncodecModel
+
+from tests.models.codec_configs import CONFIGS, mask, sound
+from tests.models.seeded import codec_weights, direction, shown
+
+FOLDER = Path(__file__).with_name("golden_codecs")
+MARGIN = 1e-4  # between the distances of the two nearest entries
+
+
+def model_of(name: str) -> tuple[Any, dict[str, list[int]]]:
+    """The model with ordinary weights, and the shapes of its tensors by the names of files."""
+    config = dict(CONFIGS[name])
+    model = EncodecModel(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
+    filed = {key: list(value.shape) for key, value in model.state_dict().items()}
+    for module in model.modules():
+        if parametrize.is_parametrized(module, "weight"):
+            parametrize.remove_parametrizations(module, "weight")
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            tensor.copy_(torch.from_numpy(np.asarray(codec_weights(key, tuple(tensor.shape)))))
+    return model, filed
+
+
+def rounded(values: Any) -> Any:
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def watched(model: Any) -> None:
+    """Refuses codes that rounding decides."""
+    for layer in model.quantizer.layers:
+        book = layer.codebook
+
+        def quantize(states: Any, book: Any = book) -> Any:
+            best = torch.cdist(states, book.embed).square().topk(2, largest=False)
+            assert float((best.values[:, 1] - best.values[:, 0]).min()) > MARGIN, "choose other weights"
+            return best.indices[:, 0]
+
+        book.quantize = quantize
+
+
+def golden(name: str) -> dict[str, Any]:
+    model, filed = model_of(name)
+    watched(model)
+    config = model.config
+    samples, padding = (torch.from_numpy(make(config.audio_channels)) for make in (sound, mask))
+    runs = {}
+    with torch.no_grad():
+        for run, bandwidth, given in (("small", None, None), ("large", config.target_bandwidths[-1], padding)):
+            codes, scales, left = model.encode(samples, given, bandwidth, return_dict=False)
+            found = model.decode(codes, scales, samples, last_frame_pad_length=left).audio_values
+            chunks = [
+                chunk[..., : chunk.shape[-1] - (left if i == len(codes) - 1 else 0)] for i, chunk in enumerate(codes)
+            ]
+            runs[run] = {
+                "codes": [chunk.tolist() for chunk in chunks],
+                "scales": [None if scale is None else rounded(scale) for scale in scales],
+                "samples": rounded(shown(found.numpy(), 400)),
+            }
+    chunk = samples[..., : config.chunk_length or samples.shape[-1]]
+    vectors = model.encoder(chunk)
+    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    decoded = model._decode_frame(torch.tensor(runs["large"]["codes"][0]))
+    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    parameters = {}
+    for key, parameter in model.named_parameters():
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
+        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+    return {"parameters": parameters, "filed": filed, "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        found = golden(name)
+        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        print(name, len(found["large"]["codes"]), "chunks", np.shape(found["large"]["codes"][0]))
+        print("  samples up to", max(map(abs, found["large"]["samples"])))

@@ -1,0 +1,215 @@
+"""Codecs of sound, against transformers (make_golden_codecs.py): names, vectors, codes, samples, chunks, padding, and
+gradients; and their files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.audio.codecs import decode_sound, encode_sound
+from pyapp.errors import ArgumentError, ModelError
+from pyapp.formats import write_safetensors
+from pyapp.models._index import MODEL_TYPES
+from pyapp.models.encodec import Codes
+from pyapp.models.loading.codec import TASK, load_codec
+from tests.models.codec_configs import CONFIGS, mask, sound
+from tests.models.seeded import codec_weights, direction, shown
+
+FOLDER = Path(__file__).with_name("golden_codecs")
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+OF_TRAINING = ("inited", "cluster_size", "embed_avg")  # the ends of names
+
+
+def golden(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return found
+
+
+def make(name: str, **changed: Any) -> Any:
+    """The model of a configuration, with its seeded weights."""
+    config = CONFIGS[name] | changed
+    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+    model = module.TASKS[TASK](module.Config.from_dict(config)).eval()
+    with pyapp.no_grad():
+        for key, value in model.state_dict().items():
+            value.copy_(pyapp.from_numpy(codec_weights(key, tuple(value.shape))))
+    return model
+
+
+def numbers(x: pyapp.Tensor) -> np.ndarray:
+    return np.asarray(x.detach().cpu().numpy(), np.float64)
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def case(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Any]:
+    return golden(request.param), make(request.param)
+
+
+def test_names_and_shapes(case: Any) -> None:
+    expected, model = case
+    found = {key: list(value.shape) for key, value in model.state_dict().items()}
+    wanted = {key: shape for key, (shape, *_) in expected["parameters"].items()}
+    books = {key: shape for key, shape in expected["filed"].items() if key.endswith(".embed")}
+    assert found == wanted | books and len(books) == model.config.codebooks
+
+
+@pytest.mark.parametrize(("run", "padded"), [("small", False), ("large", True)])
+def test_codes_and_samples(case: Any, run: str, padded: bool) -> None:
+    expected, model = case
+    config = model.config
+    samples = pyapp.from_numpy(sound(config.audio_channels))
+    padding = pyapp.from_numpy(mask(config.audio_channels)) if padded else None
+    with pyapp.no_grad():
+        codes, found = model(samples, config.target_bandwidths[-1] if padded else None, padding)
+    assert [chunk.tolist() for chunk in codes.chunks] == expected[run]["codes"]
+    for scale, wanted in zip(codes.scales, expected[run]["scales"], strict=True):
+        assert (scale is None) == (wanted is None)
+        if scale is not None:
+            np.testing.assert_allclose(numbers(scale).reshape(-1), wanted, rtol=1e-5)
+    scale = max(1.0, max(map(abs, expected[run]["samples"])))
+    np.testing.assert_allclose(shown(numbers(found), 400), expected[run]["samples"], rtol=1e-4, atol=1e-4 * scale)
+    assert found.shape == samples.shape
+
+
+def test_gradients(case: Any) -> None:
+    expected, model = case
+    model.requires_grad_()
+    model.zero_grad()
+    chunk = pyapp.from_numpy(sound(model.config.audio_channels))
+    chunk = chunk.narrow(2, 0, model.config.chunk[0]) if model.config.chunk else chunk
+    vectors = model.encoder(chunk)
+    np.testing.assert_allclose(shown(numbers(vectors), 200), expected["vectors"], **CLOSE)
+    along = direction("vectors", tuple(vectors.shape)).astype(np.float32)
+    (vectors * pyapp.from_numpy(along)).sum().backward()
+    samples = model.decode(Codes((pyapp.tensor(expected["large"]["codes"][0]),), (None,)))
+    along = direction("samples", tuple(samples.shape)).astype(np.float32)
+    (samples * pyapp.from_numpy(along)).sum().backward()
+    for key, parameter in model.named_parameters():
+        if key.endswith(".embed"):  # transformers keeps it as it is
+            assert parameter.grad is not None
+            continue
+        _, total, product = expected["parameters"][key]
+        grad = numbers(parameter.grad)
+        scale = max(1.0, abs(grad).max() * 20)
+        found = [grad.sum(), (grad * direction(key, grad.shape)).sum()]
+        np.testing.assert_allclose(found, [total, product], rtol=5e-3, atol=5e-3 * scale, err_msg=key)
+    model.zero_grad()
+    model.requires_grad_(False)
+
+
+def in_file(expected: dict[str, Any], model: Any, older: bool) -> dict[str, pyapp.Tensor]:
+    """The tensors of a file by transformers' names, of today or older: the norms of weights are apart."""
+    state, found = dict(model.state_dict()), {}
+    names = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
+    for key, shape in expected["filed"].items():
+        owner, _, part = key.rpartition(".parametrizations.weight.")
+        if key.endswith(OF_TRAINING):
+            value = pyapp.zeros(*shape)
+        elif not owner:
+            value = state[key]
+        else:
+            weight = state[f"{owner}.weight"]
+            norms = (weight * weight).sum(list(range(1, weight.ndim)), True).sqrt()
+            value = norms if part == "original0" else weight * 2
+        assert list(value.shape) == shape, key
+        for new, old in names.items():
+            key = key.replace(new, old) if older else key
+        found[key] = value.contiguous()
+    return found
+
+
+def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
+    """The folder of a model."""
+    folder.mkdir(exist_ok=True)
+    write_safetensors(folder / "model.safetensors", state)
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {"architectures": ["EncodecModel"]} | config))
+    return folder
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_folders_load(name: str, older: bool, tmp_path: Path) -> None:
+    expected, model = golden(name), make(name)
+    told: list[Any] = []
+    loaded = load_codec(write(tmp_path / "a", name, in_file(expected, model, older)), report=told.append)
+    assert not [event for event in told if event.type == "notice"]
+    assert loaded.config == model.config.to_dict()
+    for (key, value), wanted in zip(loaded.model.state_dict().items(), model.state_dict().values(), strict=True):
+        np.testing.assert_allclose(numbers(value), numbers(wanted), rtol=1e-5, atol=1e-7, err_msg=key)
+
+
+def test_sound_of_any_rate_and_channels(tmp_path: Path) -> None:
+    """From samples at another rate to codes and back: as long as before, and the codes of the model's own rate."""
+    name = "encodec-chunks"
+    model = make(name)
+    loaded = load_codec(write(tmp_path / "a", name, dict(model.state_dict())))
+    samples = sound(2)[0]  # (2, N)
+    codes = encode_sound(loaded, samples, 1600, bandwidth=3.2)
+    with pyapp.no_grad():
+        wanted = model.encode(pyapp.from_numpy(samples[None]), 3.2)
+    assert [chunk.tolist() for chunk in codes.chunks] == [chunk.tolist() for chunk in wanted.chunks]
+    found, rate = decode_sound(loaded, codes, samples.shape[1])
+    assert rate == 1600 and found.dtype == np.float32 and found.shape == samples.shape
+    both = encode_sound(loaded, np.repeat(samples.mean(0)[None], 2, 0), 1600)
+    assert encode_sound(loaded, samples.mean(0), 1600).chunks[0].tolist() == both.chunks[0].tolist()
+    assert abs(decode_sound(loaded, encode_sound(loaded, samples, 3200))[0].shape[1] - 451) < 32
+    for wrong, told in (
+        (np.zeros((3, 50)), "channels"),
+        (np.zeros(0), "at least one"),
+        (np.full(50, np.nan), "finite"),
+    ):
+        with pytest.raises(ArgumentError, match=told):
+            encode_sound(loaded, wrong, 1600)
+
+
+HOSTILE: list[tuple[dict[str, Any], str]] = [
+    ({"upsampling_ratios": [4, -2]}, "upsampling_ratios"), ({"upsampling_ratios": []}, "upsampling_ratios"),
+    ({"upsampling_ratios": [2] * 30}, "30 entries"), ({"target_bandwidths": ["x"]}, "target_bandwidths"),
+    ({"target_bandwidths": [1e9]}, "target_bandwidths"), ({"num_filters": 1 << 20}, "num_filters"),
+    ({"compress": 3}, "compress"), ({"num_residual_layers": 1000}, "num_residual_layers"),
+    ({"dilation_growth_rate": 9000, "num_residual_layers": 3}, "dilation"), ({"audio_channels": 5}, "audio_channels"),
+    ({"sampling_rate": 3}, "sampling_rate"), ({"norm_type": "batch"}, "norm_type"), ({"pad_mode": "x"}, "pad_mode"),
+    ({"codebook_size": 17}, "power of 2"), ({"codebook_size": 1 << 40}, "codebook_size"), ({"overlap": 1.0}, "overlap"),
+    ({"codebook_dim": 5}, "codebook_dim"), ({"target_bandwidths": [0.1]}, "0 codebooks"), ({"overlap": 0.5}, "belong"),
+    ({"hidden_size": 1 << 30}, "hidden_size"), ({"trim_right_ratio": 3.0}, "trim_right_ratio"),
+    ({"chunk_length_s": -1.0, "overlap": 0.1}, "chunk_length_s"), ({"model_type": "dac"}, "'dac' is not known"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "told"), HOSTILE)
+def test_hostile_configurations(changed: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=told):
+        load_codec(write(tmp_path, "encodec", {"a": pyapp.ones(1)}, **changed))
+
+
+def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
+    model = make("encodec")
+    samples = pyapp.from_numpy(sound(1))
+    for wrong, told in (
+        (samples[0], "samples are"),
+        (samples.expand(2, 2, 901), "samples are"),
+        (samples[..., :0], "are"),
+    ):
+        with pytest.raises(ArgumentError, match=told):
+            model.encode(wrong)
+    with pytest.raises(ArgumentError, match="bandwidth is one of 0.8, 1.6, 3.2, not 5"):
+        model.encode(samples, 5)
+    with pytest.raises(ArgumentError, match="mask"):
+        model.encode(samples, mask=pyapp.ones(2, 1, 5))
+    codes = pyapp.zeros(1, 2, 5, dtype="int64")
+    for chunk, told in ((codes + 16, "codes are 0 to 15"), (codes - 1, "codes are 0"), (codes[0], "codes are"),
+                        (codes.expand(1, 2, 5).repeat(1, 4, 1), "1 to 4")):  # fmt: skip
+        with pytest.raises(ArgumentError, match=told):
+            model.decode(Codes((chunk,), (None,)))
+    with pytest.raises(ArgumentError, match="2 chunks"):
+        model.decode(Codes((codes, codes), (None, None)))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        load_codec(tmp_path)
