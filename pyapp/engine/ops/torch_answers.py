@@ -1,4 +1,4 @@
-"""Tensor methods of torch with a constant answer in pyapp: tensors are dense, real, and belong to one process."""
+"""Tensor methods of torch with a constant answer in pyapp: tensors are dense, and belong to one process."""
 
 from __future__ import annotations
 
@@ -65,22 +65,13 @@ def get_device(x: Tensor) -> int | None:
     return -1 if x.device.type == "cpu" else x.device.index
 
 
-for _name in ("conj", "resolve_conj", "resolve_neg"):
-    function(_name, method=True)(_itself)
-for _name in ("is_conj", "is_inference", "is_neg"):
-    function(_name, method=True)(_no)
-for _name in ("as_subclass", "coalesce", "conj_physical", "pin_memory", "share_memory_", "to_dense"):
+function("is_inference", method=True)(_no)
+for _name in ("as_subclass", "coalesce", "pin_memory", "share_memory_", "to_dense"):
     method(_name)(_itself)
 for _name in ("is_pinned", "is_shared"):
     method(_name)(_no)
 for _name in ("is_meta", "is_mps", "is_nested", "is_sparse"):
     attribute(_name)(_no)
-
-
-@attribute("real")
-def _real(x: Tensor) -> Tensor:
-    """The tensor itself: tensors are real."""
-    return x
 
 
 @method()

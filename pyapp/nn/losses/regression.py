@@ -7,6 +7,7 @@ from math import log, pi
 from ...engine import Tensor, ops
 from ...engine.autocast import in_full_precision
 from ...engine.op import op
+from ...engine.operands import refuse_complex
 from ...engine.user_errors import describe
 from .reduction import broadcast, loss_layer, reduce, weighted
 
@@ -20,6 +21,7 @@ __top_level__ = ["poisson_nll_loss"]
 @in_full_precision
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """(input - target)², times a weight for each element."""
+    refuse_complex("mse_loss", input, target)
     input, target = broadcast("mse_loss", input, target)
     difference = input - target
     return weighted("mse_loss", difference * difference, weight, reduction)
