@@ -1,4 +1,4 @@
-"""Linear algebra, by torch.linalg's names. Real tensors; complex eigenvalues are pairs: engine/ops/linalg/eigen.py."""
+"""Linear algebra, by torch.linalg's names, of real and complex matrices."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ TARGET = ROOT / "docs" / "porting.md"
 BEGIN, END = "<!-- names: python -m scripts.porting_table -->\n", "<!-- end of names -->"
 # What is left out as a whole, and how its names are told.
 GROUPS = {
-    "complex numbers": r"complex|conj|^imag$|^polar$|^c(double|float|half)$|hfft",
     "sparse, nested and torch's quantised tensors": (
         r"sparse|indices|^(dsmm|hsmm|hspmm|saddmm|smm|spmm|sspaddmm|crow|col|row)|quantiz|^q_|^qu?int|^quint|fake_quant|"
         r"fbgemm|int_repr|qscheme|qparams|moving_avg|nested|^dense_dim$|^values_copy$|SparseAdam|per_(channel|tensor)_"
@@ -33,7 +32,7 @@ GROUPS = {
         r"vulkan|xla|mkldnn))|to_mkldnn|_autocast|autocast_|has_(lapack|mkl|openmp|spectral)|scaled_mm|grouped_mm|"
         r"warn_always|debug_mode|init_num_threads|^Deserial|anomaly_check|set_anomaly"
     ),
-    "dtypes of a few bits": r"^u?int[1-7]$|^bits?\d|^bit$|float4|float8_.*(uz|e8m0)",
+    "dtypes of a few bits": r"^u?int[1-7]$|^complex32$|^chalf$|^bits?\d|^bit$|float4|float8_.*(uz|e8m0)",
     "storages by their elements": r"Storage$|^storage",
 }  # fmt: skip
 

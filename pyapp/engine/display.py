@@ -58,6 +58,18 @@ def _float_formatter(values: Any) -> tuple[Any, int]:
     return style, max((len(style(v)) for v in finite.tolist()), default=1)
 
 
+def _complex_formatter(values: Any) -> tuple[Any, int]:
+    """(text of one number, what torch counts as its width)."""
+    (real_style, real_width), (imag_style, imag_width) = map(_float_formatter, (values.real, values.imag))
+
+    def style(value: complex) -> str:
+        imaginary = imag_style(value.imag)
+        sign = "" if imaginary[0] == "-" else "+"
+        return f"{real_style(value.real).rjust(real_width)}{sign}{imaginary}j"
+
+    return style, real_width + imag_width
+
+
 def _shown(array: Any, summarize: bool) -> Any:
     """The elements that will be printed, as a flat array."""
     edge = _OPTIONS["edgeitems"]
@@ -67,16 +79,19 @@ def _shown(array: Any, summarize: bool) -> Any:
     return array.reshape(-1)
 
 
-def _body(array: Any, text: Any, indent: int, summarize: bool) -> str:
+def _body(array: Any, text: Any, indent: int, summarize: bool, longest: int = 0) -> str:
+    """`longest`: the width of the longest text; 0: that of those in a row."""
     edge = _OPTIONS["edgeitems"]
     cut = summarize and array.shape[0] > 2 * edge
     rows = [*array[:edge], None, *array[-edge:]] if cut else list(array)
     if array.ndim == 1:
         words = [" ..." if row is None else text(row) for row in rows]
-        per_line = max(1, (_OPTIONS["linewidth"] - indent) // (max((len(w) for w in words), default=1) + 2))
+        per_line = max(
+            1, (_OPTIONS["linewidth"] - indent) // ((longest or max((len(w) for w in words), default=1)) + 2)
+        )
         lines = [", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-    parts = ["..." if row is None else _body(row, text, indent + 1, summarize) for row in rows]
+    parts = ["..." if row is None else _body(row, text, indent + 1, summarize, longest) for row in rows]
     return "[" + ("," + "\n" * (array.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
 
 
@@ -88,7 +103,8 @@ def tensor_repr(x: Tensor) -> str:
         return f"tensor(<{blocks}>, size={x.shape}, dtype={x.dtype!r})"
     array = x.detach().numpy()
     kind = x.dtype
-    if kind not in (_dtype.Default.dtype, _dtype.int64, _dtype.bool_):
+    longest = 0
+    if kind not in (_dtype.Default.dtype, _dtype.int64, _dtype.bool_, _dtype.complex64):
         notes.append(f"dtype={kind!r}")
     if x.device.type != "cpu":
         notes.append(f"device='{x.device}'")
@@ -97,7 +113,7 @@ def tensor_repr(x: Tensor) -> str:
     elif x.requires_grad:
         notes.append("requires_grad=True")
     if array.size == 0:
-        if kind in (_dtype.int64, _dtype.bool_):  # there is no element that shows it
+        if kind in (_dtype.int64, _dtype.bool_, _dtype.complex64):  # there is no element that shows it
             notes.insert(0, f"dtype={kind!r}")
         if array.shape != (0,):
             notes.insert(0, f"size={array.shape}")
@@ -110,13 +126,19 @@ def tensor_repr(x: Tensor) -> str:
         def text(value: Any) -> str:
             return str(style(float(value))).rjust(width if array.ndim else 0)
 
+    elif kind.is_complex:
+        parted, longest = _complex_formatter(shown.astype("complex128"))
+
+        def text(value: Any) -> str:
+            return str(parted(complex(value)) if array.ndim else parted(complex(value)).lstrip())
+
     else:
         width = max(len(str(v)) for v in shown.tolist())
 
         def text(value: Any) -> str:
             return str(value.item()).rjust(width if array.ndim else 0)
 
-    body = _body(array, text, 7, summarize) if array.ndim else text(array[()])
+    body = _body(array, text, 7, summarize, longest) if array.ndim else text(array[()])
     return _annotated(f"tensor({body}", notes)
 
 

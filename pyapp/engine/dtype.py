@@ -1,8 +1,8 @@
 """Element types, their order of promotion, and the block formats of quantised weights.
 
 Promotion follows PyTorch (https://pytorch.org/docs/stable/tensor_attributes.html): the category (bool, integer,
-floating) decides first, then the wider type; a zero-dimensional tensor or a Python number counts only for its
-category.
+floating, complex) decides first, then the wider type; a zero-dimensional tensor or a Python number counts only for its
+category. A complex dtype is made of floats, so its width is that of the widest floats beside it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,39 @@ class DType:
     """
 
     __slots__ = (
-        "block", "category", "format", "is_bits", "is_complex", "is_floating_point", "is_quantized", "is_signed",
-        "is_storage_only", "itemsize", "name", "numpy_name", "rank",
+        "block", "category", "format", "has_gradient", "is_bits", "is_complex", "is_floating_point", "is_quantized",
+        "is_signed",
+        "is_storage_only", "itemsize", "name", "numpy_name", "part", "rank",
     )  # fmt: skip
 
     def __init__(
         self, name: str, category: int, rank: int, itemsize: int, numpy_name: str = "", format: str = "", block: int = 1
     ) -> None:
         self.name = name
-        self.category = category  # 0 bool, 1 integer, 2 floating, 3 block format
+        self.category = category  # 0 bool, 1 integer, 2 floating, 3 complex, 4 block format
         self.rank = rank  # within the category, the wider type has the higher rank
         self.itemsize = itemsize
         self.numpy_name = numpy_name
-        self.format = format  # of memoryview
+        self.format = format  # of memoryview; "" where it has none
         self.block = block  # columns that share a scale
         self.is_bits = category == 2 and numpy_name.startswith("uint")  # NumPy does not have it: computed in float32
         self.is_storage_only = self.is_bits and itemsize == 1  # stored and converted, without arithmetic
         self.is_floating_point = category == 2
-        self.is_quantized = category == 3
+        self.is_quantized = category == 4
         self.is_signed = category > 0 and name[0] != "u"
-        self.is_complex = False
+        self.is_complex = category == 3
+        self.has_gradient = category in (2, 3)  # whether tensors of it can require one
+        self.part: DType = self  # of the real and of the imaginary part
+
+    def to_real(self) -> DType:
+        """The dtype of the real and of the imaginary part; of a real dtype, itself."""
+        return self.part
+
+    def to_complex(self) -> DType:
+        """The complex dtype whose parts this is; complex64 for 16-bit floats. TypeError for integers."""
+        if not self.has_gradient:
+            raise TypeError(f"to_complex: takes a floating-point or complex dtype, not {self}")
+        return complex_of(self)
 
     def __repr__(self) -> str:
         return f"pyapp.{self.name}"
@@ -59,21 +72,25 @@ float8_e4m3fn = DType("float8_e4m3fn", 2, -1, 1, "uint8", "B")  # Micikevicius e
 float8_e5m2 = DType("float8_e5m2", 2, -1, 1, "uint8", "B")
 float32 = DType("float32", 2, 2, 4, "float32", "f")
 float64 = DType("float64", 2, 3, 8, "float64", "d")
-q8_group = DType("q8_group", 3, 0, 0, block=32)
+complex64 = DType("complex64", 3, 0, 8, "complex64")
+complex128 = DType("complex128", 3, 1, 16, "complex128")
+complex64.part, complex128.part = float32, float64
+q8_group = DType("q8_group", 4, 0, 0, block=32)
 # GGML's block types, by name: "q4_0" … "mxfp4".
-GGML = {name: DType(name, 3, 1, 0, block=block.values) for name, block in BLOCK_TYPES.items()}
+GGML = {name: DType(name, 4, 1, 0, block=block.values) for name, block in BLOCK_TYPES.items()}
 q4_0, q8_0, q4_K, q6_K = (GGML[name] for name in ("q4_0", "q8_0", "q4_K", "q6_K"))
 
 DTYPES = {
     d.name: d
     for d in (
         bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float8_e4m3fn, float8_e5m2, float16, bfloat16,
-        float32, float64, q8_group, *GGML.values(),
+        float32, float64, complex64, complex128, q8_group, *GGML.values(),
     )
 }  # fmt: skip
 _WIDE_UNSIGNED = (uint16, uint32, uint64)  # torch combines them with no other integers
 ALIASES = {"half": float16, "float": float32, "double": float64, "long": int64, "int": int32, "short": int16}
 ALIASES |= {"f16": float16, "bf16": bfloat16, "f32": float32, "f64": float64, "i32": int32, "i64": int64, "u8": uint8}
+ALIASES |= {"cfloat": complex64, "cdouble": complex128}
 
 
 def as_dtype(value: object) -> DType:
@@ -86,6 +103,8 @@ def as_dtype(value: object) -> DType:
         return int64
     if value is bool:
         return bool_
+    if value is complex:
+        return complex128
     name: str = value if isinstance(value, str) else getattr(value, "name", "") or getattr(value, "__name__", "")
     found = DTYPES.get(name) or ALIASES.get(name)
     if found is None:
@@ -128,22 +147,32 @@ def of_number(value: object) -> DType:
         return bool_
     if isinstance(value, int):
         return int64
+    if isinstance(value, complex):
+        return complex_of(Default.dtype)
     kind = getattr(getattr(value, "dtype", None), "kind", "f")
+    if kind == "c":
+        return complex_of(Default.dtype)
     return bool_ if kind == "b" else int64 if kind in ("i", "u") else Default.dtype
+
+
+def complex_of(dtype: DType) -> DType:
+    """The complex dtype that numbers of a dtype become: complex128 for float64 and complex128, else complex64."""
+    return complex128 if dtype.part is float64 else complex64
 
 
 def promote(a: DType, b: DType) -> DType:
     """The common dtype of two tensors of equal promotion rank."""
     if a is b and not a.is_storage_only:
         return a
-    if a.category == 3 or b.category == 3:
+    if a.category == 4 or b.category == 4:
         raise TypeError(f"cannot combine {a} and {b}: dequantize the block-quantised tensor first")
     if a.is_storage_only or b.is_storage_only:
         raise TypeError(f"cannot combine {a} and {b}: 8-bit floats are for storage; convert with .to(float32)")
     if (a in _WIDE_UNSIGNED or b in _WIDE_UNSIGNED) and max(a.category, b.category) < 2:
         raise TypeError(f"cannot combine {a} and {b}: convert one of them first")
     if a.category != b.category:
-        return a if a.category > b.category else b
+        high, low = (a, b) if a.category > b.category else (b, a)
+        return complex128 if high.is_complex and low is float64 else high
     if a.category == 1 and uint8 in (a, b):
         other = b if a is uint8 else a
         return int16 if other is int8 else other
@@ -156,7 +185,8 @@ def result_dtype(operands: list[tuple[DType, int]]) -> DType:
     """The promoted dtype of (dtype, priority) pairs. Priority 2 is a tensor with dimensions, 1 a zero-dimensional
     tensor, 0 a number.
 
-    Operands of a lower priority matter only if their category (bool, integer, float) is higher than that of the others.
+    Operands of a lower priority matter only if their category (bool, integer, float, complex) is higher than that of
+    the others.
     """
     result: DType | None = None
     for priority in (2, 1, 0):
@@ -169,6 +199,8 @@ def result_dtype(operands: list[tuple[DType, int]]) -> DType:
         if result is None or level.category > result.category:
             if level.is_storage_only or (result is not None and result.is_storage_only):
                 promote(level, result or level)
+            if level.is_complex and result is not None and result.is_floating_point:
+                level = complex_of(result)
             result = level
     assert result is not None
     return result

@@ -81,6 +81,9 @@ def _put_view(x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Tensor:
     return whole
 
 
+_put_view.takes_complex = True
+
+
 @_put_view.gradient
 def _d_put_view(g: Tensor, _: Any, x: Tensor, part: Tensor, op: Op, rest: tuple[Any, ...]) -> Any:
     hole = part.new_zeros(part.shape, dtype=g.dtype) if x.requires_grad else None
@@ -117,7 +120,7 @@ def derive_views(owner: Tensor) -> None:
             continue
         op, args, _ = view.view_of
         view._requires_grad = args[0]._requires_grad
-        view.node = Node(op, args, view) if view._requires_grad else None
+        view.node = Node(op.of_complex() if view.dtype.is_complex else op, args, view) if view._requires_grad else None
 
 
 def _become_view(x: Tensor, change: Callable[[Tensor], Tensor]) -> None:

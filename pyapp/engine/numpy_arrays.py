@@ -31,6 +31,8 @@ def array_of(x: Any, dtype: DType | None = None) -> Array:
     name = "float32" if dtype.is_bits else dtype.numpy_name
     if array.dtype == name:
         return array
+    if array.dtype.kind == "c" and not dtype.is_complex:
+        array = array.real
     with np.errstate(invalid="ignore", over="ignore"):
         return array.astype(name)
 
@@ -41,12 +43,14 @@ def tensor_of(array: Any, dtype: DType | None = None) -> Tensor:
     if dtype is None:
         return adopt_array(array)
     if dtype.is_bits:
-        return adopt_array(to_bits(array, dtype), dtype)
+        return adopt_array(to_bits(array.real, dtype), dtype)
     if dtype.is_quantized:
         raise TypeError(
             f"{dtype} holds matrices in blocks, not single elements: convert a tensor with .to({dtype.name})"
         )
     if array.dtype != dtype.numpy_name:
+        if array.dtype.kind == "c" and not dtype.is_complex:
+            array = array.real
         with np.errstate(all="ignore"):  # numbers beyond the dtype become infinite, as in torch
             array = array.astype(dtype.numpy_name)
     return adopt_array(array, dtype)

@@ -14,6 +14,7 @@ A vjp is `vjp(grad, output, *args) -> gradients aligned with args` (None where t
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -92,6 +93,9 @@ class Op:
         self.name = self.__name__ = name
         self.definition = definition
         self.vjp = vjp
+        # Whether the vjp gives the gradient of complex results as it is: that of a move, or one written for them.
+        self.takes_complex = view
+        self._of_complex: Op | None = None
         self.saves_inputs = saves in ("inputs", "both")
         self.saves_output = saves in ("output", "both")
         self.reads: Callable[[tuple[Any, ...]], tuple[int, ...]] | None = None  # see read_crosswise
@@ -131,6 +135,21 @@ class Op:
         """Registers the vjp."""
         self.vjp = vjp
         return vjp
+
+    def of_complex(self) -> Op:
+        """This op as nodes of complex results have it.
+
+        The gradient of a complex number z is torch's: dL/d(re z) + i dL/d(im z). A vjp that was written for real
+        numbers computes g f'(z); the gradient of a function that is complex differentiable is g conj(f'(z)), which is
+        conj(vjp(conj(g))).
+        """
+        if self.takes_complex or self.vjp is None:
+            return self
+        if self._of_complex is None:
+            twin, vjp = copy.copy(self), self.vjp
+            twin.vjp = lambda g, y, *args: [_conjugated(each) for each in vjp(g.conj(), y, *args)]
+            self._of_complex = twin
+        return self._of_complex
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result, by the fastest way that takes these arguments; leaves no node of its own."""
@@ -179,14 +198,15 @@ class Op:
             result = self.forward(*args)
         finally:
             STATE.enabled = True
-        if result.dtype.category == 2:
+        kind = result.dtype
+        if kind.has_gradient:
             inputs = args if isinstance(args[0], Tensor) else (*args[0], *args[1:])
             for argument in inputs:
                 if isinstance(argument, Tensor) and argument._requires_grad:
                     if result is args[0]:
                         result = result.detach()
                     set_requires_grad(result, True)
-                    set_node(result, Node(self, inputs, result))
+                    set_node(result, Node(self.of_complex() if kind.is_complex else self, inputs, result))
                     break
         return _link_to_base(self, args, result) if self.view else result
 
@@ -347,6 +367,10 @@ def _link_to_base(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
     return view
 
 
+def _conjugated(gradient: Tensor | None) -> Tensor | None:
+    return gradient.conj() if gradient is not None and gradient.dtype.is_complex else gradient
+
+
 def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
     found = []
     for argument in args:
@@ -359,7 +383,7 @@ def _flatten(args: tuple[Any, ...]) -> list[Tensor]:
 
 def _with_tensor_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """add(1, x): the number as a tensor that does not widen x."""
-    if len(args) > 1 and isinstance(args[0], (int, float)) and isinstance(args[1], Tensor):
+    if len(args) > 1 and isinstance(args[0], (int, float, complex)) and isinstance(args[1], Tensor):
         return (as_tensor(args[0], args[1]), *args[1:])
     return args
 

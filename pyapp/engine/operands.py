@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
+from ..errors import UnsupportedTypeError
 from . import dtype as _dtype
 from .device import Device, cpu
 from .dtype import DType, of_number, result_dtype
@@ -72,11 +73,11 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
     """A number as a zero-dimensional tensor on the device of `like`. In promotion it counts as a number."""
     if isinstance(x, Tensor):
         return x
-    if not isinstance(x, (int, float, bool)) and not hasattr(x, "__float__"):
+    if not isinstance(x, (int, float, bool, complex)) and not hasattr(x, "__float__"):
         raise TypeError(f"expected a tensor or a number, got {type(x).__name__}")
     kind = of_number(x)
-    if like.dtype is _dtype.float64 and kind is _dtype.float32:
-        kind = _dtype.float64  # float32 would round 0.1
+    if like.dtype.part is _dtype.float64 and kind.part is _dtype.float32:
+        kind = _dtype.complex128 if kind.is_complex else _dtype.float64  # float32 would round 0.1
     result = tensor_of(np.asarray(x, dtype=kind.numpy_name), kind)
     if like.device is not cpu:
         result = make(Storage.of_bytes(np.asarray(x, dtype=kind.numpy_name).tobytes(), like.device), (), (), kind)
@@ -85,9 +86,12 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
 
 
 def check_number(name: str, value: Any, dtype: DType) -> None:
-    """ValueError for a number that a dtype cannot hold. As in torch, unsigned types accept negative whole numbers
-    down to minus their largest number (they wrap), and float types accept infinities."""
+    """ValueError for a number that a dtype cannot hold, RuntimeError for a complex one in a real dtype. As in torch,
+    unsigned types accept negative whole numbers down to minus their largest number (they wrap), and float types accept
+    infinities."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or dtype.category not in (1, 2):
+        if isinstance(value, complex) and not dtype.is_complex:
+            raise RuntimeError(f"{name}: {value!r:.40} is complex and does not go into {dtype}; take its .real")
         return
     if dtype.is_floating_point:
         fits = value != value or value in (inf, -inf) or abs(value) <= _LARGEST.get(dtype.name, 448.0)
@@ -119,6 +123,14 @@ def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
         gradient = gradient.sum(dims, keepdim=True)
         gradient = gradient.reshape(x.shape) if extra else gradient
     return gradient if gradient.dtype is x.dtype else gradient.to(x.dtype)
+
+
+def refuse_complex(name: str, *operands: Any) -> None:
+    """UnsupportedTypeError for complex tensors, where a function is for real numbers."""
+    if any(isinstance(x, complex) or (isinstance(x, Tensor) and x.dtype.is_complex) for x in operands):
+        raise UnsupportedTypeError(
+            f"{name}: takes real numbers, not {', '.join(map(describe, operands))}; use abs(), or .real and .imag"
+        )
 
 
 def is_plain(x: Any) -> bool:

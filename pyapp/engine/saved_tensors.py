@@ -134,7 +134,7 @@ def pack_saved(node: Node) -> None:
     for i, argument in enumerate(args):
         if not isinstance(argument, Tensor) or argument.dtype.is_quantized or argument.weak:
             continue
-        if i in read or not argument.dtype.is_floating_point:  # whole numbers are places, which gradients read
+        if i in read or not argument.dtype.has_gradient:  # whole numbers are places, which gradients read
             args[i] = Saved(argument, hooks)
         elif not op.reads_layout:
             args[i] = blank(argument)

@@ -73,7 +73,8 @@ class _Unguarded(_Slots):
     """A tensor while it is made, whose geometry can be assigned."""
 
 
-_GUARDED = frozenset(_GEOMETRY)
+_PARTS = ("real", "imag")
+_GUARDED = frozenset(_GEOMETRY + _PARTS)
 _HOW_TO_CHANGE = {
     "shape": "use reshape() or resize_()", "strides": "use as_strided()", "dtype": "use to(dtype)",
     "device": "use to(device)",
@@ -142,6 +143,9 @@ class Tensor(_Slots, TensorMethods):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _GUARDED:
+            if name in _PARTS:
+                getattr(self, name).copy_(value)
+                return
             hint = f"; {_HOW_TO_CHANGE[name]}" if name in _HOW_TO_CHANGE else ""
             raise AttributeError(f"{name}: a tensor's {name} cannot be assigned{hint}")
         set_attribute(self, name, value)
@@ -205,6 +209,9 @@ class Tensor(_Slots, TensorMethods):
     def is_floating_point(self) -> bool:
         return self.dtype.is_floating_point
 
+    def is_complex(self) -> bool:
+        return self.dtype.is_complex
+
     def data_ptr(self) -> int:
         return self.address
 
@@ -244,7 +251,7 @@ class Tensor(_Slots, TensorMethods):
         kind, count = self.dtype, self.numel()
         if isinstance(values, (int, float)):
             values = (values,)
-        if kind.is_bits or kind is _dtype.float16 or kind.is_quantized:
+        if kind.is_bits or kind is _dtype.float16 or not kind.format:
             raise TypeError(f"assign: takes tensors of whole numbers, float32 or float64, not {kind}")
         if len(values) != count or not self.is_contiguous():
             raise ValueError(f"assign: {len(values)} numbers do not fill a dense tensor of shape {self.shape}")
@@ -259,6 +266,8 @@ class Tensor(_Slots, TensorMethods):
         """A copy of the elements of a dense tensor, flat and typed, read from its device. RuntimeError in a capture."""
         refuse_capture("reading a tensor")
         size = self.dtype.itemsize
+        if self.dtype.is_complex:
+            raise TypeError(f"read_values: a memoryview has no {self.dtype}: read the parts, view_as_real(x)")
         return memoryview(self.storage.read(self.offset * size, self.numel() * size)).cast(self.dtype.format)  # type: ignore[call-overload]
 
     def data_view(self) -> Any:
@@ -270,6 +279,8 @@ class Tensor(_Slots, TensorMethods):
         size = self.dtype.itemsize
         if self.dtype.is_quantized:
             raise TypeError(f"data_view: a {self.dtype} tensor has no elements to view: convert it with .to(float32)")
+        if self.dtype.is_complex:
+            raise TypeError(f"data_view: a memoryview has no {self.dtype}: view the parts, view_as_real(x)")
         if not self.device.backend.host_visible:
             return self.read_values().toreadonly()
         memory = (ctypes.c_ubyte * (self.numel() * size)).from_address(self.address)
@@ -324,7 +335,7 @@ class Tensor(_Slots, TensorMethods):
         if self.numel() != 1:
             raise ValueError(f"item: a tensor of shape {self.shape} holds {self.numel()} elements, not one")
         kind = self.dtype
-        if kind.is_bits or kind is _dtype.float16 or kind.is_quantized:
+        if kind.is_bits or kind is _dtype.float16 or not kind.format:
             return self.detach().numpy().reshape(-1)[0].item()
         refuse_capture("item")
         if self.device is not cpu:
@@ -334,13 +345,25 @@ class Tensor(_Slots, TensorMethods):
         return memoryview(data).cast(kind.format)[0]  # type: ignore[call-overload]
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._real_item("float"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._real_item("int"))
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def _real_item(self, name: str) -> Any:
+        """item(). RuntimeError for a number with an imaginary part."""
+        value = self.item()
+        if isinstance(value, complex):
+            if value.imag:
+                raise RuntimeError(f"{name}: {value} has an imaginary part; take .real or .imag of the tensor first")
+            return value.real
+        return value
 
     def __index__(self) -> int:
-        if self.dtype.is_floating_point:
+        if self.dtype.has_gradient:
             raise TypeError(f"a tensor of {self.dtype} cannot be an index")
         return int(self.item())
 
@@ -396,8 +419,10 @@ class Tensor(_Slots, TensorMethods):
     def requires_grad(self, on: bool) -> None:
         if not isinstance(on, bool):
             raise RuntimeError(f"requires_grad: takes True or False, not {on!r}")
-        if on and not self.dtype.is_floating_point:
-            raise RuntimeError(f"requires_grad: only floating-point tensors have gradients, not {self.dtype}")
+        if on and not self.dtype.has_gradient:
+            raise RuntimeError(
+                f"requires_grad: only floating-point and complex tensors have gradients, not {self.dtype}"
+            )
         if self.node is not None:
             raise RuntimeError("requires_grad: this tensor was computed from others that have gradients; use detach()")
         self._requires_grad = on
@@ -456,7 +481,7 @@ class Tensor(_Slots, TensorMethods):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"data: takes a Tensor, not {type(value).__name__}")
-        if self._requires_grad and not value.dtype.is_floating_point:
+        if self._requires_grad and not value.dtype.has_gradient:
             raise RuntimeError(f"data: this tensor requires a gradient, which {value.dtype} does not have")
         version, shown = self.storage.version, value.data
         self.point_to(shown.storage, shown.shape, shown.strides, shown.dtype, shown.offset)

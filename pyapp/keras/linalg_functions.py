@@ -97,20 +97,17 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     return pyapp.func.jvp(fun, tuple(places), tuple(map_structure(lambda _: next(way), places)), has_aux=has_aux)
 
 
-def _complex(name: str, instead: str) -> NotImplementedError:
-    return NotImplementedError(f"keras.ops.{name}: its result is complex, and there are no complex dtypes; {instead}")
-
-
-def eig(x: Any) -> Any:
-    """Complex: not supported."""
-    raise _complex("eig", "pyapp.linalg.eig gives pairs of real numbers, keras.ops.eigh is for symmetric matrices")
+def eig(x: Any) -> tuple[Tensor, Tensor]:
+    """(eigenvalues (…, N), eigenvectors as columns (…, N, N)) of square matrices, complex."""
+    values, vectors = pyapp.linalg.eig(as_tensor(x))
+    return values, vectors
 
 
 def polar(abs_: Any, angle: Any) -> Tensor:
-    """Complex: not supported."""
-    raise _complex("polar", "compute abs * cos(angle) and abs * sin(angle)")
+    """abs (cos angle + i sin angle), complex."""
+    return pyapp.polar(as_tensor(abs_), as_tensor(angle))
 
 
 def view_as_complex(x: Any) -> Tensor:
-    """Complex: not supported."""
-    raise _complex("view_as_complex", "keras.ops.fft and others take and give pairs of real tensors")
+    """Pairs (…, 2) as complex numbers (…)."""
+    return pyapp.view_as_complex(as_tensor(x))

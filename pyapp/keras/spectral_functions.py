@@ -7,6 +7,7 @@ from typing import Any
 import pyapp
 
 from ..engine import Tensor, ops
+from ..engine.dtype import complex_of
 from .arguments import as_tensor
 
 __all__ = [
@@ -16,7 +17,7 @@ __all__ = [
 
 
 def _joined(name: str, x: Any) -> Tensor:
-    """A pair of tensors as one (…, 2)."""
+    """A pair of tensors as a complex one."""
     if not isinstance(x, (tuple, list)) or len(x) != 2:
         raise ValueError(f"{name}: takes a pair of tensors, the real and the imaginary part, not {x!r:.60}")
     real, imaginary = (as_tensor(part) for part in x)
@@ -24,11 +25,12 @@ def _joined(name: str, x: Any) -> Tensor:
         raise ValueError(f"{name}: the parts have the shapes {tuple(real.shape)} and {tuple(imaginary.shape)}")
     if not (real.dtype.is_floating_point and imaginary.dtype.is_floating_point):
         raise ValueError(f"{name}: takes floats, not {real.dtype.name} and {imaginary.dtype.name}")
-    return ops.stack([real, imaginary], -1)
+    kind = complex_of(ops.promote_types(real.dtype, imaginary.dtype)).part
+    return ops.complex(real.to(kind), imaginary.to(kind))
 
 
 def _parted(x: Tensor) -> tuple[Tensor, Tensor]:
-    return x[..., 0], x[..., 1]
+    return ops.real(x), ops.imag(x)
 
 
 def fft(x: Any) -> tuple[Tensor, Tensor]:

@@ -56,9 +56,7 @@ def advice(error: BaseException) -> str | None:
                 "pyfetch(address). The host must be named under “Keys and settings”."
             )
         case OSError() if "does not support processes" in str(error):
-            return (
-                "A browser has no other programs to run. Python itself handles files: os.listdir(), shutil.copy()."
-            )
+            return "A browser has no other programs to run. Python itself handles files: os.listdir(), shutil.copy()."
         case OverflowError() | ValueError() if TOO_LARGE.search(str(error)):
             return "This is more than fits in the memory of a browser's tab (at most 4 GB). Use smaller sizes."
         case RuntimeError(args=("can't start new thread",)):

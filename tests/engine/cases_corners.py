@@ -39,9 +39,8 @@ def gradients(P: Any, function: Any, *tensors: Any) -> Any:
 
 
 def frames(P: Any, *shape: int) -> Any:
-    """Pairs of real and imaginary parts, as the library takes them."""
-    x = ramp(P, *shape, 2)
-    return P.view_as_complex(x) if P.__name__ == "torch" else x
+    """Complex numbers."""
+    return P.view_as_complex(ramp(P, *shape, 2))
 
 
 ARITHMETIC: dict[str, Callable[[Any], Any]] = {

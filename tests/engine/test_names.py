@@ -127,7 +127,7 @@ from pyapp.engine.ops._index import FUNCTION_MODULES, METHOD_MODULES
 
 assert "numpy" not in sys.modules
 assert "pyapp.engine.ops.linalg.eigen" not in sys.modules
-x = pyapp.zeros(2, 2)
+x = pyapp.zeros(2, 2, dtype=pyapp.complex64)
 for name in METHOD_MODULES:
     getattr(x, name)
 for name in FUNCTION_MODULES:

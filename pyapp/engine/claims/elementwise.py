@@ -38,7 +38,7 @@ def _of_any(name: str) -> Any:
         if not (isinstance(b, Tensor) or type(b) in (int, float, bool)):
             return NotImplemented
         kind = common_dtype(a, b)
-        if name in _FLOAT_RESULT and not kind.is_floating_point:
+        if name in _FLOAT_RESULT and not kind.has_gradient:
             kind = _dtype.Default.dtype
         if kind not in types or (name in _NO_BOOLS and _dtype.bool_ in (a.dtype, getattr(b, "dtype", of_number(b)))):
             return NotImplemented
@@ -83,7 +83,7 @@ def _function_of_any(name: str, whole: bool = False) -> Any:
 
     def compute(x: Tensor, *settings: float, own: bool = False) -> Any:
         kind = x.dtype
-        if not (kind.is_floating_point or whole):
+        if not (kind.has_gradient or whole):
             kind = _dtype.Default.dtype
         if kind not in types or len(x.shape) > 6 or (name in _NO_BOOLS and x.dtype is _dtype.bool_):
             return NotImplemented

@@ -76,14 +76,14 @@ def merged(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | No
 
 
 def _sum_of_any(x: Tensor, dim: Any, keepdim: bool, dtype: Any) -> Any:
-    target = as_dtype(dtype) if dtype is not None else _dtype.int64 if not x.dtype.is_floating_point else x.dtype
+    target = as_dtype(dtype) if dtype is not None else _dtype.int64 if not x.dtype.has_gradient else x.dtype
+    if target not in CODES or x.dtype not in CODES:
+        return NotImplemented
     if target.is_floating_point and not x.dtype.is_floating_point:
         x = in_type(x, target)
     elif x.dtype.is_floating_point and not target.is_floating_point:
         x = in_type(x, target)
     kind = target if target.is_floating_point else _dtype.int64
-    if target not in CODES:
-        return NotImplemented
     y = _reduce("sum", x, sorted(reduced_dims(dim, len(x.shape), "sum")), keepdim, kind)
     return y if y is NotImplemented or kind is target else in_type(y, target)
 

@@ -112,7 +112,7 @@ def _gather(x: Tensor, dim: int, index: Tensor) -> Any:
 def _scatter_into(x: Tensor, dim: int, index: Tensor, source: Any, code: int) -> Any:
     """A copy of x with the source combined into it."""
     d = normalize_dim(dim, len(x.shape), "scatter")
-    if index.dtype not in _INDEX_TYPES or not _fits(x, index, d, 4) or not x.dtype.category < 3:
+    if index.dtype not in _INDEX_TYPES or not _fits(x, index, d, 4) or x.dtype.is_quantized:
         return NotImplemented
     number: int | None = 0
     if isinstance(source, Tensor):

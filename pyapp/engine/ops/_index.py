@@ -36,6 +36,17 @@ if TYPE_CHECKING:
     from .channels_last import expanded_depthwise_conv2d_channels_last as expanded_depthwise_conv2d_channels_last
     from .channels_last import max_pool2d_channels_last as max_pool2d_channels_last
     from .channels_last import pack_convolution_weight as pack_convolution_weight
+    from .complex_numbers import adjoint as adjoint
+    from .complex_numbers import angle as angle
+    from .complex_numbers import conj as conj
+    from .complex_numbers import conj_physical as conj_physical
+    from .complex_numbers import imag as imag
+    from .complex_numbers import isreal as isreal
+    from .complex_numbers import polar as polar
+    from .complex_numbers import real as real
+    from .complex_numbers import sgn as sgn
+    from .complex_numbers import view_as_complex as view_as_complex
+    from .complex_numbers import view_as_real as view_as_real
     from .conv import conv1d as conv1d
     from .conv import conv2d as conv2d
     from .conv import conv3d as conv3d
@@ -139,7 +150,6 @@ if TYPE_CHECKING:
     from .elementwise.compare import isnan as isnan
     from .elementwise.compare import isneginf as isneginf
     from .elementwise.compare import isposinf as isposinf
-    from .elementwise.compare import isreal as isreal
     from .elementwise.compare import le as le
     from .elementwise.compare import lt as lt
     from .elementwise.compare import maximum as maximum
@@ -207,14 +217,11 @@ if TYPE_CHECKING:
     from .fake_quantization import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
     from .fourier import bartlett_window as bartlett_window
     from .fourier import blackman_window as blackman_window
-    from .fourier import complex_abs as complex_abs
-    from .fourier import complex_mul as complex_mul
     from .fourier import hamming_window as hamming_window
     from .fourier import hann_window as hann_window
     from .fourier import istft as istft
     from .fourier import kaiser_window as kaiser_window
     from .fourier import stft as stft
-    from .fourier import view_as_real as view_as_real
     from .full_attention import attention as attention
     from .full_attention import causal_mask as causal_mask
     from .full_attention import cross_attention as cross_attention
@@ -256,6 +263,7 @@ if TYPE_CHECKING:
     from .linalg.products import mv as mv
     from .linalg.products import outer as outer
     from .linalg.products import vander as vander
+    from .linalg.products import vdot as vdot
     from .linalg.solve import cholesky_inverse as cholesky_inverse
     from .linalg.solve import cholesky_solve as cholesky_solve
     from .linalg.solve import inverse as inverse
@@ -420,7 +428,6 @@ if TYPE_CHECKING:
     from .stacking import stack as stack
     from .stacking import vstack as vstack
     from .token_masks import token_mask as token_mask
-    from .torch_answers import angle as angle
     from .torch_answers import dequantize as dequantize
     from .torch_answers import get_device as get_device
     from .torch_answers import is_same_size as is_same_size
@@ -431,7 +438,6 @@ if TYPE_CHECKING:
     from .torch_synonyms import is_nonzero as is_nonzero
     from .torch_synonyms import is_tensor as is_tensor
     from .torch_synonyms import numel as numel
-    from .view import adjoint as adjoint
     from .view import as_strided as as_strided
     from .view import atleast_1d as atleast_1d
     from .view import atleast_2d as atleast_2d
@@ -472,14 +478,14 @@ FUNCTION_MODULES: dict[str, str] = {
     "addmm": "linalg.products",
     "addmv": "linalg.products",
     "addr": "linalg.products",
-    "adjoint": "view",
+    "adjoint": "complex_numbers",
     "affine_grid": "resample",
     "all": "reduce",
     "allclose": "elementwise.compare",
     "amax": "reduce",
     "amin": "reduce",
     "aminmax": "reduce",
-    "angle": "torch_answers",
+    "angle": "complex_numbers",
     "any": "reduce",
     "arange": "create",
     "arccos": "elementwise.trigonometry",
@@ -535,8 +541,10 @@ FUNCTION_MODULES: dict[str, str] = {
     "cat": "stacking",
     "causal_mask": "full_attention",
     "cdist": "distances",
+    "cdouble": "torch_synonyms",
     "ceil": "elementwise.rounding",
     "celu": "activation",
+    "cfloat": "torch_synonyms",
     "chain_matmul": "torch_synonyms",
     "channel_shuffle": "resample",
     "cholesky": "linalg.factor",
@@ -550,12 +558,11 @@ FUNCTION_MODULES: dict[str, str] = {
     "clone": "elementwise.cast",
     "column_stack": "stacking",
     "combinations": "grids",
-    "complex_abs": "fourier",
-    "complex_mul": "fourier",
+    "complex": "complex_numbers",
     "concat": "stacking",
     "concatenate": "stacking",
-    "conj": "torch_answers",
-    "conj_physical": "torch_answers",
+    "conj": "complex_numbers",
+    "conj_physical": "complex_numbers",
     "constant_pad_nd": "padding",
     "conv1d": "conv",
     "conv2d": "conv",
@@ -676,6 +683,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "igamma": "elementwise.incomplete_gamma",
     "igammac": "elementwise.incomplete_gamma",
     "iinfo": "dtype_limits",
+    "imag": "complex_numbers",
     "index_add": "scattering",
     "index_copy": "scattering",
     "index_fill": "scattering",
@@ -691,10 +699,10 @@ FUNCTION_MODULES: dict[str, str] = {
     "interpolate": "resample",
     "inverse": "linalg.solve",
     "is_complex": "promotion",
-    "is_conj": "torch_answers",
+    "is_conj": "complex_numbers",
     "is_floating_point": "promotion",
     "is_inference": "torch_answers",
-    "is_neg": "torch_answers",
+    "is_neg": "complex_numbers",
     "is_nonzero": "torch_synonyms",
     "is_same_size": "torch_answers",
     "is_tensor": "torch_synonyms",
@@ -705,7 +713,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "isnan": "elementwise.compare",
     "isneginf": "elementwise.compare",
     "isposinf": "elementwise.compare",
-    "isreal": "elementwise.compare",
+    "isreal": "complex_numbers",
     "istft": "fourier",
     "kaiser_window": "fourier",
     "kron": "linalg.products",
@@ -816,6 +824,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "pinverse": "linalg.solve",
     "pixel_shuffle": "resample",
     "pixel_unshuffle": "resample",
+    "polar": "complex_numbers",
     "polygamma": "elementwise.special",
     "positive": "elementwise.arithmetic",
     "pow": "elementwise.arithmetic",
@@ -835,7 +844,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "randperm": "random",
     "range": "create",
     "ravel": "view",
-    "real": "torch_answers",
+    "real": "complex_numbers",
     "reciprocal": "elementwise.arithmetic",
     "relu": "activation",
     "relu6": "activation",
@@ -844,8 +853,8 @@ FUNCTION_MODULES: dict[str, str] = {
     "repeat": "repeating",
     "repeat_interleave": "repeating",
     "reshape": "view",
-    "resolve_conj": "torch_answers",
-    "resolve_neg": "torch_answers",
+    "resolve_conj": "complex_numbers",
+    "resolve_neg": "complex_numbers",
     "result_type": "promotion",
     "rms_norm": "normalization",
     "roll": "reordering",
@@ -868,7 +877,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "select": "index",
     "select_scatter": "scattering",
     "selu": "activation",
-    "sgn": "elementwise.arithmetic",
+    "sgn": "complex_numbers",
     "short": "torch_synonyms",
     "sigmoid": "activation",
     "sign": "elementwise.arithmetic",
@@ -942,7 +951,8 @@ FUNCTION_MODULES: dict[str, str] = {
     "var": "reduce",
     "var_mean": "reduce",
     "vdot": "linalg.products",
-    "view_as_real": "fourier",
+    "view_as_complex": "complex_numbers",
+    "view_as_real": "complex_numbers",
     "vsplit": "splitting",
     "vstack": "stacking",
     "where": "elementwise.select",
@@ -951,7 +961,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "zeros_like": "create",
 }
 METHOD_MODULES: dict[str, str] = {
-    "H": "view",
+    "H": "complex_numbers",
     "T": "view",
     "__abs__": "operators",
     "__add__": "operators",
@@ -1024,13 +1034,13 @@ METHOD_MODULES: dict[str, str] = {
     "addmm_": "linalg.products",
     "addmv": "linalg.products",
     "addr": "linalg.products",
-    "adjoint": "view",
+    "adjoint": "complex_numbers",
     "all": "reduce",
     "allclose": "elementwise.compare",
     "amax": "reduce",
     "amin": "reduce",
     "aminmax": "reduce",
-    "angle": "torch_answers",
+    "angle": "complex_numbers",
     "any": "reduce",
     "apply_": "torch_answers",
     "arccos": "elementwise.trigonometry",
@@ -1086,8 +1096,10 @@ METHOD_MODULES: dict[str, str] = {
     "broadcast_to": "view",
     "byte": "elementwise.cast",
     "cauchy_": "random",
+    "cdouble": "elementwise.cast",
     "ceil": "elementwise.rounding",
     "ceil_": "elementwise.rounding",
+    "cfloat": "elementwise.cast",
     "char": "elementwise.cast",
     "cholesky": "linalg.factor",
     "cholesky_inverse": "linalg.solve",
@@ -1103,8 +1115,9 @@ METHOD_MODULES: dict[str, str] = {
     "clip_": "elementwise.limits",
     "clone": "elementwise.cast",
     "coalesce": "torch_answers",
-    "conj": "torch_answers",
-    "conj_physical": "torch_answers",
+    "conj": "complex_numbers",
+    "conj_physical": "complex_numbers",
+    "conj_physical_": "complex_numbers",
     "contiguous": "elementwise.cast",
     "copy_": "index",
     "copysign": "elementwise.arithmetic",
@@ -1220,6 +1233,7 @@ METHOD_MODULES: dict[str, str] = {
     "i0_": "elementwise.special",
     "igamma": "elementwise.incomplete_gamma",
     "igammac": "elementwise.incomplete_gamma",
+    "imag": "complex_numbers",
     "index_add": "scattering",
     "index_add_": "scattering",
     "index_copy": "scattering",
@@ -1236,14 +1250,14 @@ METHOD_MODULES: dict[str, str] = {
     "int": "elementwise.cast",
     "inverse": "linalg.solve",
     "is_complex": "promotion",
-    "is_conj": "torch_answers",
+    "is_conj": "complex_numbers",
     "is_cpu": "torch_answers",
     "is_cuda": "torch_answers",
     "is_floating_point": "promotion",
     "is_inference": "torch_answers",
     "is_meta": "torch_answers",
     "is_mps": "torch_answers",
-    "is_neg": "torch_answers",
+    "is_neg": "complex_numbers",
     "is_nested": "torch_answers",
     "is_nonzero": "torch_synonyms",
     "is_pinned": "torch_answers",
@@ -1259,7 +1273,7 @@ METHOD_MODULES: dict[str, str] = {
     "isnan": "elementwise.compare",
     "isneginf": "elementwise.compare",
     "isposinf": "elementwise.compare",
-    "isreal": "elementwise.compare",
+    "isreal": "complex_numbers",
     "istft": "fourier",
     "itemsize": "torch_answers",
     "kron": "linalg.products",
@@ -1311,7 +1325,7 @@ METHOD_MODULES: dict[str, str] = {
     "lt": "elementwise.compare",
     "lt_": "elementwise.compare",
     "lu_solve": "linalg.factor",
-    "mH": "view",
+    "mH": "complex_numbers",
     "mT": "view",
     "map_": "torch_answers",
     "masked_fill": "elementwise.select",
@@ -1394,7 +1408,7 @@ METHOD_MODULES: dict[str, str] = {
     "rad2deg_": "elementwise.trigonometry",
     "random_": "random",
     "ravel": "view",
-    "real": "torch_answers",
+    "real": "complex_numbers",
     "reciprocal": "elementwise.arithmetic",
     "reciprocal_": "elementwise.arithmetic",
     "record_stream": "torch_answers",
@@ -1412,8 +1426,8 @@ METHOD_MODULES: dict[str, str] = {
     "reshape_as": "view",
     "resize_": "memory",
     "resize_as_": "memory",
-    "resolve_conj": "torch_answers",
-    "resolve_neg": "torch_answers",
+    "resolve_conj": "complex_numbers",
+    "resolve_neg": "complex_numbers",
     "retain_grad": "tensor_graph",
     "retains_grad": "tensor_graph",
     "roll": "reordering",
@@ -1431,8 +1445,8 @@ METHOD_MODULES: dict[str, str] = {
     "select": "index",
     "select_scatter": "scattering",
     "set_": "memory",
-    "sgn": "elementwise.arithmetic",
-    "sgn_": "elementwise.arithmetic",
+    "sgn": "complex_numbers",
+    "sgn_": "complex_numbers",
     "share_memory_": "torch_answers",
     "short": "elementwise.cast",
     "sigmoid": "activation",
@@ -1550,6 +1564,8 @@ OP_MODULES: dict[str, str] = {
     "_ctc_gradient": "ctc",
     "_dft": "fourier",
     "_diagonal": "diagonals",
+    "_direction_of_det": "linalg.determinant",
+    "_eig": "linalg.eigen",
     "_eigh": "linalg.eigen",
     "_embedding": "embedding_lookup",
     "_euclidean": "norms",
@@ -1559,6 +1575,7 @@ OP_MODULES: dict[str, str] = {
     "_first_indices": "sorting",
     "_flip": "reordering",
     "_further_columns": "linalg.factor",
+    "_imag": "complex_numbers",
     "_index_add": "scattering",
     "_index_select": "selection",
     "_index_view": "index",
@@ -1597,6 +1614,7 @@ OP_MODULES: dict[str, str] = {
     "_put": "index",
     "_qr": "linalg.factor",
     "_rdft": "fourier",
+    "_real": "complex_numbers",
     "_reshape": "view",
     "_rms_norm": "normalization",
     "_roll": "reordering",
@@ -1615,6 +1633,8 @@ OP_MODULES: dict[str, str] = {
     "_take_back": "index",
     "_token_mask": "token_masks",
     "_unbounded": "reduce",
+    "_view_as_complex": "complex_numbers",
+    "_view_as_real": "complex_numbers",
     "_where": "elementwise.select",
     "_windows": "sliding_windows",
     "_without_slope": "resample",
@@ -1628,6 +1648,7 @@ OP_MODULES: dict[str, str] = {
     "all": "reduce",
     "amax": "reduce",
     "amin": "reduce",
+    "angle": "complex_numbers",
     "any": "reduce",
     "argmax": "reduce",
     "argmin": "reduce",
@@ -1651,6 +1672,7 @@ OP_MODULES: dict[str, str] = {
     "cholesky": "linalg.factor",
     "clone": "elementwise.cast",
     "computed_elements": "element_updates",
+    "conj_physical": "complex_numbers",
     "conv1d_backward": "conv",
     "convolution_backward": "conv",
     "convolution_transpose_backward": "conv",
@@ -1753,6 +1775,7 @@ OP_MODULES: dict[str, str] = {
     "rsqrt": "elementwise.arithmetic",
     "scatter": "scattering",
     "scatter_add": "scattering",
+    "sgn": "complex_numbers",
     "sigmoid": "activation",
     "sign": "elementwise.arithmetic",
     "signbit": "elementwise.arithmetic",

@@ -24,6 +24,8 @@ from .random import rand
 
 
 def _sigmoid(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return 1 / (1 + np.exp(-x))
     e = np.exp(-np.abs(x))
     return np.where(x >= 0, 1, e) / (1 + e)
 

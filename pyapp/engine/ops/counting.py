@@ -12,7 +12,7 @@ from ..declare import function
 from ..device import cpu
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
-from ..operands import same_device
+from ..operands import refuse_complex, same_device
 from ..return_types import printed_as
 from ..shape import normalize_dim
 from ..tensor import Tensor
@@ -46,6 +46,7 @@ def unique(
     """The distinct elements (or slices along a dim) in order; optionally the index of each element in them,
     and counts.
     """
+    refuse_complex("unique", x)
     axis = None if dim is None else normalize_dim(dim, x.ndim, "unique")
     values, inverse, counts = np.unique(
         array_of(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False
@@ -106,6 +107,7 @@ def searchsorted(
     """Where values would go into ascending rows: before equals, or after them with `right` (int64). `sorter`: the order
     that makes rows ascend, as argsort gives it.
     """
+    refuse_complex("searchsorted", sorted_sequence, values)
     if side not in (None, "left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r}")
     way: Any = "right" if right or side == "right" else "left"

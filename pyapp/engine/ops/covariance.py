@@ -6,6 +6,7 @@ from ..declare import function
 from ..dtype import bool_
 from ..tensor import Tensor
 from ..user_errors import describe
+from .complex_numbers import complex_
 from .view import reshape
 
 
@@ -18,18 +19,18 @@ def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweig
         raise TypeError(f"cov: takes numbers, not {describe(x)}")
     if x.ndim < 2:
         x = reshape(x, (1, -1))
-    if not x.dtype.is_floating_point:
+    if not x.dtype.has_gradient:
         x = x.to("float32")
     if fweights is None and aweights is None:
         centred = x - x.mean(1, True)
-        found = (centred @ centred.mT) / max(x.shape[1] - correction, 0)
+        found = (centred @ centred.mH) / max(x.shape[1] - correction, 0)
     else:
         own = x.new_ones(x.shape[1]) if aweights is None else aweights.to(x.dtype)
         weights = own if fweights is None else own * fweights.to(x.dtype)
         total = weights.sum()
         centred = x - (x * weights).sum(1, True) / total
         lost = correction if aweights is None else correction * (weights * own).sum() / total
-        found = ((centred * weights) @ centred.mT) / (total - lost).clamp(0)
+        found = ((centred * weights) @ centred.mH) / (total - lost).clamp(0)
     return found.squeeze() if found.shape == (1, 1) else found
 
 
@@ -39,5 +40,8 @@ def corrcoef(x: Tensor) -> Tensor:
     c = cov(x)
     if not c.ndim:
         return c / c
-    spread = c.diagonal().sqrt()
-    return (c / spread.unsqueeze(0) / spread.unsqueeze(1)).clamp(-1, 1)
+    spread = (c.diagonal().real if c.dtype.is_complex else c.diagonal()).sqrt()
+    found = c / spread.unsqueeze(0) / spread.unsqueeze(1)
+    if c.dtype.is_complex:
+        return complex_(found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
+    return found.clamp(-1, 1)

@@ -12,7 +12,7 @@ from .. import quant
 from ..autograd import no_grad
 from ..declare import function, method
 from ..device import cpu
-from ..dtype import TYPED, Default, DType, as_dtype, of_number, promote
+from ..dtype import TYPED, Default, DType, as_dtype, complex_of, of_number, promote
 from ..element_types import CODES
 from ..launch import KERNELS, Part
 from ..lazy import np
@@ -121,8 +121,11 @@ def _read_list(data: Any, kinds: set[DType], depth: int = 0) -> Any:
         elif issubclass(kind, (list, tuple, Tensor)):
             plain = False
         else:
+            if kind is complex:
+                kinds.add(complex_of(Default.dtype))
+                continue
             found = (getattr(part, "dtype", None) for part in data if type(part) is kind)
-            kinds.update(as_dtype(dtype) for dtype in found if getattr(dtype, "kind", "O") in "biuf")
+            kinds.update(as_dtype(dtype) for dtype in found if getattr(dtype, "kind", "O") in "biufc")
     return data if plain else [_read_part(part, kinds, depth) for part in data]
 
 
@@ -166,8 +169,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         raise ValueError(f"tensor: the nested lists do not have equal lengths ({error})") from error
     if array.dtype == "uint64" and from_python and dtype is None or _too_large(array):
         raise ValueError(f"tensor: there is a number outside int64 in {type(data).__name__}")
-    if array.dtype.kind == "c":
-        raise TypeError(f"tensor: takes real numbers; {type(data).__name__} holds complex ones")
+    if array.dtype.kind == "c" and dtype is not None and not as_dtype(dtype).is_complex:
+        raise TypeError(f"tensor: {type(data).__name__} holds complex numbers, which {as_dtype(dtype)} does not hold")
     if array.dtype == object or array.dtype.kind in "USVmM":
         raise (ValueError if array.ndim else TypeError)(
             f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
@@ -185,6 +188,8 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         if kinds:
             return _finish(tensor_of(array, reduce(promote, kinds)), device, requires_grad)
         kind = array.dtype.kind
+        if kind == "c":
+            return _finish(tensor_of(array, complex_of(Default.dtype)), device, requires_grad)
         if kind == "f" or not array.size:
             return _finish(tensor_of(array, _dtype.Default.dtype), device, requires_grad)
         array = array.astype("int64" if kind in "iu" else "bool")
@@ -214,6 +219,8 @@ def arange(
     if (end - start) * step < 0:
         raise ValueError(f"arange: the step {step} leads from {start} away from {end}")
     whole = all(isinstance(v, int) for v in (start, end, step))
+    if dtype is not None and as_dtype(dtype).is_complex:
+        raise NotImplementedError(f"arange: counts in real numbers, not in {as_dtype(dtype)}; convert them with .to()")
     kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.Default.dtype
     if whole or kind.category != 1:
         values = np.arange(start, end, step, dtype="int64" if whole else "float64")

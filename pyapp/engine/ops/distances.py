@@ -6,6 +6,7 @@ from math import prod
 
 from ..autocast import in_full_precision_on_cards
 from ..declare import function
+from ..operands import refuse_complex
 from ..tensor import Tensor
 from ..user_errors import describe
 from .diagonals import triu_indices
@@ -31,6 +32,7 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) ->
     For p = 2 and more than 25 rows they are computed by a product of matrices, as in torch, whose rounding is that of
     the squares of the rows; `compute_mode` "use_mm_for_euclid_dist" and "donot_use_mm_for_euclid_dist" choose.
     """
+    refuse_complex("cdist", a, b)
     if compute_mode not in MODES:
         raise ValueError(f"cdist: compute_mode {compute_mode!r:.60} is not one of {', '.join(MODES)}")
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:

@@ -1,6 +1,4 @@
-"""Discrete Fourier transforms (NumPy's) and short-time ones. There is no complex dtype: complex tensors hold pairs, the
-real and imaginary part in a last dim of two, as torch.view_as_real shows it; dims are counted without that one.
-"""
+"""Discrete Fourier transforms (NumPy's) and short-time ones. Spectra are complex tensors."""
 
 from __future__ import annotations
 
@@ -9,31 +7,18 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function
+from ..dtype import complex_of
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
+from .complex_numbers import conj, real, view_as_real
 from .create import tensor
 from .padding import pad
 from .sliding_windows import _add_windows, windows
-from .stacking import stack
 from .view import movedim, narrow
-
-
-def _pairs(array: Any, kind: Any) -> Tensor:
-    """A complex array as a tensor of pairs."""
-    return tensor_of(np.stack([array.real, array.imag], -1), kind)
-
-
-def _complex(x: Tensor) -> Any:
-    array = array_of(x, _dtype.float64 if x.dtype is _dtype.float64 else _dtype.float32)
-    return array[..., 0] + 1j * array[..., 1]
-
-
-def _kind(x: Tensor) -> Any:
-    return x.dtype if x.dtype.is_floating_point else _dtype.float32
 
 
 def _d_dft(g: Tensor, _: Any, x: Tensor, inverse: bool) -> Any:
@@ -42,27 +27,28 @@ def _d_dft(g: Tensor, _: Any, x: Tensor, inverse: bool) -> Any:
 
 @primitive(vjp=_d_dft, saves="none", name="_dft")
 def _dft(x: Tensor, inverse: bool) -> Tensor:
-    """Σ x exp(∓ 2πi jk / n) along the last dim of pairs (..., n, 2); the real map's transpose is the other sign."""
-    values = _complex(x)
-    return _pairs(np.fft.ifft(values, norm="forward") if inverse else np.fft.fft(values), x.dtype)
+    """Σ x exp(∓ 2πi jk / n) along the last dim of a complex tensor (..., n); the matrix is symmetric, so its adjoint is
+    that of the other sign.
+    """
+    values = x.array()
+    return tensor_of(np.fft.ifft(values, norm="forward") if inverse else np.fft.fft(values), x.dtype)
 
 
 def _d_rdft(g: Tensor, _: Any, x: Tensor) -> Any:
-    n = x.shape[-1]
-    whole = pad(g, (0, 0, 0, n - g.shape[-2]))
-    return (_dft(whole, True)[..., 0],)
+    whole = pad(g, (0, x.shape[-1] - g.shape[-1]))
+    return (real(_dft(whole, True)).to(x.dtype),)
 
 
 @primitive(vjp=_d_rdft, saves="none", name="_rdft")
 def _rdft(x: Tensor) -> Tensor:
-    """(..., n) → pairs (..., n // 2 + 1, 2)."""
-    kind = _kind(x)
-    return _pairs(np.fft.rfft(array_of(x, _dtype.float64 if kind is _dtype.float64 else _dtype.float32)), kind)
+    """Real (..., n) → complex (..., n // 2 + 1)."""
+    kind = complex_of(x.dtype)
+    return tensor_of(np.fft.rfft(array_of(x, kind.part)), kind)
 
 
 def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
     """Each frequency except the first and (for even n) the last counts twice."""
-    twice = np.full((n // 2 + 1, 1), 2.0)
+    twice = np.full(n // 2 + 1, 2.0)
     twice[0] = 1
     if n % 2 == 0:
         twice[-1] = 1
@@ -71,8 +57,12 @@ def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
 
 @primitive(vjp=_d_irdft, saves="none", name="_irdft")
 def _irdft(x: Tensor, n: int) -> Tensor:
-    """Pairs (..., n // 2 + 1, 2) → (..., n), not divided by n."""
-    return tensor_of(np.fft.irfft(_complex(x), n, norm="forward"), x.dtype)
+    """Complex (..., n // 2 + 1) → real (..., n), not divided by n."""
+    return tensor_of(np.fft.irfft(x.array(), n, norm="forward"), x.dtype.part)
+
+
+for _transform in (_dft, _rdft):
+    _transform.takes_complex = True
 
 
 def _scale(name: str, n: int, norm: str | None, inverse: bool) -> float:
@@ -91,9 +81,15 @@ def _resized(x: Tensor, dim: int, n: int) -> Tensor:
     return pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, n - size))
 
 
-def _check_pairs(name: str, x: Tensor) -> None:
-    if x.ndim < 2 or x.shape[-1] != 2 or not x.dtype.is_floating_point:
-        raise ValueError(f"{name}: takes a complex tensor as pairs (..., n, 2), got {describe(x)}")
+def _in_complex(x: Tensor) -> Tensor:
+    return x if x.dtype.is_complex else x.to(complex_of(x.dtype if x.dtype.has_gradient else _dtype.Default.dtype))
+
+
+def _in_reals(name: str, x: Tensor) -> Tensor:
+    """Floats; RuntimeError for complex numbers."""
+    if x.dtype.is_complex:
+        raise RuntimeError(f"{name}: takes a real tensor, not {describe(x)}; see {name.replace('rf', 'f', 1)}")
+    return x if x.dtype.is_floating_point else x.to(_dtype.Default.dtype)
 
 
 def _length(name: str, n: int) -> int:
@@ -102,41 +98,41 @@ def _length(name: str, n: int) -> int:
     return n
 
 
-def _transform(name: str, x: Tensor, n: int | None, dim: int, norm: str | None, inverse: bool) -> Tensor:
-    _check_pairs(name, x)
-    d = normalize_dim(dim, x.ndim - 1, name)
+def _scaled(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1 else x * factor
+
+
+def _transformed(name: str, x: Tensor, n: int | None, dim: int, norm: str | None, inverse: bool) -> Tensor:
+    d = normalize_dim(dim, x.ndim, name)
     size = _length(name, x.shape[d] if n is None else n)
-    moved = movedim(_resized(x, d, size), d, -2)
-    return movedim(_dft(moved, inverse) * _scale(name, size, norm, inverse), -2, d)
+    moved = movedim(_resized(_in_complex(x), d, size), d, -1)
+    return movedim(_scaled(_dft(moved, inverse), _scale(name, size, norm, inverse)), -1, d)
 
 
 def fft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """Transform of pairs (..., N, 2) along a dim, cut or padded to n. norm: "backward" (none), "ortho", "forward"."""
-    return _transform("fft", x, n, dim, norm, False)
+    """Transform along a dim, cut or padded to n: complex. norm: "backward" (none), "ortho", "forward"."""
+    return _transformed("fft", x, n, dim, norm, False)
 
 
 def ifft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of fft."""
-    return _transform("ifft", x, n, dim, norm, True)
+    return _transformed("ifft", x, n, dim, norm, True)
 
 
 def rfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """Transform of a real tensor along a dim: the first n // 2 + 1 frequencies as pairs, the dim in its place and the
-    pairs last.
-    """
-    d = normalize_dim(dim, x.ndim, "rfft")
+    """Transform of a real tensor along a dim: the first n // 2 + 1 frequencies, complex."""
+    x, d = _in_reals("rfft", x), normalize_dim(dim, x.ndim, "rfft")
     size = _length("rfft", x.shape[d] if n is None else n)
-    y = _rdft(movedim(_resized(x, d, size), d, -1)) * _scale("rfft", size, norm, False)
-    return movedim(y, -2, d)
+    y = _rdft(movedim(_resized(x, d, size), d, -1))
+    return movedim(_scaled(y, _scale("rfft", size, norm, False)), -1, d)
 
 
 def irfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of rfft: pairs (..., F, 2) → real, n long (2 (F - 1) unless given)."""
-    _check_pairs("irfft", x)
-    d = normalize_dim(dim, x.ndim - 1, "irfft")
+    """The inverse of rfft: complex (..., F) → real, n long (2 (F - 1) unless given)."""
+    d = normalize_dim(dim, x.ndim, "irfft")
     size = _length("irfft", 2 * (x.shape[d] - 1) if n is None else n)
-    moved = movedim(_resized(x, d, size // 2 + 1), d, -2)
-    return movedim(_irdft(moved, size) * _scale("irfft", size, norm, True), -1, d)
+    moved = movedim(_resized(_in_complex(x), d, size // 2 + 1), d, -1)
+    return movedim(_scaled(_irdft(moved, size), _scale("irfft", size, norm, True)), -1, d)
 
 
 def _size(sizes: Any, i: int) -> int | None:
@@ -164,8 +160,8 @@ def irfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str 
 
 
 def _dims(name: str, count: int, s: Any, dim: Any) -> list[tuple[int, int | None]]:
-    """(dim, size) of each that a transform of several dims takes: all by default, the last as many as there are sizes.
-    `count`: how many there are, that of the pairs left out.
+    """(dim, size) of each of `count` dims that a transform of several takes: all by default, the last as many as there
+    are sizes.
     """
     if dim is None:
         dims = list(range(count)) if s is None else list(range(-len(s), 0))
@@ -180,23 +176,21 @@ def _dims(name: str, count: int, s: Any, dim: Any) -> list[tuple[int, int | None
 
 
 def fftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """fft along dims: all but that of the pairs unless given."""
-    _check_pairs("fftn", x)
-    for d, size in _dims("fftn", x.ndim - 1, s, dim):
+    """fft along dims: all unless given."""
+    for d, size in _dims("fftn", x.ndim, s, dim):
         x = fft(x, size, d, norm)
     return x
 
 
 def ifftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of fftn."""
-    _check_pairs("ifftn", x)
-    for d, size in _dims("ifftn", x.ndim - 1, s, dim):
+    for d, size in _dims("ifftn", x.ndim, s, dim):
         x = ifft(x, size, d, norm)
     return x
 
 
 def rfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """fftn of a real tensor: rfft along the last of the dims. The pairs come last."""
+    """fftn of a real tensor: rfft along the last of the dims."""
     *others, (last, length) = _dims("rfftn", x.ndim, s, dim)
     y = rfft(x, length, last, norm)
     for d, size in others:
@@ -206,8 +200,7 @@ def rfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) ->
 
 def irfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
     """The inverse of rfftn."""
-    _check_pairs("irfftn", x)
-    *others, (last, length) = _dims("irfftn", x.ndim - 1, s, dim)
+    *others, (last, length) = _dims("irfftn", x.ndim, s, dim)
     for d, size in others:
         x = ifft(x, size, d, norm)
     return irfft(x, length, last, norm)
@@ -223,34 +216,28 @@ def _turned(name: str, norm: str | None) -> str:
     return _OTHER_WAY[norm]
 
 
-def _conjugate(x: Tensor) -> Tensor:
-    return x * tensor([1.0, -1.0], dtype=x.dtype, device=x.device)
-
-
 def hfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The real transform, n long (2 (F - 1) unless given), of a signal of which pairs (..., F, 2) hold the first half;
+    """The real transform, n long (2 (F - 1) unless given), of a signal of which x (..., F) holds the first half;
     the other half is its conjugate.
     """
-    _check_pairs("hfft", x)
-    return irfft(_conjugate(x), n, dim, _turned("hfft", norm))
+    return irfft(conj(x), n, dim, _turned("hfft", norm))
 
 
 def ihfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-    """The inverse of hfft: a real tensor → pairs (..., n // 2 + 1, 2)."""
-    return _conjugate(rfft(x, n, dim, _turned("ihfft", norm)))
+    """The inverse of hfft: a real tensor → complex (..., n // 2 + 1)."""
+    return conj(rfft(x, n, dim, _turned("ihfft", norm)))
 
 
 def hfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """hfft along the last of the dims, fft along the others: pairs (..., F, 2) → real."""
-    _check_pairs("hfftn", x)
-    *others, (last, length) = _dims("hfftn", x.ndim - 1, s, dim)
+    """hfft along the last of the dims, fft along the others: complex (..., F) → real."""
+    *others, (last, length) = _dims("hfftn", x.ndim, s, dim)
     for d, size in others:
         x = fft(x, size, d, norm)
     return hfft(x, length, last, norm)
 
 
 def ihfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-    """The inverse of hfftn. The pairs come last."""
+    """The inverse of hfftn."""
     *others, (last, length) = _dims("ihfftn", x.ndim, s, dim)
     y = ihfft(x, length, last, norm)
     for d, size in others:
@@ -288,29 +275,6 @@ def ifftshift(x: Tensor, dim: Any = None) -> Tensor:
     """The inverse of fftshift."""
     dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     return x.roll([-(x.shape[d] // 2) for d in dims], list(dims))
-
-
-@function()
-def view_as_real(x: Tensor) -> Tensor:
-    """A complex tensor is one of pairs already: x itself."""
-    _check_pairs("view_as_real", x)
-    return x
-
-
-@function()
-def complex_abs(x: Tensor) -> Tensor:
-    """The magnitude of pairs (..., 2) → (...); its gradient at 0 is 0."""
-    _check_pairs("complex_abs", x)
-    return x.norm(dim=-1)
-
-
-@function()
-def complex_mul(a: Tensor, b: Tensor) -> Tensor:
-    """The product of complex tensors of pairs."""
-    _check_pairs("complex_mul", a)
-    _check_pairs("complex_mul", b)
-    (p, q), (r, s) = ((t[..., 0], t[..., 1]) for t in (a, b))
-    return stack([p * r - q * s, p * s + q * r], -1)
 
 
 def _window(name: str, length: int, periodic: bool, dtype: Any, terms: tuple[float, ...]) -> Tensor:
@@ -371,48 +335,61 @@ def stft(
     center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
     return_complex: bool | None = None,
 ) -> Tensor:  # fmt: skip
-    """Short-time Fourier transform of x (B?, samples) → pairs (B?, n_fft // 2 + 1, frames, 2), as torch.stft with
-    return_complex=False. `center` pads by n_fft // 2 at both ends, in `pad_mode`; the hop is n_fft // 4 by default.
+    """Short-time Fourier transform of x (B?, samples) → complex (B?, n_fft // 2 + 1, frames), all n_fft frequencies of
+    complex x or window, or with onesided False. `center` pads by n_fft // 2 at both ends, in `pad_mode`; the hop is
+    n_fft // 4 by default. With return_complex False pairs (..., 2); RuntimeError where it is not given for real x.
     """
     if x.ndim not in (1, 2):
         raise ValueError(f"stft: takes (samples,) or (B, samples), got {describe(x)}")
-    if return_complex:
-        raise ValueError("stft: there is no complex dtype; without return_complex the result holds pairs (..., 2)")
+    complex_input = x.dtype.is_complex or (window is not None and window.dtype.is_complex)
+    if return_complex is None and not complex_input:
+        raise RuntimeError("stft: say whether the result is complex: return_complex=True, or False for pairs (..., 2)")
+    if complex_input and onesided:
+        raise RuntimeError(f"stft: the spectrum of {describe(x)} has two sides; use onesided=False")
     if x.ndim == 1:
         return stft(
-            x.unsqueeze(0), n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided
-        ).squeeze(0)
+            x.unsqueeze(0), n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
+            return_complex,
+        ).squeeze(0)  # fmt: skip
     hop = n_fft // 4 if hop_length is None else hop_length
     shape = _stft_window("stft", n_fft, win_length or n_fft, window, x)
     if center:
         x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
     frames = windows(x, 1, n_fft, hop, name="stft") * shape  # (B, frames, n_fft)
-    if onesided is False:
-        y = _dft(stack([frames, frames * 0], -1), False)
-    else:
-        y = _rdft(frames)
-    return (y * n_fft**-0.5 if normalized else y).transpose(1, 2)
+    y = _dft(_in_complex(frames), False) if complex_input or onesided is False else _rdft(frames)
+    y = _scaled(y, n_fft**-0.5 if normalized else 1.0).transpose(1, 2)
+    return view_as_real(y) if return_complex is False else y
 
 
 @function(method=True)
 def istft(
     x: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+    return_complex: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The signal (B?, samples) of pairs (B?, n_fft // 2 + 1, frames, 2): frames added up, divided by the sum of the
-    windows' squares. ValueError if that is zero inside the signal.
+    """The signal (B?, samples) of a complex spectrum (B?, n_fft // 2 + 1, frames), all n_fft frequencies where
+    `onesided` is False: frames added up, divided by the sum of the windows' squares. ValueError if that is zero inside
+    the signal. It is real unless `return_complex`, which takes both sides.
     """
-    _check_pairs("istft", x)
-    if x.ndim == 3:
+    if not x.dtype.is_complex or x.ndim not in (2, 3):
+        raise RuntimeError(f"istft: takes a complex tensor (B?, frequencies, frames), not {describe(x)}")
+    if onesided is None:
+        onesided = x.shape[-2] != n_fft
+    if return_complex and onesided:
+        raise RuntimeError("istft: the signal of one side of a spectrum is real; use return_complex=False")
+    if x.ndim == 2:
         return istft(
-            x.unsqueeze(0), n_fft, hop_length, win_length, window, center, normalized, onesided, length
+            x.unsqueeze(0), n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
         ).squeeze(0)
     hop = n_fft // 4 if hop_length is None else hop_length
-    shape = _stft_window("istft", n_fft, win_length or n_fft, window, x)
-    frames = x.transpose(1, 2)  # (B, frames, F, 2)
-    if frames.shape[2] != (n_fft if onesided is False else n_fft // 2 + 1):
+    shape = _stft_window("istft", n_fft, win_length or n_fft, window, x if return_complex else real(x))
+    frames = x.transpose(1, 2)  # (B, frames, F)
+    if frames.shape[2] != (n_fft // 2 + 1 if onesided else n_fft):
         raise ValueError(f"istft: {describe(x)} does not hold the frequencies of n_fft {n_fft}")
-    signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft)  # as torch: the rest of a real spectrum is redundant
+    if return_complex:
+        signal = _dft(frames, True)
+    else:
+        signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft)  # as torch: the rest of a real spectrum is redundant
     signal = signal * ((n_fft**0.5 if normalized else 1.0) / n_fft) * shape
     count = frames.shape[1]
     total = n_fft + hop * (count - 1)

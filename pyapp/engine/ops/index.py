@@ -262,7 +262,7 @@ def _set(x: Tensor, index: Any, value: Any) -> None:
     if any(map(_is_int, entries)):
         _set(_part(x, _ints_of(entries)), tuple(e for e in entries if not _is_int(e)), value)
         return
-    if not isinstance(value, (Tensor, int, float)):
+    if not isinstance(value, (Tensor, int, float, complex)):
         value = tensor_of(np.asarray(value)).to(x.device)
     check_number("setitem", value, x.dtype)
     _write.call(x, _listed(x, entries), value)
@@ -283,7 +283,9 @@ def copy_(x: Tensor, source: Any) -> Tensor:
         return write_tracked(x, "copy_", lambda old: _put(old, source, Ellipsis), copy=False)
     check_writable(x, "copy_")
     if not isinstance(source, Tensor):
-        return fill_(x, source) if isinstance(source, (int, float)) else copy_(x, tensor_of(np.asarray(source)))
+        return (
+            fill_(x, source) if isinstance(source, (int, float, complex)) else copy_(x, tensor_of(np.asarray(source)))
+        )
     if broadcast_shapes(x.shape, source.shape, op="copy_") != x.shape:
         raise ValueError(f"copy_: {describe(source)} does not fit into {describe(x)}")
     source = source.detach()
@@ -351,6 +353,9 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         if value != 0:
             raise TypeError(f"fill_: {describe(x)} is block-quantised and takes 0 only; copy_() a tensor into it")
         fill_storage_with_zeros(x)
+    elif x.dtype.is_complex:
+        for at, part in enumerate((value.real, value.imag)):
+            fill_(make(x.storage, x.shape, tuple(2 * s for s in x.strides), x.dtype.part, 2 * x.offset + at), part)
     elif x.is_contiguous():
         whole = int(value) if x.dtype.category == 1 else value
         number = number_slot(whole, x.dtype)

@@ -72,8 +72,10 @@ def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtyp
     With a `dtype`, x is converted to it first.
     """
     x = x if dtype is None else x.to(dtype)
+    if x.dtype.is_complex:
+        x = x.abs()
     if not x.dtype.is_floating_point:
-        raise TypeError(f"norm: takes floating-point tensors, not {describe(x)}")
+        raise TypeError(f"norm: takes floating-point and complex tensors, not {describe(x)}")
     if p is None or p in ("fro", 2):
         return _euclidean(x, dim, keepdim)
     if p == "nuc":

@@ -36,7 +36,7 @@ def _with_array(operation: Op, x: Tensor, array: Any) -> tuple[Tensor, Tensor]:
 
 def _reflected(operation: Op) -> Any:
     def operator(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (Tensor, int, float)) or hasattr(other, "__float__"):
+        if isinstance(other, (Tensor, int, float, complex)) or hasattr(other, "__float__"):
             if type(other) is np.ndarray:
                 x, y = _with_array(operation, self, other)
                 return operation.call(y, x)
@@ -52,7 +52,7 @@ def _accepting(operation: Op, in_place: Any = None) -> Any:
     call = in_place or operation.call
 
     def operator(self: Tensor, other: Any) -> Any:
-        if isinstance(other, (Tensor, int, float)):
+        if isinstance(other, (Tensor, int, float, complex)):
             return call(self, other)
         if hasattr(other, "__float__"):
             if type(other) is not np.ndarray:

@@ -19,10 +19,10 @@ def is_floating_point(x: Tensor) -> bool:
 
 @function(method=True)
 def is_complex(x: Tensor) -> bool:
-    """False: pyapp's tensors are real."""
+    """Whether the dtype of x is complex."""
     if not isinstance(x, Tensor):
         raise TypeError(f"is_complex: takes a tensor, not {describe(x)}")
-    return False
+    return x.dtype.is_complex
 
 
 @function()
@@ -35,7 +35,7 @@ def promote_types(type1: Any, type2: Any) -> DType:
 def result_type(tensor1: Any, tensor2: Any) -> DType:
     """The common dtype of two tensors or numbers."""
     for x in (tensor1, tensor2):
-        if not isinstance(x, (Tensor, int, float)):
+        if not isinstance(x, (Tensor, int, float, complex)):
             raise TypeError(f"result_type: takes tensors and numbers, not {describe(x)}")
     return common_dtype(tensor1, tensor2)
 

@@ -145,9 +145,19 @@ def _float(dtype: Any) -> Any:
 def _check_float(name: str, dtype: Any) -> None:
     """TypeError for a dtype that random fractions would be cut to."""
     kind = _dtype.Default.dtype if dtype is None else _dtype.as_dtype(dtype)
-    if not kind.is_floating_point:
+    if not kind.has_gradient:
         hint = "convert them with .to(dtype)" if kind.is_quantized else "use randint()"
         raise TypeError(f"{name}: draws floating-point numbers, not {kind}; {hint}")
+
+
+def _drawn(kernel: Any, size: Any, generator: Generator | None, dtype: Any, device: Any) -> Tensor:
+    """Numbers of a dtype. The parts of complex ones are drawn one behind the other; of normal ones each has the
+    variance 1/2, so that the numbers have 1."""
+    kind = _float(dtype)
+    if kind is None or not _dtype.as_dtype(kind).is_complex:
+        return _finish(_draw(kernel, size, generator, device), kind, None, False)
+    parts = _draw(kernel, (*as_shape(size), 2), generator, device).to(_dtype.as_dtype(kind).part)
+    return (parts * 0.5**0.5 if kernel is _NORMAL else parts).view(_dtype.as_dtype(kind)).squeeze(-1)
 
 
 def _draw(kernel: Any, size: Any, generator: Generator | None, device: Any = None) -> Tensor:
@@ -162,11 +172,10 @@ def rand(
     *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Uniform in [0, 1). TypeError for a dtype of integers."""
+    """Uniform in [0, 1), as both parts of complex numbers are. TypeError for a dtype of integers."""
     _check_float("rand", dtype)
-    return _finish(
-        _draw(_UNIFORM, sizes if size is None else size, generator, device), _float(dtype), None, requires_grad
-    )
+    made = _drawn(_UNIFORM, sizes if size is None else size, generator, dtype, device)
+    return made.requires_grad_() if requires_grad else made
 
 
 @function(factory=True)
@@ -174,11 +183,10 @@ def randn(
     *sizes: Any, size: Any = None, generator: Generator | None = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Standard normal. TypeError for a dtype of integers."""
+    """Standard normal; the parts of complex numbers have the variance 1/2. TypeError for a dtype of integers."""
     _check_float("randn", dtype)
-    return _finish(
-        _draw(_NORMAL, sizes if size is None else size, generator, device), _float(dtype), None, requires_grad
-    )
+    made = _drawn(_NORMAL, sizes if size is None else size, generator, dtype, device)
+    return made.requires_grad_() if requires_grad else made
 
 
 def _like(draw: Any, what: str) -> Any:
@@ -259,8 +267,8 @@ def randperm(n: int, generator: Generator | None = None, dtype: Any = None, devi
 
 
 def _order_of(words: Any) -> Any:
-    """The places (int64) of 48-bit words in their order. A sort of numbers is many times faster than one of places: each
-    number has a word's first bits, and its place behind them.
+    """The places (int64) of 48-bit words in their order. Numbers are sorted many times faster than places: each has a
+    word's first bits, and its place behind them.
     """
     bits = max(1, len(words) - 1).bit_length()
     kept = min(48, 63 - bits)
@@ -302,6 +310,8 @@ def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator:
     _check_float("uniform_", x.dtype)
     if not low <= high:
         raise ValueError(f"uniform_: {low} is above {high}")
+    if x.dtype.is_complex:
+        raise TypeError(f"uniform_: takes real tensors, not {describe(x)}; write into view_as_real(x)")
     return x.copy_(_draw(_UNIFORM, x.shape, generator, x.device) * (high - low) + low)
 
 
@@ -311,7 +321,8 @@ def _normal_in_place(x: Tensor, mean: float = 0.0, std: float = 1.0, generator: 
     _check_float("normal_", x.dtype)
     if not std >= 0:
         raise ValueError(f"normal_: the standard deviation is not negative, got {std}")
-    return x.copy_(_draw(_NORMAL, x.shape, generator, x.device) * std + mean)
+    drawn = _drawn(_NORMAL, x.shape, generator, x.dtype if x.dtype.is_complex else _dtype.float32, x.device)
+    return x.copy_(drawn * std + mean)
 
 
 @method("uniform_")

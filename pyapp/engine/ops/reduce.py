@@ -11,7 +11,7 @@ from ..dtype import as_dtype
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import op, primitive
-from ..operands import check_extreme, check_place, is_half
+from ..operands import check_extreme, check_place, is_half, refuse_complex
 from ..return_types import found, printed_as
 from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor
@@ -38,7 +38,7 @@ def _d_sum(gradient: Tensor, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
 
 def _accumulator(x: Tensor) -> Any:
     """The dtype of sums: int64 for integers and bools; float32 for 16-bit floats."""
-    return _dtype.int64 if not x.dtype.is_floating_point else x.dtype
+    return _dtype.int64 if not x.dtype.has_gradient else x.dtype
 
 
 @function(method=True)
@@ -68,7 +68,7 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
     """Mean over dims. TypeError for integers, unless a floating dtype is given."""
     if dtype is not None:
         x = x.to(dtype)
-    if not x.dtype.is_floating_point:
+    if not x.dtype.has_gradient:
         raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
     if is_half(x):  # whose sum may overflow
         return mean(x.to(_dtype.float32), dim, keepdim).to(x.dtype)
@@ -84,6 +84,8 @@ def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) 
         dim, correction = None, int(dim)
     if is_half(x):
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
+    if x.dtype.is_complex:  # both parts vary independently
+        return var(x.real, dim, correction, keepdim) + var(x.imag, dim, correction, keepdim)
     count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))
     left = count - correction
     if left <= 0:
@@ -148,6 +150,7 @@ def _extreme(name: str) -> Any:
     def body(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         axes = reduced_dims(dim, x.ndim, name)
         check_extreme(name, x, dim, axes)
+        refuse_complex(name, x)
         return tensor_of(getattr(array_of(x), name[1:])(axis=axes, keepdims=keepdim), x.dtype)
 
     body.__doc__ = f"`{name}` over dims; NaN wins."
@@ -175,6 +178,7 @@ amin = function(method=True)(_extreme("amin"))
 def _arg(name: str) -> Any:
     def body(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
         check_place(name, x, dim)
+        refuse_complex(name, x)
         if x.dtype is _dtype.bool_:
             raise TypeError(f"{name}: takes numbers, not {describe(x)}")
         return _index_of_extreme(name, x, dim, keepdim)
@@ -240,7 +244,7 @@ def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
 @function(method=True)
 def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum that takes NaN as zero, in the dtype given."""
-    known = where(x.isnan(), 0.0, x) if x.dtype.is_floating_point else x
+    known = where(x.isnan(), 0.0, x) if x.dtype.has_gradient else x
     return sum(known, dim, keepdim) if dtype is None else sum(known.to(dtype), dim, keepdim, dtype)
 
 

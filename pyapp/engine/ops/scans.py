@@ -21,7 +21,7 @@ def cumsum(x: Tensor, dim: int) -> Tensor:
     """Running sum along a dim; of integers in int64."""
     kind = _accumulator(x)  # named: on wasm32 NumPy would add int32 in 32 bits
     axis = normalize_dim(dim, x.ndim, "cumsum")
-    array = array_of(x, None if x.dtype.is_floating_point else kind)
+    array = array_of(x, None if x.dtype.has_gradient else kind)
     return tensor_of(np.cumsum(array, axis=axis) if x.ndim else array.copy(), kind)
 
 

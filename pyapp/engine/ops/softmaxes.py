@@ -92,11 +92,11 @@ softmax.by_name, log_softmax.by_name = _in_dtype(softmax), _in_dtype(log_softmax
 @op()
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over dims, numerically stable."""
-    if not x.dtype.is_floating_point:
+    if not x.dtype.has_gradient:
         x = x.to(_dtype.float32)
     if not x.numel():  # log of no sum
         return x.sum(dim, keepdim).log()
-    top = amax(x, dim, True).detach()
+    top = amax(x.real if x.dtype.is_complex else x, dim, True).detach()
     top = where(top.isfinite(), top, 0.0)
     total = (x - top).exp().sum(dim, keepdim).log()
     return total + (top if keepdim else top.reshape(total.shape))

@@ -7,6 +7,7 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
+from ..operands import refuse_complex
 from ..return_types import Found, found
 from ..shape import normalize_dim
 from ..tensor import Tensor
@@ -18,6 +19,7 @@ _Sorted, _Top = found("sort"), found("topk")
 @primitive(vjp=None)
 def argsort(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
     """Indices (int64) that sort along a dim; equal elements keep their order."""
+    refuse_complex("argsort", x)
     if not x.ndim:
         normalize_dim(dim, 0, "argsort")
         return tensor_of(np.zeros((), np.int64))

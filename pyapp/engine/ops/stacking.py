@@ -20,9 +20,14 @@ from .splitting import split, unbind
 from .view import _no_blocks, atleast_3d, reshape
 
 
+def _in_types(parts: Sequence[Tensor], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Each gradient in the dtype of its tensor: promotion may have widened it."""
+    return [g if g.dtype is t.dtype else g.to(t.dtype) for g, t in zip(parts, tensors, strict=True)]
+
+
 def _d_cat(g: Tensor, _: Any, *args: Any) -> Any:
     tensors, dim = args[:-1], args[-1]
-    return split(g.contiguous(), [t.shape[dim] for t in tensors], dim)
+    return _in_types(split(g.contiguous(), [t.shape[dim] for t in tensors], dim), tensors)
 
 
 @primitive(vjp=_d_cat, saves="none", name="_cat")
@@ -64,7 +69,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     first, shape = tensors[0], tensors[0].shape
     d = normalize_dim(dim, len(shape), "cat")
     for x in tensors:
-        if x.dtype.category == 3:
+        if x.dtype.is_quantized:
             _no_blocks(x, "cat")
         if x.shape != shape and x.shape[:d] + x.shape[d + 1 :] != shape[:d] + shape[d + 1 :]:
             raise ValueError(f"cat: {describe(first)} and {describe(x)} differ outside dim {dim}")
@@ -75,7 +80,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 def _d_stack(g: Tensor, _: Any, *args: Any) -> Any:
-    return unbind(g, args[-1])
+    return _in_types(unbind(g, args[-1]), args[:-1])
 
 
 @primitive(vjp=_d_stack, saves="none", name="_stack")
@@ -93,7 +98,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     first = tensors[0]
     d = normalize_dim(dim, len(first.shape) + 1, "stack")
     for x in tensors:
-        if x.dtype.category == 3:
+        if x.dtype.is_quantized:
             _no_blocks(x, "stack")
         if x.shape != first.shape:
             raise ValueError(f"stack: {describe(first)} and {describe(x)} differ in shape")

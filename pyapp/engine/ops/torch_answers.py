@@ -1,19 +1,16 @@
-"""Tensor methods of torch with a constant answer in pyapp: tensors are dense, real, and belong to one process."""
+"""Tensor methods of torch with a constant answer in pyapp: tensors are dense, and belong to one process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi
 from typing import Any
 
 from ..declare import attribute, function, method
-from ..dtype import Default
 from ..memory_format import layout, strided
 from ..quant import dequantize as _dequantized
 from ..tensor import Tensor
 from ..user_errors import describe
 from .create import tensor
-from .elementwise.select import where
 
 
 @function(method=True)
@@ -68,32 +65,13 @@ def get_device(x: Tensor) -> int | None:
     return -1 if x.device.type == "cpu" else x.device.index
 
 
-for _name in ("conj", "conj_physical", "resolve_conj", "resolve_neg"):
-    function(_name, method=True)(_itself)
-for _name in ("is_conj", "is_inference", "is_neg"):
-    function(_name, method=True)(_no)
+function("is_inference", method=True)(_no)
 for _name in ("as_subclass", "coalesce", "pin_memory", "share_memory_", "to_dense"):
     method(_name)(_itself)
 for _name in ("is_pinned", "is_shared"):
     method(_name)(_no)
 for _name in ("is_meta", "is_mps", "is_nested", "is_sparse"):
     attribute(_name)(_no)
-
-
-@attribute("real")
-@function("real")
-def _real(x: Tensor) -> Tensor:
-    """The tensor itself: tensors are real."""
-    if not isinstance(x, Tensor):
-        raise TypeError(f"real: takes a tensor, not {describe(x)}")
-    return x
-
-
-@function(method=True)
-def angle(x: Tensor) -> Tensor:
-    """π where x is negative, else 0, NaN for NaN, in a floating-point dtype: tensors are real. Its gradient is 0."""
-    own = x if x.dtype.is_floating_point else x.to(Default.dtype)
-    return where(own.isnan(), own, where(own < 0, pi, 0.0).to(own.dtype))
 
 
 @method()

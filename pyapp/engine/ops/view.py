@@ -27,7 +27,7 @@ def _alias(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: 
 
 
 def _no_blocks(x: Tensor, name: str) -> None:
-    if x.dtype.category == 3:
+    if x.dtype.is_quantized:
         raise TypeError(
             f"{name}: {describe(x)} is block-quantised and cannot be rearranged; convert it with .to(float32)"
         )
@@ -442,23 +442,10 @@ def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return x.narrow(dim, start, length).clone()
 
 
-@attribute("H")
-def _matrix_transposed(x: Tensor) -> Tensor:
-    if x.ndim not in (0, 2):
-        raise RuntimeError(f"H: takes a matrix, not {describe(x)}; see mH")
-    return x.mT if x.ndim else x
-
-
 @attribute("T")
 def _transposed(x: Tensor) -> Tensor:
     """All dims in reverse."""
     return permute(x, *reversed(range(x.ndim)))
-
-
-@function(method=True)
-def adjoint(x: Tensor) -> Tensor:
-    """The same as mT: tensors are real."""
-    return x.mT
 
 
 @method()
@@ -467,7 +454,6 @@ def expand_as(x: Tensor, other: Tensor) -> Tensor:
     return expand(x, other.shape)
 
 
-@attribute("mH")
 @attribute("mT")
 def _matrices_transposed(x: Tensor) -> Tensor:
     """The last two dims swapped. A number is its own transpose."""

@@ -8,6 +8,7 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...engine.autocast import in_full_precision
 from ...engine.op import op
+from ...engine.operands import refuse_complex
 from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
 from .reduction import broadcast, loss_layer, reduce, weighted
@@ -36,6 +37,7 @@ def _squared_error(input: Tensor, target: Tensor, mean: bool) -> Tensor:
 @in_full_precision
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: Tensor | None = None) -> Tensor:
     """(input - target)², times a weight for each element."""
+    refuse_complex("mse_loss", input, target)
     input, target = broadcast("mse_loss", input, target)
     if weight is None and reduction in ("mean", "sum") and input.dtype is target.dtype:
         return _squared_error(input, target, reduction == "mean")

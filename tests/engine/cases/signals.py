@@ -1,4 +1,4 @@
-"""Fourier transforms; torch's complex results are shown as pairs: cases as the package describes them."""
+"""Fourier transforms; complex results are shown as pairs: cases as the package describes them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from . import Case
 
 
 def pairs(P: Any, x: Any) -> Any:
-    return P.view_as_real(x.resolve_conj()) if P.__name__ == "torch" else x
+    return P.view_as_real(x.resolve_conj())
 
 
 def whole(P: Any, x: Any) -> Any:
-    """A complex tensor of either package from pairs."""
-    return P.view_as_complex(x.contiguous()) if P.__name__ == "torch" else x
+    """A complex tensor from pairs."""
+    return P.view_as_complex(x.contiguous())
 
 
 def _stft(P: Any, x: Any, *arguments: Any, **settings: Any) -> Any:
-    if P.__name__ == "torch":
-        return P.view_as_real(P.stft(x, *arguments, return_complex=True, **settings))
-    return P.stft(x, *arguments, **settings)
+    return P.view_as_real(P.stft(x, *arguments, return_complex=True, **settings))
 
 
 def _round_trip(P: Any, x: Any) -> Any:

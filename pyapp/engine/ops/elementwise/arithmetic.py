@@ -41,7 +41,8 @@ def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
         never = b == 0
         grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
     if isinstance(b, Tensor) and b.requires_grad:
-        flat = (a == 0).logical_and(b >= 0)  # below, 0 ** b is infinite and falls
+        rises = (b.real if b.dtype.is_complex else b) >= 0  # below, 0 ** b is infinite and falls
+        flat = (a == 0).logical_and(rises)
         return grad_a, unbroadcast(g * where(flat, 0.0, y * where(flat, 1.0, a).log()), b)
     return grad_a, None
 
@@ -87,8 +88,14 @@ neg = unary("neg", lambda x: -x, lambda g, _, x: (-g,), out="same", saves="none"
 sqrt = unary("sqrt", lambda x: np.sqrt(x), lambda g, y, x: (g / (y * 2),), saves="output", in_place=True)
 rsqrt = unary("rsqrt", lambda x: 1 / np.sqrt(x), lambda g, y, x: (g * -0.5 * y * y * y,), saves="output", in_place=True)
 reciprocal = unary("reciprocal", lambda x: 1 / x, lambda g, y, x: (-g * y * y,), saves="output", in_place=True)
-_d_abs = element_function(lambda g, x: g * x.sign(), 2)
-abs = unary("abs", lambda x: np.abs(x), lambda g, _, x: (_d_abs(g, x),), out="same", in_place=True, synonyms="absolute")
+_d_abs_of_reals = element_function(lambda g, x: g * x.sign(), 2)
+
+
+def _d_abs(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
+    return (g * x.sgn() if x.dtype.is_complex else _d_abs_of_reals(g, x),)
+
+
+abs = unary("abs", lambda x: np.abs(x), _d_abs, out="same", in_place=True, synonyms="absolute")
 sign = unary(
     "sign",
     lambda x: np.nan_to_num(np.sign(x)) if x.dtype != bool else x,  # 0 for NaN, as in torch
@@ -96,13 +103,12 @@ sign = unary(
     out="same",
     saves="none",
     in_place=True,
-    synonyms="sgn",
 )
 
 
 def _scaled(operation: Op) -> Any:
     def call(a: Any, b: Any, alpha: float = 1) -> Tensor:
-        if isinstance(alpha, float) and not common_dtype(a, b).is_floating_point:
+        if isinstance(alpha, float) and not common_dtype(a, b).has_gradient:
             raise TypeError(
                 f"{operation.name}: alpha {alpha} must be an integer, as {describe(a)} and {describe(b)} are"
             )
@@ -131,7 +137,7 @@ fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y
 @function(method=True, in_place=True)
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     """x + weight (end - x), from the nearer of both ends, so that a weight of 1 gives `end`. TypeError for integers."""
-    if not (x.dtype.is_floating_point or end.dtype.is_floating_point):
+    if not (x.dtype.has_gradient or end.dtype.has_gradient):
         raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
     if not isinstance(weight, Tensor):
         return x + (end - x) * weight if weight < 0.5 else end - (end - x) * (1 - weight)
@@ -150,7 +156,7 @@ def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
 @function(method=True, in_place=True)
 def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Tensor:
     """x + value tensor1 / tensor2. TypeError where both are integers."""
-    if not (tensor1.dtype.is_floating_point or tensor2.dtype.is_floating_point):
+    if not (tensor1.dtype.has_gradient or tensor2.dtype.has_gradient):
         raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
     return x + tensor1 / tensor2 * value
 
@@ -188,10 +194,9 @@ lcm = binary("lcm", lambda: np.lcm, None, in_place=True)
 
 @function(method=True, in_place=True)
 def float_power(x: Tensor, exponent: Any) -> Tensor:
-    """x ** exponent in float64."""
-    return pow(
-        as_tensor(x, exponent).to("float64"), exponent.to("float64") if isinstance(exponent, Tensor) else exponent
-    )
+    """x ** exponent in float64, or in complex128."""
+    kind = "complex128" if common_dtype(x, exponent).is_complex else "float64"
+    return pow(as_tensor(x, exponent).to(kind), exponent.to(kind) if isinstance(exponent, Tensor) else exponent)
 
 
 def _alias(name: str, of: Any) -> Any:

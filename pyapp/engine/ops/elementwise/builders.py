@@ -12,12 +12,19 @@ from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import Op, primitive
-from ...operands import common_dtype, same_device, unbroadcast
+from ...operands import common_dtype, refuse_complex, same_device, unbroadcast
 from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
 
 NumpyFunction = Callable[..., Any]
+
+# What takes complex numbers, too, as in torch; others refuse them.
+_OF_COMPLEX = frozenset(
+    "add sub mul div pow eq ne logical_and logical_or logical_xor logical_not "
+    "neg sqrt rsqrt reciprocal abs exp log log1p expm1 exp2 log2 log10 isnan isinf isfinite "
+    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid silu".split()
+)
 
 
 def no_slope(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
@@ -37,16 +44,18 @@ def binary(
 
     def body(a: Tensor, b: Any) -> Tensor:
         same_device(name, a, b)
-        if not isinstance(b, (Tensor, int, float)) and not hasattr(b, "__float__"):
+        if not isinstance(b, (Tensor, int, float, complex)) and not hasattr(b, "__float__"):
             raise TypeError(f"{name}: cannot combine {describe(a)} with {type(b).__name__}")
         kind = common_dtype(a, b)
+        if kind.is_complex and name not in _OF_COMPLEX:
+            refuse_complex(name, a, b)
         if name == "sub":
             _refuse_bool("sub", "use logical_xor, or ~ to invert a mask", a, b)
         if name.startswith(("bitwise", "gcd", "lcm")) and kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes integers or bools, not {describe(a)} and {describe(b)}")
         if out == "floats alone" and not kind.is_floating_point:
             raise UnsupportedTypeError(f"{name}: takes floating-point tensors, not {describe(a)} and {describe(b)}")
-        if out == "float" and not kind.is_floating_point:
+        if out == "float" and not kind.has_gradient:
             kind = _dtype.Default.dtype
         if isinstance(b, Tensor):
             broadcast_shapes(a.shape, b.shape, op=name)
@@ -98,12 +107,14 @@ def unary(
     """
 
     def body(x: Tensor) -> Tensor:
-        kind = _dtype.Default.dtype if out == "float" and not x.dtype.is_floating_point else common_dtype(x)
+        kind = _dtype.Default.dtype if out == "float" and not x.dtype.has_gradient else common_dtype(x)
+        if kind.is_complex and name not in _OF_COMPLEX:
+            refuse_complex(name, x)
         if name in _NOT_OF_BOOLS:
             _refuse_bool(name, "convert it first", x)
         with np.errstate(all="ignore"):
             value = compute(array_of(x, kind))
-        return tensor_of(value, _dtype.bool_ if out == "bool" else kind)
+        return tensor_of(value, _dtype.bool_ if out == "bool" else kind.part if name == "abs" else kind)
 
     body.__doc__ = f"`{name}` of each element."
     return _declared(primitive(vjp=vjp, saves=saves, name=name)(body), in_place, synonyms)

@@ -7,7 +7,7 @@ from typing import Any
 from ...declare import function, method
 from ...device import Device
 from ...device import cpu as host
-from ...dtype import ALIASES, DTYPES, TYPED, as_dtype
+from ...dtype import ALIASES, DTYPES, TYPED, as_dtype, bool_
 from ...launch import refuse_capture
 from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
@@ -19,8 +19,11 @@ from ...user_errors import MISTAKES, names_itself, tell
 
 @primitive(vjp=lambda g, _, x, dtype, *rest: (g.to(x.dtype),), saves="none")
 def cast(x: Tensor, dtype: Any, device: Any = None) -> Tensor:
-    """Another dtype: floats to integers truncate; to bfloat16 and float16 rounds to nearest even."""
-    return tensor_of(array_of(x), dtype)
+    """Another dtype: floats to integers truncate; to bfloat16 and float16 rounds to nearest even. Of complex numbers
+    real dtypes keep the real part, but bool, which is true unless both parts are 0.
+    """
+    array = array_of(x)
+    return tensor_of(array != 0 if x.dtype.is_complex and dtype is bool_ else array, dtype)
 
 
 def _d_move(g: Tensor, _: Any, x: Tensor, device: Device) -> Any:
@@ -124,7 +127,7 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
 
 _CONVERSIONS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "byte": "uint8", "char": "int8",
-    "short": "int16", "int": "int32", "long": "int64", "bool": "bool",
+    "short": "int16", "int": "int32", "long": "int64", "bool": "bool", "cfloat": "complex64", "cdouble": "complex128",
 }  # fmt: skip
 
 

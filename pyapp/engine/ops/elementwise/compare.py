@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import dtype as _dtype
 from ...declare import function
 from ...lazy import np
 from ...op import Op, op
@@ -69,7 +68,7 @@ def isclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_
     if a.dtype is not b.dtype:
         raise TypeError(f"isclose: {describe(a)} and {describe(b)} differ in dtype")
     near = a == b
-    if not a.dtype.is_floating_point:
+    if not a.dtype.has_gradient:
         a, b = a.to("float64"), b.to("float64")
     near = near.logical_or(((a - b).abs() <= b.abs() * rtol + atol).logical_and((a - b).isfinite()))
     return near.logical_or(a.isnan().logical_and(b.isnan())) if equal_nan else near
@@ -85,9 +84,3 @@ def allclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal
 def equal(a: Tensor, b: Tensor) -> bool:
     """Whether shapes and all elements are equal."""
     return a.shape == b.shape and bool((dequantize(a) == dequantize(b)).all())
-
-
-@function(method=True)
-def isreal(x: Tensor) -> Tensor:
-    """True everywhere: pyapp's tensors are real."""
-    return x.new_ones(x.shape, dtype=_dtype.bool_)

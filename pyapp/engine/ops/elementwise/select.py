@@ -13,7 +13,7 @@ from ...operands import check_number, common_dtype, same_device, unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
 
-_OPERANDS = (Tensor, int, float)
+_OPERANDS = (Tensor, int, float, complex)
 
 
 def _d_where(g: Tensor, _: Any, condition: Tensor, a: Any, b: Any) -> Any:

@@ -30,9 +30,14 @@ cosh = unary("cosh", lambda x: np.cosh(x), lambda g, _, x: (g * x.sinh(),), in_p
 asinh = unary(
     "asinh", lambda x: np.arcsinh(x), lambda g, _, x: (g * (x * x + 1).rsqrt(),), in_place=True, synonyms="arcsinh"
 )
-acosh = unary(
-    "acosh", lambda x: np.arccosh(x), lambda g, _, x: (g * (x * x - 1).rsqrt(),), in_place=True, synonyms="arccosh"
-)
+
+
+def _d_acosh(g: Tensor, _: Any, x: Tensor) -> tuple[Tensor]:
+    """Of complex numbers the two roots have their own branches."""
+    return (g * ((x - 1).rsqrt() * (x + 1).rsqrt() if x.dtype.is_complex else (x * x - 1).rsqrt()),)
+
+
+acosh = unary("acosh", lambda x: np.arccosh(x), _d_acosh, in_place=True, synonyms="arccosh")
 atanh = unary("atanh", lambda x: np.arctanh(x), lambda g, _, x: (g / (1 - x * x),), in_place=True, synonyms="arctanh")
 
 

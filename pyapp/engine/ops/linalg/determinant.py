@@ -22,7 +22,8 @@ def _cofactors(x: Tensor) -> Tensor:
     def compute(a: Any) -> Any:
         u, s, vh = np.linalg.svd(a)
         others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(s.shape[-1])], -1)
-        return (np.linalg.det(u) * np.linalg.det(vh))[..., None, None] * ((u * others[..., None, :]) @ vh)
+        size = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
+        return size * ((np.conj(u) * others[..., None, :]) @ np.conj(vh))
 
     return tensor_of(*_lapack("det", compute, x))
 
@@ -43,10 +44,26 @@ def det(x: Tensor) -> Tensor:
 
 
 @primitive(
-    vjp=lambda g, _, x: (g.unsqueeze(-1).unsqueeze(-1) * inverse(x).mT,), name="_log_abs_det"
+    vjp=lambda g, _, x: (g.unsqueeze(-1).unsqueeze(-1) * inverse(x).mH,), name="_log_abs_det"
 )  # fmt: skip
 def _log_abs_det(x: Tensor) -> Tensor:
-    return tensor_of(*_lapack("slogdet", lambda a: np.linalg.slogdet(a)[1], x))
+    size, kind = _lapack("slogdet", lambda a: np.linalg.slogdet(a)[1], x)
+    return tensor_of(size, kind.part)
+
+
+def _d_direction(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    """Only the angle of the determinant changes it."""
+    turn = (g * y.conj()).imag * 1j
+    return (turn.unsqueeze(-1).unsqueeze(-1) * inverse(x).mH,)
+
+
+@primitive(vjp=_d_direction, saves="both", name="_direction_of_det")
+def _direction(x: Tensor) -> Tensor:
+    """det / |det| of complex matrices."""
+    return tensor_of(*_lapack("slogdet", lambda a: np.linalg.slogdet(a)[0], x))
+
+
+_direction.takes_complex = True
 
 
 @printed_as("linalg_slogdet")
@@ -57,14 +74,18 @@ class LogDeterminant(NamedTuple):
 
 @function(method=True)
 def slogdet(x: Tensor) -> LogDeterminant:
-    """(sign, log|det|) of (..., N, N)."""
+    """(sign, log|det|) of (..., N, N); the sign of complex matrices is det / |det|."""
     _square("slogdet", x)
+    if x.dtype.is_complex:
+        return LogDeterminant(_direction(x), _log_abs_det(x))
     sign, kind = _lapack("slogdet", lambda a: np.linalg.slogdet(a)[0], x)
     return LogDeterminant(tensor_of(sign, kind), _log_abs_det(x))
 
 
 @function(method=True)
 def logdet(x: Tensor) -> Tensor:
-    """log of the determinant; NaN if that is negative."""
+    """log of the determinant; NaN if that is a negative real number."""
     sign, size = slogdet(x)
+    if x.dtype.is_complex:
+        return sign.log() + size
     return where(sign < 0, float("nan"), size)

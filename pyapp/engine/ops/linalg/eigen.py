@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...autocast import full_precision
+from ...dtype import complex_of
 from ...lazy import np
 from ...numpy_arrays import tensor_of
 from ...op import primitive
@@ -12,6 +13,7 @@ from ...return_types import printed_as
 from ...tensor import Tensor
 from ..diagonals import diag_embed, diagonal
 from .lapack import _lapack, _square
+from .solve import solve
 from .svd import over_gaps
 
 
@@ -20,11 +22,11 @@ def _d_eigh(g: Tensor, y: Tensor, x: Tensor, triangle: str) -> Any:
     values, vectors = y[..., 0, :], y[..., 1:, :]
     g = g.contiguous()
     g_values, g_vectors = g[..., 0, :], g[..., 1:, :]
-    turned = vectors.mT @ g_vectors
+    turned = vectors.mH @ g_vectors
     turned = turned - diag_embed(diagonal(turned, 0, -2, -1))
     inner = diag_embed(g_values) + over_gaps(turned, values)
-    whole = vectors @ inner @ vectors.mT
-    return ((whole + whole.mT) * 0.5,)
+    whole = vectors @ inner @ vectors.mH
+    return ((whole + whole.mH) * 0.5,)
 
 
 @primitive(vjp=_d_eigh, saves="both", name="_eigh", autocast=full_precision)
@@ -38,6 +40,9 @@ def _eigh(x: Tensor, triangle: Any) -> Tensor:
     return tensor_of(*_lapack("eigh", compute, x))
 
 
+_eigh.takes_complex = True
+
+
 @printed_as("linalg_eigh")
 class Eigen(NamedTuple):
     eigenvalues: Tensor
@@ -45,14 +50,15 @@ class Eigen(NamedTuple):
 
 
 def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
-    """(eigenvalues ascending (..., N), eigenvectors as columns (..., N, N)) of symmetric x; only one triangle is read.
-    The gradient is that of the whole symmetric matrix; undefined for equal eigenvalues.
+    """(real eigenvalues ascending (..., N), eigenvectors as columns (..., N, N)) of Hermitian (symmetric) x; only one
+    triangle is read. The gradient is that of the whole matrix; undefined for equal eigenvalues.
     """
     _square("eigh", x)
     if UPLO not in ("L", "U"):
         raise ValueError(f"eigh: UPLO is 'L' or 'U', not {UPLO!r}")
     packed = _eigh(x, UPLO)
-    return Eigen(packed[..., 0, :], packed[..., 1:, :])
+    values = packed[..., 0, :]
+    return Eigen(values.real if x.dtype.is_complex else values, packed[..., 1:, :])
 
 
 def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
@@ -62,37 +68,52 @@ def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
 
 @printed_as("linalg_eig")
 class Eig(NamedTuple):
-    """Complex numbers are pairs in a last dim of two."""
-
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
-def _pairs(name: str, compute: Any, x: Tensor) -> Tensor:
-    _square(name, x)
-    if x.requires_grad:
-        x = x.detach()  # as documented: no gradient
-
-    def separate(a: Any) -> Any:
-        found = compute(a)
-        return np.stack([found.real, found.imag], -1)
-
-    return tensor_of(*_lapack(name, separate, x))
-
-
-def eigvals(x: Tensor) -> Tensor:
-    """Eigenvalues of any square matrices (..., N, N) → pairs of real and imaginary parts (..., N, 2); no gradient."""
-    return _pairs("eigvals", lambda a: np.linalg.eigvals(a), x)
+def _d_eig(g: Tensor, y: Tensor, x: Tensor) -> Any:
+    """Boeddeker, Hanebrink, Drude, Heymann and Haeb-Umbach 2017, arXiv 1701.00392, 4.73; the vectors have length 1."""
+    values, vectors = y[..., 0, :], y[..., 1:, :]
+    g = g.contiguous()
+    g_values, g_vectors = g[..., 0, :], g[..., 1:, :]
+    turned = vectors.mH @ g_vectors
+    longer = diagonal(turned, 0, -2, -1).real
+    turned = turned - vectors.mH @ (vectors * longer.unsqueeze(-2))
+    turned = turned - diag_embed(diagonal(turned, 0, -2, -1))
+    inner = diag_embed(g_values) + over_gaps(turned, values.conj())
+    found = solve(vectors.mH, inner @ vectors.mH)
+    return (found if x.dtype.is_complex else found.real.to(x.dtype),)
 
 
-def eig(x: Tensor) -> Eig:
-    """(eigenvalues (..., N, 2), eigenvectors as columns (..., N, N, 2)), pairs of real and imaginary parts; no
-    gradient.
-    """
+@primitive(vjp=_d_eig, saves="both", name="_eig", autocast=full_precision)
+def _eig(x: Tensor) -> Tensor:
+    """Complex eigenvalues as a row over eigenvectors as columns: (..., 1 + N, N)."""
 
     def compute(a: Any) -> Any:
         values, vectors = np.linalg.eig(a)
         return np.concatenate([values[..., None, :], vectors], -2)
 
-    packed = _pairs("eig", compute, x)
-    return Eig(packed[..., 0, :, :], packed[..., 1:, :, :])
+    found, kind = _lapack("eig", compute, x)
+    return tensor_of(found, complex_of(kind))
+
+
+_eig.takes_complex = True
+
+
+def eig(x: Tensor) -> Eig:
+    """(eigenvalues (..., N), eigenvectors as columns (..., N, N)) of any square matrices: complex, in no order. The
+    gradient of an eigenvector holds where its phase does not matter; there is none for equal eigenvalues.
+    """
+    _square("eig", x)
+    packed = _eig(x)
+    return Eig(packed[..., 0, :], packed[..., 1:, :])
+
+
+def eigvals(x: Tensor) -> Tensor:
+    """Complex eigenvalues of any square matrices (..., N, N) → (..., N)."""
+    _square("eigvals", x)
+    if x.requires_grad:
+        return eig(x)[0]
+    found, kind = _lapack("eigvals", lambda a: np.linalg.eigvals(a), x)
+    return tensor_of(found, complex_of(kind))

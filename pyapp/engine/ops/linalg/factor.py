@@ -25,21 +25,22 @@ from .solve import solve, solve_triangular
 
 def _d_cholesky(g: Tensor, y: Tensor, x: Tensor) -> Any:
     """Murray 2016, arXiv 1602.07527."""
-    inner = (y.mT @ g).tril()
+    inner = (y.mH @ g).tril()
     inner = inner - diag_embed(diagonal(inner, 0, -2, -1)) * 0.5
-    whole = solve(y.mT, solve(y.mT, inner.mT).mT)  # L⁻ᵀ inner L⁻¹
-    return ((whole + whole.mT) * 0.5,)
+    whole = solve(y.mH, solve(y.mH, inner.mH).mH)  # L⁻ᴴ inner L⁻¹
+    return ((whole + whole.mH) * 0.5,)
 
 
 @function(method=True)
 @primitive(vjp=_d_cholesky, saves="output", autocast=full_precision)
 def cholesky(x: Tensor) -> Tensor:
-    """The lower triangle L of x = L Lᵀ for symmetric, positive-definite x (..., N, N), else RuntimeError."""
+    """The lower triangle L of x = L Lᴴ for Hermitian, positive-definite x (..., N, N), else RuntimeError."""
     _square("cholesky", x)
     return tensor_of(*_lapack("cholesky", lambda a: np.linalg.cholesky(a), x))
 
 
-cholesky.by_name = lambda x, upper=False: cholesky(x).mT if upper else cholesky(x)
+cholesky.takes_complex = True
+cholesky.by_name = lambda x, upper=False: cholesky(x).mH if upper else cholesky(x)
 
 
 def _d_qr(g: Tensor, y: Tensor, x: Tensor) -> Any:
@@ -48,10 +49,11 @@ def _d_qr(g: Tensor, y: Tensor, x: Tensor) -> Any:
     q, r = y[..., :m, :], y[..., m:, :]
     g = g.contiguous()
     gq, gr = g[..., :m, :], g[..., m:, :].triu()
-    whole = r @ gr.mT - gq.mT @ q
+    whole = r @ gr.mH - gq.mH @ q
     lower = whole.tril(-1)
-    symmetric = lower + lower.mT + whole.tril() - lower
-    return (solve_triangular(r, (gq + q @ symmetric).mT, upper=True).mT,)
+    diagonals = whole.tril() - lower
+    hermitian = lower + lower.mH + (diagonals.real.to(x.dtype) if x.dtype.is_complex else diagonals)
+    return (solve_triangular(r, (gq + q @ hermitian).mH, upper=True).mH,)
 
 
 @primitive(vjp=_d_qr, saves="both", name="_qr")
@@ -63,6 +65,9 @@ def _qr(x: Tensor) -> Tensor:
         return np.concatenate([q, r], -2)
 
     return tensor_of(*_lapack("qr", compute, x))
+
+
+_qr.takes_complex = True
 
 
 @printed_as("linalg_qr")
@@ -84,7 +89,7 @@ def linalg_qr(x: Tensor, mode: str = "reduced") -> QR:
     packed = _qr(x if m >= n else x[..., :m])
     q, r = packed[..., :m, :], packed[..., m:, :]
     if m < n:
-        r = cat([r, q.mT @ x[..., m:]], -1)  # the further columns follow from Q
+        r = cat([r, q.mH @ x[..., m:]], -1)  # the further columns follow from Q
     if mode == "r":
         return QR(x.new_zeros(0), r)
     if mode == "complete" and m > n:
@@ -120,7 +125,7 @@ def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -
     `check_errors` raises.
     """
     _square("cholesky_ex", x)
-    return WithInfo(*_checked(lambda a: cholesky(a).mT if upper else cholesky(a), x.shape[:-2], check_errors, x))
+    return WithInfo(*_checked(lambda a: cholesky(a).mH if upper else cholesky(a), x.shape[:-2], check_errors, x))
 
 
 def _pivots(a: Any) -> tuple[Any, Any]:
@@ -277,11 +282,11 @@ def _exchanges(pivots: Tensor) -> Any:
 
 
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
-    """The solution of A x = B from lu_factor(A), or x A = B unless `left`; of Aᵀ if `adjoint`. B (..., N, K)."""
+    """The solution of A x = B from lu_factor(A), or x A = B unless `left`; of Aᴴ if `adjoint`. B (..., N, K)."""
     _square("lu_solve", LU)
     on_host("lu_solve", LU, pivots, B)
     if not left:
-        return linalg_lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
+        return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     n = LU.shape[-1]
     if B.ndim < 2 or B.shape[-2] != n or pivots.shape != LU.shape[:-1]:
         raise ValueError(f"lu_solve: {describe(LU)}, pivots {describe(pivots)} and {describe(B)} do not fit")
@@ -289,8 +294,8 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     P, L, U = lu_unpack(LU, pivots)
     B = expand(B, (*lead, *B.shape[-2:]))
     if adjoint:
-        inner = solve_triangular(U.mT, B, upper=False)
-        return P @ solve_triangular(L.mT, inner, upper=True, unitriangular=True)
+        inner = solve_triangular(U.mH, B, upper=False)
+        return P @ solve_triangular(L.mH, inner, upper=True, unitriangular=True)
     return solve_triangular(U, solve_triangular(L, P.mT @ B, upper=False, unitriangular=True), upper=True)
 
 
@@ -305,10 +310,10 @@ def _reflectors(name: str, x: Tensor, tau: Tensor) -> list[Tensor]:
 
 
 def _reflected(y: Tensor, vectors: list[Tensor], tau: Tensor, forward: bool) -> Tensor:
-    """(1 - tau v vᵀ) of each reflector times y (..., M, K), the first one first or last."""
+    """(1 - tau v vᴴ) of each reflector times y (..., M, K), the first one first or last."""
     for i in range(len(vectors)) if forward else reversed(range(len(vectors))):
         v = vectors[i]
-        y = y - tau[..., i : i + 1].unsqueeze(-1) * (v @ (v.mT @ y))
+        y = y - tau[..., i : i + 1].unsqueeze(-1) * (v @ (v.mH @ y))
     return y
 
 
@@ -320,11 +325,11 @@ def householder_product(x: Tensor, tau: Tensor) -> Tensor:
 
 @function(method=True)
 def ormqr(x: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
-    """Q other, Qᵀ other, or with `left` False other Q, other Qᵀ, for the whole Q of the reflectors of geqrf."""
+    """Q other, Qᴴ other, or with `left` False other Q, other Qᴴ, for the whole Q of the reflectors of geqrf."""
     vectors = _reflectors("ormqr", x, tau)
     if left:
-        return _reflected(other, vectors, tau, transpose)
-    return _reflected(other.mT, vectors, tau, not transpose).mT
+        return _reflected(other, vectors, tau.conj() if transpose else tau, transpose)
+    return _reflected(other.mH, vectors, tau if transpose else tau.conj(), not transpose).mH
 
 
 @printed_as("geqrf")

@@ -25,12 +25,16 @@ def on_host(name: str, *tensors: Tensor) -> None:
 
 
 def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
-    """NumPy's result in float32 or float64 and its dtype; RuntimeError where a matrix does not allow it."""
+    """NumPy's result, in 32-bit or 64-bit floats or complex numbers of these, and the dtype of the matrices;
+    RuntimeError where a matrix does not allow it.
+    """
     on_host(name, *tensors)
     kind = common_dtype(*tensors)
-    if not kind.is_floating_point:
-        raise TypeError(f"{name}: takes floating-point matrices, not {' and '.join(describe(t) for t in tensors)}")
-    compute = _dtype.float64 if kind is _dtype.float64 else _dtype.float32
+    if not kind.has_gradient:
+        raise TypeError(
+            f"{name}: takes floating-point or complex matrices, not {' and '.join(describe(t) for t in tensors)}"
+        )
+    compute = kind if kind.is_complex or kind is _dtype.float64 else _dtype.float32
     arrays = [array_of(t, compute) for t in tensors]
     problem = "the matrix is singular or not positive-definite"
     try:

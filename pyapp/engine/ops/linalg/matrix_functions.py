@@ -26,7 +26,9 @@ PADE_LIMIT = 5.371920351148152
 
 
 def _exponential(a: Any) -> Any:
-    """Scaling and squaring of float64 matrices (Higham 2005, "The scaling and squaring method revisited", 2.3)."""
+    """Scaling and squaring of matrices of 64-bit floats or complex numbers of these (Higham 2005, "The scaling and
+    squaring method revisited", 2.3).
+    """
     norms = np.abs(a).sum(-2).max(-1, initial=0)
     finite = np.where(np.isfinite(norms), norms, 0)
     halvings = np.ceil(np.log2(np.maximum(finite / PADE_LIMIT, 1)))[..., None, None]
@@ -57,10 +59,10 @@ def _d_matrix_exp(g: Tensor, _: Any, x: Tensor) -> Any:
 def matrix_exp(x: Tensor) -> Tensor:
     """The exponential of square matrices (..., N, N): the sum of xᵏ / k!."""
     _square("matrix_exp", x)
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"matrix_exp: takes floating-point matrices, not {describe(x)}")
+    if not x.dtype.has_gradient:
+        raise TypeError(f"matrix_exp: takes floating-point or complex matrices, not {describe(x)}")
     with np.errstate(all="ignore"):
-        found = _exponential(array_of(x, _dtype.float64))
+        found = _exponential(array_of(x, _dtype.complex128 if x.dtype.is_complex else _dtype.float64))
     return tensor_of(found, x.dtype)
 
 

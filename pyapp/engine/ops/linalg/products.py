@@ -177,12 +177,18 @@ def _operator(self: Tensor, other: Any) -> Any:
     return matmul.call(self, other)
 
 
-@function(method=True, arguments="input tensor", synonyms="vdot")
+@function(method=True, arguments="input tensor")
 def dot(a: Tensor, b: Tensor) -> Tensor:
     """Σ a b of two vectors."""
     if a.ndim != 1 or b.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"dot: takes two vectors of one length, got {describe(a)} and {describe(b)}")
     return matmul(a, b)
+
+
+@function(method=True)
+def vdot(a: Tensor, b: Tensor) -> Tensor:
+    """Σ conj(a) b of two vectors."""
+    return dot(a.conj(), b)
 
 
 @function(method=True, arguments="input vec2", synonyms="ger")
@@ -210,7 +216,7 @@ def mv(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _added(x: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    if not x.dtype.is_floating_point and not product.dtype.is_floating_point:
+    if not x.dtype.has_gradient and not product.dtype.has_gradient:
         beta, alpha = int(beta), int(alpha)  # as torch: integers take the whole part of a factor
     if alpha != 1:
         product = product * alpha
@@ -261,8 +267,8 @@ def cross(a: Tensor, b: Tensor, dim: int | None = None) -> Tensor:
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    """Σ x y along a dim; broadcast."""
-    return (x * y).sum(dim)
+    """Σ conj(x) y along a dim; broadcast."""
+    return (x.conj() * y).sum(dim)
 
 
 def linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:

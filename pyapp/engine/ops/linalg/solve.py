@@ -75,9 +75,9 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 
 def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
     """Golub and Pereyra 1973, "The differentiation of pseudo-inverses", 4.12; equal singular values do not matter."""
-    left = g.mT - x @ (y @ g.mT)  # (I - x y) gᵀ
-    right = g.mT - (g.mT @ y) @ x  # gᵀ (I - y x)
-    return (left @ y @ y.mT + y.mT @ (y @ right) - y.mT @ g @ y.mT,)
+    left = g.mH - x @ (y @ g.mH)  # (I - x y) gᴴ
+    right = g.mH - (g.mH @ y) @ x  # gᴴ (I - y x)
+    return (left @ y @ y.mH + y.mH @ (y @ right) - y.mH @ g @ y.mH,)
 
 
 @primitive(vjp=_d_pinv, saves="both", name="_pinv", autocast=full_precision)
@@ -86,11 +86,14 @@ def _pinv(x: Tensor, limit: Tensor) -> Tensor:
 
     def compute(a: Any, limit: Any) -> Any:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
-        kept = s > limit[..., None]
+        kept = s > limit.real[..., None]
         inverses = np.where(kept, 1 / np.where(kept, s, 1), 0)
-        return (np.swapaxes(vh, -1, -2) * inverses[..., None, :]) @ np.swapaxes(u, -1, -2)
+        return (np.conj(np.swapaxes(vh, -1, -2)) * inverses[..., None, :]) @ np.conj(np.swapaxes(u, -1, -2))
 
     return tensor_of(*_lapack("pinv", compute, x, limit))
+
+
+_pinv.takes_complex = True
 
 
 @function(method=True)
@@ -104,10 +107,10 @@ def pinv(
         raise ValueError(f"pinv: takes matrices (..., M, N), got {describe(x)}")
     if hermitian:
         _square("pinv", x)
-    if not x.dtype.is_floating_point:
-        raise TypeError(f"pinv: takes floating-point matrices, not {describe(x)}")
+    if not x.dtype.has_gradient:
+        raise TypeError(f"pinv: takes floating-point or complex matrices, not {describe(x)}")
     limit = _limit(x, _largest(svdvals(x.detach())), atol, rcond if rtol is None else rtol)
-    return _pinv(x, limit.to(x.dtype))
+    return _pinv(x, limit.to(x.dtype.part))
 
 
 @function(method=True)
@@ -154,7 +157,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     nothing = A.new_zeros(0)
     return LeastSquares(
         solution.squeeze(-1) if vector else solution,
-        (A @ solution - other).square().sum(-2) if full_rank and m > n else nothing,
+        (A @ solution - other).abs().square().sum(-2) if full_rank and m > n else nothing,
         nothing.to("int64") if driver == "gels" else rank,
         values if driver in ("gelsd", "gelss") else nothing,
     )
@@ -162,12 +165,12 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
 @function(method=True)
 def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """The solution of A y = x, (..., N, K), from the Cholesky factor L (..., N, N) of A: L Lᵀ, or Lᵀ L if `upper`."""
+    """The solution of A y = x, (..., N, K), from the Cholesky factor L (..., N, N) of A: L Lᴴ, or Lᴴ L if `upper`."""
     _square("cholesky_solve", L)
     if x.ndim < 2 or x.shape[-2] != L.shape[-1]:
         raise ValueError(f"cholesky_solve: {describe(x)} does not fit the factor {describe(L)}")
-    lower = L.mT if upper else L
-    return solve_triangular(lower.mT, solve_triangular(lower, x, upper=False), upper=True)
+    lower = L.mH if upper else L
+    return solve_triangular(lower.mH, solve_triangular(lower, x, upper=False), upper=True)
 
 
 @function(method=True)

@@ -12,7 +12,7 @@ from ...op import primitive
 from ...return_types import printed_as
 from ...tensor import Tensor
 from ...user_errors import describe
-from ..diagonals import diag_embed
+from ..diagonals import diag_embed, diagonal
 from ..elementwise.compare import maximum
 from ..elementwise.select import where
 from ..stacking import cat
@@ -21,7 +21,8 @@ from .lapack import _lapack
 
 def _parts(packed: Tensor, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """U (..., M, K), S (..., K), V (..., N, K) of their packed form (..., M + 1 + N, K)."""
-    return packed[..., :m, :], packed[..., m, :], packed[..., m + 1 :, :]
+    values = packed[..., m, :]
+    return packed[..., :m, :], values.real if values.dtype.is_complex else values, packed[..., m + 1 :, :]
 
 
 def over_gaps(skew: Tensor, values: Tensor) -> Tensor:
@@ -38,29 +39,39 @@ def _d_svd(g: Tensor, y: Tensor, x: Tensor) -> Any:
     gu, gs, gv = _parts(g.contiguous(), m, n)
     squares = s * s
     row, column = s.unsqueeze(-2), s.unsqueeze(-1)
-    skew_u, skew_v = u.mT @ gu, v.mT @ gv
-    turn_u, turn_v = over_gaps(skew_u - skew_u.mT, squares), over_gaps(skew_v - skew_v.mT, squares)
+    skew_u, skew_v = u.mH @ gu, v.mH @ gv
+    turn_u, turn_v = (over_gaps(_off_diagonal(skew - skew.mH), squares) for skew in (skew_u, skew_v))
     core = turn_u * row + column * turn_v + diag_embed(gs)
-    whole = u @ core @ v.mT
+    if x.dtype.is_complex:  # the phases of a pair of vectors turn together
+        core = core + diag_embed(diagonal(skew_u, 0, -2, -1).imag / s * 1j)
+    whole = u @ core @ v.mH
     if m > s.shape[-1]:
-        whole = whole + ((gu - u @ skew_u) / row) @ v.mT
+        whole = whole + ((gu - u @ skew_u) / row) @ v.mH
     if n > s.shape[-1]:
-        whole = whole + (u / row) @ (gv - v @ skew_v).mT
+        whole = whole + (u / row) @ (gv - v @ skew_v).mH
     return (whole,)
+
+
+def _off_diagonal(x: Tensor) -> Tensor:
+    """x with zeros on the diagonal, where differences of real numbers have them anyway."""
+    return x - diag_embed(diagonal(x, 0, -2, -1)) if x.dtype.is_complex else x
 
 
 @primitive(vjp=_d_svd, saves="both", name="_svd", autocast=full_precision)
 def _svd(x: Tensor) -> Tensor:
     def compute(a: Any) -> Any:
         u, s, vh = np.linalg.svd(a, full_matrices=False)
-        return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], -2)
+        return np.concatenate([u, s[..., None, :], np.conj(np.swapaxes(vh, -1, -2))], -2)
 
     return tensor_of(*_lapack("svd", compute, x))
 
 
+_svd.takes_complex = True
+
+
 @printed_as("svd")
 class SVD(NamedTuple):
-    """x = U diag(S) Vᵀ."""
+    """x = U diag(S) Vᴴ."""
 
     U: Tensor
     S: Tensor
@@ -69,7 +80,7 @@ class SVD(NamedTuple):
 
 @function(method=True)
 def svd(x: Tensor, some: bool = True, compute_uv: bool = True) -> SVD:
-    """x = U diag(S) Vᵀ, as torch.svd: x (..., M, N) → U (..., M, K), S (..., K), V (..., N, K); U and V square unless
+    """x = U diag(S) Vᴴ, as torch.svd: x (..., M, N) → U (..., M, K), S (..., K), V (..., N, K); U and V square unless
     `some`, zeros unless `compute_uv`. The additional columns of square ones get no gradient.
     """
     if x.ndim < 2:
@@ -95,12 +106,13 @@ def _completed(basis: Tensor) -> Tensor:
 
 def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
     u, _, v = svd(x)
-    return ((u * g.unsqueeze(-2)) @ v.mT,)
+    return ((u * g.unsqueeze(-2)) @ v.mH,)
 
 
 @primitive(vjp=_d_svdvals, name="_svdvals", autocast=full_precision)
 def _svdvals(x: Tensor) -> Tensor:
-    return tensor_of(*_lapack("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x))
+    values, kind = _lapack("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x)
+    return tensor_of(values, kind.part)
 
 
 def svdvals(x: Tensor) -> Tensor:
@@ -118,11 +130,11 @@ class LinalgSVD(NamedTuple):
 
 
 def linalg_svd(x: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> LinalgSVD:
-    """(U, S, Vᵀ), as torch.linalg.svd: U (..., M, M), S (..., K), Vᵀ (..., N, N), or K columns and rows of them unless
+    """(U, S, Vᴴ), as torch.linalg.svd: U (..., M, M), S (..., K), Vᴴ (..., N, N), or K columns and rows of them unless
     `full_matrices`; columns and rows beyond K get no gradient.
     """
     u, s, v = svd(x, not full_matrices)
-    return LinalgSVD(u, s, v.mT)
+    return LinalgSVD(u, s, v.mH)
 
 
 def _limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
