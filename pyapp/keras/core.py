@@ -38,6 +38,7 @@ def clear_session() -> None:
     SETTINGS.dtype_policy = None
 
 
+_UNWRITTEN = {"input_shape": None, "autocast": True, "use_cudnn": "auto"}  # arguments that Keras' files do not have
 _BY_KEY = {"_initializer": initializers, "_regularizer": regularizers, "_constraint": constraints}
 
 
@@ -635,6 +636,8 @@ class Layer(Configured, Module):
         shared = {"name": self.name, "trainable": self._trainable, "dtype": policy}
         found = {key: value for key, value in shared.items() if every or key in taken}
         for key, value in self.settings().items():
+            if key in _UNWRITTEN and value == _UNWRITTEN[key]:
+                continue
             part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)
             named = part is not None and isinstance(value, str)
             found.setdefault(key, as_json(part.get(value)) if named else value)  # type: ignore[union-attr]

@@ -12,6 +12,7 @@ from ..arguments import layer_is_channels_first
 from ..core import Function, Layer
 from ..masking import set_mask
 from .channels import ChannelsLayer
+from .images import MODES, resized
 
 __all__ = [
     "Cropping1D", "Cropping2D", "Cropping3D", "Flatten", "Identity", "Lambda", "Masking", "Permute", "RepeatVector",
@@ -201,22 +202,22 @@ class UpSampling1D(Layer):
 
 
 class UpSampling2D(ChannelsLayer):
-    """Images (B, H, W, C) enlarged by whole factors; nearest or bilinear."""
+    """Images (B, H, W, C) enlarged by whole factors: "nearest", "bilinear" or "bicubic"."""
 
     def __init__(
         self, size: Any = (2, 2), data_format: str | None = None, interpolation: str = "nearest", **settings: Any
     ) -> None:
         super().__init__(data_format, **settings)
         self.size = (size, size) if isinstance(size, int) else tuple(size)
-        if interpolation not in ("nearest", "bilinear"):
-            raise ValueError(f"UpSampling2D: interpolation is nearest or bilinear, not {interpolation!r}")
+        if interpolation not in MODES:
+            raise ValueError(f"UpSampling2D: interpolation is one of {', '.join(MODES)}, not {interpolation!r}")
         self.interpolation = interpolation
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         if self.interpolation == "nearest":
             return inputs.repeat_interleave(self.size[0], 1).repeat_interleave(self.size[1], 2)
-        planes = F.interpolate(inputs.movedim(-1, 1), scale_factor=self.size, mode="bilinear", align_corners=False)
-        return planes.movedim(1, -1)
+        height, width = (n * factor for n, factor in zip(inputs.shape[1:3], self.size, strict=True))
+        return resized(inputs, height, width, self.interpolation)
 
 
 class UpSampling3D(ChannelsLayer):
