@@ -639,8 +639,9 @@ class Layer(Configured, Module):
             if key in _UNWRITTEN and value == _UNWRITTEN[key]:
                 continue
             part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)
-            named = part is not None and isinstance(value, str)
-            found.setdefault(key, as_json(part.get(value)) if named else value)  # type: ignore[union-attr]
+            if part is not None and isinstance(value, str):
+                value = as_json(part.get(value))
+            found.setdefault(key, "linear" if value is None and key == "activation" else value)
         return found
 
     @classmethod

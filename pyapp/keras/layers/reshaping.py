@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import marshal
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -10,6 +12,7 @@ from ...engine import Tensor, ops
 from ...nn import functional as F
 from ..arguments import layer_is_channels_first
 from ..core import Function, Layer
+from ..lookup import as_json
 from ..masking import set_mask
 from .channels import ChannelsLayer
 from .images import MODES, resized
@@ -98,6 +101,15 @@ class Masking(Layer):
         return (inputs != self.mask_value).any(-1)
 
 
+def _code(function: Any) -> dict[str, Any]:
+    """A lambda as Keras writes it."""
+    code = base64.b64encode(marshal.dumps(function.__code__)).decode()
+    closure = [as_json(cell.cell_contents) for cell in function.__closure__ or ()] or None
+    return {"class_name": "__lambda__", "config": {
+        "code": code, "defaults": as_json(function.__defaults__), "closure": closure,
+    }}  # fmt: skip
+
+
 class Lambda(Function):
     """A function as a layer. `mask`: the mask of its outputs, or a function of the inputs and their mask."""
 
@@ -107,9 +119,19 @@ class Lambda(Function):
         self, function: Callable[..., Any], output_shape: Any = None, mask: Any = None, arguments: Any = None,
         **settings: Any,
     ) -> None:  # fmt: skip
+        if not callable(function):
+            raise TypeError(f"Lambda: takes a function, not {function!r:.60}")
         super().__init__(function, **settings)
         self.arguments = dict(arguments or {})
         self.mask = mask
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the constructor; a lambda as its code, which files read only with `safe_mode=False`."""
+        given = self._arguments or {}
+        return {
+            name: _code(value) if getattr(value, "__name__", "") == "<lambda>" else as_json(value)
+            for name, value in given.items()
+        }
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask
