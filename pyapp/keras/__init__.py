@@ -43,6 +43,7 @@ from .not_there import NOT_THERE
 from .optimizers import Optimizer
 from .quantizers import Quantizer
 from .regularizers import Regularizer
+from .scopes import device, name_scope
 from .symbolic_tensors import Input, InputSpec, KerasTensor
 from .variables import Variable
 
@@ -51,9 +52,9 @@ __version__ = "3.15.1"
 __all__ = [
     "DTypePolicy", "FloatDTypePolicy", "Functional", "Initializer", "Input", "InputSpec", "KerasTensor", "Layer",
     "Loss", "Metric", "Model", "Optimizer", "Quantizer", "Regularizer", "Sequential", "Variable", "activations",
-    "backend", "callbacks", "config", "constraints", "dtype_policies", "initializers", "layers", "losses", "metrics",
-    "mixed_precision", "models", "ops", "optimizers", "quantizers", "random", "regularizers", "saving", "tree",
-    "utils", "version",
+    "backend", "callbacks", "config", "constraints", "device", "dtype_policies", "initializers", "layers", "losses",
+    "metrics", "mixed_precision", "models", "name_scope", "ops", "optimizers", "quantizers", "random", "regularizers",
+    "saving", "tree", "utils", "version",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from ..engine.lazy import np
 from ..errors import FileFormatError, OperationError
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from ..train.metrics import Metric
 from ..train.names import clear_names, unique_name
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
@@ -38,6 +39,7 @@ def clear_session() -> None:
     SETTINGS.dtype_policy = None
 
 
+_UNWRITTEN = {"input_shape": None, "autocast": True, "use_cudnn": "auto"}  # arguments that Keras' files do not have
 _BY_KEY = {"_initializer": initializers, "_regularizer": regularizers, "_constraint": constraints}
 
 
@@ -622,6 +624,31 @@ class Layer(Configured, Module):
         outputs = infer(self, (*first, *others), named)
         return map_structure(lambda output: output.shape, outputs)
 
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """The symbolic outputs of symbolic inputs, without a call of a model."""
+        return infer(self, args, kwargs)
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """What `build_from_config` takes: the shapes that `build` was given. None before that."""
+        return None if self._built_for is None else {"input_shape": self._built_for}
+
+    def build_from_config(self, config: Mapping[str, Any]) -> None:
+        """Makes the weights for the shapes of `get_build_config`."""
+        shape = config.get("input_shape")
+        if shape is not None and not self.built:
+            self.build(map_shapes(tuple, shape))
+            self.built = True
+
+    @property
+    def metrics(self) -> list[Any]:
+        """The metrics that are attributes of the layer, and of the layers inside."""
+        return [value for module in self.modules() for value in vars(module).values() if isinstance(value, Metric)]
+
+    @property
+    def metrics_variables(self) -> list[Tensor]:
+        """The states of `metrics`."""
+        return [variable for metric in self.metrics for variable in metric.variables]
+
     # -- configuration
 
     def settings(self) -> dict[str, Any]:
@@ -635,9 +662,12 @@ class Layer(Configured, Module):
         shared = {"name": self.name, "trainable": self._trainable, "dtype": policy}
         found = {key: value for key, value in shared.items() if every or key in taken}
         for key, value in self.settings().items():
+            if key in _UNWRITTEN and value == _UNWRITTEN[key]:
+                continue
             part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)
-            named = part is not None and isinstance(value, str)
-            found.setdefault(key, as_json(part.get(value)) if named else value)  # type: ignore[union-attr]
+            if part is not None and isinstance(value, str):
+                value = as_json(part.get(value))
+            found.setdefault(key, "linear" if value is None and key == "activation" else value)
         return found
 
     @classmethod

@@ -15,6 +15,7 @@ from ..engine import DType, Tensor, as_dtype
 from ..engine import ops as engine_ops
 from ..train.floats import floatx
 from .settings import SETTINGS
+from .symbolic_tensors import KerasTensor
 
 __all__ = [
     "DTypePolicy", "DTypePolicyMap", "FloatDTypePolicy", "Int4DTypePolicy", "QuantizedDTypePolicy",
@@ -60,7 +61,7 @@ class DTypePolicy:
 
     def convert_input(self, x: Any, autocast: bool, dtype: Any) -> Any:
         """An input as a tensor; a floating-point one in `dtype`, if `autocast`."""
-        if not isinstance(x, Tensor) and not hasattr(x, "__array__"):
+        if isinstance(x, KerasTensor) or not (isinstance(x, Tensor) or hasattr(x, "__array__")):
             return x
         x, wanted = engine_ops.as_tensor(x), as_dtype(dtype)
         return x.to(wanted) if autocast and x.dtype.is_floating_point and x.dtype is not wanted else x

@@ -45,6 +45,10 @@ class Initializer(Configured):
     def __call__(self, shape: Any, dtype: Any = None) -> Tensor:
         return self.fill(ops.empty(tuple(shape), dtype="float32")).to(as_dtype(dtype or floatx()))
 
+    def clone(self) -> Any:
+        """Another one, made with the same arguments."""
+        return type(self).from_config(self.get_config())
+
     def fill(self, x: Tensor) -> Tensor:
         """Writes the values, in place."""
         raise NotImplementedError

@@ -101,7 +101,7 @@ def _by_arguments(layer: Any, inherits_config: bool) -> dict[str, Any]:
     lacking = _LACKING.get(kind.__name__, ()) if kind.__module__.startswith("pyapp.") else ()
     kept = {key: value for key, value in config.items() if key != "input_shape" and key not in lacking}
     made = described(kind, _written(_without_trainable(kept)))
-    if hasattr(layer, "get_build_config"):
+    if kind.get_build_config is not Layer.get_build_config:
         made["build_config"] = layer.get_build_config()
     inputs = getattr(layer, "_first_inputs", None)
     if inputs is not None:
@@ -534,7 +534,8 @@ class Reading:
     def _build(self, layer: Any, given: Mapping[str, Any]) -> None:
         """Makes the weights of a subclass, for the shapes that the file says, or of a layer that does it by itself."""
         known = given.get("build_config")
-        if hasattr(layer, "build_from_config") and not layer.built and isinstance(known, Mapping):
+        own = isinstance(layer, Layer) and type(layer).build_from_config is not Layer.build_from_config
+        if own and not layer.built and isinstance(known, Mapping):
             layer.build_from_config(dict(known))
         if not isinstance(layer, CLASSES["Model"]) or layer.built or not isinstance(known, Mapping):
             return

@@ -78,11 +78,11 @@ def _remembering(construct: Callable[..., None]) -> Callable[..., None]:
             for name, parameter in signature.parameters.items():
                 if parameter.kind is parameter.VAR_KEYWORD:
                     given |= given.pop(name, {})
-            left_out = {
-                name: parameter.default for name, parameter in signature.parameters.items()
-                if name not in given and parameter.default is not parameter.empty
+            in_order = {
+                name: given.pop(name, parameter.default) for name, parameter in signature.parameters.items()
+                if name in given or parameter.default is not parameter.empty
             }  # fmt: skip
-            self.__dict__["_arguments"] = given | left_out
+            self.__dict__["_arguments"] = in_order | given
         construct(self, *args, **kwargs)
 
     return __init__

@@ -808,14 +808,18 @@ def clone_model(
     a Sequential or a functional model."""
     if input_tensors is not None or call_function is not None or recursive:
         raise NotImplementedError("clone_model: takes a model and a clone_function, no tensors and no call_function")
-    if clone_function is None:
+    if clone_function is None and type(model) not in (Sequential, Functional):
         return Reading("clone_model", keeps_training=True).object(describe(model, first=False))
+    clone_function = clone_function or _copied
     if isinstance(model, Sequential):
         found = Sequential(name=model.name)
         if model._first is not None:
-            found.add(InputLayer(batch_shape=model._first.shape, dtype=model._first.dtype))
+            first = model._first
+            found.add(InputLayer(batch_shape=first.shape, dtype=first.dtype, name=first.name))
         for layer in model.layers:
             found.add(clone_function(layer))
+        if not model.trainable:
+            found.trainable = False
         return found
     if model.graph is None:
         raise ValueError(f"clone_model: {model.name} is a subclass; clone_function goes with Sequential and functional")
@@ -833,7 +837,19 @@ def clone_model(
         outputs = record(layers[id(call.layer)], args, kwargs)
         symbols |= {id(old): new for old, new in zip(flatten(call.outputs), flatten(outputs), strict=True)}
     ends = (map_structure(symbol, structure) for structure in (model.graph.inputs, model.graph.outputs))
-    return Functional(*ends, name=model.name)
+    cloned = Functional(*ends, name=model.name)
+    if not model.trainable:
+        cloned.trainable = False
+    return cloned
+
+
+def _copied(layer: Layer) -> Any:
+    """A layer like another, with new weights."""
+    if type(layer) in (Sequential, Functional):
+        return clone_model(layer)  # type: ignore[arg-type]
+    if isinstance(layer, Function):  # a Lambda: its function is no configuration
+        return type(layer)(**{**(layer._arguments or {}), "name": layer.name})
+    return type(layer).from_config(layer.get_config())
 
 
 def _is_chosen(layer: Layer, filters: Any) -> bool:

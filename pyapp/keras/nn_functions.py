@@ -152,7 +152,7 @@ def log_softmax(x: Tensor, axis: Any = -1) -> Tensor:
 
 def gelu(x: Tensor, approximate: bool = True) -> Tensor:
     """x times the normal distribution's share below it. Here, unlike in an activation, tanh is the default."""
-    return F.gelu(x, approximate="tanh" if approximate else "none")
+    return F.gelu(as_tensor(x), approximate="tanh" if approximate else "none")
 
 
 def normalize(x: Tensor, axis: Any = -1, order: float = 2, epsilon: float | None = None) -> Tensor:

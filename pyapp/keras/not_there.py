@@ -7,8 +7,6 @@ NOT_THERE = {
     "wrappers": "call fit and predict of the model itself",
     "visualization": "use matplotlib with the arrays",
     "legacy": "Keras 3 has replaced it",
-    "device": "move models and tensors with to(device)",
-    "name_scope": "give layers names",
     "remat": "make batches smaller, or gather gradients with gradient_accumulation_steps",
     "RematScope": "make batches smaller, or gather gradients with gradient_accumulation_steps",
     "StatelessScope": "modules keep their state: use pyapp.func.functional_call",

@@ -186,6 +186,7 @@ def roll(x: Tensor, shift: Any, axis: Any = None) -> Tensor:
 
 
 def flip(x: Tensor, axis: Any = None) -> Tensor:
+    x = as_tensor(x)
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     return pyapp.flip(x, tuple(axes))
 
@@ -208,6 +209,7 @@ def copy(x: Tensor) -> Tensor:
 
 
 def append(x1: Tensor, x2: Tensor, axis: int | None = None) -> Tensor:
+    x1, x2 = as_tensor(x1), as_tensor(x2)
     return pyapp.cat([x1.reshape(-1), x2.reshape(-1)]) if axis is None else pyapp.cat([x1, x2], axis)
 
 
@@ -220,6 +222,7 @@ def ndim(x: Any) -> int:
 
 
 def round(x: Tensor, decimals: int = 0) -> Tensor:
+    x = as_tensor(x)
     return pyapp.round(x, decimals=decimals) if decimals else pyapp.round(x)
 
 

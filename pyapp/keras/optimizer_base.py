@@ -362,6 +362,8 @@ class Optimizer(Configured):
             rate = self.learning_rate
             given = self._mean_gradients(pairs) if self.gradient_accumulation_steps else [g for g, _ in pairs]
             if given is None:
+                if self.use_ema:  # Keras counts every gradient
+                    self._average([w for _, w in pairs], self._averaging())
                 return
             clipped = self._clipped(given)
             recording = recorder()

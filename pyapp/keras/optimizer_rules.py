@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from math import sqrt
+from math import prod, sqrt
 from typing import Any
 
 from ..engine import Tensor, ops
@@ -13,6 +13,8 @@ from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.launch import stop_capture
 from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import adamw_step
+from ..train.floats import floatx
+from ..train.variable import as_variable
 from .optimizer_base import Optimizer
 
 
@@ -258,6 +260,14 @@ class Nadam(Optimizer):
         super().__init__(learning_rate, weight_decay, **settings)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self._product = 0, 1.0  # of the momenta up to a step
+
+    @property
+    def variables(self) -> list[Tensor]:
+        found = super().variables
+        if self._weights:
+            product = prod(self._momentum_of(t) for t in range(1, self.iterations + 1))
+            found.append(as_variable(ops.full((), product, dtype=floatx())))  # follows from the number of steps
+        return found
 
     def _momenta(self) -> tuple[float, float, float]:
         """The momentum of this step and of the next, and the product of all so far, this step's included."""

@@ -32,12 +32,24 @@ def _operand(x: Any) -> Any:
     return x if isinstance(x, (bool, int, float)) else as_tensor(x)
 
 
+_OF_FLOATS = ("logaddexp", "logaddexp2")
+_OF_TENSORS = ("kron", "ldexp")  # they take no numbers
+
+
 def _two(name: str) -> Callable[..., Tensor]:
     def call(x1: Any, x2: Any) -> Tensor:
-        first = as_tensor(x1) if isinstance(x2, (bool, int, float)) else _operand(x1)
-        if not isinstance(first, Tensor):
-            first = as_tensor(first)
-        return getattr(pyapp, name)(first, _operand(x2))
+        first = as_floats(x1) if name in _OF_FLOATS else as_tensor(x1)
+        second = as_tensor(x2) if name in _OF_TENSORS else _operand(x2)
+        if name in _OF_FLOATS and isinstance(second, Tensor):
+            second = as_floats(second)
+        if first.dtype.name == "bool" and type(second) is int:
+            second = as_tensor(second)  # of truth values and a whole number: int32
+        if name == "subtract" and (first.dtype.name == "bool" or type(second) is bool):
+            second = as_tensor(second)
+        if name == "subtract" and isinstance(second, Tensor) and first.dtype is not second.dtype:
+            kind = pyapp.result_type(first, second)
+            first, second = first.to(kind), second.to(kind)
+        return getattr(pyapp, name)(first, second)
 
     call.__name__ = name
     return call

@@ -126,6 +126,22 @@ class KerasTensor:
     def __getitem__(self, key: Any) -> KerasTensor:
         return self._apply("get_item", lambda x, key: x[key], key)
 
+    def reshape(self, newshape: Any) -> KerasTensor:
+        """The same numbers in another shape, that of the batch included."""
+        return self._apply("reshape", lambda x, newshape: x.reshape(tuple(newshape)), tuple(newshape))
+
+    def squeeze(self, axis: Any = None) -> KerasTensor:
+        """Without the axes (all, for None) whose size is 1."""
+        return self._apply("squeeze", lambda x, axis: x.squeeze() if axis is None else x.squeeze(axis), axis)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ValueError("a KerasTensor has no value yet: it cannot be an array; use keras.ops or a layer")
+
+    def __float__(self) -> float:
+        raise ValueError("a KerasTensor has no value yet: it is no number; use keras.ops or a layer")
+
+    __int__ = __index__ = __float__
+
     def __bool__(self) -> bool:
         raise TypeError("a KerasTensor has no value yet: a functional model cannot branch on it")
 

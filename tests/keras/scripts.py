@@ -2253,3 +2253,31 @@ def optimizers_of_ones_own(keras: Any) -> Any:
     model.optimizer.learning_rate.assign(0.25)
     model.optimizer.iterations.assign(40)
     return found | {"rate": float(model.optimizer.variables[1]), "count": int(model.optimizer.variables[0])}
+
+
+@script
+def averages_of_gathered_gradients(keras: Any) -> Any:
+    found = []
+    for frequency in (None, 2):
+        settings = {"use_ema": True, "ema_momentum": 0.8, "ema_overwrite_frequency": frequency}
+        optimizer = keras.optimizers.Adam(0.1, gradient_accumulation_steps=2, **settings)
+        variable = keras.Variable(np.array([1.0, -2.0], "float32"))
+        for step in range(5):
+            optimizer.apply([keras.ops.convert_to_tensor(np.array([0.5 - step, 0.25 * step], "float32"))], [variable])
+            found.append(np.array(keras.ops.convert_to_numpy(variable)))
+        optimizer.finalize_variable_values([variable])
+        found.append(np.array(keras.ops.convert_to_numpy(variable)))
+    return found
+
+
+@script
+def softmax_where_all_is_masked(keras: Any) -> Any:
+    x = np.linspace(-1, 1, 12).reshape(2, 2, 3).astype("float32")
+    mask = np.array([[[1, 0, 1], [0, 0, 0]], [[1, 1, 1], [0, 1, 0]]], bool)
+    first = keras.layers.Conv2D(2, 2, activation="softmax", data_format="channels_first")
+    pictures = np.linspace(-1, 1, 32).reshape(1, 2, 4, 4).astype("float32")
+    first(pictures)
+    start(first)
+    larger = keras.layers.UpSampling2D((2, 3), interpolation="bicubic")
+    found = [keras.layers.Softmax()(x, mask=mask), first(pictures), larger(pictures)]
+    return [keras.ops.convert_to_numpy(one) for one in found]

@@ -225,6 +225,26 @@ def test_lambdas_are_code(files: Path) -> None:
         np.testing.assert_allclose(predicted(model, x)[0], golden(files, "lambda")[0], rtol=1e-6)
 
 
+def test_lambdas_are_written_and_cloned(tmp_path: Path) -> None:
+    x = np.ones((2, 4), "float32")
+    times = 3.0
+    layers = [keras.Input((4,)), keras.layers.Lambda(lambda t, a=2.0: t * a * times), keras.layers.Dense(2)]
+    model = keras.Sequential(layers)
+    cloned = keras.models.clone_model(model)
+    assert [layer.name for layer in cloned.layers] == [layer.name for layer in model.layers]
+    assert cloned.layers[1].kernel is not model.layers[1].kernel
+    cloned.set_weights(model.get_weights())
+    np.testing.assert_array_equal(cloned.predict(x, verbose=0), model.predict(x, verbose=0))
+    for name in ("model.keras", "model.safetensors"):
+        model.save(tmp_path / name)
+        with pytest.raises(FileFormatError, match="safe_mode=False"):
+            keras.models.load_model(tmp_path / name)
+        again = keras.models.load_model(tmp_path / name, safe_mode=False)
+        np.testing.assert_array_equal(again.predict(x, verbose=0), model.predict(x, verbose=0))
+    with pytest.raises(TypeError, match="Lambda: takes a function, not 3"):
+        keras.layers.Lambda(3)
+
+
 @keras.saving.register_keras_serializable("tests", "FileFunctional")
 class Functional(keras.Model):  # type: ignore[misc, name-defined]
     """A functional model whose constructor makes the graph."""

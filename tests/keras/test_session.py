@@ -442,3 +442,32 @@ def test_objects_are_described_as_in_keras() -> None:
         written = saving.serialize_keras_object(one)
         again = saving.deserialize_keras_object(json.loads(json.dumps(written)))
         assert type(again) is type(one) and saving.serialize_keras_object(again) == written
+
+
+def test_scopes_clones_and_shapes_of_layers() -> None:
+    keras.utils.clear_session()
+    with keras.name_scope("outer"), keras.name_scope("inner"):
+        dense = layers.Dense(3, name="dense")
+        dense.build((None, 4))
+        variable = keras.Variable(1.0, name="v")
+    assert dense.kernel.path == "outer/inner/dense/kernel" and variable.path == "outer/inner/v"
+    assert keras.Variable(1.0, name="w").path == "w"
+    with pytest.raises(ValueError, match="takes a name without slashes, not 'a/b'"):
+        keras.name_scope("a/b")
+    with keras.device("cpu:0"):
+        assert str(keras.ops.zeros(2).device) == "cpu"
+    other = layers.Dense(3)
+    assert other.get_build_config() is None
+    other.build_from_config(json.loads(json.dumps(dense.get_build_config())))
+    assert other.built and other.kernel.shape == (4, 3)
+    assert dense.compute_output_spec(keras.Input((4,))).shape == (None, 3)
+    initial = keras.initializers.HeNormal(seed=3)
+    assert initial.clone() is not initial and initial.clone().get_config() == initial.get_config()
+    dense.seen = keras.metrics.Mean(name="seen")
+    dense.seen.update_state(3.0)
+    assert dense.metrics == [dense.seen] and len(dense.metrics_variables) == 2
+    symbol = keras.Input((2, 1), batch_size=3)
+    assert symbol.reshape((2, 3)).shape == (2, 3) and symbol.squeeze(2).shape == (3, 2)
+    for wrong in (np.asarray, float, int):
+        with pytest.raises(ValueError, match="has no value yet"):
+            wrong(symbol)

@@ -107,4 +107,5 @@ class Softmax(Layer):
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is not None:
             inputs = ops.where(mask, inputs, ops.full((), -1e9, dtype=inputs.dtype))
-        return softmax(inputs, self.axis)
+        found = softmax(inputs, self.axis)
+        return found if mask is None else ops.where(mask, found, ops.zeros_like(found))

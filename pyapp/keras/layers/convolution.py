@@ -78,7 +78,7 @@ class _Convolution(ChannelsLayer):
 
     def call(self, inputs: Tensor) -> Tensor:
         """Of short floats in float32, which has kernels; the weights are rounded before."""
-        found = super().call(in_float32(inputs))
+        found = self.activation(super().call(in_float32(inputs)))
         return found.to(inputs.dtype) if found.dtype is not inputs.dtype and inputs.dtype.is_floating_point else found
 
     def _padded(self, x: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class _Conv(_Convolution, LoraLayer):
         weight = in_float32(self.kernel).permute(self.dims + 1, self.dims, *range(self.dims))  # (out, in, window…)
         x = self._padded(inputs.movedim(-1, 1))
         y = _CONVOLVE[self.dims](x, weight, self._bias(), self.strides, 0, self.dilation_rate, self.groups)
-        return self.activation(y.movedim(1, -1))
+        return y.movedim(1, -1)
 
 
 class Conv1D(_Conv):
@@ -206,7 +206,7 @@ class _Depthwise(_Convolution):
         return _CONVOLVE[dims](self._padded(x), weight, bias, self.strides, 0, self.dilation_rate, channels)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
-        return self.activation(self._depthwise(inputs.movedim(-1, 1), self._bias()).movedim(1, -1))
+        return self._depthwise(inputs.movedim(-1, 1), self._bias()).movedim(1, -1)
 
 
 class DepthwiseConv1D(_Depthwise):
@@ -254,7 +254,7 @@ class _Separable(_Depthwise):
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         x = self._depthwise(inputs.movedim(-1, 1), None)
         weight = in_float32(self.pointwise_kernel).permute(self.dims + 1, self.dims, *range(self.dims))
-        return self.activation(_CONVOLVE[self.dims](x, weight, self._bias()).movedim(1, -1))
+        return _CONVOLVE[self.dims](x, weight, self._bias()).movedim(1, -1)
 
 
 class SeparableConv1D(_Separable):
@@ -307,7 +307,7 @@ class _Transposed(_Convolution):
             inputs, in_float32(self.kernel), self.strides, self.padding, self.output_padding, None, self.dilation_rate
         )
         bias = self._bias()
-        return self.activation(y if bias is None else y + bias)
+        return y if bias is None else y + bias
 
 
 class Conv1DTranspose(_Transposed):

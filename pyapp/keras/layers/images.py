@@ -17,14 +17,14 @@ from .channels import DataFormatLayer
 
 __all__ = ["CenterCrop", "Resizing"]
 
-_MODES = {"bilinear": "bilinear", "nearest": "nearest-exact", "bicubic": "bicubic"}
+MODES = {"bilinear": "bilinear", "nearest": "nearest-exact", "bicubic": "bicubic"}
 _PARTS = ("images", "labels", "segmentation_masks", "bounding_boxes")
 
 
 def resized(x: Tensor, height: int, width: int, mode: str, antialias: bool = False) -> Tensor:
     """Pictures (B, H, W, C) -> (B, height, width, C)."""
     corners = None if mode == "nearest" else False
-    found = interpolate(x.movedim(-1, 1), (height, width), None, _MODES[mode], corners, None, antialias)
+    found = interpolate(x.movedim(-1, 1), (height, width), None, MODES[mode], corners, None, antialias)
     return found.movedim(1, -1)
 
 
@@ -262,8 +262,8 @@ class Resizing(PictureLayer):
         antialias: bool = False, data_format: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(data_format, **settings)
-        if interpolation not in _MODES:
-            raise ValueError(f"Resizing: interpolation is one of {', '.join(_MODES)}, not {interpolation!r}")
+        if interpolation not in MODES:
+            raise ValueError(f"Resizing: interpolation is one of {', '.join(MODES)}, not {interpolation!r}")
         if crop_to_aspect_ratio and pad_to_aspect_ratio:
             raise ValueError("Resizing: crops or pads to the proportions, not both")
         if fill_mode != "constant":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import marshal
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -10,8 +12,10 @@ from ...engine import Tensor, ops
 from ...nn import functional as F
 from ..arguments import layer_is_channels_first
 from ..core import Function, Layer
+from ..lookup import as_json
 from ..masking import set_mask
 from .channels import ChannelsLayer
+from .images import MODES, resized
 
 __all__ = [
     "Cropping1D", "Cropping2D", "Cropping3D", "Flatten", "Identity", "Lambda", "Masking", "Permute", "RepeatVector",
@@ -97,6 +101,15 @@ class Masking(Layer):
         return (inputs != self.mask_value).any(-1)
 
 
+def _code(function: Any) -> dict[str, Any]:
+    """A lambda as Keras writes it."""
+    code = base64.b64encode(marshal.dumps(function.__code__)).decode()
+    closure = [as_json(cell.cell_contents) for cell in function.__closure__ or ()] or None
+    return {"class_name": "__lambda__", "config": {
+        "code": code, "defaults": as_json(function.__defaults__), "closure": closure,
+    }}  # fmt: skip
+
+
 class Lambda(Function):
     """A function as a layer. `mask`: the mask of its outputs, or a function of the inputs and their mask."""
 
@@ -106,9 +119,19 @@ class Lambda(Function):
         self, function: Callable[..., Any], output_shape: Any = None, mask: Any = None, arguments: Any = None,
         **settings: Any,
     ) -> None:  # fmt: skip
+        if not callable(function):
+            raise TypeError(f"Lambda: takes a function, not {function!r:.60}")
         super().__init__(function, **settings)
         self.arguments = dict(arguments or {})
         self.mask = mask
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the constructor; a lambda as its code, which files read only with `safe_mode=False`."""
+        given = self._arguments or {}
+        return {
+            name: _code(value) if getattr(value, "__name__", "") == "<lambda>" else as_json(value)
+            for name, value in given.items()
+        }
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return self.mask(inputs, previous_mask) if callable(self.mask) else self.mask
@@ -201,22 +224,22 @@ class UpSampling1D(Layer):
 
 
 class UpSampling2D(ChannelsLayer):
-    """Images (B, H, W, C) enlarged by whole factors; nearest or bilinear."""
+    """Images (B, H, W, C) enlarged by whole factors: "nearest", "bilinear" or "bicubic"."""
 
     def __init__(
         self, size: Any = (2, 2), data_format: str | None = None, interpolation: str = "nearest", **settings: Any
     ) -> None:
         super().__init__(data_format, **settings)
         self.size = (size, size) if isinstance(size, int) else tuple(size)
-        if interpolation not in ("nearest", "bilinear"):
-            raise ValueError(f"UpSampling2D: interpolation is nearest or bilinear, not {interpolation!r}")
+        if interpolation not in MODES:
+            raise ValueError(f"UpSampling2D: interpolation is one of {', '.join(MODES)}, not {interpolation!r}")
         self.interpolation = interpolation
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         if self.interpolation == "nearest":
             return inputs.repeat_interleave(self.size[0], 1).repeat_interleave(self.size[1], 2)
-        planes = F.interpolate(inputs.movedim(-1, 1), scale_factor=self.size, mode="bilinear", align_corners=False)
-        return planes.movedim(1, -1)
+        height, width = (n * factor for n, factor in zip(inputs.shape[1:3], self.size, strict=True))
+        return resized(inputs, height, width, self.interpolation)
 
 
 class UpSampling3D(ChannelsLayer):
