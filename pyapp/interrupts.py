@@ -1,6 +1,7 @@
 """Ctrl-C while the command is still being imported, which takes half a second: it ends quietly, with exit code 130."""
 
-import _signal as signal  # the built-in module: `signal` and `typing` take a tenth of the time that this is for
+# The built-in module of `signal`, which imports others for so long that it would come too late.
+import _signal as signal  # type: ignore[import-not-found]
 import os
 import sys
 
