@@ -8,16 +8,17 @@ tensor([[ 7., 11.],
         [ 9., 13.]])
 """
 
-import importlib
-import os
 import sys
-from typing import TYPE_CHECKING, Any
 
-if sys.platform != "emscripten":
+if sys.platform != "emscripten":  # first of all: until then Ctrl-C shows a traceback
     from . import interrupts as _interrupts
 
     if _interrupts.is_command():
         _interrupts.end_quietly()
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
 
 from ._index import TOP_LEVEL as _TOP_LEVEL
 from .engine import *  # noqa: F403

@@ -1,11 +1,9 @@
 """Ctrl-C while the command is still being imported, which takes half a second: it ends quietly, with exit code 130."""
 
-from __future__ import annotations
-
+# The built-in module of `signal`, which imports others for so long that it would come too late.
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
-from typing import Any
 
 STOPPED = 130
 
@@ -31,5 +29,5 @@ def raise_again() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _end(number: int, frame: Any) -> None:
+def _end(number: int, frame: object) -> None:
     os._exit(STOPPED)

@@ -266,6 +266,23 @@ def test_ctrl_c_while_the_command_is_imported(launcher: str, moment: str) -> Non
         assert others == []
 
 
+def test_ctrl_c_is_quiet_before_anything_else_is_imported() -> None:
+    program = f"""
+import sys, _signal
+sys.path.insert(0, {str(ROOT)!r})
+sys.argv = ["/bin/pyapp"]
+class Watch:
+    def find_spec(self, name, *rest):
+        if name not in ("pyapp", "pyapp.interrupts"):
+            print(name, _signal.getsignal(_signal.SIGINT).__name__)
+            raise SystemExit
+sys.meta_path.insert(0, Watch())
+import pyapp
+"""
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split()[1:] == ["_end"], done
+
+
 def test_only_the_command_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that imports the package keeps its KeyboardInterrupt."""
     from pyapp.interrupts import is_command

@@ -199,8 +199,11 @@ class Tensor(_Slots, TensorMethods):
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie densely row by row, or in another order: channels_last."""
-        if memory_format is not None and memory_format.name.startswith("channels_last"):
-            order = (0, *range(2, self.ndim), 1) if self.ndim == 4 + memory_format.name.endswith("3d") else ()
+        name = "" if memory_format is None else getattr(memory_format, "name", None)
+        if not isinstance(name, str):
+            raise TypeError(f"is_contiguous: memory_format is one of torch's, not {type(memory_format).__name__}")
+        if name.startswith("channels_last"):
+            order = (0, *range(2, self.ndim), 1) if self.ndim == 4 + name.endswith("3d") else ()
             return bool(order) and is_contiguous(
                 tuple(self.shape[d] for d in order), tuple(self.strides[d] for d in order)
             )

@@ -60,6 +60,11 @@ class Checkpoint(ABC):
         self.metadata: dict[str, str] = {}
         self.tensors: dict[str, TensorInfo] = {}
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file; of several, of all together."""
+        return self.source.size
+
     def read(self, name: str, *, finite: bool = False, device: Device | str | None = None) -> Tensor:
         """The tensor of that name, on `device` (None: the CPU).
 

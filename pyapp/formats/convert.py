@@ -126,7 +126,7 @@ def quantize_file(
         "size": path.stat().st_size,
         "types": dict(Counter(tensor.dtype for tensor in tensors.values())),
         "weighted": work.weighted,
-        "source_size": checkpoint.source.size,
+        "source_size": checkpoint.size,
     }
 
 

@@ -63,6 +63,10 @@ class ShardedGguf(Checkpoint):
             raise
         self.format = f"{first.format} in {count} parts"
 
+    @property
+    def size(self) -> int:
+        return sum(part.source.size for part in self._parts)
+
     def _broken(self, what: str, hint: str = HINT) -> NoReturn:
         raise FileFormatError(what, where=self.source.name, hint=hint)
 

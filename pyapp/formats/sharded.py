@@ -90,6 +90,10 @@ class ShardedFile(Checkpoint):
         first = next(iter(self._shards.values()))
         self.format = f"{first.format} in {len(self._shards)} shards"
 
+    @property
+    def size(self) -> int:
+        return self.source.size + sum(shard.source.size for shard in self._shards.values())
+
     def _broken(self, what: str) -> NoReturn:
         _broken(self.source, what)
 

@@ -10,8 +10,8 @@ from .tokenizer_bin import read_tokenizer_bin
 
 
 def inspect(source: AnySource) -> dict[str, Any]:
-    """Name, format, size in bytes, config, metadata, tensors and totals of a llama2.c, safetensors, GGUF or
-    tokenizer.bin file.
+    """Name, format, size in bytes (of all its parts), config, metadata, tensors and totals of a llama2.c, safetensors,
+    GGUF or tokenizer.bin file.
 
     `tensors` is a list of {"name", "dtype", "shape", "bytes"} in file order; `totals` has "tensors", "parameters" and
     "bytes". Every value can be written as JSON. Raises FileFormatError for other and for broken files, OSError as
@@ -26,7 +26,7 @@ def inspect(source: AnySource) -> dict[str, Any]:
         return {
             "file": opened.name,
             "format": checkpoint.format,
-            "size": opened.size,
+            "size": checkpoint.size,
             "config": dict(checkpoint.config),
             "metadata": dict(checkpoint.metadata),
             "tensors": [

@@ -161,6 +161,8 @@ def _member(archive: zipfile.ZipFile, name: str, where: str, most: int | None = 
         )
     if info.flag_bits & 1:
         raise FileFormatError(f"{where}: {name} is encrypted")
+    if info.header_offset < 0:
+        raise FileFormatError(f"{where}: {name} lies before the beginning of the file", hint="Copy it again")
     with archive.open(info) as member:
         return member.read()
 

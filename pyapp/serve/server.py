@@ -61,6 +61,7 @@ def log_as_json(verbose: bool = False) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    handler.addFilter(_is_no_end)
     own = logging.DEBUG if verbose else logging.INFO
     uvicorns = logging.DEBUG if verbose else logging.WARNING
     for name, level in (
@@ -69,6 +70,11 @@ def log_as_json(verbose: bool = False) -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+
+
+def _is_no_end(record: logging.LogRecord) -> bool:
+    """False for the traceback that starlette reports when a second signal cancels its waiting for the end."""
+    return not record.getMessage().rstrip().endswith("asyncio.exceptions.CancelledError")
 
 
 class Server(uvicorn.Server):

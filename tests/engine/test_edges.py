@@ -405,3 +405,22 @@ def test_hypot_of_integers_is_of_floats() -> None:
     assert found.dtype is pyapp.float32 and pyapp.allclose(found, pyapp.tensor([2.0**0.5, 5.0]))
     with pytest.raises(TypeError, match="does not go into int64"):
         pyapp.tensor([3]).hypot_(pyapp.tensor([4]))
+
+
+def test_small_integers_as_offsets() -> None:
+    """Sizes are computed with Python's integers: those of NumPy and of tensors would wrap at 127 here."""
+    x = pyapp.arange(100.0)
+    for offset in (np.int8(100), pyapp.tensor(100, dtype="int8"), pyapp.tensor([-100], dtype="int16")):
+        wide = pyapp.diag(x, diagonal=offset)
+        assert wide.shape == pyapp.diagflat(x, offset).shape == pyapp.diag_embed(x, offset).shape == (200, 200)
+        assert wide.sum().item() == x.sum().item() == pyapp.diag(wide, offset).sum().item()
+
+
+def test_more_dims_and_choices_than_there_are() -> None:
+    a, b = pyapp.ones(2, 3), pyapp.ones(3, 2)
+    for dims in (3, -1, 2**63 - 1, ([5], [0]), ([1], [-3])):
+        with pytest.raises((ValueError, IndexError), match="tensordot"):
+            pyapp.tensordot(a, b, dims)
+    assert pyapp.combinations(pyapp.ones(2), 2**32).shape == (0, 2**32)
+    with pytest.raises(TypeError, match="is_contiguous: memory_format is one of torch's, not int"):
+        a.is_contiguous(3)

@@ -31,6 +31,7 @@ def test_any_part_opens_the_whole(tmp_path: Path) -> None:
     for name in NAMES:
         with open_checkpoint(tmp_path / name) as checkpoint:
             assert checkpoint.values["llama.block_count"] == 1  # type: ignore[attr-defined]
+            assert checkpoint.size == sum((tmp_path / part).stat().st_size for part in NAMES)
             assert checkpoint.format == "GGUF v3 in 3 parts" and "split.no" not in checkpoint.metadata
             for key, value in tensors.items():
                 np.testing.assert_array_equal(checkpoint.read(key).numpy(), value.numpy())

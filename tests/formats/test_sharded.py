@@ -12,7 +12,15 @@ import pytest
 
 import pyapp
 from pyapp.errors import FileFormatError
-from pyapp.formats import ShardedFile, map_npy, open_checkpoint, open_source, write_npy, write_sharded_safetensors
+from pyapp.formats import (
+    ShardedFile,
+    inspect,
+    map_npy,
+    open_checkpoint,
+    open_source,
+    write_npy,
+    write_sharded_safetensors,
+)
 from pyapp.hub import resolve
 
 
@@ -27,6 +35,7 @@ def test_shards_are_one_checkpoint(tmp_path: Path) -> None:
     stored = json.loads(index.read_text())
     assert stored["metadata"] == {"total_size": 120}
     assert stored["weight_map"]["layer.2.weight"] == "model-00002-of-00003.safetensors"
+    assert inspect(index)["size"] == sum(path.stat().st_size for path in tmp_path.iterdir())
     with open_checkpoint(index) as file:
         assert file.format == "safetensors in 3 shards"
         assert file.metadata == {"format": "pt", "total_size": "120"}

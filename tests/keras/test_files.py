@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import sys
 import warnings
 import zipfile
@@ -462,6 +463,11 @@ def test_hostile_archives(files: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../../config.json", "{}")
     with pytest.raises(FileFormatError, match="has no config.json"):
+        keras.models.load_model(path)
+    at = whole.rindex(b"PK\5\6") + 16  # where the end says that the table of contents begins
+    begins = struct.unpack_from("<I", whole, at)[0] + 5000
+    path.write_bytes(whole[:at] + struct.pack("<I", begins) + whole[at + 4 :])
+    with pytest.raises(FileFormatError, match="json lies before the beginning"):
         keras.models.load_model(path)
     assert archives.is_archive(whole[:8]) and issubclass(FileFormatError, PyappError)
 

@@ -145,6 +145,18 @@ def test_requests_whose_grace_is_over_are_told(tmp_path: Path) -> None:
         assert not any("traceback" in line for line in server.log)
 
 
+def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
+    write_chat_model(tmp_path, context=8192, dim=256)
+    with Process(f"chat={tmp_path}") as server:
+        stream = server.post("/v1/completions", LONG | {"ignore_eos": True, "max_tokens": 8000, "stream": True})
+        stream.read(10)
+        server.process.send_signal(signal.SIGINT)
+        server.wait_for("ending")
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(30) == 0
+        assert not any("Traceback" in json.dumps(line) for line in server.log), server.log
+
+
 def test_a_model_that_cannot_be_loaded(model_folders: dict[str, Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     shutil.copytree(model_folders["chat"], bad)

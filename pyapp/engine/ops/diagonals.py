@@ -69,6 +69,7 @@ def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Te
     rows, columns = (normalize_dim(d, x.ndim + 1, "diag_embed") for d in (dim1, dim2))
     if rows == columns:
         raise ValueError(f"diag_embed: dims {dim1} and {dim2} are the same")
+    offset = index(offset)  # sizes of other integer types would wrap
     if (rows, columns) != (x.ndim - 1, x.ndim):
         return movedim(diag_embed(x, offset), (-2, -1), (rows, columns))
     width = x.shape[-1] + abs(offset)

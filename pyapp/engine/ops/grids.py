@@ -56,5 +56,7 @@ def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tenso
         raise MemoryError(
             f"combinations: {r} of {n} elements are {rows:,} rows; at most {_MOST_CHOSEN:,} elements are chosen at once"
         )
+    if not rows:  # the iterator would have memory for r numbers
+        return x.new_empty(0, r)
     flat = chain.from_iterable(choose(range(n), r))
     return x[tensor_of(np.fromiter(flat, np.int64, rows * r).reshape(rows, r))]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...declare import function
 from ...operands import same_device
+from ...shape import normalize_dim
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..diagonals import diagonal
@@ -19,9 +20,11 @@ from .products import matmul
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sums over the last `dims` of a and the first of b, or over the dims that two lists name."""
     if isinstance(dims, int):
+        if not 0 <= dims <= min(a.ndim, b.ndim):
+            raise ValueError(f"tensordot: {describe(a)} and {describe(b)} have no {dims} dims to sum over")
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
-        left, right = ([d % t.ndim for d in ds] for ds, t in zip(dims, (a, b), strict=True))
+        left, right = ([normalize_dim(d, t.ndim, "tensordot") for d in ds] for ds, t in zip(dims, (a, b), strict=True))
     if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
         raise ValueError(f"tensordot: dims {dims} of {describe(a)} and {describe(b)} differ")
     kept_a, kept_b = ([d for d in range(t.ndim) if d not in ds] for t, ds in ((a, left), (b, right)))
