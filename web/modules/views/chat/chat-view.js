@@ -16,6 +16,7 @@ import { byId, find, memory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
+import { listenButton } from "../../page/listen-button.js";
 import { ModelCard } from "../../page/model-card.js";
 import { ProgressLine } from "../../page/progress-line.js";
 import { RunButton } from "../../page/run-button.js";
@@ -59,6 +60,7 @@ class ChatView {
   /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     this.app = app;
+    this.models = models;
     this.view = view;
     this.engine = app.engine;
     this.choice = app.choices.chat;
@@ -340,6 +342,7 @@ class ChatView {
     const versions = this.conversation.versions(turn);
     const context = {
       versions, last, place: turn.id, files: this.conversation.files,
+      listen: (/** @type {() => string} */ text) => listenButton(this.app, this.models, this.slot, text, "Listen to this answer"),
       edit: (/** @type {string} */ text) => this.#say(text, turn.parent, turn.id, turn.pictures),
       regenerate: () => this.answer(turn.parent),
       goOn: () => this.answer(turn.parent, turn),
