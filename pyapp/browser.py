@@ -38,7 +38,10 @@ FRAME = 1 / 60
 HASH_BYTES = 1 << 22
 
 # By the page's task of a model: what pyapp.models._index calls it.
-MODEL_TASKS = {"generate": "causal-lm", "chat": "causal-lm", "embed": "features", "read": "image-to-text"}
+MODEL_TASKS = {
+    "generate": "causal-lm", "chat": "causal-lm", "embed": "features", "read": "image-to-text",
+    "speak": "text-to-speech",
+}  # fmt: skip
 
 _running: dict[int, Cancel] = {}
 _host: Any = None
@@ -359,6 +362,26 @@ def chat(params: Any, cancel: Cancel) -> tasks.Events:
     return with_model("generate", params, cancel, work)
 
 
+# -- voices
+
+
+def load_voice(params: Any, cancel: Cancel) -> tasks.Events:
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        yield Done("complete", {"name": model.name, "config": model.config})
+
+    return with_model("speak", params, cancel, work)
+
+
+def speak(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `text`, and `options` of tasks.speak."""
+    values = json.loads(params.json)
+    return with_model(
+        "speak", params, cancel,
+        lambda model: tasks.speak(values["text"], values.get("options"), model=model, cancel=cancel),
+    )  # fmt: skip
+
+
 # -- search
 
 
@@ -533,6 +556,8 @@ TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "search.load": load_search,
     "search.embed": search("vectors"),
     "search.sentences": search("nearest_sentences"),
+    "speak": speak,
+    "speak.load": load_voice,
     "speech.load": load_speech,
     "transcribe": transcribe,
 }

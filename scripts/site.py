@@ -76,6 +76,7 @@ PAGE_TASKS = {
     "line-reading": "read",
     "image-to-text": "read",
     "speech-recognition": "transcribe",
+    "text-to-speech": "speak",
 }
 # What a package of the lock file needs besides itself.
 DEPENDS = {"pyapp": list(PYAPP_PARTS), "numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}

@@ -8,6 +8,7 @@ from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import from_numpy
 from pyapp.errors import ArgumentError
+from pyapp.nn.sound_codes import Codes
 
 from .resampling import resample
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def encode_sound(loaded: Any, samples: Any, rate: int, bandwidth: float | None = None) -> Any:
-    """The codes of samples, floats (N,) or (channels, N), `rate` of them a second: a `Codes` of the model's module. One
-    channel stands for all of the model's. bandwidth: in kilobits a second, one of the configuration's; None: the
-    smallest. ArgumentError for other samples.
+def encode_sound(loaded: Any, samples: Any, rate: int, **settings: Any) -> Codes:
+    """The codes of samples, floats (N,) or (channels, N), `rate` of them a second. One channel stands for all of the
+    model's. Settings: of EnCodec `bandwidth`, in kilobits a second, one of the configuration's (by default the
+    smallest); of DAC `codebooks`, how many (by default all). ArgumentError for other samples and settings.
     """
     model = loaded.model
     array, channels = np.atleast_2d(np.asarray(samples, np.float32)), model.config.audio_channels
@@ -30,10 +31,11 @@ def encode_sound(loaded: Any, samples: Any, rate: int, bandwidth: float | None =
         array = np.stack([resample(row, rate, model.sample_rate) for row in array])
     array = np.ascontiguousarray(np.broadcast_to(array, (channels, array.shape[1])))
     with no_grad():
-        return model.encode(from_numpy(array).unsqueeze(0).to(model.device), bandwidth)
+        found: Codes = model.encode(from_numpy(array).unsqueeze(0).to(model.device), **settings)
+    return found
 
 
-def decode_sound(loaded: Any, codes: Any, length: int | None = None) -> tuple[NDArray[np.float32], int]:
+def decode_sound(loaded: Any, codes: Codes, length: int | None = None) -> tuple[NDArray[np.float32], int]:
     """The sound of the codes of one recording: float32 (channels, N), at most `length` long, and samples a second."""
     with no_grad():
         samples: NDArray[np.float32] = loaded.model.decode(codes, length)[0].cpu().numpy()

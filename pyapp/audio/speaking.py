@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LONGEST = 250  # characters that are spoken in one breath: longer sentences are divided
-MOST_CHARACTERS = 1 << 24  # of a text
+MOST_CHARACTERS = 1 << 22  # of a text
+READ_AT_ONCE = 64  # sentences, between two turns of other work
 SEEDS = 1 << 63
 SLOWEST, FASTEST = 0.1, 10.0
 MOST_PAUSE = 60.0  # seconds
@@ -129,17 +130,23 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
     if options.speaker and options.speaker >= loaded.speakers:
         has = "one voice" if loaded.speakers == 1 else f"the voices 0 to {loaded.speakers - 1}"
         raise OptionError(f"{options.speaker} is too large: the model has {has}", where="speaker")
-    parts = [(part, tokenizer.read(part, options.phonemes)) for part in pieces(text)]
-    parts = [(part, read) for part, read in parts if read.ids]
+    parts: list[tuple[str, Any]] = []
+    unknown: dict[str, None] = {}
+    for number, part in enumerate(pieces(text)):
+        read = tokenizer.read(part, options.phonemes)
+        unknown |= dict.fromkeys(read.unknown)
+        parts += [(part, read)] if read.ids else []
+        if number % READ_AT_ONCE == READ_AT_ONCE - 1:
+            cancel.check()
+            yield None
     if not parts:
         raise OptionError(
             "there is nothing to say that the model knows", where="text", hint="Write letters of its language"
         )
-    unknown = list(dict.fromkeys(character for _, read in parts for character in read.unknown))
     if unknown:
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
         yield Notice(
-            f"characters that the model does not know are left out: {' '.join(unknown[:SHOWN])}{more}",
+            f"characters that the model does not know are left out: {' '.join([*unknown][:SHOWN])}{more}",
             where=loaded.name, hint="Write numbers and signs as words",
         )  # fmt: skip
     rate, done, total = model.sample_rate, 0, sum(len(part) for part, _ in parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import ceil, floor, log2, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -18,6 +18,7 @@ from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import ELU, LSTM, Conv1d, ConvTranspose1d, GroupNorm, Identity, Module, ModuleList
 from pyapp.nn.parameter import new_parameter
+from pyapp.nn.sound_codes import Codes, check_codes, check_samples
 
 from .loading.config import check_fields, read_config, require
 from .loading.weight_norms import normed_weights
@@ -135,15 +136,6 @@ class Config:
             return None
         length = int(self.chunk_length_s * self.sampling_rate)
         return max(1, length), max(1, int((1.0 - self.overlap) * length))
-
-
-class Codes(NamedTuple):
-    """Sound as codes: for each chunk, the codes (B, codebooks, T) int64 of its moments, and how loud it is, (B, 1, 1),
-    if the model makes all chunks equally loud.
-    """
-
-    chunks: tuple[Tensor, ...]
-    scales: tuple[Tensor | None, ...]
 
 
 # -- convolutions
@@ -357,8 +349,7 @@ class Encodec(Module):
     def encode(self, samples: Tensor, bandwidth: float | None = None, mask: Tensor | None = None) -> Codes:
         """samples (B, channels, N) at the model's rate → their codes. mask: of the same shape, 0 for padding."""
         kind, channels = type(self).__name__, self.config.audio_channels
-        if samples.ndim != 3 or samples.shape[1] != channels or not samples.shape[2]:
-            raise ArgumentError(f"{kind}: samples are (B, {channels}, N), not {describe(samples)}")
+        check_samples(kind, samples, channels)
         if mask is not None and mask.shape != samples.shape:
             raise ArgumentError(f"{kind}: mask is {describe(mask)}, the samples {describe(samples)}")
         count, total = self.codebooks_for(bandwidth), samples.shape[2]
@@ -379,18 +370,12 @@ class Encodec(Module):
 
     def decode(self, codes: Codes, length: int | None = None) -> Tensor:
         """The samples (B, channels, N) of codes, at most `length`: there may be a few more than were encoded."""
-        known, most = self.config.codebook_size, self.config.codebooks
-        for chunk in codes.chunks:
-            if chunk.ndim != 3 or not 1 <= chunk.shape[1] <= most or not chunk.shape[2]:
-                raise ArgumentError(f"{type(self).__name__}: codes are (B, 1 to {most}, T), not {describe(chunk)}")
-            low, high = int(chunk.amin()), int(chunk.amax())
-            if low < 0 or high >= known:
-                raise ArgumentError(f"{type(self).__name__}: codes are 0 to {known - 1}, not {low} to {high}")
+        check_codes(type(self).__name__, codes, self.config.codebooks, self.config.codebook_size)
         parts = []
         for chunk, scale in zip(codes.chunks, codes.scales, strict=True):
             sound = self.decoder(self.quantizer.decode(chunk))
             parts.append(sound if scale is None else sound * scale)
-        if not parts or (len(parts) > 1 and self.config.chunk is None):
+        if len(parts) > 1 and self.config.chunk is None:
             raise ArgumentError(f"{type(self).__name__}: there are {len(parts)} chunks, expected 1")
         whole = parts[0] if self.config.chunk is None else faded(parts, self.config.chunk[1])
         return whole if length is None else whole.narrow(2, 0, min(length, whole.shape[2]))

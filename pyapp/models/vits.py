@@ -131,6 +131,8 @@ class Config:
             self.num_speakers == 1 or self.speaker_embedding_size > 0,
             f"there are {self.num_speakers} speakers, but speaker_embedding_size is 0",
         )
+        padding = self.pad_token_id
+        require(padding is None or padding < self.vocab_size, f"pad_token_id is {padding}, of {self.vocab_size} tokens")
         require(self.window_size <= MOST_TOKENS, f"window_size is {self.window_size}")
         require(100 <= self.sampling_rate <= 1_536_000, f"sampling_rate is {self.sampling_rate} Hz")
 

@@ -21,6 +21,11 @@ from pyapp.text.generate import Session
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler
 from pyapp.text.session import cache_dtype, prompt_pass
+from tests.models.codec_configs import sound
+from tests.models.test_codecs import make as make_codec
+from tests.models.test_voices import batch as voice_batch
+from tests.models.test_voices import drawn as voice_noise
+from tests.models.test_voices import make as make_voice
 from tests.models.test_whisper import make
 from tests.models.whisper_model import CONFIGS, inputs
 from tests.serve.test_scheduler import PROMPTS, Client, run
@@ -219,6 +224,31 @@ def trained(name: str, device: str, captured: bool) -> list[float]:
             outputs = step()
         found += [x.item() for x in outputs]
     return found
+
+
+def test_speech_and_codes() -> None:
+    """A voice and a codec; the noise is made on the CPU."""
+    voice = make_voice("vits-speakers")
+    ids, mask = voice_batch()
+
+    def spoken(device: str) -> tuple[np.ndarray, list[int]]:
+        with pyapp.no_grad():
+            samples, lengths = voice(ids.to(device), mask.to(device), 2, noise=voice_noise)
+        return samples.cpu().numpy(), lengths
+
+    wanted, lengths = spoken("cpu")
+    voice.to(DEVICE)
+    found, again = spoken(DEVICE)
+    assert again == lengths
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    codec = make_codec("encodec")
+    samples = pyapp.from_numpy(sound(1))
+    with pyapp.no_grad():
+        codes, decoded = codec(samples, 3.2)
+        codec.to(DEVICE)
+        other, found_samples = codec(samples.to(DEVICE), 3.2)
+    assert other.chunks[0].cpu().tolist() == codes.chunks[0].tolist()
+    np.testing.assert_allclose(found_samples.cpu().numpy(), decoded.numpy(), rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize("captured", [False, True])

@@ -22,8 +22,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_lstm_layers": 1, "pad_mode": "constant", "use_conv_shortcut": False, "trim_right_ratio": 0.5,
         "upsampling_ratios": [5, 2],
     },
+    "dac": {
+        "model_type": "dac", "sampling_rate": 1600, "encoder_hidden_size": 4, "downsampling_ratios": [2, 4],
+        "decoder_hidden_size": 24, "n_codebooks": 3, "codebook_size": 16, "codebook_dim": 5,
+    },
 }  # fmt: skip
-OTHER_DEVICE = ["encodec", "encodec-chunks"]
+OTHER_DEVICE = ["encodec", "encodec-chunks", "dac"]
 SAMPLES = 901
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.utils import parametrize
-from transformers import AutoConfig, EncodecModel
+from transformers import AutoConfig, AutoModel
 
-from tests.models.codec_configs import CONFIGS, mask, sound
+from tests.models.codec_configs import CONFIGS, SAMPLES, mask, sound
 from tests.models.seeded import codec_weights, direction, shown
 
 FOLDER = Path(__file__).with_name("golden_codecs")
@@ -31,7 +31,9 @@ MARGIN = 1e-4  # between the distances of the two nearest entries
 def model_of(name: str) -> tuple[Any, dict[str, list[int]]]:
     """The model with ordinary weights, and the shapes of its tensors by the names of files."""
     config = dict(CONFIGS[name])
-    model = EncodecModel(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
+    model = AutoModel.from_config(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
+    if name == "dac":  # its files have the norms only while it is trained
+        model.apply_weight_norm()
     filed = {key: list(value.shape) for key, value in model.state_dict().items()}
     for module in model.modules():
         if parametrize.is_parametrized(module, "weight"):
@@ -48,7 +50,7 @@ def rounded(values: Any) -> Any:
 
 def watched(model: Any) -> None:
     """Refuses codes that rounding decides."""
-    for layer in model.quantizer.layers:
+    for layer in getattr(model.quantizer, "layers", ()):
         book = layer.codebook
 
         def quantize(states: Any, book: Any = book) -> Any:
@@ -59,10 +61,26 @@ def watched(model: Any) -> None:
         book.quantize = quantize
 
 
+def watched_dac(model: Any) -> None:
+    """The same of DAC."""
+    for quantizer in model.quantizer.quantizers:
+
+        def decode(latents: Any, quantizer: Any = quantizer, known: Any = quantizer.decode_latents) -> Any:
+            vectors = latents.transpose(1, 2).reshape(-1, latents.shape[1])
+            book, vectors = (torch.nn.functional.normalize(x) for x in (quantizer.codebook.weight, vectors))
+            best = (vectors @ book.T).topk(2).values
+            assert float((best[:, 0] - best[:, 1]).min()) > MARGIN, "choose other weights"
+            return known(latents)
+
+        quantizer.decode_latents = decode
+
+
 def golden(name: str) -> dict[str, Any]:
     model, filed = model_of(name)
     watched(model)
     config = model.config
+    if name == "dac":
+        return {"filed": filed, **of_dac(model)}
     samples, padding = (torch.from_numpy(make(config.audio_channels)) for make in (sound, mask))
     runs = {}
     with torch.no_grad():
@@ -82,11 +100,35 @@ def golden(name: str) -> dict[str, Any]:
     (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
     decoded = model._decode_frame(torch.tensor(runs["large"]["codes"][0]))
     (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
-    parameters = {}
+    vectors = rounded(shown(vectors.detach().numpy(), 200))
+    return {"parameters": parameters_of(model), "filed": filed, "vectors": vectors, **runs}
+
+
+def of_dac(model: Any) -> dict[str, Any]:
+    """The same of DAC, whose feature extractor makes whole moments of a sound."""
+    samples = torch.from_numpy(sound(1))
+    samples = torch.nn.functional.pad(samples, (0, -samples.shape[2] % model.config.hop_length))
+    watched_dac(model)
+    runs = {}
+    for run, count in (("small", 1), ("large", None)):
+        with torch.no_grad():
+            codes = model.encode(samples, count).audio_codes
+            found = model.decode(audio_codes=codes).audio_values[..., :SAMPLES]
+        runs[run] = {"codes": [codes.tolist()], "scales": [None], "samples": rounded(shown(found.numpy(), 400))}
+    vectors = model.encoder(samples)
+    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    decoded = model.decoder(model.quantizer.from_codes(torch.tensor(runs["large"]["codes"][0]))[0])
+    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
+
+
+def parameters_of(model: Any) -> dict[str, list[Any]]:
+    """The shape of each parameter, and two numbers of its gradient."""
+    found = {}
     for key, parameter in model.named_parameters():
         grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
-    return {"parameters": parameters, "filed": filed, "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
+        found[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+    return found
 
 
 if __name__ == "__main__":

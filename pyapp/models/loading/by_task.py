@@ -78,6 +78,7 @@ TASK_OF_CLASS = {
     "SiglipModel": "zero-shot-image-classification",
     "VitsModel": "text-to-speech",
     "EncodecModel": "audio-codec",
+    "DacModel": "audio-codec",
 }
 FEATURES = ("features", "image-features")  # what encoders of any head give
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here

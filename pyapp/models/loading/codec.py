@@ -1,4 +1,4 @@
-"""Load codecs of sound (EnCodec)."""
+"""Load codecs of sound (EnCodec, DAC)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def load_codec(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedCodec:
-    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz:
-    config.json and the weights, whose norms are applied once while they are read.
+    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz
+    or descript/dac_16khz: config.json and the weights, whose norms are applied once while they are read.
 
     dtype, the errors and events are those of `load_task_model`.
     """

@@ -33,6 +33,7 @@ export class App extends EventTarget {
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
       embed: new ModelChoice("embed", "search-model"),
       read: new ModelChoice("read", "read-model"),
+      speak: new ModelChoice("speak", "voice"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */

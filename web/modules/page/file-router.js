@@ -86,7 +86,8 @@ export class FileRouter {
     const task = given ? given.task : await taskOf(files);
     const view = given ?? VIEWS.find((one) => one.task === task) ?? this.views.shown;
     await this.views.open(view);
-    await this.models.addFiles(files, this.app.choices[view.task], folder);
+    const choices = /** @type {Record<string, import("./model-choice.js").ModelChoice>} */ (this.app.choices);
+    await this.models.addFiles(files, choices[task ?? view.task] ?? choices[view.task], folder); // voices have no view
   }
 
   /** The shown view if it takes the files, else the last one that does. @param {string} kind @param {{size: number, name: string, type: string}[]} files */

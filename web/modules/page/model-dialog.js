@@ -39,6 +39,10 @@ const TASKS = {
     text: () => ["Drop the folder of a model that writes what a picture says, such as TrOCR, here (", ...FOLDER(), ")."],
     accept: ".bin,.json,.safetensors,.model,.txt", example: "microsoft/trocr-small-handwritten", load: "read.load",
   },
+  speak: {
+    text: () => ["Drop the folder of a voice (VITS, MMS) here: ", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "."],
+    accept: ".bin,.json,.safetensors", example: "facebook/mms-tts-eng", load: "speak.load",
+  },
 };
 
 export class ModelDialog {

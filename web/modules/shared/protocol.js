@@ -18,6 +18,7 @@
  * @typedef {{type: "notice", what: string, where?: string, hint?: string}} NoticeEvent
  * @typedef {{type: "doubt", what: string, hint?: string, share: number}} DoubtEvent this share of a transcript may be a guess
  * @typedef {{type: "item", index: number, [value: string]: any}} ItemEvent the result of one of several texts
+ * @typedef {{type: "sound", text: string, start: number, end: number, rate: number, pcm: string}} SoundEvent a sentence that was spoken: 16-bit samples in base64
  * @typedef {{type: "region", region: number, kind: "text" | "table", lines: number, box: number[], corners: number[][], rows?: number, columns?: number, cells?: any[]}} RegionEvent of a picture
  * @typedef {{type: "line", region: number, line: number, text: string, confidence: number, box: number[], corners: number[][], words: object[], cell?: number}} LineEvent of a region
  * @typedef {{type: "behind"}} BehindEvent more sound was pushed than processed: no more is accepted
@@ -25,7 +26,7 @@
  * @typedef {{type: "done", reason?: string, [result: string]: any}} DoneEvent with the results of the request
  * @typedef {{type: "error", what: string, where?: string | null, hint?: string | null, fatal?: boolean,
  *   action?: string}} ErrorEvent `action`: see LABELS in page/errors.js
- * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | DoubtEvent | ItemEvent | RegionEvent | LineEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
+ * @typedef {ProgressEvent | TokenEvent | ThoughtEvent | SegmentEvent | PartialEvent | LanguageEvent | NoticeEvent | DoubtEvent | ItemEvent | SoundEvent | RegionEvent | LineEvent | BehindEvent | MetricEvent | DoneEvent | ErrorEvent} TaskEvent
  */
 
 /** An error for the user: what happened, where, and what to do. */

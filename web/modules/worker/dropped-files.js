@@ -18,7 +18,7 @@ export function sortFiles(picked, task) {
   }
   const whole = files.filter(({ file }) => file.size > 0);
   if (!whole.length) throw new UserError("This file is empty.", { where: files[0]?.name, hint: "Choose the complete file." });
-  const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, read: reader }[task](files);
+  const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, read: reader, speak: voice }[task](files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
   return { title: model.title, files: model.files.map(({ role, name, file }) => ({ role, path: name, file })) };
@@ -76,6 +76,7 @@ function textModel(files) {
 }
 
 const EMBEDDER = "Choose the folder of an encoder: config.json, model.safetensors, tokenizer.json, with modules.json and 1_Pooling if it has them; or one .gguf file.";
+const VOICE = "Choose the folder of a voice: config.json, model.safetensors, vocab.json, tokenizer_config.json.";
 const READER = "Choose the folder of a model such as TrOCR: config.json, preprocessor_config.json, model.safetensors, and the files of its tokenizer.";
 
 /** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. @param {NamedFile[]} files @returns {SortedFiles} */
@@ -83,6 +84,9 @@ const embedder = (files) => folderModel(files, EMBEDDER);
 
 /** A reader of lines, or a model that writes what a picture says. @param {NamedFile[]} files @returns {SortedFiles} */
 const reader = (files) => folderModel(files, READER);
+
+/** What speaks texts. @param {NamedFile[]} files @returns {SortedFiles} */
+const voice = (files) => folderModel(files, VOICE);
 
 /** @param {NamedFile[]} files @param {string} hint what to choose @returns {SortedFiles} */
 function folderModel(files, hint) {

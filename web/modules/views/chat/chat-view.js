@@ -16,6 +16,7 @@ import { byId, find, memory, showRows, tabMemory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
+import { listenButton } from "../../page/listen-button.js";
 import { ModelCard } from "../../page/model-card.js";
 import { modelRow } from "../../page/offer-row.js";
 import { ProgressLine } from "../../page/progress-line.js";
@@ -371,6 +372,7 @@ class ChatView {
     const versions = this.conversation.versions(turn);
     const context = {
       versions, last, place: turn.id, files: this.conversation.files,
+      listen: (/** @type {() => string} */ text) => listenButton(this.app, this.models, this.slot, text, "Listen to this answer"),
       edit: (/** @type {string} */ text) => this.#say(text, turn.parent, turn.id, turn.pictures),
       regenerate: () => this.answer(turn.parent),
       goOn: () => this.answer(turn.parent, turn),

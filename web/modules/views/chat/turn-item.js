@@ -17,7 +17,7 @@ const [WIDEST, HIGHEST, SMALLEST] = [320, 280, 24]; // CSS pixels of a picture
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /**
- * @typedef {{edit: (text: string) => void, regenerate: () => void, goOn: () => void, show: (step: number) => void,
+ * @typedef {{edit: (text: string) => void, regenerate: () => void, goOn: () => void, show: (step: number) => void, listen: (text: () => string) => HTMLElement,
  *   versions: import("./conversation.js").Turn[], last: boolean, place: string, files: Map<string, Blob>}} Context `place`: of the draft of an edit,
  *   `files`: the pictures of the conversation
  */
@@ -27,6 +27,8 @@ export class TurnItem {
   constructor(turn, context) {
     this.turn = turn;
     this.context = context;
+    /** The button that speaks the answer. @type {HTMLElement | undefined} */
+    this.listen = undefined;
     /** Whether a field is in place of the text. */
     this.editing = false;
     /** What the shown foot says: it is made again when that changes. */
@@ -77,6 +79,8 @@ export class TurnItem {
     const parts = turn.text || turn.role === "assistant" ? [copy] : [];
     if (turn.role === "user") parts.push(button("Edit", "Edit this message and go on from there", () => this.edit()));
     else {
+      this.listen ??= context.listen(() => this.answer?.spoken ?? turn.text); // one: it stays while the answer is heard
+      if (turn.text) parts.push(this.listen);
       parts.push(button("Regenerate", "Regenerate: write this answer again", context.regenerate));
       if (last && turn.text && turn.reason !== "stop") parts.push(button("Go on", "Go on with this answer", context.goOn));
     }
@@ -158,6 +162,11 @@ class AnswerText {
     this.body = h("div", { class: "markdown", dir: "auto" });
     this.markdown = new MarkdownText(this.body);
     host.append(this.body);
+  }
+
+  /** The answer as it is read: without marks and thoughts. */
+  get spoken() {
+    return this.body.innerText;
   }
 
   /** @param {import("./conversation.js").Turn} turn */

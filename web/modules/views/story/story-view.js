@@ -5,6 +5,7 @@ import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { byId, copyText, find, h, memory, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
+import { listenButton } from "../../page/listen-button.js";
 import { ModelCard } from "../../page/model-card.js";
 import { RunButton } from "../../page/run-button.js";
 import { SettingsFields } from "../../page/settings-fields.js";
@@ -29,6 +30,7 @@ export class StoryView {
   /** @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models */
   constructor(app, models) {
     this.app = app;
+    this.models = models;
     this.engine = app.engine;
     this.choice = app.choices.generate;
     this.view = byId("view-story");
@@ -89,6 +91,7 @@ export class StoryView {
       this.promptNote.replaceChildren();
       tabMemory.set(WRITTEN, this.prompt.value);
     });
+    byId("copy").after(listenButton(this.app, this.models, byId("story-error"), () => this.output.text, "Listen to the story"));
     byId("copy").addEventListener("click", () => copyText(byId("copy"), this.output.text, byId("story-text")));
     byId("go-on").addEventListener("click", () => this.goOn());
     byId("another").addEventListener("click", () => this.another());

@@ -1,0 +1,278 @@
+"""DAC (Kumar et al. 2023, arXiv 2306.06546): sound as codes, a few numbers for each moment, and back.
+
+Convolutions with Snake activations (Ziyin et al. 2020, arXiv 2006.08195) make vectors of sound. Each codebook looks for
+the entry that points the same way as what those before it leave over, in few dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import prod
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.errors import ArgumentError
+from pyapp.formats.checkpoint import TensorInfo
+from pyapp.nn import Conv1d, ConvTranspose1d, Embedding, Module, ModuleList
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.sound_codes import Codes, check_codes, check_samples
+
+from .loading.config import check_fields, read_config, require
+from .loading.weight_norms import normed_weights
+from .loading.weights import Stored
+
+MODEL_TYPES = ("dac",)
+BASE = "dac"
+LARGEST, MOST_RATIOS = 1 << 13, 16  # channels and steps of a convolution; ratios
+MOST_CODEBOOKS, MOST_ENTRIES = 256, 1 << 20
+DILATIONS = (1, 3, 9)
+ENDS, LAST = 7, 3  # taps of the first and last convolutions; of the encoder's last
+SMALLEST = 1e-9  # added to the slope of an activation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The fields of config.json."""
+
+    encoder_hidden_size: int = 64
+    downsampling_ratios: list[int] = (2, 4, 8, 8)  # type: ignore[assignment]
+    decoder_hidden_size: int = 1536
+    n_codebooks: int = 9
+    codebook_size: int = 1024
+    codebook_dim: int = 8
+    sampling_rate: int = 16000
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        ratios = self.downsampling_ratios
+        require(0 < len(ratios) <= MOST_RATIOS, f"downsampling_ratios has {len(ratios)} entries")
+        fits = all(type(ratio) is int and 0 < ratio <= LARGEST for ratio in ratios)
+        require(fits, f"downsampling_ratios is {ratios!r:.60}, expected whole numbers up to {LARGEST}")
+        widest = self.hidden_size
+        require(widest <= LARGEST, f"encoder_hidden_size {self.encoder_hidden_size} makes {widest} channels")
+        for name in ("decoder_hidden_size", "codebook_dim"):
+            require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name)}, expected at most {LARGEST}")
+        halves = 1 << len(ratios)
+        require(
+            self.decoder_hidden_size % halves == 0,
+            f"decoder_hidden_size is {self.decoder_hidden_size}, expected a multiple of {halves}",
+        )
+        require(self.n_codebooks <= MOST_CODEBOOKS, f"n_codebooks is {self.n_codebooks}")
+        size = self.codebook_size
+        require(1 < size <= MOST_ENTRIES and size & (size - 1) == 0, f"codebook_size is {size}, expected a power of 2")
+        require(100 <= self.sampling_rate <= 1_536_000, f"sampling_rate is {self.sampling_rate} Hz")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+    @property
+    def hidden_size(self) -> int:
+        """Features of a moment."""
+        return self.encoder_hidden_size << len(self.downsampling_ratios)
+
+    @property
+    def step(self) -> int:
+        """Samples of a moment."""
+        return prod(self.downsampling_ratios)
+
+    @property
+    def audio_channels(self) -> int:
+        """One."""
+        return 1
+
+
+class Snake(Module):
+    """x + sin²(a x) / a, with a slope a for each channel."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.alpha = new_parameter(ops.ones, 1, width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, N) → (B, C, N)."""
+        wave = (self.alpha * x).sin()
+        return x + wave * wave / (self.alpha + SMALLEST)
+
+
+class ResidualUnit(Module):
+    """A dilated convolution and one of each moment, with a residual."""
+
+    def __init__(self, width: int, dilation: int) -> None:
+        super().__init__()
+        self.snake1, self.snake2 = Snake(width), Snake(width)
+        self.conv1 = Conv1d(width, width, ENDS, dilation=dilation, padding=(ENDS - 1) * dilation // 2)
+        self.conv2 = Conv1d(width, width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, N) → (B, C, N)."""
+        return x + self.conv2(self.snake2(self.conv1(self.snake1(x))))
+
+
+class EncoderBlock(Module):
+    """Residual units, and a convolution that makes a sound shorter by `stride`."""
+
+    def __init__(self, width: int, stride: int) -> None:
+        super().__init__()
+        self.res_unit1, self.res_unit2, self.res_unit3 = (ResidualUnit(width, dilation) for dilation in DILATIONS)
+        self.snake1 = Snake(width)
+        self.conv1 = Conv1d(width, 2 * width, 2 * stride, stride, padding=-(-stride // 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, N) → (B, 2 C, N / stride)."""
+        return self.conv1(self.snake1(self.res_unit3(self.res_unit2(self.res_unit1(x)))))
+
+
+class DecoderBlock(Module):
+    """A convolution that makes a sound longer by `stride`, and residual units."""
+
+    def __init__(self, width: int, stride: int) -> None:
+        super().__init__()
+        self.snake1 = Snake(width)
+        self.conv_t1 = ConvTranspose1d(width, width // 2, 2 * stride, stride, padding=-(-stride // 2))
+        self.res_unit1, self.res_unit2, self.res_unit3 = (ResidualUnit(width // 2, dilation) for dilation in DILATIONS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, T) → (B, C / 2, T * stride)."""
+        return self.res_unit3(self.res_unit2(self.res_unit1(self.conv_t1(self.snake1(x)))))
+
+
+class Encoder(Module):
+    """Sound (B, 1, N) → vectors of moments (B, D, T)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.encoder_hidden_size
+        self.conv1 = Conv1d(1, width, ENDS, padding=ENDS // 2)
+        self.block = ModuleList(
+            EncoderBlock(width << i, stride) for i, stride in enumerate(config.downsampling_ratios)
+        )  # fmt: skip
+        self.snake1 = Snake(config.hidden_size)
+        self.conv2 = Conv1d(config.hidden_size, config.hidden_size, LAST, padding=LAST // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        for block in self.block:
+            x = block(x)
+        return self.conv2(self.snake1(x))
+
+
+class Decoder(Module):
+    """Vectors of moments (B, D, T) → sound (B, 1, N) from -1 to 1."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, ratios = config.decoder_hidden_size, [*reversed(config.downsampling_ratios)]
+        self.conv1 = Conv1d(config.hidden_size, width, ENDS, padding=ENDS // 2)
+        self.block = ModuleList(DecoderBlock(width >> i, stride) for i, stride in enumerate(ratios))
+        self.snake1 = Snake(width >> len(ratios))
+        self.conv2 = Conv1d(width >> len(ratios), 1, ENDS, padding=ENDS // 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv1(x)
+        for block in self.block:
+            x = block(x)
+        return self.conv2(self.snake1(x)).tanh()
+
+
+class Quantizer(Module):
+    """A codebook of few dimensions."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.in_proj = Conv1d(config.hidden_size, config.codebook_dim, 1)
+        self.out_proj = Conv1d(config.codebook_dim, config.hidden_size, 1)
+        self.codebook = Embedding(config.codebook_size, config.codebook_dim)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """x (B, D, T) → the numbers (B, T) int64 of the entries that point the same way."""
+        vectors = ops.normalize(self.in_proj(x).transpose(1, 2), dim=-1)  # (B, T, d)
+        return (vectors @ ops.normalize(self.codebook.weight, dim=-1).T).argmax(-1)
+
+    def decode(self, numbers: Tensor) -> Tensor:
+        """numbers (B, T) → (B, D, T)."""
+        return self.out_proj(self.codebook(numbers).transpose(1, 2))
+
+
+class ResidualQuantizer(Module):
+    """Codebooks one after the other."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.quantizers = ModuleList(Quantizer(config) for _ in range(config.n_codebooks))
+
+    def encode(self, x: Tensor, count: int) -> Tensor:
+        """x (B, D, T) → codes (B, count, T) int64."""
+        found = []
+        for quantizer in [*self.quantizers][:count]:
+            numbers = quantizer.encode(x)
+            x = x - quantizer.decode(numbers)
+            found.append(numbers)
+        return ops.stack(found, 1)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """codes (B, count, T) → (B, D, T)."""
+        parts = [self.quantizers[i].decode(codes.select(1, i)) for i in range(codes.shape[1])]
+        return sum(parts[1:], parts[0])
+
+
+class Dac(Module):
+    """Sound to codes, and codes to sound."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder, self.decoder = Encoder(config), Decoder(config)
+        self.quantizer = ResidualQuantizer(config)
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.encoder.conv1.weight.device
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples a second."""
+        return self.config.sampling_rate
+
+    def encode(self, samples: Tensor, codebooks: int | None = None) -> Codes:
+        """samples (B, 1, N) at the model's rate → their codes by the first so many codebooks (None: all). The sound
+        ends with zeros, up to a whole number of moments.
+        """
+        kind, most = type(self).__name__, self.config.n_codebooks
+        check_samples(kind, samples, 1)
+        count = most if codebooks is None else codebooks
+        if type(count) is not int or not 1 <= count <= most:
+            raise ArgumentError(f"{kind}: codebooks is 1 to {most}, not {codebooks!r:.40}")
+        with no_grad():
+            whole = ops.pad(samples, (0, -samples.shape[2] % self.config.step))
+            return Codes((self.quantizer.encode(self.encoder(whole), count),), (None,))
+
+    def decode(self, codes: Codes, length: int | None = None) -> Tensor:
+        """The samples (B, 1, N) of codes, at most `length`: there may be a few more than were encoded."""
+        kind = type(self).__name__
+        check_codes(kind, codes, self.config.n_codebooks, self.config.codebook_size)
+        if len(codes.chunks) != 1:
+            raise ArgumentError(f"{kind}: there are {len(codes.chunks)} chunks, expected 1")
+        found: Tensor = self.decoder(self.quantizer.decode(codes.chunks[0]))
+        return found if length is None else found.narrow(2, 0, min(length, found.shape[2]))
+
+    def forward(self, samples: Tensor, codebooks: int | None = None) -> tuple[Codes, Tensor]:
+        """samples (B, 1, N) → their codes, and the samples of these (B, 1, N)."""
+        codes = self.encode(samples, codebooks)
+        return codes, self.decode(codes, samples.shape[2])
+
+
+def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
+    """How files store weights."""
+    return normed_weights(tensors, "")
+
+
+TASKS = {"audio-codec": Dac}
