@@ -26,7 +26,7 @@ LAYERS = [
         "formats",
         "hub",
         *("extension", "extension_arguments", "extension_cuda"),
-        *"amp backends compiler distributions fft jit linalg profiler random settings special testing utils".split(),
+        *"amp backends compiler distributions fft jit linalg profiler random settings special testing utils version".split(),
     },
     {"optim", "adapters"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
