@@ -2,8 +2,9 @@
 loads CUDA from the driver where there is a card.
 """
 
-from . import __version__ as __version__
+import sys
 
+__version__: str = sys.modules[__name__.partition(".")[0]].__version__
 cuda: str | None = None
 hip: str | None = None
 xpu: str | None = None
