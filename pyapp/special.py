@@ -1,4 +1,4 @@
-"""Special functions, by torch.special's names. Missing: Bessel functions except i0, polynomials, zeta, erfcx."""
+"""Special functions, by torch.special's names. Missing: Bessel functions of the second kind, Airy's function."""
 
 from __future__ import annotations
 
@@ -12,25 +12,45 @@ from .engine.ops import (
     erfinv,
     exp2,
     expm1,
+    full_like,
     lgamma,
     log1p,
     log_softmax,
     logsumexp,
+    result_type,
     round,
     sigmoid,
     softmax,
     where,
 )
 from .engine.ops.activation import logit
+from .engine.ops.elementwise.bessel import bessel_j0, bessel_j1, i0, i0e, i1, i1e, spherical_bessel_j0
 from .engine.ops.elementwise.exponential import xlogy
 from .engine.ops.elementwise.incomplete_gamma import igamma, igammac, mvlgamma
-from .engine.ops.elementwise.special import erfc, i0, polygamma
+from .engine.ops.elementwise.polynomials import (
+    chebyshev_polynomial_t,
+    chebyshev_polynomial_u,
+    chebyshev_polynomial_v,
+    chebyshev_polynomial_w,
+    hermite_polynomial_h,
+    hermite_polynomial_he,
+    laguerre_polynomial_l,
+    legendre_polynomial_p,
+    shifted_chebyshev_polynomial_t,
+    shifted_chebyshev_polynomial_u,
+    shifted_chebyshev_polynomial_v,
+    shifted_chebyshev_polynomial_w,
+)
+from .engine.ops.elementwise.special import erfc, polygamma
+from .engine.ops.elementwise.special import erfcx as _erfcx
 from .engine.ops.elementwise.special import ndtri as _ndtri
+from .engine.ops.elementwise.special import zeta as _zeta
 from .engine.ops.elementwise.trigonometry import sinc
 from .engine.tensor import Tensor
 
 expit, gammaln, psi = sigmoid, lgamma, digamma
 gammainc, gammaincc, multigammaln = igamma, igammac, mvlgamma
+modified_bessel_i0, modified_bessel_i1 = i0, i1
 
 
 def entr(x: Tensor) -> Tensor:
@@ -46,6 +66,19 @@ def ndtr(x: Tensor) -> Tensor:
 def ndtri(x: Tensor) -> Tensor:
     """Where the standard normal distribution's mass is x: the inverse of ndtr."""
     return _ndtri(x)
+
+
+def erfcx(x: Tensor) -> Tensor:
+    """exp(x²) erfc(x), which does not vanish for large x."""
+    return _erfcx(x)
+
+
+def zeta(x: Any, other: Any) -> Tensor:
+    """Hurwitz' zeta function: the sum of (other + k)^-x over k = 0, 1, …; inf at its pole x = 1, NaN below. With a
+    gradient in `other`.
+    """
+    first = x if isinstance(x, Tensor) else full_like(other, float(x), dtype=result_type(other, float(x)))
+    return _zeta(first, other)
 
 
 def log_ndtr(x: Tensor) -> Tensor:
@@ -69,8 +102,12 @@ def _log1p(x: Any) -> Any:
 
 
 __all__ = [
-    "digamma", "entr", "erf", "erfc", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0",
-    "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi",
-    "round", "sinc", "softmax", "xlog1py", "xlogy",
+    "bessel_j0", "bessel_j1", "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1",
+    "gammainc", "gammaincc", "gammaln", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0e", "i1", "i1e",
+    "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp",
+    "modified_bessel_i0", "modified_bessel_i1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round",
+    "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 publish(globals(), __all__)

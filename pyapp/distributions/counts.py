@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf, lgamma
 from typing import Any
 
 from ..engine import no_grad
-from ..engine.lazy import np
-from ..engine.ops import arange, as_tensor, logsigmoid, rand, randint, where, zeros_like
+from ..engine.ops import arange, binomial, logsigmoid, poisson, rand, where, zeros_like
 from ..engine.ops.embedding_lookup import one_hot
 from ..engine.tensor import Tensor
 from .constraints import integer_interval, multinomial, nonnegative, nonnegative_integer, real, simplex, unit_interval
 from .discrete import Bernoulli, Binary, Categorical, one_of
 from .distribution import Distribution, as_tensors
 from .gamma import Gamma
-
-
-def _drawn(draw: Callable[[Any], Any], like: Tensor) -> Tensor:
-    """What NumPy draws, from a seed of the default generator, in the dtype and on the device of a parameter."""
-    found = draw(np.random.default_rng(int(randint(0, 2**31 - 1, (1,)).item())))
-    return as_tensor(np.asarray(found, "float64")).to(like.dtype).to(like.device)
 
 
 class Geometric(Binary):
@@ -96,9 +88,8 @@ class Binomial(Binary):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            counts = self.total_count.to("int64").cpu().numpy()
-            shape = self._extended_shape(sample_shape)
-            return _drawn(lambda draws: draws.binomial(counts, self.probs.cpu().numpy(), shape), self._given)
+            shape, probs = self._extended_shape(sample_shape), self.probs
+            return binomial(self.total_count.to(probs.dtype).expand(shape), probs.expand(shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
@@ -230,8 +221,7 @@ class Poisson(Distribution):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with no_grad():
-            shape = self._extended_shape(sample_shape)
-            return _drawn(lambda draws: draws.poisson(self.rate.cpu().numpy(), shape), self.rate)
+            return poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def array_of(x: Any, dtype: DType | None = None) -> Array:
     """The NumPy array of a tensor or a number, in `dtype` (bfloat16 and 8-bit floats: as float32)."""
     if isinstance(x, Tensor):
-        array = from_bits(x.array(), x.dtype) if x.dtype.is_bits else x.array()
+        array = np.asarray(from_bits(x.array(), x.dtype)) if x.dtype.is_bits else x.array()  # NumPy gives scalars, too
     else:
         array = np.asarray(x)
         if array.dtype.kind in "OUS":

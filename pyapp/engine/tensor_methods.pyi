@@ -530,7 +530,11 @@ class TensorMethods:
     def renorm_(self, p: builtins.float, dim: builtins.int, maxnorm: builtins.float) -> Tensor: ...
     def repeat(self, *times: Any) -> Tensor: ...
     def repeat_interleave(
-        self, repeats: builtins.int | Tensor | None = ..., dim: builtins.int | None = ...
+        self,
+        repeats: builtins.int | Tensor | None = ...,
+        dim: builtins.int | None = ...,
+        *,
+        output_size: builtins.int | None = ...,
     ) -> Tensor: ...
     def reshape(self, *shape: Any) -> Tensor: ...
     def reshape_as(self, other: Tensor) -> Tensor: ...
@@ -610,7 +614,7 @@ class TensorMethods:
     def std(
         self,
         dim: Any = ...,
-        correction: builtins.int = ...,
+        correction: builtins.int | None = ...,
         keepdim: builtins.bool = ...,
         *,
         unbiased: builtins.bool | None = ...,
@@ -703,7 +707,7 @@ class TensorMethods:
     def var(
         self,
         dim: Any = ...,
-        correction: builtins.int = ...,
+        correction: builtins.int | None = ...,
         keepdim: builtins.bool = ...,
         unbiased: builtins.bool | None = ...,
     ) -> Tensor: ...

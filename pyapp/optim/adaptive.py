@@ -140,6 +140,7 @@ class RMSprop(Optimizer):
         return tuple(self._new(entry, name, parameter) for name, wanted in names if wanted)
 
     def _advance(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+        counted(entry)  # for torch, which reads it
         alpha, decay = group["alpha"], group["weight_decay"]
         more = (decay,) if decay else ()
         return ((alpha, 1 - alpha, group["eps"], -group["lr"], group["momentum"], *more),)

@@ -99,6 +99,9 @@ def _search(start: _Point, look: Look, step: float, most: int, extent: float, to
     return ends[low]
 
 
+_HISTORY = ("old_dirs", "old_stps", "ro")  # torch's names: changes of the gradient, steps, 1 / their products
+
+
 class LBFGS(Optimizer):
     """Quasi-Newton steps from the last `history_size` changes of the gradient, as torch.optim.LBFGS. `step(closure)`
     takes up to `max_iter` steps and calls the closure, which computes the loss and its gradient, up to `max_eval` times
@@ -143,19 +146,22 @@ class LBFGS(Optimizer):
         """Algorithm 7.4, after the last step has been added to the history: (N,)."""
         if not state["n_iter"]:
             return -gradient
-        change, step = gradient - state["prev_flat_grad"], state["d"] * state["t"]
+        change, step = gradient - state["prev_flat_grad"], state["d"] * float(state["t"])
         product = _dot(change, step)
+        lists = [state[name] for name in _HISTORY]
         if product > 1e-10:
-            state["history"].append((change, step, 1 / product))
-            del state["history"][: -self.param_groups[0]["history_size"]]
+            for kept, new in zip(lists, (change, step, 1 / product), strict=True):
+                kept.append(new)
+                del kept[: -self.param_groups[0]["history_size"]]
             state["H_diag"] = product / _dot(change, change)
+        history = list(zip(*lists, strict=True))
         q, factors = -gradient, []
-        for change, step, inverse in reversed(state["history"]):
-            factors.append(_dot(step, q) * inverse)
+        for change, step, inverse in reversed(history):
+            factors.append(_dot(step, q) * float(inverse))
             add_scaled(q, change, -factors[-1])
-        q.mul_(state["H_diag"])
-        for (change, step, inverse), factor in zip(state["history"], reversed(factors), strict=True):
-            add_scaled(q, step, factor - _dot(change, q) * inverse)
+        q.mul_(float(state["H_diag"]))
+        for (change, step, inverse), factor in zip(history, reversed(factors), strict=True):
+            add_scaled(q, step, factor - _dot(change, q) * float(inverse))
         return q
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -169,7 +175,7 @@ class LBFGS(Optimizer):
         group = self.param_groups[0]
         state = self.state[self._params[0]]
         if not state:
-            state.update(n_iter=0, func_evals=0, history=[], H_diag=1.0)
+            state.update(n_iter=0, func_evals=0, H_diag=1.0, **{name: [] for name in _HISTORY})
         calls = 0
 
         def evaluate() -> tuple[Any, Tensor]:

@@ -265,3 +265,38 @@ def test_gradients_of_reductions_into_places_keep_16_bits() -> None:
         found = x.scatter_reduce(0, pyapp.tensor([0, 0, 1]), y, reduce, include_self=False)
         found.sum().backward()
         assert x.grad.dtype is y.grad.dtype is x.dtype
+
+
+def test_places_of_a_single_number_in_every_float_type() -> None:
+    """A tensor without dims is written too: in 16 bits the writes of scatter and gather's gradient were lost."""
+    at = pyapp.tensor([0])
+    for kind in ("float32", "float64", "float16", "bfloat16"):
+        one, none = pyapp.ones(1, dtype=kind), pyapp.zeros((), dtype=kind)
+        found = [
+            none.scatter_add(0, at, one), none.scatter(0, at, one), none.scatter_reduce(0, at, one, "amax"),
+            none.index_add(0, at, one), none.index_copy(0, at, one), none.put(at, one),
+        ]  # fmt: skip
+        assert [x.item() for x in found] == [1.0] * 6, kind
+        x = none.clone().requires_grad_()
+        x.gather(0, at).sum().backward()
+        assert x.grad.item() == 1.0, kind
+
+
+def test_a_product_with_zeros_has_a_gradient() -> None:
+    """That of a factor 0 is the product of the others; values from torch."""
+    at = pyapp.tensor([0, 0, 1, 2, 2, 3, 3])
+    for include_self, own, others in (
+        (True, [0, 0, 0, 0], [8, 0, 0, 45, 0, 0, 0]), (False, [0, 0, 0, 0], [4, 0, 2, 15, 0, 0, 8])
+    ):  # fmt: skip
+        a = pyapp.tensor([2.0, 0.0, 3.0, 0.0], requires_grad=True)
+        b = pyapp.tensor([0.0, 4.0, 0.0, 0.0, 5.0, 2.0, 0.0], requires_grad=True)
+        found = a.scatter_reduce(0, at, b, "prod", include_self=include_self)
+        (found * pyapp.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()
+        assert a.grad.tolist() == own and b.grad.tolist() == others
+
+
+def test_index_fill_counts_a_place_once() -> None:
+    value = pyapp.tensor(2.0, requires_grad=True)
+    filled = pyapp.ones(3, 3).index_fill(1, pyapp.tensor([0, 0, 2]), value)
+    (filled * pyapp.arange(9.0).reshape(3, 3)).sum().backward()
+    assert filled.tolist() == [[2.0, 1.0, 2.0]] * 3 and value.grad.item() == 24.0

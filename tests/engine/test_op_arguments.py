@@ -80,3 +80,15 @@ def test_pools_choose_the_last_nan_and_never_the_padding() -> None:
     y = tensor([[[[low, low], [low, 1.0]]]])
     assert F.max_pool2d(y, 3, 1, 1, return_indices=True)[1].tolist() == [[[[3, 3], [3, 3]]]]
     assert F.max_pool2d(y[..., :1, :], (1, 3), 1, (0, 1), return_indices=True)[1].tolist() == [[[[0, 0]]]]
+
+
+def test_older_forms_and_further_arguments() -> None:
+    """torch's var_mean(x, unbiased), correction=None, output_size of repeat_interleave, indices from the end."""
+    x = pyapp.arange(6.0).reshape(2, 3)
+    assert [t.item() for t in pyapp.var_mean(x, True)] == [3.5, 2.5]
+    assert [t.item() for t in pyapp.std_mean(x, False)] == pytest.approx([1.7078251, 2.5])
+    assert x.var(dim=0, correction=None).tolist() == [4.5] * 3 and x.std(None, None).item() == pytest.approx(1.8708287)
+    assert pyapp.repeat_interleave(x, pyapp.tensor([1, 2]), dim=0, output_size=3).shape == (3, 3)
+    with pytest.raises(RuntimeError, match="has 3 entries in dim 0, not 4"):
+        pyapp.repeat_interleave(x, pyapp.tensor([1, 2]), dim=0, output_size=4)
+    assert pyapp.take_along_dim(x, pyapp.tensor([[-1], [0]]), 1).tolist() == [[2.0], [3.0]]

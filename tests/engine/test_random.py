@@ -100,3 +100,25 @@ def test_a_generator_tells_and_draws_its_seed() -> None:
     first = pyapp.rand(4, generator=generator)
     assert drawn == generator.initial_seed()
     assert first.equal(pyapp.rand(4, generator=Generator().manual_seed(drawn)))
+
+
+def test_counts() -> None:
+    """poisson and binomial: moments, shapes, dtypes, a seed, and what is refused."""
+    rates = pyapp.tensor([[0.5], [20.0]]).expand(2, 20000)
+    pyapp.manual_seed(3)
+    drawn = pyapp.poisson(rates)
+    assert drawn.dtype is rates.dtype and drawn.shape == rates.shape and bool((drawn == drawn.floor()).all())
+    assert pyapp.allclose(drawn.mean(1), rates[:, 0], rtol=0.03) and pyapp.allclose(
+        drawn.var(1), rates[:, 0], rtol=0.05
+    )
+    trials = pyapp.binomial(pyapp.full((20000,), 10.0), pyapp.tensor(0.3))
+    assert trials.mean().item() == pytest.approx(3.0, rel=0.03) and trials.var().item() == pytest.approx(2.1, rel=0.05)
+    first, second = (pyapp.poisson(rates, pyapp.Generator().manual_seed(5)) for _ in range(2))
+    assert bool((first == second).all()) and not bool((first == drawn).all())
+    assert pyapp.poisson(pyapp.ones(3, dtype="bfloat16")).dtype is pyapp.bfloat16
+    for refused in (
+        lambda: pyapp.poisson(pyapp.tensor([-1.0])), lambda: pyapp.binomial(pyapp.ones(1), pyapp.tensor([1.5])),
+        lambda: pyapp.binomial(pyapp.ones(1), pyapp.tensor([0.5]).double()),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="means|probabilities"):
+            refused()

@@ -73,3 +73,78 @@ def test_what_has_no_gradient_or_no_sense() -> None:
     with pytest.raises(ValueError, match="spacings for"):
         pyapp.gradient(pyapp.ones(3, 3), spacing=(1.0,))
     assert pyapp.isreal(a).all()
+
+
+def test_bessel_functions_and_the_zeta_function() -> None:
+    """torch's values, in float64."""
+    special = pyapp.special
+    at = pyapp.tensor([-40.0, -3.0, 0.0, 0.5, 2.0, 29.0, 31.0, 500.0], dtype="float64")
+    some = pyapp.tensor([-3.0, 0.0, 0.5, 2.0, 20.0], dtype="float64")
+    cases = {
+        "i0e": [
+            0.0632782798752, 0.243000354162, 1, 0.645035270449, 0.308508322554, 0.0744074682222, 0.071946496697,
+            0.0178457065002,
+        ],
+        "i1e": [
+            -0.0624822290744, -0.196826713297, 0, 0.156420803185, 0.215269289249, 0.0731131179394, 0.0707763928344,
+            0.0178278518529,
+        ],
+        "bessel_j0": [
+            0.00736689058424, -0.260051954907, 1, 0.938469807241, 0.223890779141, -0.147848764683, 0.0512081453045,
+            -0.0341005568807,
+        ],
+        "bessel_j1": [
+            -0.126038318038, -0.339058958528, 0, 0.242268457675, 0.576724807757, 0.00693420455927, -0.133024316666,
+            0.0104726134704,
+        ],
+    }  # fmt: skip
+    for name, values in cases.items():
+        np.testing.assert_allclose(getattr(special, name)(at).numpy(), values, rtol=1e-9, err_msg=name)
+        limits = getattr(special, name)(pyapp.tensor([inf, -inf, nan])).numpy()
+        np.testing.assert_array_equal(np.abs(limits), [0, 0, nan], err_msg=name)
+    np.testing.assert_allclose(
+        special.erfcx(some).numpy(), [16205.988854, 1, 0.615690344193, 0.255395676311, 0.0281743487411], rtol=1e-11
+    )
+    np.testing.assert_allclose(special.i1(some).numpy()[[0, 2, 3]], [-3.9533702174, 0.257894305391, 1.59063685464])
+    powers = pyapp.tensor([2.0, 3.0, 1.5, 2.0, 1.0, 0.5], dtype="float64")
+    starts = pyapp.tensor([1.0, 0.3, 100.0, -0.5, 2.0, 2.0], dtype="float64")
+    expected = [1.64493406685, 37.6362682944, 0.200501249982, 8.93480220054, inf, nan]
+    np.testing.assert_allclose(special.zeta(powers, starts).numpy(), expected, rtol=1e-11)
+    assert special.zeta(2.0, pyapp.tensor([1.0])).item() == pytest.approx(math.pi**2 / 6)
+    assert special.i0e(pyapp.arange(2)).dtype is pyapp.float32
+
+
+def test_gradients_of_bessel_functions() -> None:
+    x = pyapp.tensor([0.4, -1.3, 2.1, 33.0], dtype="float64").requires_grad_()
+    for name in ("i0e", "i1e", "bessel_j0", "bessel_j1", "erfcx"):
+        assert gradcheck(getattr(pyapp.special, name), [x]) and gradgradcheck(getattr(pyapp.special, name), [x[:3]])
+    s, q = pyapp.tensor([2.0, 3.5], dtype="float64"), pyapp.tensor([0.4, 2.0], dtype="float64").requires_grad_()
+    assert gradcheck(lambda y: pyapp.special.zeta(s, y), [q])
+    with pytest.raises(NotImplementedError, match="first argument"):
+        pyapp.special.zeta(s.clone().requires_grad_(), q).sum().backward()
+
+
+POLYNOMIALS = {
+    "chebyshev_polynomial_t": [-4.64816, 1, -0.792], "chebyshev_polynomial_u": [-15.54432, 1, -0.984],
+    "chebyshev_polynomial_v": [-25.44992, 1, -0.344], "chebyshev_polynomial_w": [-5.63872, 1, -1.624],
+    "hermite_polynomial_h": [29.42368, 12, -3.384], "hermite_polynomial_he": [-4.80051, 3, -0.873],
+    "laguerre_polynomial_l": [15.08677508, 1, 0.2305], "legendre_polynomial_p": [-3.09901625, 0.375, -0.3825],
+    "shifted_chebyshev_polynomial_t": [-4729.34912, 1, 0.944],
+    "shifted_chebyshev_polynomial_u": [-9708.04224, 5, 1.088],
+    "shifted_chebyshev_polynomial_v": [-11263.88384, 9, 1.448],
+    "shifted_chebyshev_polynomial_w": [-8152.20064, 1, 0.728],
+}  # fmt: skip
+
+
+def test_polynomials() -> None:
+    """torch's values at -1.1, 0 and 0.3, of degrees 5, 4 and 3."""
+    x, degrees = pyapp.tensor([-1.1, 0.0, 0.3], dtype="float64"), pyapp.tensor([5, 4, 3])
+    for name, values in POLYNOMIALS.items():
+        function = getattr(pyapp.special, name)
+        np.testing.assert_allclose(function(x, degrees).numpy(), values, rtol=1e-9, err_msg=name)
+        assert function(x, 4)[1].item() == pytest.approx(values[1], abs=1e-12)
+        assert function(x, -1).tolist() == [0, 0, 0] and function(x, 0).tolist() == [1, 1, 1]
+        assert function(pyapp.tensor([2]), pyapp.tensor([-1])).tolist() == [0]
+    assert gradcheck(lambda y: pyapp.special.legendre_polynomial_p(y, 4), [x.clone().requires_grad_()])
+    with pytest.raises(ValueError, match="at most 10000"):
+        pyapp.special.legendre_polynomial_p(x, 10**6)

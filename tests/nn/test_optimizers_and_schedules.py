@@ -372,3 +372,37 @@ def test_a_schedule_after_one_cycle_begins_where_that_began() -> None:
         both.step()
         rates.append(round(both.get_last_lr()[0], 6))
     assert rates == [0.008, 0.014, 0.02, 0.01809, 0.01309, 0.00691]
+
+
+def test_states_have_torchs_names() -> None:
+    """torch reads a state by them: RMSprop's step, LBFGS' lists; and LBFGS goes on from torch's, with tensors."""
+    x = nn.Parameter(pyapp.tensor([1.0, -2.0]))
+
+    def closure() -> Any:
+        x.grad = None
+        loss = (x**4).sum() + x.prod()
+        loss.backward()
+        return loss
+
+    root = optim.RMSprop([x])
+    for _ in range(2):
+        closure()
+        root.step()
+    assert root.state_dict()["state"][0]["step"] == 2
+    flat = optim.LBFGS([x], max_iter=3)
+    flat.step(closure)
+    state = flat.state_dict()
+    entry = state["state"][0]
+    assert {"old_dirs", "old_stps", "ro", "H_diag", "d", "t", "prev_flat_grad"} <= entry.keys()
+    start = x.detach().clone()
+    flat.step(closure)
+    expected = x.tolist()
+    with pyapp.no_grad():
+        x.copy_(start)
+    as_torch = {**entry, "ro": [pyapp.tensor(r) for r in entry["ro"]], "H_diag": pyapp.tensor(entry["H_diag"])}
+    as_torch |= {name: [kept.clone() for kept in entry[name][:2]] for name in ("old_dirs", "old_stps")}
+    as_torch["ro"] = as_torch["ro"][:2]
+    again = optim.LBFGS([x], max_iter=3)
+    again.load_state_dict({**state, "state": {0: {**as_torch, "n_iter": 3, "al": [None] * 100}}})
+    again.step(closure)
+    assert x.tolist() == pytest.approx(expected, abs=1e-6)

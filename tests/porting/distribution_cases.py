@@ -37,6 +37,12 @@ MADE: dict[str, tuple[Callable[[Any, Any, Any, Any], Any], Any]] = {  # by (torc
     "MixtureSameFamily": (
         lambda t, d, a, b: d.MixtureSameFamily(d.Categorical(t.stack([a, b])), d.Normal(a.repeat(2, 1), b)), 0.5
     ),
+    "VonMises": (lambda t, d, a, b: d.VonMises(a, b * 4), INSIDE),
+    "ContinuousBernoulli": (lambda t, d, a, b: d.ContinuousBernoulli(a / 4), INSIDE),
+    "ContinuousBernoulli of logits": (lambda t, d, a, b: d.ContinuousBernoulli(logits=a * 0.001), INSIDE),
+    "LowRankMultivariateNormal": (
+        lambda t, d, a, b: d.LowRankMultivariateNormal(t.stack([a, b]), t.stack([b, a], -1), a), INSIDE
+    ),
     "Weibull": (lambda t, d, a, b: d.Weibull(a, b), INSIDE),
     "Pareto": (lambda t, d, a, b: d.Pareto(a, b), [0.6, 3.0, 4.0]),
     "HalfCauchy": (lambda t, d, a, b: d.HalfCauchy(a), INSIDE),

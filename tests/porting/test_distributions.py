@@ -148,3 +148,20 @@ def test_transforms_that_do_not_fit_are_refused() -> None:
         D.CorrCholeskyTransform()(pyapp.ones(4))
     with pytest.raises(NotImplementedError, match="register one"):
         D.biject_to(D.constraints.boolean)
+
+
+def test_draws_have_the_moments_of_their_distributions() -> None:
+    pyapp.manual_seed(1)
+    for p, near in (
+        (D.ContinuousBernoulli(tensor([0.2, 0.5, 0.93])), 0.02),
+        (D.LowRankMultivariateNormal(tensor([1.0, -2.0]), tensor([[1.0], [2.0]]), tensor([0.5, 1.0])), 0.1),
+    ):
+        drawn = p.sample((20_000,))
+        assert pyapp.allclose(drawn.mean(0), p.mean, atol=near) and pyapp.allclose(drawn.var(0), p.variance, rtol=0.06)
+    p = D.LowRankMultivariateNormal(tensor([1.0, -2.0]), tensor([[1.0], [2.0]]), tensor([0.5, 1.0]))
+    assert pyapp.allclose(p.covariance_matrix, tensor([[1.5, 2.0], [2.0, 5.0]]))
+    angles = D.VonMises(tensor([3.0, -1.0, 0.5]), tensor([4.0, 0.3, 1e-6])).sample((20_000,))
+    assert float(angles.min()) >= -math.pi and float(angles.max()) <= math.pi
+    for i, (place, part) in enumerate(((3.0, 0.8635), (-1.0, 0.14834))):  # I1 / I0 of 4 and 0.3
+        towards = (angles[:, i] - place).cos().mean().item(), (angles[:, i] - place).sin().mean().item()
+        assert towards == pytest.approx((part, 0.0), abs=0.02)

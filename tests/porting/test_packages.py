@@ -370,3 +370,7 @@ def test_orthogonal_weights_stay_so(shape: tuple[int, int], way: str | None) -> 
     short = w if w.shape[0] <= w.shape[1] else w.T
     assert (short @ short.T - pyapp.eye(min(shape))).abs().max().item() < 1e-5
     assert (w - before).abs().max().item() > 1e-3
+
+
+def test_the_version_by_torchs_names() -> None:
+    assert pyapp.version.__version__ == pyapp.__version__ and pyapp.version.cuda is None and pyapp.version.hip is None

@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from .elementwise.arithmetic import sqrt as sqrt
     from .elementwise.arithmetic import square as square
     from .elementwise.arithmetic import sub as sub
+    from .elementwise.bessel import i0 as i0
     from .elementwise.bitwise import bitwise_and as bitwise_and
     from .elementwise.bitwise import bitwise_left_shift as bitwise_left_shift
     from .elementwise.bitwise import bitwise_not as bitwise_not
@@ -190,7 +191,6 @@ if TYPE_CHECKING:
     from .elementwise.special import erf as erf
     from .elementwise.special import erfc as erfc
     from .elementwise.special import erfinv as erfinv
-    from .elementwise.special import i0 as i0
     from .elementwise.special import lgamma as lgamma
     from .elementwise.special import polygamma as polygamma
     from .elementwise.special import trigamma as trigamma
@@ -322,11 +322,13 @@ if TYPE_CHECKING:
     from .promotion import result_type as result_type
     from .random import Generator as Generator
     from .random import bernoulli as bernoulli
+    from .random import binomial as binomial
     from .random import default_generator as default_generator
     from .random import initial_seed as initial_seed
     from .random import manual_seed as manual_seed
     from .random import multinomial as multinomial
     from .random import normal as normal
+    from .random import poisson as poisson
     from .random import rand as rand
     from .random import rand_like as rand_like
     from .random import randint as randint
@@ -520,6 +522,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "batch_norm": "normalization",
     "bernoulli": "random",
     "bincount": "counting",
+    "binomial": "random",
     "bitwise_and": "elementwise.bitwise",
     "bitwise_left_shift": "elementwise.bitwise",
     "bitwise_not": "elementwise.bitwise",
@@ -679,7 +682,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "hsplit": "splitting",
     "hstack": "stacking",
     "hypot": "elementwise.trigonometry",
-    "i0": "elementwise.special",
+    "i0": "elementwise.bessel",
     "igamma": "elementwise.incomplete_gamma",
     "igammac": "elementwise.incomplete_gamma",
     "iinfo": "dtype_limits",
@@ -824,6 +827,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "pinverse": "linalg.solve",
     "pixel_shuffle": "resample",
     "pixel_unshuffle": "resample",
+    "poisson": "random",
     "polar": "complex_numbers",
     "polygamma": "elementwise.special",
     "positive": "elementwise.arithmetic",
@@ -1229,8 +1233,8 @@ METHOD_MODULES: dict[str, str] = {
     "hsplit": "splitting",
     "hypot": "elementwise.trigonometry",
     "hypot_": "elementwise.trigonometry",
-    "i0": "elementwise.special",
-    "i0_": "elementwise.special",
+    "i0": "elementwise.bessel",
+    "i0_": "elementwise.bessel",
     "igamma": "elementwise.incomplete_gamma",
     "igammac": "elementwise.incomplete_gamma",
     "imag": "complex_numbers",
@@ -1546,7 +1550,7 @@ OP_MODULES: dict[str, str] = {
     "_as_strided": "view",
     "_attention": "full_attention",
     "_batch_norm": "normalization",
-    "_bessel": "elementwise.special",
+    "_bessel": "elementwise.bessel",
     "_cache_rows": "kv_cache",
     "_cached_attention": "kv_cache",
     "_cached_self_attention": "kv_cache",
@@ -1562,12 +1566,14 @@ OP_MODULES: dict[str, str] = {
     "_cross_entropy": "cross_entropy_loss",
     "_ctc": "ctc",
     "_ctc_gradient": "ctc",
+    "_cylinder_bessel": "elementwise.bessel",
     "_dft": "fourier",
     "_diagonal": "diagonals",
     "_direction_of_det": "linalg.determinant",
     "_eig": "linalg.eigen",
     "_eigh": "linalg.eigen",
     "_embedding": "embedding_lookup",
+    "_erfcx": "elementwise.special",
     "_euclidean": "norms",
     "_expand": "view",
     "_expanded_depthwise_channels_last": "channels_last",
@@ -1622,6 +1628,7 @@ OP_MODULES: dict[str, str] = {
     "_rope": "rotary",
     "_running_places": "scans",
     "_sample": "sampling",
+    "_scaled_bessel": "elementwise.bessel",
     "_scatter_extreme": "scattering",
     "_solve": "linalg.solve",
     "_spread": "view",
@@ -1639,6 +1646,7 @@ OP_MODULES: dict[str, str] = {
     "_windows": "sliding_windows",
     "_without_slope": "resample",
     "_write": "index",
+    "_zeta": "elementwise.special",
     "abs": "elementwise.arithmetic",
     "acos": "elementwise.trigonometry",
     "acosh": "elementwise.trigonometry",

@@ -344,6 +344,43 @@ def bernoulli(x: Tensor, p: float | None = None, *, generator: Generator | None 
     return (rand(x.shape, generator=generator, device=x.device) < x.detach()).to(x.dtype)
 
 
+def _drawn_by_the_host(draw: Any, like: Tensor, generator: Generator | None) -> Tensor:
+    """What NumPy draws from a seed of the generator, in the dtype and on the device of a tensor."""
+    seed = int(randint(0, 2**31 - 1, (1,), generator).item())
+    found = np.asarray(draw(np.random.default_rng(seed)), np.float64)
+    return tensor_of(found.reshape(like.shape), like.dtype).to(like.device)
+
+
+@function()
+def poisson(x: Tensor, generator: Generator | None = None) -> Tensor:
+    """A count for each element, of the mean that it is, in its dtype. ValueError for a negative mean."""
+    rates = x.detach().to("cpu", dtype="float64").numpy()
+    if not (rates >= 0).all():
+        raise ValueError(f"poisson: the means in {describe(x)} must be at least 0")
+    return _drawn_by_the_host(lambda draws: draws.poisson(rates), x, generator)
+
+
+@function()
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """How many of `count` trials succeed, each with the probability `prob`; both of one floating-point dtype,
+    broadcast. ValueError for a negative count and for probabilities outside 0 .. 1.
+    """
+    if not count.dtype.is_floating_point or count.dtype is not prob.dtype:
+        raise TypeError(
+            f"binomial: counts and probabilities are of one floating-point dtype, got {describe(count)} and "
+            f"{describe(prob)}"
+        )
+    shape = broadcast_shapes(count.shape, prob.shape, op="binomial")
+    most, chance = (v.detach().to("cpu", dtype="float64").expand(shape) for v in (count, prob))
+    n, p = most.numpy(), chance.numpy()
+    if not ((n >= 0) & (p >= 0) & (p <= 1)).all():
+        raise ValueError(
+            f"binomial: counts are at least 0 and probabilities from 0 to 1, not {describe(count)}, {describe(prob)}"
+        )
+    like = count.detach().expand(shape)
+    return _drawn_by_the_host(lambda draws: draws.binomial(n.astype(np.int64), p), like, generator)
+
+
 @function(factory=True)
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None) -> Tensor:
     """Normal numbers of mean and standard deviation: numbers with a size, or tensors, broadcast."""

@@ -78,10 +78,11 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
 
 @function(method=True)
 @op()
-def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) -> Tensor:
-    """Variance over dims, divided by n - correction."""
+def var(x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = False) -> Tensor:
+    """Variance over dims, divided by n - correction (None: 1)."""
     if isinstance(dim, bool):  # torch's older form: var(unbiased)
         dim, correction = None, int(dim)
+    correction = 1 if correction is None else correction
     if is_half(x):
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     if x.dtype.is_complex:  # both parts vary independently
@@ -111,7 +112,7 @@ def _mean_by_name(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any 
 
 
 def _var_by_name(
-    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, unbiased: bool | None = None
+    x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = False, unbiased: bool | None = None
 ) -> Tensor:
     return var(x, dim, correction if unbiased is None else int(unbiased), keepdim)
 
@@ -121,7 +122,7 @@ mean.by_name, var.by_name = _mean_by_name, _var_by_name
 
 @function(method=True)
 def std(
-    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
+    x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = False, *, unbiased: bool | None = None
 ) -> Tensor:
     """Standard deviation over dims."""
     if is_half(x):  # whose variance may overflow
@@ -274,18 +275,22 @@ def aminmax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Extremes:
 
 @function()
 def var_mean(
-    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
+    x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = False, *, unbiased: bool | None = None
 ) -> tuple[Tensor, Tensor]:
     """(variance, mean) over dims."""
+    if isinstance(dim, bool):  # torch's older form: var_mean(x, unbiased)
+        dim, correction = None, int(dim)
     normalize_dims(dim, x.ndim, "var_mean")
     return x.var(dim, correction if unbiased is None else int(unbiased), keepdim), x.mean(dim, keepdim)
 
 
 @function()
 def std_mean(
-    x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False, *, unbiased: bool | None = None
+    x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = False, *, unbiased: bool | None = None
 ) -> tuple[Tensor, Tensor]:
     """(std, mean) over dims."""
+    if isinstance(dim, bool):  # torch's older form: std_mean(x, unbiased)
+        dim, correction = None, int(dim)
     return x.std(dim, correction if unbiased is None else int(unbiased), keepdim), x.mean(dim, keepdim)
 
 

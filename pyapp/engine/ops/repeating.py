@@ -35,9 +35,11 @@ def tile(x: Tensor, *times: Any, dims: Any = None) -> Tensor:
 
 
 @function(method=True)
-def repeat_interleave(x: Tensor, repeats: int | Tensor | None = None, dim: int | None = None) -> Tensor:
+def repeat_interleave(
+    x: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Each entry of a dim `repeats` times (one number, or one for each entry); flattened without a dim. For a single
-    vector of counts: each index, repeated by its count.
+    vector of counts: each index, repeated by its count. `output_size`: the size of the result's dim, which must be it.
     """
     if repeats is None:
         x, repeats = int64_tensor(np.arange(x.shape[0])), x
@@ -50,4 +52,6 @@ def repeat_interleave(x: Tensor, repeats: int | Tensor | None = None, dim: int |
     total = counts.sum(dtype="float64") * (size if counts.size == 1 else 1)
     if total >= 2.0**62:
         raise MemoryError(f"repeat_interleave: the result would have {total:.0f} entries in dim {dim}")
+    if output_size is not None and total != output_size:
+        raise ValueError(f"repeat_interleave: the result has {total:.0f} entries in dim {dim}, not {output_size}")
     return x.index_select(dim, int64_tensor(np.repeat(np.arange(size), counts.astype(np.intp))))

@@ -139,7 +139,13 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """x with one value at the entries of a dim that a vector of integers names."""
     if not x.ndim:
         return reshape(index_fill(reshape(x, 1), dim, index, value), ())
-    return _put(x, value, _along(x, dim, index, "index_fill"))
+    places = _along(x, dim, index, "index_fill")
+    if isinstance(value, Tensor) and value.requires_grad and not value.ndim:  # equal indices are one place
+        chosen = zeros(x.shape[dim], dtype=bool_, device=x.device)
+        chosen[places[-1]] = True
+        d = normalize_dim(dim, x.ndim, "index_fill")
+        return where(reshape(chosen, (-1,) + (1,) * (x.ndim - 1 - d)), value.to(x.dtype), x)
+    return _put(x, value, places)
 
 
 @function(method=True, in_place=True)
@@ -208,9 +214,17 @@ def _d_scatter_extreme(
     part = source[tuple(slice(n) for n in index.shape)] if index.ndim == source.ndim else reshape(source, index.shape)
     own: Tensor | float = 1.0 if include_self else (~_touched(x, dim, index)).to(g.dtype)
     if reduce == "prod":
-        if bool((part == 0).any()) or bool((x == 0).any()):
-            raise RuntimeError("scatter_reduce: a product with zeros has no gradient")
-        g_x, g_part = g * y / x * own, (g * y).gather(dim, index) / part
+        zero, hole = (part == 0).to(g.dtype), (x == 0).to(g.dtype) * own
+        if bool(zero.any()) or bool(hole.any()):  # the product of the others, where one factor is 0
+            whole = where(x == 0, 1.0, x) if include_self else where(_touched(x, dim, index), 1.0, x)
+            rest = _scatter_extreme(whole, where(part == 0, 1.0, part), dim, index, "prod", True)
+            count = zeros(y.shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, zero) + hole
+            alone = g * where(count == 1, rest, 0.0)
+            usual = g * where(count == 0, rest, 0.0)
+            g_x = where(x == 0, alone, usual / where(x == 0, 1.0, x)) * own
+            g_part = where(part == 0, alone.gather(dim, index), usual.gather(dim, index) / where(part == 0, 1.0, part))
+        else:
+            g_x, g_part = g * y / x * own, (g * y).gather(dim, index) / part
     else:
         hit_x, hit = (x == y).to(g.dtype) * own, (part == y.gather(dim, index)).to(g.dtype)
         shares = g / zeros(y.shape, dtype=g.dtype, device=g.device).scatter_add(dim, index, hit).add(hit_x).clamp(1.0)

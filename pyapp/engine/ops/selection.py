@@ -81,16 +81,19 @@ def _index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 @function(method=True)
 def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """gather, with both broadcast outside dim; flattened without a dim."""
+    """gather, with both broadcast outside dim; flattened without a dim. Negative indices count from the end."""
     if dim is None:
-        return reshape(x, -1).gather(0, reshape(indices, -1))
+        return take_along_dim(reshape(x, -1), reshape(indices, -1), 0)
     d = normalize_dim(dim, x.ndim, "take_along_dim")
     if x.ndim != indices.ndim:
         raise ValueError(f"take_along_dim: {describe(x)} and {describe(indices)} have different numbers of dims")
     outside = [(*t.shape[:d], 1, *t.shape[d + 1 :]) for t in (x, indices)]
     common = broadcast_shapes(*outside, op="take_along_dim")
     whole = (expand(t, (*common[:d], t.shape[d], *common[d + 1 :])) for t in (x, indices))
-    return next(whole).gather(d, next(whole))
+    values, places = next(whole), next(whole)
+    if places.dtype.category == 1 and places.numel() and int(places.min().item()) < 0:
+        places = places + (places < 0).to(places.dtype) * x.shape[d]
+    return values.gather(d, places)
 
 
 @function(method=True)

@@ -14,13 +14,13 @@ from ...operands import unbroadcast
 from ...tensor import Tensor
 from ...user_errors import describe
 from .builders import binary
-from .special import _TERMS, _erfc64, _lgamma64, lgamma
+from .special import TERMS, _erfc64, _lgamma64, lgamma
 
 
 def _below(a: Any, x: Any) -> Any:
     """P(a, x) by its series, for x < a + 1 (NIST DLMF 8.11.4)."""
     term = total = 1 / a
-    for n in range(1, _TERMS):
+    for n in range(1, TERMS):
         term = term * (x / (a + n))
         total = total + term
         if not (term > total * 1e-17).any():
@@ -33,7 +33,7 @@ def _above(a: Any, x: Any) -> Any:
     b = x + 1 - a
     c, d = np.full_like(x, 1e300), 1 / b
     h = d
-    for n in range(1, _TERMS):
+    for n in range(1, TERMS):
         step = -n * (n - a)
         b = b + 2
         d = 1 / (step * d + b)
@@ -122,7 +122,7 @@ def mvlgamma(x: Tensor, p: int) -> Tensor:
     if not x.dtype.is_floating_point:
         x = x.to(_dtype.Default.dtype)
     total: Any = p * (p - 1) / 4 * log(pi)
-    step = max(1, _TERMS_AT_ONCE // max(x.numel(), 1))
+    step = max(1, TERMS_AT_ONCE // max(x.numel(), 1))
     for first in range(0, p, step):
         halves = tensor_of(np.arange(first, min(first + step, p)) / 2, x.dtype).to(x.device)
         total = lgamma(x.unsqueeze(-1) - halves).sum(-1) + total
@@ -130,4 +130,4 @@ def mvlgamma(x: Tensor, p: int) -> Tensor:
 
 
 _LARGEST_DIMENSION = 1 << 20
-_TERMS_AT_ONCE = 1 << 16
+TERMS_AT_ONCE = 1 << 16

@@ -1,4 +1,4 @@
-"""Special functions: the error function, the gamma function and its derivatives, Bessel functions."""
+"""Special functions: the error function, the gamma function and its derivatives, the zeta function."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from ...declare import function, method
 from ...lazy import np
 from ...numpy_arrays import array_of, tensor_of
 from ...op import primitive
+from ...operands import unbroadcast
 from ...tensor import Tensor
-from .builders import in_float64, unary
+from .builders import binary, in_float64, unary
 from .exponential import exp
 
 
@@ -166,16 +167,49 @@ def _cotangent_derivative(c: Any, n: int) -> Any:
 
 
 def _polygamma_positive(z: Any, n: int) -> Any:
-    """± n! Σ 1 / (z + k)^(n + 1) for z > 0, the tail by Euler and Maclaurin (NIST DLMF 25.11.43)."""
+    """± n! Σ 1 / (z + k)^(n + 1) for z > 0 (NIST DLMF 25.11.12)."""
+    return (-1) ** (n + 1) * factorial(n) * _zeta64(n + 1.0, z)
+
+
+def _zeta64(s: Any, z: Any) -> Any:
+    """Σ 1 / (z + k)^s for s > 1 and z > 0, the tail by Euler and Maclaurin (NIST DLMF 25.11.43)."""
     total = np.zeros_like(z)
     for _ in range(_SHIFT):
-        total, z = total + z ** -(n + 1.0), z + 1
-    total += z**-n / n + 0.5 * z ** -(n + 1.0)
-    rising = float(n + 1)
+        total, z = total + z**-s, z + 1
+    total = total + z ** (1 - s) / (s - 1) + 0.5 * z**-s
+    rising = s
     for k, bernoulli in enumerate(_BERNOULLI):
-        total += bernoulli / factorial(2 * k + 2) * rising * z ** -(n + 2.0 * k + 2)
-        rising *= (n + 2 * k + 2) * (n + 2 * k + 3)
-    return (-1) ** (n + 1) * factorial(n) * total
+        total = total + bernoulli / factorial(2 * k + 2) * rising * z ** -(s + 2.0 * k + 1)
+        rising = rising * (s + 2 * k + 1) * (s + 2 * k + 2)
+    return total
+
+
+def _hurwitz64(s: Any, q: Any) -> Any:
+    """Hurwitz' zeta function as torch has it: for q <= 0 the terms below 0 are added, which whole s alone allow."""
+    s, q = np.broadcast_arrays(s, q)
+    below = np.where((q <= 0) & (s == np.floor(s)) & (q > -_MOST_BELOW), np.floor(-q) + 1, 0.0)
+    with np.errstate(all="ignore"):
+        found = np.where(q + below > 0, _zeta64(s, np.where(q + below > 0, q + below, 1.0)), np.nan)
+        for k in range(int(below.max(initial=0))):
+            found = found + np.where(k < below, (q + k) ** -s, 0.0)
+    found = np.where((q <= 0) & (q == np.floor(q)), np.inf, found)
+    return np.where(s == 1, np.inf, np.where(s < 1, np.nan, found))
+
+
+def _hurwitz(s: Any, q: Any) -> Any:
+    return _hurwitz64(s.astype(np.float64), q.astype(np.float64)).astype(np.result_type(s, q))
+
+
+_MOST_BELOW = 10000  # terms of the zeta function below 0; beyond, NaN
+
+
+def _d_zeta(g: Tensor, _: Any, s: Any, q: Any) -> Any:
+    if isinstance(s, Tensor) and s.requires_grad:
+        raise NotImplementedError("zeta has no gradient in its first argument")
+    return None, unbroadcast(-g * s * zeta(s + 1, q), q)
+
+
+zeta = binary("_zeta", lambda: _hurwitz, _d_zeta, out="float")
 
 
 _HIGHEST_ORDER = 100  # beyond, factorials and polynomials leave the range of float64
@@ -193,6 +227,18 @@ def _erfc64(x: Any) -> Any:
     return np.where(x > 2, tail, 1 - _erf64(x))
 
 
+def _erfcx64(x: Any) -> Any:
+    """exp(x²) erfc(x), by the continued fraction of erfc where x is large."""
+    large = np.maximum(x, 2.0)
+    fraction = np.zeros_like(x)
+    for k in range(60, 0, -1):
+        fraction = (k / 2) / (large + fraction)
+    with np.errstate(all="ignore"):
+        small = np.exp(np.minimum(x, 2.0) ** 2) * _erfc64(np.minimum(x, 2.0))
+        return np.where(x > 2, 1 / sqrt(pi) / (large + fraction), small)
+
+
+erfcx = unary("_erfcx", in_float64(_erfcx64), lambda g, y, x: (g * (x * y * 2 - 2 / sqrt(pi)),), saves="both")
 ndtri = unary("_ndtri", in_float64(_ndtri64), lambda g, y, x: (g * sqrt(2 * pi) * exp(y * y * 0.5),), saves="output")
 erfc = unary("erfc", in_float64(_erfc64), lambda g, _, x: (g * (-2 / sqrt(pi)) * (-x * x).exp(),), in_place=True)
 
@@ -205,36 +251,7 @@ def polygamma(n: int, x: Tensor) -> Tensor:
     return x.digamma() if n == 0 else x.trigamma() if n == 1 else _polygamma(x, n)
 
 
-_TERMS = 2000  # terms of the series below; arguments with a finite result need far fewer
-
-
-def _d_bessel(g: Tensor, _: Any, x: Tensor, order: int) -> Any:
-    return (g * (_bessel(x, abs(order - 1)) + _bessel(x, order + 1)) * 0.5, None)
-
-
-@primitive(vjp=_d_bessel)
-def _bessel(x: Tensor, order: int) -> Tensor:
-    """I_order by its power series, whose terms all have one sign (NIST DLMF 10.25.2)."""
-    kind = x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype
-    with np.errstate(all="ignore"):
-        half = array_of(x, kind).astype(np.float64) / 2
-        term = np.ones_like(half)
-        for k in range(1, order + 1):
-            term = term * half / k
-        total = term.copy()
-        for k in range(1, _TERMS):
-            term = term * (half * half / (k * (k + order)))
-            total += term
-            if not (np.abs(term) > np.abs(total) * 1e-17).any():
-                break
-        total = np.where(np.isinf(half), np.inf, total)
-        return tensor_of(total.astype(array_of(x, kind).dtype), kind)
-
-
-@function(method=True, in_place=True)
-def i0(x: Tensor) -> Tensor:
-    """The modified Bessel function of the first kind of order 0."""
-    return _bessel(x, 0)
+TERMS = 2000  # terms of power series; arguments with a finite result need far fewer
 
 
 @method("polygamma", in_place=True)

@@ -1,0 +1,169 @@
+"""Bessel functions of the first kind, of whole orders: modified ones, plain and scaled, and ordinary ones."""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+from ... import dtype as _dtype
+from ...declare import function
+from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
+from ...op import primitive
+from ...tensor import Tensor
+from .arithmetic import sign
+from .select import where
+from .special import TERMS
+
+
+def _d_bessel(g: Tensor, _: Any, x: Tensor, order: int) -> Any:
+    return (g * (_bessel(x, abs(order - 1)) + _bessel(x, order + 1)) * 0.5, None)
+
+
+@primitive(vjp=_d_bessel)
+def _bessel(x: Tensor, order: int) -> Tensor:
+    """I_order by its power series, whose terms all have one sign (NIST DLMF 10.25.2)."""
+    kind = x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype
+    with np.errstate(all="ignore"):
+        half = array_of(x, kind).astype(np.float64) / 2
+        term = np.ones_like(half)
+        for k in range(1, order + 1):
+            term = term * half / k
+        total = term.copy()
+        for k in range(1, TERMS):
+            term = term * (half * half / (k * (k + order)))
+            total += term
+            if not (np.abs(term) > np.abs(total) * 1e-17).any():
+                break
+        total = np.where(np.isinf(half), np.inf, total)
+        return tensor_of(total.astype(array_of(x, kind).dtype), kind)
+
+
+@function(method=True, in_place=True)
+def i0(x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 0."""
+    return _bessel(x, 0)
+
+
+def i1(x: Tensor) -> Tensor:
+    """The modified Bessel function of the first kind of order 1."""
+    return _bessel(x, 1)
+
+
+def _kind_of(x: Tensor) -> Any:
+    return x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype
+
+
+_LARGE = 30.0  # from here on the asymptotic series have the precision of float64
+
+
+def _d_scaled(g: Tensor, y: Tensor, x: Tensor, order: int) -> Any:
+    slope = (_scaled(x, abs(order - 1)) + _scaled(x, order + 1)) * 0.5
+    return g * (slope - sign(x) * y), None
+
+
+@primitive(vjp=_d_scaled, saves="both", name="_scaled_bessel")
+def _scaled(x: Tensor, order: int) -> Tensor:
+    """exp(-|x|) I_order(x): by the power series, for large x by the asymptotic one (NIST DLMF 10.40.1)."""
+    kind = _kind_of(x)
+    given = array_of(x, kind)
+    size = np.abs(given.astype(np.float64))
+    with np.errstate(all="ignore"):
+        near = np.minimum(size, _LARGE)
+        half = near / 2
+        term = np.exp(-near)
+        for k in range(1, order + 1):
+            term = term * half / k
+        total = term.copy()
+        for k in range(1, TERMS):
+            term = term * (half * half / (k * (k + order)))
+            total += term
+            if not (term > total * 1e-17).any():
+                break
+        far = np.maximum(size, _LARGE)
+        part = np.ones_like(far)
+        series = part.copy()
+        for k in range(1, 31):
+            part = part * -(4 * order * order - (2 * k - 1) ** 2) / (8 * k * far)
+            series += part
+        found = np.where(size > _LARGE, series / np.sqrt(2 * pi * far), total)
+        found = np.where(np.isinf(size), 0.0, np.where(np.isnan(size), np.nan, found))
+        if order % 2:
+            found = np.copysign(found, given)
+        return tensor_of(found.astype(given.dtype), kind)
+
+
+def i0e(x: Tensor) -> Tensor:
+    """exp(-|x|) i0(x)."""
+    return _scaled(x, 0)
+
+
+def i1e(x: Tensor) -> Tensor:
+    """exp(-|x|) i1(x)."""
+    return _scaled(x, 1)
+
+
+def _d_cylinder(g: Tensor, _: Any, x: Tensor, order: int) -> Any:
+    if order == 0:
+        return -g * _cylinder(x, 1), None
+    return g * (_cylinder(x, order - 1) - _cylinder(x, order + 1)) * 0.5, None
+
+
+_STEPS = 80  # of the trapezoidal rule, which converges faster than any power once they are more than |x|
+
+
+@primitive(vjp=_d_cylinder, name="_cylinder_bessel")
+def _cylinder(x: Tensor, order: int) -> Tensor:
+    """J_order: by Bessel's integral (NIST DLMF 10.9.2), for large x by Hankel's expansion (10.17.3)."""
+    kind = _kind_of(x)
+    given = array_of(x, kind)
+    size = np.abs(given.astype(np.float64))
+    with np.errstate(all="ignore"):
+        near = np.minimum(size, _LARGE)
+        total = 0.5 * (1.0 + (-1.0) ** order) + np.zeros_like(near)
+        for k in range(1, _STEPS):
+            angle = pi * k / _STEPS
+            total += np.cos(order * angle - near * np.sin(angle))
+        far = np.maximum(size, _LARGE)
+        even, odd, part = np.zeros_like(far), np.zeros_like(far), np.ones_like(far)
+        for k in range(31):
+            even, odd = (even, odd + part * (-1) ** (k // 2)) if k % 2 else (even + part * (-1) ** (k // 2), odd)
+            part = part * (4 * order * order - (2 * k + 1) ** 2) / (8 * (k + 1) * far)
+        phase = far - order * pi / 2 - pi / 4
+        wave = np.sqrt(2 / (pi * far)) * (np.cos(phase) * even - np.sin(phase) * odd)
+        small = _small_cylinder(np.minimum(size, 1.0), order)
+        found = np.where(size > _LARGE, wave, np.where(size < 1, small, total / _STEPS))
+        found = np.where(np.isinf(size), 0.0, np.where(np.isnan(size), np.nan, found))
+        if order % 2:
+            found = np.where(given < 0, -found, found)
+        return tensor_of(found.astype(given.dtype), kind)
+
+
+def _small_cylinder(x: Any, order: int) -> Any:
+    """J_order of numbers up to 1 by its power series (NIST DLMF 10.2.2), exact in the small."""
+    half = x / 2
+    term = np.ones_like(half)
+    for k in range(1, order + 1):
+        term = term * half / k
+    total = term
+    for k in range(1, 14):
+        term = term * -(half * half) / (k * (k + order))
+        total = total + term
+    return total
+
+
+def bessel_j0(x: Tensor) -> Tensor:
+    """The Bessel function of the first kind of order 0."""
+    return _cylinder(x, 0)
+
+
+def bessel_j1(x: Tensor) -> Tensor:
+    """The Bessel function of the first kind of order 1."""
+    return _cylinder(x, 1)
+
+
+def spherical_bessel_j0(x: Tensor) -> Tensor:
+    """sin(x) / x, 1 at 0."""
+    own = x if x.dtype.is_floating_point else x.to(_dtype.Default.dtype)
+    away = where(own == 0, 1.0, own)
+    return where(own == 0, 1.0, where(own.isinf(), 0.0, away.sin() / away)).to(own.dtype)
