@@ -9,6 +9,7 @@ from __future__ import annotations
 MODEL_TYPES = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
+    "albert": "albert",
     "arcee": "arcee",
     "bart": "bart",
     "beit": "beit",
@@ -107,6 +108,7 @@ MODEL_TYPES = {
     "yolos": "yolos",
 }
 TASKS: dict[str, tuple[str, ...]] = {
+    "albert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "arcee": ("causal-lm",),
     "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
     "beit": ("image-features", "image-classification"),
