@@ -4,15 +4,16 @@ queries and all keys.
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Module, RMSNorm
-from pyapp.nn.decoder import RotaryTable, Text
-from pyapp.nn.decoder_blocks import JointNormAttention, RotaryLanguageModel
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.decoder_blocks import JointNormAttention, PostNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig
-from .loading.gguf import HEAD_NORMS, NAMES, Gguf
+from .loading.gguf import AFTER_NORMS, HEAD_NORMS, NAMES, Gguf
 
 MODEL_TYPES = ("olmo2",)
 
@@ -30,21 +31,14 @@ class Config(DecoderConfig):
     attention_bias: bool = False
 
 
-class Block(Module):
+class Block(PostNormBlock):
     """Attention and feed-forward, each with a norm after it, added to the residual."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        self.self_attn = JointNormAttention(layer, size, config.heads(), rotary, epsilon, bias=config.attention_bias)
-        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        self.post_attention_layernorm = RMSNorm(size, epsilon)
-        self.post_feedforward_layernorm = RMSNorm(size, epsilon)
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = x + self.post_attention_layernorm(self.self_attn(x, text))
-        return x + self.post_feedforward_layernorm(self.mlp(x))
+        attention = JointNormAttention(layer, size, config.heads(), rotary, epsilon, bias=config.attention_bias)
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        super().__init__(attention, feed_forward, partial(RMSNorm, size, epsilon))
 
 
 class Olmo2ForCausalLM(RotaryLanguageModel):
@@ -54,11 +48,5 @@ class Olmo2ForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-GGUF = Gguf(
-    "olmo2",
-    names=NAMES | HEAD_NORMS | {
-        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
-        "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
-    },
-)  # fmt: skip
+GGUF = Gguf("olmo2", names=NAMES | HEAD_NORMS | AFTER_NORMS)
 TASKS = {"causal-lm": Olmo2ForCausalLM}

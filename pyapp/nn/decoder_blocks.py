@@ -75,6 +75,24 @@ class PreNormBlock(Module):
         return y
 
 
+class PostNormBlock(Module):
+    """Attention and feed-forward, each with a norm after it, added to the residual (OLMo 2, arXiv 2501.00656). `norm`
+    makes a norm.
+    """
+
+    def __init__(self, attention: Module, feed_forward: Module, norm: Callable[[], Module]) -> None:
+        super().__init__()
+        self.self_attn = attention
+        self.mlp = feed_forward
+        self.post_attention_layernorm = norm()
+        self.post_feedforward_layernorm = norm()
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = x + self.post_attention_layernorm(self.self_attn(x, text))
+        return x + self.post_feedforward_layernorm(self.mlp(x))
+
+
 class ParallelBlock(Module):
     """Attention and feed-forward of the same norm, both added to the residual, under Llama's names."""
 

@@ -5,7 +5,8 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from ..engine import Tensor
 from .layers.containers import ModuleList, Sequential
@@ -13,6 +14,8 @@ from .layers.gated import activation_named
 from .layers.pooling import AvgPool2d, MaxPool2d
 from .module import Module
 from .vision import ConvolutionNorm
+
+MakeLayer: TypeAlias = Callable[[Any, int, int, int, bool], Module]  # of a configuration, two widths, a stride, first
 
 
 class ResidualEmbeddings(Module):
@@ -88,11 +91,11 @@ class ResidualLayer(Module):
 class ResidualStage(Module):
     """Layers of one width, the first of which may halve the picture's sides."""
 
-    def __init__(self, config: Any, before: int, width: int, depth: int, stride: int) -> None:
+    def __init__(self, config: Any, before: int, width: int, depth: int, stride: int, layer: MakeLayer) -> None:
         super().__init__()
         sizes = [(before, stride), *[(width, 1)] * (depth - 1)]
         self.layers = Sequential(
-            *(ResidualLayer(config, channels, width, step, i == 0) for i, (channels, step) in enumerate(sizes))
+            *(layer(config, channels, width, step, i == 0) for i, (channels, step) in enumerate(sizes))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -101,14 +104,14 @@ class ResidualStage(Module):
 
 
 class ResidualStages(Module):
-    """The stages."""
+    """The stages. `layer` makes a layer as ResidualLayer does."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, layer: MakeLayer = ResidualLayer) -> None:
         super().__init__()
         widths = (config.embedding_size, *config.hidden_sizes)
         first = 2 if config.downsample_in_first_stage else 1
         self.stages = ModuleList(
-            ResidualStage(config, widths[i], widths[i + 1], depth, 2 if i else first)
+            ResidualStage(config, widths[i], widths[i + 1], depth, 2 if i else first, layer)
             for i, depth in enumerate(config.depths)
         )
 

@@ -65,9 +65,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr", "Llava")
 # The processors of models whose file says none.
 OF_MODEL = {
-    "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit",
-    "dinov2_with_registers": "Bit", "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
-    "convnext": "ConvNext", "resnet": "ConvNext", "mobilenet_v2": "MobileNetV2", "efficientnet": "EfficientNet",
+    "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
+    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v2": "MobileNetV2",
+    "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3", "qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2VL",

@@ -44,6 +44,7 @@ pytestmark = pytest.mark.native_only
 REFUSED = {
     "olmo2": "q_norm, k_norm",
     "olmoe": "q_norm, k_norm",
+    "olmo3": "q_norm, k_norm",
     "cohere-norms": "q_norm, k_norm",
     "stablelm-parallel": "q_layernorm, k_layernorm",
     "gpt_oss": "sinks",

@@ -222,6 +222,35 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "conv1d_width": 3,
         "block_types": ["recurrent", "attention"],
     },
+    "olmo3": SMALL
+    | {
+        "model_type": "olmo3",
+        "num_hidden_layers": 4,
+        "sliding_window": 6,
+        "rope_scaling": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 32,
+            "attention_factor": 1.2,
+            "beta_fast": 16.0,
+            "beta_slow": 2.0,
+        },
+    },
+    "exaone4": SMALL
+    | {"model_type": "exaone4", "sliding_window": None, "rms_norm_eps": 1e-4, "layer_types": ["full_attention"] * 2},
+    "exaone4-windows": SMALL
+    | {
+        "model_type": "exaone4",
+        "num_hidden_layers": 3,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+    "seed_oss": SMALL | {"model_type": "seed_oss", "head_dim": 12},
+    "seed_oss-biases": SMALL
+    | {"model_type": "seed_oss", "head_dim": 8, "attention_out_bias": True, "mlp_bias": True, "attention_bias": False},
+    "ernie4_5": SMALL | {"model_type": "ernie4_5", "head_dim": 12, "use_bias": True},
+    "helium": SMALL | {"model_type": "helium", "head_dim": 8, "attention_bias": True, "mlp_bias": True},
+    "arcee": SMALL | {"model_type": "arcee", "mlp_bias": True},
     "mixtral": SMALL | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen2_moe": SMALL
     | EXPERTS
@@ -262,6 +291,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["bloom", "mpt", "mpt-clip", "cohere", "cohere-norms", "nemotron", "olmo",
                      "olmo-clip", "granitemoe", "granitemoe-shared"], {}),
     "cohere2": {"sliding_window_pattern": 4},
+    **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
     "falcon_mamba": {"mixer_rms_eps": 1e-5},
@@ -274,4 +304,5 @@ OTHER_DEVICE = [
     "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4", "olmoe", "mamba", "falcon_mamba", "mamba2",
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
+    "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
 ]  # fmt: skip

@@ -37,6 +37,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
+    "albert": {"model_type": "albert", **_SIZES, **_LABELS, "embedding_size": 8, "num_hidden_layers": 3},
+    "albert_groups": {
+        "model_type": "albert", **_SIZES, **_LABELS, "embedding_size": 8, "num_hidden_layers": 5,
+        "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu",
+    },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
 OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2"))  # run on another device
@@ -62,4 +67,4 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
     return ids, mask, types if config["model_type"] in TYPED else None
 
 
-TYPED = ("bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "nomic_bert")
+TYPED = ("albert", "bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "nomic_bert")

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM
 
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 
 FOLDER = Path(__file__).with_name("golden_decoders")
+GIVE_NOTHING = "Exaone4ForCausalLM", "Ernie4_5ForCausalLM"  # whose own forward returns None in transformers 5.24
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
@@ -35,6 +36,8 @@ def model_of(name: str, salt: int) -> Any:
     # Falcon's eager attention adds its linear biases twice.
     made._attn_implementation = "sdpa" if config.get("alibi") else "eager"
     model = AutoModelForCausalLM.from_config(made).float().eval()
+    if type(model).__name__ in GIVE_NOTHING:
+        type(model).forward = LlamaForCausalLM.forward
     with torch.no_grad():
         saved = {*model.state_dict()}
         buffers = (

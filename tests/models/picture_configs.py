@@ -78,6 +78,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 32], "depths": [1, 2, 1], "num_stages": 3,
         **_LABELS,
     },
+    "convnextv2": {
+        "model_type": "convnextv2", "patch_size": 4, "hidden_sizes": [8, 32], "depths": [2, 1], "num_stages": 2,
+        **_LABELS,
+    },
+    "regnet": {
+        "model_type": "regnet", "embedding_size": 6, "hidden_sizes": [8, 16, 32], "depths": [1, 2, 1],
+        "groups_width": 4, **_LABELS,
+    },
+    "regnet_x": {
+        "model_type": "regnet", "embedding_size": 8, "hidden_sizes": [8, 12], "depths": [2, 1], "groups_width": 16,
+        "layer_type": "x", "downsample_in_first_stage": False, "hidden_act": "gelu", **_LABELS,
+    },
     "resnet": {
         "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 32], "depths": [1, 2, 1], "num_stages": 3,
         "hidden_act": "gelu", **_LABELS,
@@ -201,13 +213,13 @@ CLASSES = {
 }
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 dinov2_with_registers depth_anything convnext resnet mobilenet_v2 efficientnet clip siglip "
-    "yolos detr rt_detr segformer swin donut blip trocr"
+    "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v2 "
+    "efficientnet clip siglip yolos detr rt_detr segformer swin donut blip trocr"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext resnet mobilenet_v2 efficientnet clip "
-    "siglip yolos detr rt_detr segformer swin donut blip sam trocr"
+    "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
+    "mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
@@ -227,6 +239,6 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "dinov2 dinov2_with_registers depth_anything convnext resnet mobilenet_v2 efficientnet yolos segformer swin detr "
-    "table-transformer"
+    "dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v2 efficientnet "
+    "yolos segformer swin detr table-transformer"
 ).split()

@@ -41,6 +41,10 @@ HEAD_NORMS = {
     "model.layers.{}.self_attn.q_norm": "blk.{}.attn_q_norm",
     "model.layers.{}.self_attn.k_norm": "blk.{}.attn_k_norm",
 }
+AFTER_NORMS = {  # of blocks whose norms come after attention and feed-forward
+    "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+    "model.layers.{}.post_feedforward_layernorm": "blk.{}.post_ffw_norm",
+}
 EXPERTS = {
     "model.layers.{}.mlp.gate": "blk.{}.ffn_gate_inp",
     "model.layers.{}.mlp.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",

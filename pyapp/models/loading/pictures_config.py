@@ -193,6 +193,29 @@ class WindowConfig(PictureConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConvNextConfig(PictureConfig):
+    """The fields of ConvNeXt."""
+
+    response_norms: ClassVar[bool] = False  # whether layers normalise their responses
+
+    patch_size: int = 4
+    hidden_sizes: tuple[int, ...] = (96, 192, 384, 768)
+    depths: tuple[int, ...] = (3, 3, 9, 3)
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_stages(self.hidden_sizes, self.depths)
+        require(self.patch_size <= 1 << 10, f"patch_size is {self.patch_size:,}, expected at most 1,024")
+
+    @property
+    def scales(self) -> bool:
+        """Whether layers are scaled."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResidualConfig(PictureConfig):
     """The fields of ResNet, and of models that see by one."""
 
