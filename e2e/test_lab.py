@@ -105,6 +105,13 @@ def test_what_an_error_says_stands_out(lab: LabPage) -> None:
     assert trace.inner_text().endswith("raise ValueError('first\\nsecond')")
 
 
+def test_a_double_click_adds_one_cell(lab: LabPage) -> None:
+    lab.write("1")
+    lab.cell(1).get_by_role("button", name="+ Code").dblclick()
+    lab.page.wait_for_timeout(300)
+    expect(lab.cells).to_have_count(2)
+
+
 def test_deleted_cells_come_back(lab: LabPage) -> None:
     lab.write("1", "2", "3")
     lab.cell(2).get_by_role("button", name="Delete").dblclick()  # deletes one

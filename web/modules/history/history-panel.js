@@ -37,7 +37,7 @@ export class HistoryPanel {
     this.slot = h("div", { class: "error-slot" });
     this.summary = h("p", { class: "history-summary" });
     this.oldest = h("button", { type: "button", class: "secondary danger" });
-    this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, oneFile ? "Export all" : "Export all (ZIP)");
+    this.all = h("button", { type: "button", class: "secondary", onclick: single(() => this.exportAll()) }, oneFile ? "Export all" : "Export all (ZIP)");
     this.oldest.addEventListener("click", () => this.#removeOldest());
     this.oldest.hidden = this.all.hidden = true; // until the list has been read
     const back = oneFile ? this.#importField() : "";
