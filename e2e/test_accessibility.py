@@ -187,6 +187,12 @@ def show_pictures(page: Page) -> None:
     expect(page.locator("#chat-turns img")).to_have_attribute("src", re.compile("^data:"))
 
 
+def enlarge(page: Page) -> None:
+    page.locator("#chat-attachments .picture-button").first.click()
+    expect(page.locator(".picture-dialog img")).to_have_js_property("complete", True)
+    page.get_by_role("button", name="Full size").click()
+
+
 def find(page: Page) -> None:
     shown(page, "search")
     page.evaluate(FOUND)
@@ -263,6 +269,7 @@ STATES: dict[str, Callable[[Page], object]] = {
     "conversation": talk,
     "conversation refused": refuse_setting,
     "conversation with pictures": show_pictures,
+    "picture enlarged": enlarge,
     "search": lambda page: shown(page, "search"),
     "passages found": find,
     "texts compared": compare,

@@ -118,6 +118,13 @@ def test_sound_has_a_player(lab: LabPage) -> None:
     assert whole["cells"][0]["outputs"][0]["data"]["audio/wav"] == output["wav"]
 
 
+def test_a_double_click_adds_one_cell(lab: LabPage) -> None:
+    lab.write("1")
+    lab.cell(1).get_by_role("button", name="+ Code").dblclick()
+    lab.page.wait_for_timeout(300)
+    expect(lab.cells).to_have_count(2)
+
+
 def test_deleted_cells_come_back(lab: LabPage) -> None:
     lab.write("1", "2", "3")
     lab.cell(2).get_by_role("button", name="Delete").dblclick()  # deletes one
@@ -259,6 +266,25 @@ def test_a_cell_that_ends_python(lab: LabPage) -> None:
     lab.until("pyappPage.lab.python.ready")
     lab.page.locator("#view-lab [role=alert]").first.get_by_role("button", name="Dismiss").click()
     assert lab.run("1 + 1")[0][0]["text"].strip() == "2"
+
+
+def test_a_recursion_too_deep_for_the_browser(lab: LabPage) -> None:
+    """Python ends, says why, and is started anew: the cell does not seem to run for ever."""
+    lab.expected_errors = ["fatal error", "Maximum call stack size"]
+    lab.write("import sys\nsys.setrecursionlimit(10**6)\ndef f(n):\n    return f(n + 1)\nf(0)")
+    lab.page.evaluate("pyappPage.lab.runAll()")
+    lab.wait_idle()
+    alert = lab.page.locator("#view-lab [role=alert]").first
+    expect(alert).to_contain_text("too deeply for a browser")
+    alert.get_by_role("button", name="Dismiss").click()
+    assert lab.run("1 + 1")[0][0]["text"].strip() == "2"
+
+
+def test_a_file_that_is_not_kept(lab: LabPage) -> None:
+    outputs = lab.run("with open('large.bin', 'wb') as file:\n    file.truncate(70_000_000)", "1 + 1")
+    (note,) = outputs[0]
+    assert note["kind"] == "note" and note["text"].startswith("large.bin has 70 MB. Cells can read it until")
+    assert [output["kind"] for output in outputs[1]] == ["value"]  # it is told once
 
 
 def test_the_editor(lab: LabPage) -> None:

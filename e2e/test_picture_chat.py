@@ -301,6 +301,22 @@ def test_a_picture_opens_large(chat: ChatPage, files: list[Path]) -> None:
     chat.answered()
 
 
+def test_a_message_is_sent_once(chat: ChatPage, files: list[Path]) -> None:
+    """Also when it is sent twice while the model is being loaded, and with what is typed meanwhile."""
+    use(chat, files)
+    chat.page.locator("#chat-pictures").set_input_files([given("fox.png", png(30, 41))])
+    expect(chat.page.locator("#chat-attachments > li")).to_have_count(1)
+    chat.field.fill("What is")
+    chat.page.evaluate(
+        "async () => { const { chat } = pyappPage; chat.seeing = null; const sent = [chat.send(), chat.send()];"
+        " chat.field.value = 'What is it?'; await Promise.all(sent); await chat.over }"
+    )
+    turns = chat.page.evaluate("[...pyappPage.chat.conversation.turns.values()]")
+    assert [turn["role"] for turn in turns] == ["user", "assistant"]
+    assert turns[0]["text"] == "What is it?" and len(turns[0]["pictures"]) == 1
+    expect(chat.field).to_have_value("")
+
+
 def test_unsent_pictures_are_kept(chat: ChatPage, files: list[Path], browser: BrowserContext, site: SiteServer) -> None:
     page, rows = chat.page, chat.page.locator("#chat-attachments > li")
 

@@ -494,9 +494,10 @@ def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_
     )
     page.locator("#read-camera").dblclick()  # asks for one stream: another would film for ever
     page.wait_for_function("() => document.getElementById('read-video').videoWidth > 0")
-    page.locator("#read-take").click()
+    page.locator("#read-take").dblclick()  # takes one
     read.until(f"pyappPage.read.pages.length === 1 && {DONE}")
     expect(page.locator("#read-name")).to_have_text("photo 1.jpg")
+    assert page.evaluate("pyappPage.read.pages.length") == 1
     page.locator("#read-camera-close").click()
     expect(page.locator("#read-camera-panel")).to_be_hidden()
     expect(page.locator("#read-camera")).to_be_focused()

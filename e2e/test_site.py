@@ -360,4 +360,9 @@ def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserCo
         expect(button).to_have_attribute("aria-pressed", "true")
         story.page.reload()
         assert story.page.evaluate(theme) == "dark"
+        with watched(browser.new_page()) as other:
+            other.page.goto(isolated.url)
+            other.page.get_by_role("button", name="Dark colours").click()
+        assert story.until(f"{theme} === 'light'")
+        expect(button).to_have_attribute("aria-pressed", "false")
         story.page.evaluate("localStorage.removeItem('pyapp.theme')")

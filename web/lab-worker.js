@@ -9,11 +9,11 @@
  */
 import { allowOwnScripts } from "./modules/shared/trusted-types.js";
 import { present } from "./modules/shared/present.js";
-import { UserError, eventFromError } from "./modules/shared/protocol.js";
+import { UserError, eventFromError, megabytes } from "./modules/shared/protocol.js";
 import { siteUrl } from "./modules/shared/site.js";
 import { mayShare, threadsFor } from "./modules/shared/threads.js";
 import { makeAnswers, waitForAnswer } from "./modules/worker/lab-answers.js";
-import { LabFiles } from "./modules/worker/lab-files.js";
+import { LARGEST_FILE, LabFiles } from "./modules/worker/lab-files.js";
 import { limitNetwork } from "./modules/worker/lab-network.js";
 import { readNow } from "./modules/worker/parts.js";
 import { LATER, Python } from "./modules/worker/python.js";
@@ -87,6 +87,12 @@ function inTurn(id, work) {
       for (const { name, bytes } of files.changed()) post({ type: "file", name, bytes });
       for (const name of files.removed()) post({ type: "file", name, bytes: null });
     };
+    const tellLarge = () => { // at the end: one that is still being written would be told again and again
+      for (const { name, size } of files.tooLarge()) {
+        const text = `${name} has ${megabytes(size)}. Cells can read it until Python is restarted; files of more than ${megabytes(LARGEST_FILE)} are not kept with the notebook.`;
+        post({ type: "output", output: { kind: "note", text } });
+      }
+    };
     const send = (/** @type {string} */ json) => {
       post({ type: "output", output: JSON.parse(json) });
       if (performance.now() - looked < SCAN_INTERVAL) return;
@@ -102,6 +108,7 @@ function inTurn(id, work) {
       running = false;
       if (interrupts) Atomics.store(interrupts, 0, 0);
       tellFiles();
+      tellLarge();
     }
   });
   last = turn.then(() => {}, () => {});
@@ -149,13 +156,14 @@ self.onmessage = ({ data: { id, method, params } }) => {
   } else if (method !== "cancel") answer(id, method, params ?? {});
 };
 
-// `os._exit` ends Python outside of the promise of its cell, which then never ends.
+// `os._exit` ends Python outside of the promise of its cell, which then never ends; so may a recursion that Python does not limit.
 for (const kind of ["error", "unhandledrejection"]) {
   self.addEventListener(kind, (/** @type {any} */ event) => {
     const error = event.reason ?? event.error ?? event;
-    if (!running || !ENDED.test(error?.message)) return;
+    const exited = ENDED.test(error?.message);
+    if (!running || !(exited || isFatal(error))) return;
     event.preventDefault();
-    postMessage({ id: current, events: [eventFromError(ended("A cell has ended Python.", error))] });
+    postMessage({ id: current, events: [eventFromError(exited ? ended("A cell has ended Python.", error) : asLabError(error))] });
   });
 }
 
@@ -171,10 +179,14 @@ async function answer(id, method, params) {
   }
 }
 
-/** Errors of cells are outputs. Others may mean that Python itself no longer works. @param {any} error */
+/** Whether Python itself no longer works. Errors of cells are outputs. @param {any} error */
+const isFatal = (error) => error instanceof WebAssembly.RuntimeError || error instanceof RangeError || Boolean(error?.pyodide_fatal_error);
+
+/** @param {any} error */
 function asLabError(error) {
-  const fatal = error instanceof WebAssembly.RuntimeError || error instanceof RangeError || error?.pyodide_fatal_error;
-  return fatal ? ended("Python stopped working.", error, "It may have run out of memory. ") : error;
+  if (!isFatal(error)) return error;
+  const deep = error instanceof RangeError; // the browser's stack is full
+  return ended("Python stopped working.", error, deep ? "Functions have called one another too deeply for a browser. " : "It may have run out of memory. ");
 }
 
 /** Pyodide's message. */

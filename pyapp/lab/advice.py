@@ -41,7 +41,7 @@ def advice(error: BaseException) -> str | None:
         case UnboundLocalError():
             return None
         case NameError():
-            return "If another cell defines this name, run that cell first. A start of Python forgets all names."
+            return "If another cell defines this name, run that cell first: a restart of Python forgets all names."
         case UnicodeDecodeError(encoding="utf-8"):
             likely = "utf-16" if bytes(error.object[:2]) in (b"\xff\xfe", b"\xfe\xff") else "windows-1252"
             return f'A text file that is not in UTF-8 needs its encoding, such as open(name, encoding="{likely}").'

@@ -31,6 +31,7 @@ from .table import is_table, table
 
 LIBRARY = str(Path(os.__file__).parent)
 PACKAGE = str(Path(next(iter(_package_path))).resolve())
+SUGGESTION = ". Did you "  # mean …, or forget to import …: of a traceback
 LONGEST_VALUE = 20_000  # characters of a value that is shown
 OUTER_FRAMES, INNER_FRAMES = 10, 20  # of a long traceback that are shown
 IMAGE_SIDES = (8, 2048)  # arrays of bytes of these sizes are shown as images
@@ -174,7 +175,9 @@ class Session:
             if source := linecache.getline(file, line).strip():
                 lines.append(f"    {source[:LONGEST_LINE]}")
         told = traceback.TracebackException(type(error), error, error.__traceback__, lookup_lines=False, compact=True)
-        said = "".join(told.format_exception_only()).rstrip()[:LONGEST_VALUE]  # with Python's "Did you mean …"
+        said = "".join(told.format_exception_only()).rstrip()[:LONGEST_VALUE]
+        if isinstance(error, NameError) and SUGGESTION in said:
+            hint = None  # Python's own is better
         for file in self._files:
             said = said.replace(f'File "{file}"', f"Cell {file[6:-1]}")
         lines += said.split("\n")

@@ -37,7 +37,7 @@ export class HistoryPanel {
     this.slot = h("div", { class: "error-slot" });
     this.summary = h("p", { class: "history-summary" });
     this.oldest = h("button", { type: "button", class: "secondary danger" });
-    this.all = h("button", { type: "button", class: "secondary", onclick: () => this.exportAll() }, oneFile ? "Export all" : "Export all (ZIP)");
+    this.all = h("button", { type: "button", class: "secondary", onclick: single(() => this.exportAll()) }, oneFile ? "Export all" : "Export all (ZIP)");
     this.oldest.addEventListener("click", () => this.#removeOldest());
     this.oldest.hidden = this.all.hidden = true; // until the list has been read
     const back = oneFile ? this.#importField() : "";
@@ -64,11 +64,10 @@ export class HistoryPanel {
     showRows(this.items, entries.map((entry) => this.#row(entry)));
     if (focused) (/** @type {HTMLElement | null} */ (this.items.querySelector(`[data-key="${CSS.escape(focused)}"]`)) ?? this.begin)?.focus();
     this.all.hidden = entries.length === 0;
-    const kept = this.store.keeps ? "" : " This browser keeps nothing for this page: it is gone when the page is closed.";
     const over = room.bytes > room.limit;
-    this.summary.textContent = entries.length
-      ? `${megabytes(room.bytes)} of at most ${megabytes(room.limit)} for the history, in this browser only.${over ? " That is too much: delete what you do not need." : ""}${kept}`
-      : `Nothing yet. What you make is kept here, in this browser only.${kept}`;
+    const amount = `${megabytes(room.bytes)} of at most ${megabytes(room.limit)} for the history, in this browser only.${over ? " That is too much: delete what you do not need." : ""}`;
+    const place = entries.length ? amount : "Nothing yet. What you make is kept here, in this browser only.";
+    this.summary.textContent = this.store.keeps ? place : "This browser keeps nothing for this page (a private window, perhaps): what is listed here is gone when the page is closed.";
     this.oldest.hidden = !over || !room.oldest;
     if (room.oldest) this.oldest.textContent = `Delete the oldest: “${room.oldest.title}”, ${megabytes(room.oldest.bytes)}`;
   }

@@ -35,7 +35,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * For a button that takes a row away: the second half of a double click, which hits the row after it, does nothing.
+ * For a button that takes a row away, or makes something: the second half of a double click, which may hit the row after it, does nothing.
  * @param {(event: MouseEvent) => unknown} work @returns {(event: MouseEvent) => void}
  */
 export const single = (work) => (event) => void (event.detail !== 2 && work(event));

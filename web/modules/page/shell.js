@@ -24,6 +24,11 @@ export function setUpTheme() {
     }
     show();
   });
+  addEventListener("storage", ({ key, newValue }) => { // another tab's button
+    if (key !== "pyapp.theme" || !["light", "dark"].includes(newValue ?? "")) return;
+    root.dataset.theme = /** @type {string} */ (newValue);
+    show();
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", ({ matches }) => {
     if (!stored()) root.dataset.theme = matches ? "dark" : "light";
     show();

@@ -14,6 +14,8 @@ export class LabFiles {
     this.home = home;
     /** Time and size of the files that the page knows, by name. @type {Map<string, string>} */
     this.known = new Map();
+    /** The same of files that are too large to be kept, of which the reader was told. @type {Map<string, string>} */
+    this.told = new Map();
   }
 
   /**
@@ -38,6 +40,13 @@ export class LabFiles {
     const changed = this.#list().filter(({ name, mark, size }) => this.known.get(name) !== mark && size <= LARGEST_FILE);
     for (const { name, mark } of changed) this.known.set(name, mark);
     return changed.map(({ name }) => ({ name, bytes: this.fs.readFile(`${this.home}/${name}`) }));
+  }
+
+  /** The files that are too large to be kept, and are new or were changed since the last call. @returns {{name: string, size: number}[]} */
+  tooLarge() {
+    const large = this.#list().filter(({ name, mark, size }) => size > LARGEST_FILE && this.told.get(name) !== mark);
+    for (const { name, mark } of large) this.told.set(name, mark);
+    return large;
   }
 
   /** The files that are gone since the last call. @returns {string[]} */
@@ -70,6 +79,7 @@ export class LabFiles {
   /** Deletes all. */
   clear() {
     this.known.clear();
+    this.told.clear();
     this.#empty(this.home);
   }
 

@@ -87,6 +87,8 @@ class ChatView {
     this.seeing = null;
     /** @type {ListedModel | null} */
     this.loading = null;
+    /** Whether a message waits for the model. */
+    this.sending = false;
     /** Of the last load. @type {HTMLElement | null} */
     this.loadError = null;
     this.store = new HistoryStore("conversation", { database: "pyapp-conversations", table: "conversations", itemOf, textOf });
@@ -389,15 +391,19 @@ class ChatView {
 
   /** Sends what is in the field, and the pictures beside it. */
   async send() {
-    await this.ready;
-    await this.attachments.settled;
+    if (this.sending) return; // pressed twice, while it waits
+    this.sending = true;
+    try {
+      await this.ready;
+      await this.attachments.settled;
+      if (this.attachments.all.length && !(await this.#known())) return; // the error says why the model could not be loaded
+    } finally {
+      this.sending = false;
+    }
     const text = this.field.value;
     const { all } = this.attachments;
     if (!text.trim() && !all.length) return this.field.focus();
-    if (all.length) {
-      if (!(await this.#known())) return; // the error says why the model could not be loaded
-      if (!this.sees) return this.#refusePictures();
-    }
+    if (all.length && !this.sees) return this.#refusePictures();
     const pictures = this.attachments.take();
     for (const { picture, blob } of pictures) this.conversation.addFile(picture.file, blob);
     const sent = this.#say(text, this.conversation.leaf, null, pictures.map(({ picture }) => picture));

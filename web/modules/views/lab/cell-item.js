@@ -39,8 +39,8 @@ export class CellItem {
     ];
     const head = h("div", { class: "cell-head" }, this.runButton, this.number, this.time, h("span", { class: "cell-buttons" }, ...this.buttons));
     const add = h("div", { class: "cell-add" },
-      h("button", { type: "button", class: "quiet", onclick: () => actions.addBelow(this, "code") }, "+ Code"),
-      h("button", { type: "button", class: "quiet", onclick: () => actions.addBelow(this, "text") }, "+ Text"));
+      h("button", { type: "button", class: "quiet", onclick: single(() => actions.addBelow(this, "code")) }, "+ Code"),
+      h("button", { type: "button", class: "quiet", onclick: single(() => actions.addBelow(this, "text")) }, "+ Text"));
     this.element = h("li", { class: `cell cell-${data.kind}`, tabindex: "-1" }, head, this.host, this.shown, this.output, add);
     this.element.addEventListener("keydown", (event) => this.#key(event));
     this.shown.addEventListener("dblclick", () => this.edit());

@@ -4,7 +4,7 @@
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory, tabMemory } from "../../page/dom.js";
+import { byId, find, h, memory, single, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
@@ -84,8 +84,8 @@ class LabView {
     byId("lab-save-ipynb").addEventListener("click", () => saveFile(`${this.#fileName()}.ipynb`, new Blob([toJupyter(this.data())], { type: "application/x-ipynb+json" })));
     byId("lab-save-py").addEventListener("click", () => saveFile(`${this.#fileName()}.py`, new Blob([toScript(this.data())], { type: "text/x-python" })));
     byId("lab-link").addEventListener("click", () => this.#do(() => this.#copyLink()));
-    byId("lab-add-code").addEventListener("click", () => this.#insert(this.cells.length, "code"));
-    byId("lab-add-text").addEventListener("click", () => this.#insert(this.cells.length, "text"));
+    byId("lab-add-code").addEventListener("click", single(() => this.#insert(this.cells.length, "code")));
+    byId("lab-add-text").addEventListener("click", single(() => this.#insert(this.cells.length, "text")));
     byId("lab-hosts").value = memory.get("lab-hosts", "");
     byId("lab-hosts").addEventListener("change", () => this.#allow(hostsIn(byId("lab-hosts").value)));
     byId("lab-name").addEventListener("change", () => this.changed());

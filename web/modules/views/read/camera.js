@@ -2,7 +2,7 @@
  * The camera: a live picture, and a button that takes it as a file.
  */
 import { UserError, nameOf } from "../../shared/protocol.js";
-import { byId } from "../../page/dom.js";
+import { byId, single } from "../../page/dom.js";
 
 /** Fires "taken" (detail: the File), "lost" (the camera was unplugged, or its permission taken back). */
 export class Camera extends EventTarget {
@@ -14,7 +14,7 @@ export class Camera extends EventTarget {
     this.asking = false;
     this.count = 0;
     this.video = byId("read-video");
-    byId("read-take").addEventListener("click", () => this.take());
+    byId("read-take").addEventListener("click", single(() => this.take()));
     byId("read-camera-close").addEventListener("click", () => this.close());
     this.view = byId("view-read");
     this.view.addEventListener("left", () => this.stream && this.close()); // nobody is filmed who does not see it
