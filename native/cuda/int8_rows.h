@@ -241,6 +241,21 @@ template <int64_t TYPE> struct row_source {
 
 /* ---- The product */
 
+/* Of the activations, which other kernels have made, or where OWN this block in shared memory: where it stands here, since a
+ * plain load takes more registers. */
+template <bool OWN> DEVICE int activation(const void *p)
+{
+#ifdef __CUDACC__
+    int value;
+    if (OWN)
+        return *(const int *)p;
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(value) : "l"(p));
+    return value;
+#else
+    return *(const int *)p;
+#endif
+}
+
 /* TILES: of 16 outputs, for a warp; EIGHTS: of rows. put(row, output, sum) takes a sum. Where OWN, prepare() makes x while the
  * first weights are on their way. */
 template <int TILES, int EIGHTS, bool OWN, class Source, class Put, class Prepare>
@@ -295,14 +310,15 @@ DEVICE void int8_rows(float *gathered, const Source &source, const activations *
                 for (int n = 0; n < EIGHTS; n++) {
                     const bool there = inside && 8 * n + g < rows;
                     const int *const values = (const int *)own[row_of_values[n] + run].values;
-                    words[n][0] = there ? values[t] : 0;
-                    words[n][1] = there ? values[4 + t] : 0;
+                    words[n][0] = there ? activation<OWN>(values + t) : 0;
+                    words[n][1] = there ? activation<OWN>(values + 4 + t) : 0;
 #pragma unroll
                     for (int e = 0; e < 2; e++) {
                         const bool is = inside && 8 * n + 2 * t + e < rows;
                         const activations *const other = own + row_of_sums[n][e] + run;
-                        x_scales[n][e] = is ? other->scale : 0.0f;
-                        x_sums[n][e] = is && Source::MINIMUMS && !Source::HALVES ? (float)other->sum : 0.0f;
+                        x_scales[n][e] = is ? __int_as_float(activation<OWN>(&other->scale)) : 0.0f;
+                        x_sums[n][e] =
+                            is && Source::MINIMUMS && !Source::HALVES ? (float)activation<OWN>(&other->sum) : 0.0f;
                     }
                 }
 #pragma unroll
