@@ -54,7 +54,7 @@ def test_values_are_those_of_the_cpu() -> None:
     cases = [c for c in CASES if not any(word in c for word in ELSEWHERE) and tensors.search(c.split("P.")[-1])]
     chosen = fewer_in_browser(cases)
     check_each(check, [(case,) for case in chosen])
-    assert len(computed) > 0.9 * len(chosen)
+    assert len(computed) > 0.85 * len(chosen)
 
 
 def test_what_needs_indices_and_gradients() -> None:

@@ -9,6 +9,7 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
+from ..operands import refuse_complex
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from .reduce import Found, _accumulator
@@ -44,6 +45,7 @@ def _running_places(x: Tensor, dim: int, name: str) -> Tensor:
 def _running(name: str) -> Any:
     def function(x: Tensor, dim: int) -> Found:
         d = normalize_dim(dim, x.ndim, name)
+        refuse_complex(name, x)
         if not x.ndim:
             return Found(x.clone(), x.new_zeros((), dtype=_dtype.int64))
         indices = _running_places(x.detach(), d, name)
