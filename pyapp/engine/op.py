@@ -199,7 +199,8 @@ class Op:
                 if parts is not None:
                     return parts(*args, **kwargs)
             if device is cpu:
-                refuse_capture(self.name)
+                refuse_capture(self.name)  # or ends the recording, where it may be given up
+                return self.host(*args, **kwargs)
         where = "; it runs on the host: move the tensors there with .to('cpu')" if self.host is not None else ""
         raise NotImplementedError(
             f"{device.type} has no kernel for '{self.name.lstrip('_')}' with "

@@ -229,3 +229,11 @@ def test_layers_have_complex_parameters() -> None:
     assert layer.double().weight.dtype is pyapp.complex64 and layer.to("complex128").weight.dtype is pyapp.complex128
     with pytest.raises(TypeError, match="LBFGS takes dense float32 or float64"):
         pyapp.optim.LBFGS(layer.parameters())
+
+
+def test_a_loss_is_real() -> None:
+    z = tensor([1j, 2], requires_grad=True)
+    with pytest.raises(RuntimeError, match="a complex number needs a gradient argument"):
+        (z * z).sum().backward()
+    (z * z).sum().backward(tensor(1 + 0j))
+    assert z.grad is not None and z.grad.tolist() == [-2j, 4]
