@@ -15,7 +15,11 @@ from .engine.user_errors import describe
 # (relative, absolute) tolerance by dtype, as in torch; integers and bools must be equal.
 _TOLERANCES = {
     "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
+    "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
 }  # fmt: skip
+
+
+_WIDE = {float: "float64", complex: "complex128"}
 
 
 def _fail(text: str, where: str, msg: Any) -> None:
@@ -69,7 +73,7 @@ def _limits(kinds: Sequence[DType]) -> tuple[float, float]:
 def _compare_tensors(actual: Any, expected: Any, where: str, settings: tuple[Any, ...]) -> None:
     rtol, atol, equal_nan, check_dtype, check_stride, msg = settings
     plain = not isinstance(actual, Tensor)
-    a, b = (tensor(v, dtype="float64" if isinstance(v, float) else None) if plain else v for v in (actual, expected))
+    a, b = (tensor(v, dtype=_WIDE.get(type(v))) if plain else v for v in (actual, expected))
     if a.shape != b.shape:
         _fail(f"the shapes differ: {list(a.shape)} and {list(b.shape)}", where, msg)
     if check_dtype and a.dtype is not b.dtype and not plain:
@@ -81,13 +85,13 @@ def _compare_tensors(actual: Any, expected: Any, where: str, settings: tuple[Any
     kind = promote(a.dtype, b.dtype)
     left, right = (array_of(v.detach(), kind if kind.category < 2 else None) for v in (a, b))
     close = left == right
-    if kind.is_floating_point:
-        left, right = left.astype(np.float64), right.astype(np.float64)
+    wide = "complex128" if kind.is_complex else "float64"
+    if kind.has_gradient:
+        left, right = left.astype(wide), right.astype(wide)
         close = np.isclose(left, right, rtol, atol, equal_nan)
     if not close.all():
-        wide = [v.astype(np.float64) for v in (left, right)]
         with np.errstate(invalid="ignore", divide="ignore"):
-            difference = np.where(close, 0.0, np.abs(wide[0] - wide[1]))
+            difference = np.where(close, 0.0, np.abs(left.astype(wide) - right.astype(wide)))
             at = np.unravel_index(int(np.nanargmax(difference)), a.shape) if not np.isnan(difference).all() else ()
         _fail(
             f"{int((~close).sum())} of {close.size} elements are not close: the largest difference is "
@@ -102,13 +106,16 @@ def make_tensor(
 ) -> Tensor:  # fmt: skip
     """Random numbers between `low` and `high` (-9 and 9; 0 and 9 for unsigned) of a shape and dtype."""
     from .engine.dtype import as_dtype
-    from .engine.ops import rand, randint
+    from .engine.ops import rand, randint, view_as_complex
     from .engine.shape import as_shape
 
     kind, sizes = as_dtype(dtype), as_shape(shape)
     least, most = (0 if not kind.is_signed else -9) if low is None else low, 9 if high is None else high
     if kind.category == 0:
         return randint(0, 2, sizes).to(kind)
+    if kind.is_complex:
+        parts = make_tensor(*sizes, 2, dtype=kind.part, device=device, low=low, high=high)
+        return view_as_complex(parts).requires_grad_(requires_grad)
     if not kind.is_floating_point:
         return randint(int(least), int(most) + (high is None), sizes).to(dtype=kind, device=device)
     found = (rand(sizes) * (most - least) + least).to(dtype=kind, device=device)

@@ -276,6 +276,10 @@ def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
             raise RuntimeError(
                 f"backward: a tensor of shape {tensor.shape} needs a gradient argument; only one element does not"
             )
+        if tensor.dtype.is_complex:
+            raise RuntimeError(
+                "backward: a complex number needs a gradient argument; only real ones do not (take .abs(), .real …)"
+            )
         return tensor.new_ones(tensor.shape)
     if gradient.shape != tensor.shape:
         raise ArgumentError(f"backward: the gradient has shape {gradient.shape}, the tensor {tensor.shape}")

@@ -204,7 +204,7 @@ def _attach(cls: type[Function], ctx: Context, args: tuple[Any, ...], outputs: l
     ctx._finish(node, outputs)
     results = []
     for i, t in enumerate(outputs):
-        if not isinstance(t, Tensor) or not t.dtype.is_floating_point or id(t) in ctx._constant:
+        if not isinstance(t, Tensor) or not t.dtype.has_gradient or id(t) in ctx._constant:
             results.append(t)
             continue
         made = output_of(node, i, t)

@@ -7,6 +7,7 @@ from typing import Any
 
 from .autograd import enable_grad, grad, no_grad
 from .lazy import np
+from .ops.complex_numbers import view_as_real
 from .ops.random import Generator, randn
 from .tensor import Tensor
 from .user_errors import describe
@@ -15,7 +16,12 @@ from .user_errors import describe
 def _outputs(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Tensor]:
     found = function(*inputs)
     found = [found] if isinstance(found, Tensor) else list(found)
-    return [t for t in found if isinstance(t, Tensor) and t.dtype.is_floating_point]
+    return [_parts(t) for t in found if isinstance(t, Tensor) and t.dtype.has_gradient]
+
+
+def _parts(x: Tensor) -> Tensor:
+    """The parts of complex numbers, which gradcheck takes for inputs and outputs of their own."""
+    return view_as_real(x) if x.dtype.is_complex else x
 
 
 def _numeric(function: Callable[..., Any], inputs: Sequence[Any], which: int, eps: float) -> list[Any]:
@@ -24,9 +30,9 @@ def _numeric(function: Callable[..., Any], inputs: Sequence[Any], which: int, ep
     moved = list(inputs)
     moved[which] = values
     rows: list[list[Any]] = []
-    flat = values.reshape(-1)
+    flat = _parts(values).reshape(-1)
     with no_grad():
-        for i in range(values.numel()):
+        for i in range(flat.numel()):
             before = float(flat[i])
             ends = []
             for step in (eps, -eps):
@@ -46,7 +52,7 @@ def _analytic(output: Tensor, inputs: Sequence[Tensor], create_graph: bool) -> l
         seed = output.new_zeros(output.numel())
         seed[i] = 1.0
         found = grad(output, inputs, [seed.reshape(output.shape)], retain_graph=True, materialize_grads=True)
-        rows.append([g.detach().numpy().astype(np.float64).reshape(-1) for g in found if g is not None])
+        rows.append([_parts(g.detach()).numpy().astype(np.float64).reshape(-1) for g in found if g is not None])
     return [np.stack(column, 1) for column in zip(*rows, strict=True)]
 
 
@@ -59,16 +65,16 @@ def gradcheck(
     rtol: float = 1e-3,
     raise_exception: bool = True,
 ) -> bool:
-    """Whether the gradients of `func` with respect to the float64 inputs that require them are right, element by
-    element, to atol + rtol |difference quotient|; else RuntimeError, or False.
+    """Whether the gradients of `func` with respect to the float64 and complex128 inputs that require them are right,
+    element by element, to atol + rtol |difference quotient|; else RuntimeError, or False.
     """
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     places = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
     if not places:
         raise ValueError("gradcheck: no input requires a gradient")
     for i in places:
-        if given[i].dtype.name != "float64":
-            raise ValueError(f"gradcheck: input {i} must be float64, got {describe(given[i])}")
+        if given[i].dtype.part.name != "float64":
+            raise ValueError(f"gradcheck: input {i} must be float64 or complex128, got {describe(given[i])}")
     with enable_grad():
         outputs = _outputs(func, given)
         analytic = [_analytic(t, [given[i] for i in places], False) if t.requires_grad else None for t in outputs]

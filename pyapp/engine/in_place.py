@@ -159,7 +159,7 @@ def _check_result(x: Tensor, name: str, result: Tensor) -> None:
         raise RuntimeError(f"{name}: tensors are on {x.device} and {result.device}; move them to one with .to(device)")
     if result.shape != x.shape:
         raise ValueError(f"{name}: the result {describe(result)} does not fit into {describe(x)}")
-    if result.dtype.category > x.dtype.category:
+    if result.dtype.category > x.dtype.category or name == "abs_" and x.dtype.is_complex:
         raise TypeError(f"{name}: the result is {result.dtype}, which does not go into {describe(x)}")
 
 

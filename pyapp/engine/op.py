@@ -24,6 +24,7 @@ from .autocast import REGIONS, Rule, rule_of, run_by_rule
 from .autocast import STATE as AUTOCAST
 from .autograd import STATE, Node
 from .device import cpu
+from .dtype import DType
 from .launch import MissingKernel, capturing, refuse_capture
 from .operands import as_tensor, at_home
 from .out_arguments import into_out
@@ -34,6 +35,8 @@ Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
 RESERVED: dict[str, str] = {}  # names of the package's own ops, imported or not, and the modules that have them
 LATE_CLAIMS: dict[str, str] = {}  # by the name of the op: the module with its claim, imported at the op's first call
+PARTS: dict[str, Kernel] = {}  # by the name of the op: complex tensors by real ops of their parts
+_PARTS_MODULE = "pyapp.engine.ops.complex_by_parts"
 _CLAIMS: dict[str, Kernel] = {}  # by the name of the op, which may be defined later
 _CLAIMS_IN_PLACE: dict[str, Callable[..., bool]] = {}
 
@@ -69,6 +72,19 @@ def claims_in_place(name: str) -> Callable[[Callable[..., bool]], Callable[..., 
 def claim_in_place_of(name: str) -> Callable[..., bool] | None:
     """What writes the result of a function of that name, which is no op, into its first argument."""
     return _CLAIMS_IN_PLACE.get(name)
+
+
+def parts_of(name: str) -> Kernel | None:
+    """What computes an op of complex tensors by real ops of their parts."""
+    if not PARTS:
+        importlib.import_module(_PARTS_MODULE)
+    return PARTS.get(name)
+
+
+def _is_complex(argument: Any) -> bool:
+    """Whether it is a complex tensor, number or dtype."""
+    kind = argument.dtype if isinstance(argument, Tensor) else argument
+    return isinstance(kind, complex) or (isinstance(kind, DType) and kind.is_complex)
 
 
 def _claim_of(name: str) -> Kernel | None:
@@ -175,10 +191,16 @@ class Op:
                 return result
         if self.definition is not None:
             return self.definition(*args, **kwargs)
-        if self.host is not None and device is cpu:
-            if capturing():
-                refuse_capture(self.name)
-            return self.host(*args, **kwargs)
+        if self.host is not None:
+            if device is cpu and not capturing():
+                return self.host(*args, **kwargs)
+            if any(map(_is_complex, args)) or any(map(_is_complex, _flatten(args))):
+                parts = parts_of(self.name)
+                if parts is not None:
+                    return parts(*args, **kwargs)
+            if device is cpu:
+                refuse_capture(self.name)  # or ends the recording, where it may be given up
+                return self.host(*args, **kwargs)
         where = "; it runs on the host: move the tensors there with .to('cpu')" if self.host is not None else ""
         raise NotImplementedError(
             f"{device.type} has no kernel for '{self.name.lstrip('_')}' with "

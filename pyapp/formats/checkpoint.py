@@ -28,7 +28,7 @@ UNQUANTISED = "Take the model in floating point, with a type to convert to, or a
 class TensorInfo:
     """A tensor as the file stores it.
 
-    `dtype` is the name of a pyapp dtype, or of a type without a pyapp dtype ("complex64", "float8_e8m0fnu" ...; see
+    `dtype` is the name of a pyapp dtype, or of a type without a pyapp dtype ("float8_e8m0fnu" ...; see
     foreign_dtypes.py). `nbytes` counts bytes in the file.
     """
 

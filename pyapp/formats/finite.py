@@ -19,6 +19,9 @@ _EXPONENTS: dict[str, tuple[int, bytes, int]] = {
 }
 
 
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
 def may_be_infinite(high: bytes, dtype: str) -> bool:
     """Whether one of the highest bytes of elements can be that of a NaN or an infinity."""
     return any(mark in high for mark in _EXPONENTS[dtype][1])
@@ -32,6 +35,8 @@ def check_finite(
 
     `data` holds little-endian elements. It is searched in chunks of 1 MiB, which takes little memory.
     """
+    parts = 2 if dtype in _PARTS else 1  # floats of an element
+    dtype = _PARTS.get(dtype, dtype)
     if dtype not in _EXPONENTS:
         return
     size, marks, mask = _EXPONENTS[dtype]
@@ -46,7 +51,9 @@ def check_finite(
             at = found.start() * size
             bits = int.from_bytes(chunk[at : at + size], "little")
             if bits & mask == mask:
-                _raise_not_finite(name, first + start // size + found.start(), bits & (mask - 1) & ~mask, where)
+                _raise_not_finite(
+                    name, first + (start // size + found.start()) // parts, bits & (mask - 1) & ~mask, where
+                )
 
 
 def _raise_not_finite(name: str, index: int, fraction: int, where: str | None) -> None:

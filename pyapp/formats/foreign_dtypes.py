@@ -1,6 +1,5 @@
 """Read element types without a pyapp dtype as tensors of another dtype.
 
-- complex64 and complex128: pairs of real and imaginary parts in float32 or float64, in a last dim of two.
 - 8-bit floats without infinities (…fnuz), scales (e8m0fnu) and 4-bit floats: float32, which holds each of them exactly.
   Two 4-bit floats share a byte, the first in its lower half. Sources: the OCP Microscaling Formats specification 1.0,
   5.3 and 5.4; Noune et al. 2022, arXiv 2206.02915 (fnuz).
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
-COMPLEX = {"complex64": "float32", "complex128": "float64"}
 # Bits of the exponent, bits of the fraction, bias of the exponent.
 _FNUZ = {"float8_e4m3fnuz": (4, 3, 8), "float8_e5m2fnuz": (5, 2, 16)}
 _LAYOUTS = {
@@ -29,7 +27,7 @@ _LAYOUTS = {
     "float4_e2m1fn": (2, 1, 1),
 }  # fmt: skip
 _BYTES = ("float6_e2m3fn", "float6_e3m2fn")
-READABLE = {**COMPLEX, **dict.fromkeys((*_FNUZ, "float8_e8m0fnu", "float4_e2m1fn"), "float32")}
+READABLE = dict.fromkeys((*_FNUZ, "float8_e8m0fnu", "float4_e2m1fn"), "float32")
 READABLE |= dict.fromkeys(_BYTES, "uint8")
 
 
@@ -40,9 +38,7 @@ def read_foreign(data: Any, info: TensorInfo, finite: bool, device: Device | Non
     from pyapp.engine.tensor import Tensor
 
     kind, shape = READABLE[info.dtype], info.shape
-    if info.dtype in COMPLEX:
-        shape = (*shape, 2)
-    elif info.dtype in _BYTES:
+    if info.dtype in _BYTES:
         shape = (info.nbytes,)
     else:
         data = _values(info.dtype, np.frombuffer(data, np.uint8)).tobytes()

@@ -18,7 +18,6 @@ from pyapp.errors import FileFormatError
 
 from .archive import Archive, Member
 from .checkpoint import Checkpoint, TensorInfo, require_size
-from .foreign_dtypes import read_foreign
 from .row_major import as_tensor, read_strided, row_major, swap_bytes
 from .sink import AnySink, in_order, open_sink, plain
 from .source import ByteSource, FileSource
@@ -176,8 +175,6 @@ class _NumpyFile(Checkpoint):
         return bytes(storage.bytes_view()) if storage.nbytes else b""
 
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
-        if info.dtype.startswith("complex"):
-            return read_foreign(self.read_bytes(info.name), info, finite, device, self.source.name)
         return as_tensor(self._storage(info.name), info, finite, device, self.source.name)
 
 

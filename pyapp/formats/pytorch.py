@@ -88,6 +88,8 @@ class _Strided:
     strides: tuple[int, ...]
     requires_grad: bool = False
     is_parameter: bool = False
+    conjugated: bool = False  # the elements are the conjugates of what is stored
+    negated: bool = False  # … its negatives
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +123,32 @@ def _tensor(stored: Any, offset: Any, shape: Any, strides: Any, dtype: str) -> _
     return _Strided(stored, dtype, offset, shape, strides)
 
 
-def _rebuild(stored: Any, offset: Any, shape: Any, strides: Any, grad: Any = False, *_: Any) -> _Strided:
+def _rebuild(
+    stored: Any, offset: Any, shape: Any, strides: Any, grad: Any = False, _: Any = None, notes: Any = None, *__: Any
+) -> _Strided:
     found = _tensor(stored, offset, shape, strides, stored.dtype if type(stored) is _Stored else "")
-    return replace(found, requires_grad=grad is True)
+    return _noted(found, grad, notes)
+
+
+def _noted(found: _Strided, grad: Any, notes: Any) -> _Strided:
+    """`notes`: None, or a dict in which "conj" and "neg" say what torch has left to do with the elements."""
+    flags = notes if type(notes) is dict else {}
+    return replace(
+        found, requires_grad=grad is True, conjugated=flags.get("conj") is True, negated=flags.get("neg") is True
+    )
 
 
 def _rebuild_v3(
-    stored: Any, offset: Any, shape: Any, strides: Any, grad: Any, _: Any, dtype: Any, *__: Any
+    stored: Any, offset: Any, shape: Any, strides: Any, grad: Any, _: Any, dtype: Any, notes: Any = None, *__: Any
 ) -> _Strided:
     found = _tensor(stored, offset, shape, strides, dtype.name if type(dtype) is _DType else "")
-    return replace(found, requires_grad=grad is True)
+    return _noted(found, grad, notes)
+
+
+def resolved(x: Tensor, view: _Strided) -> Tensor:
+    """Stored elements as the tensor has them: conjugated, negated, or x itself."""
+    x = x.conj() if view.conjugated else x
+    return -x if view.negated else x
 
 
 def _parameter(data: Any, grad: Any = True, *_: Any) -> _Strided:
@@ -447,13 +465,23 @@ class PyTorchFile(Checkpoint):
         source, begin = self._places[view.stored.key]
         itemsize = _SIZES[view.dtype]
         at = begin + view.stored.begin + view.offset * itemsize
+        if view.conjugated or view.negated:
+            return self._computed(read_strided(source, at, view.shape, view.strides, itemsize), view)
         if self._users[view.stored.key] == 1 and view.strides == row_major(view.shape):
             return read_storage(source, at, prod(view.shape) * itemsize, itemsize)
         return read_strided(source, at, view.shape, view.strides, itemsize)
 
+    def _computed(self, storage: Storage, view: _Strided) -> Storage:
+        """What torch has left to compute of row-major elements."""
+        from pyapp.engine.dtype import as_dtype
+        from pyapp.engine.tensor import make
+
+        tensor = make(storage, view.shape, row_major(view.shape), as_dtype(view.dtype))
+        return resolved(tensor, view).contiguous().storage if prod(view.shape) else storage
+
     def _place(self, name: str) -> tuple[ByteSource, int, int] | None:
         view = self._views[name]
-        if view.strides != row_major(view.shape):
+        if view.strides != row_major(view.shape) or view.conjugated or view.negated:
             return None
         source, begin = self._places[view.stored.key]
         return source, begin + view.stored.begin + view.offset * _SIZES[view.dtype], self.tensors[name].nbytes

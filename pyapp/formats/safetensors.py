@@ -91,8 +91,8 @@ class _Entry:
 class SafetensorsFile(Checkpoint):
     """A safetensors file. A JSON object `config` in `__metadata__` is the checkpoint's `config`.
 
-    Types without a pyapp dtype (complex64, float8_e8m0fnu, float4_e2m1fn ...) are listed with their names and sizes,
-    and read as pairs, float32 or bytes (foreign_dtypes.py). `read_bytes` gives the bytes in the file.
+    Types without a pyapp dtype (float8_e8m0fnu, float4_e2m1fn ...) are listed with their names and sizes, and read as
+    float32 or bytes (foreign_dtypes.py). `read_bytes` gives the bytes in the file.
 
     A convention of pyapp, also of `write_safetensors`: if the metadata have the text "q8_0", "q4_K" … under the name of
     a uint8 tensor (rows, bytes of a row), the tensor holds the blocks of a matrix (block_rows.py) and is read as that

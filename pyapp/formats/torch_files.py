@@ -21,12 +21,12 @@ from pyapp.errors import FileFormatError
 from .opening import open_checkpoint, sniff
 from .pickle_writer import PickleWriter
 from .pickled_arrays import PickledArray, PickledDType
-from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Strided
+from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Strided, resolved
 from .sink import AnySink, open_sink
 from .source import AnySource, ByteSource, BytesSource, FileSource, close_source, open_source, read_into
 
 PIECE = 1 << 20  # bytes read at a time
-DIFFERENTIABLE = frozenset(("float32", "float64", "float16", "bfloat16"))
+DIFFERENTIABLE = frozenset(("float32", "float64", "float16", "bfloat16", "complex64", "complex128"))
 ALIGNMENT = 64  # alignment of storages in the file, so that they can be mapped
 
 
@@ -154,7 +154,7 @@ class _Saved(PyTorchFile):
                     storage.write(at, source.read(begin + value.stored.begin + at, count))
         if value.requires_grad and value.dtype not in DIFFERENTIABLE:
             self._broken(f"it says that a tensor of {value.dtype} requires a gradient")
-        tensor = make(storage, value.shape, value.strides, as_dtype(value.dtype), value.offset)
+        tensor = resolved(make(storage, value.shape, value.strides, as_dtype(value.dtype), value.offset), value)
         tensor.is_parameter = value.is_parameter
         return tensor.requires_grad_(value.requires_grad)
 

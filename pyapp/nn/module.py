@@ -410,11 +410,12 @@ class Module(ExtraState):
     def to(
         self, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None
     ) -> Module:
-        """Moves parameters, their gradients and buffers to a device, and converts those with a floating-point dtype to
-        another one. A tensor as argument stands for its device and dtype. Shared tensors stay shared. The order in
-        memory is kept: `memory_format` has no effect.
+        """Moves parameters, their gradients and buffers to a device, and converts those with a floating-point or
+        complex dtype to another one; of complex ones a floating-point dtype keeps the real part. A tensor as argument
+        stands for its device and dtype. Shared tensors stay shared. The order in memory is kept: `memory_format` has
+        no effect.
 
-        TypeError for a dtype that is not floating-point; use `quantize` for block formats.
+        TypeError for a dtype that is neither floating-point nor complex; use `quantize` for block formats.
         """
         for argument in args:
             if isinstance(argument, Tensor):
@@ -427,11 +428,13 @@ class Module(ExtraState):
                 device = argument
         place = None if device is None else check_device(device)
         kind = None if dtype is None else as_dtype(dtype)
-        if kind is not None and not kind.is_floating_point:
-            raise TypeError(f"Module.to: takes a floating-point dtype, got {kind}; use nn.quantize for block formats")
+        if kind is not None and not kind.has_gradient:
+            raise TypeError(
+                f"Module.to: takes a floating-point or complex dtype, got {kind}; use nn.quantize for block formats"
+            )
 
         def change(value: Tensor) -> Tensor:
-            if kind is not None and value.dtype.is_floating_point:
+            if kind is not None and value.dtype.has_gradient:
                 value = value.to(kind)
             return value if place is None else value.to(place)
 
@@ -442,20 +445,23 @@ class Module(ExtraState):
         return self.to(dtype=dst_type)
 
     def float(self) -> Module:
-        """to(float32)."""
-        return self.to("float32")
+        """Floating-point parameters and buffers in float32; complex ones stay complex."""
+        return self._in("float32")
 
     def double(self) -> Module:
-        """to(float64)."""
-        return self.to("float64")
+        """Floating-point parameters and buffers in float64."""
+        return self._in("float64")
 
     def half(self) -> Module:
-        """to(float16)."""
-        return self.to("float16")
+        """Floating-point parameters and buffers in float16."""
+        return self._in("float16")
 
     def bfloat16(self) -> Module:
-        """to(bfloat16)."""
-        return self.to("bfloat16")
+        """Floating-point parameters and buffers in bfloat16."""
+        return self._in("bfloat16")
+
+    def _in(self, dtype: str) -> Module:
+        return self._apply(lambda value: value.to(dtype) if value.dtype.is_floating_point else value)
 
     def cpu(self) -> Module:
         """to("cpu")."""

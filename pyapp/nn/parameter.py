@@ -70,8 +70,10 @@ def new_parameter(create: Callable[..., Tensor], *shape: int, device: Any = None
     TypeError for a dtype without gradients.
     """
     kind = Default.dtype if dtype is None else as_dtype(dtype)
-    if not kind.is_floating_point or kind.is_storage_only:
-        raise ArgumentTypeError(f"a layer's parameters need a floating-point dtype with arithmetic, not {kind}")
+    if not kind.has_gradient or kind.is_storage_only:
+        raise ArgumentTypeError(
+            f"a layer's parameters need a floating-point or complex dtype with arithmetic, not {kind}"
+        )
     if Initialization.on:
         return Parameter(create(*shape, device=device, dtype=kind))
     return Parameter(zeros(*(1 for _ in shape), device=device, dtype=kind).expand(shape))

@@ -21,6 +21,8 @@ class Adafactor(Optimizer):
     lower limit of the parameter's size).
     """
 
+    takes_complex = False
+
     def __init__(
         self,
         params: Iterable[Any],

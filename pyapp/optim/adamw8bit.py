@@ -87,6 +87,8 @@ class AdamW8bit(Optimizer):
     Its settings are those of AdamW.
     """
 
+    takes_complex = False
+
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 1e-2, *, maximize: bool = False, **flags: Any,

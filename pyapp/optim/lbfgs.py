@@ -109,6 +109,8 @@ class LBFGS(Optimizer):
     parameter group.
     """
 
+    takes_complex = False
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -137,7 +139,7 @@ class LBFGS(Optimizer):
         """All gradients as one vector (N,)."""
         return cat([(zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self._params])
 
-    def _write(self, values: Tensor) -> None:
+    def _put(self, values: Tensor) -> None:
         """Copies one vector (N,) into the parameters."""
         with no_grad():
             vector_to_parameters(values, self._params)
@@ -201,18 +203,18 @@ class LBFGS(Optimizer):
                 break
 
             def look(step: float, values: Tensor = values, direction: Tensor = direction) -> _Point:
-                self._write(values + direction * step)
+                self._put(values + direction * step)
                 found, there = evaluate()
                 return _Point(step, float(found), there, _dot(there, direction))
 
             if group["line_search_fn"]:
                 extent = _largest(direction)
                 found = _search(before, look, rate, group["max_eval"] - calls, extent, group["tolerance_change"])
-                self._write(values + direction * found.step)
+                self._put(values + direction * found.step)
             elif count < group["max_iter"]:
                 found = look(rate)
             else:  # the loss is not needed any more
-                self._write(values + direction * rate)
+                self._put(values + direction * rate)
                 break
             loss, gradient, state["t"] = found.loss, found.gradient, found.step
             moved = _largest(direction) * abs(found.step)

@@ -21,6 +21,8 @@ class Muon(Optimizer):
     for parameters that are not matrices.
     """
 
+    takes_complex = False
+
     def __init__(
         self,
         params: Iterable[Any],

@@ -17,7 +17,7 @@ from ..engine import Tensor, enable_grad, float32, float64, no_grad
 from ..engine.autograd import RemovableHandle
 from ..engine.element_programs import HeldNumbers, Numbers
 from ..engine.launch import Recorder, recorder, stop_capture
-from ..engine.ops import full_like, zeros_like
+from ..engine.ops import full_like, view_as_real, zeros_like
 from ..engine.user_errors import describe
 
 __all__ = ["Optimizer"]
@@ -106,6 +106,7 @@ class Optimizer:
 
     flags: tuple[str, ...] = ()  # torch's flags that its groups have
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
+    takes_complex = True  # whether a step of complex parameters is that of their parts
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -140,8 +141,8 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Adds a group; of named parameters also their `param_names`. TypeError for anything but float32 or float64
-        leaf tensors, ValueError for a parameter that is in a group already.
+        """Adds a group; of named parameters also their `param_names`. TypeError for anything but float32, float64 or
+        complex leaf tensors, ValueError for a parameter that is in a group already.
         """
         params = group["params"]
         given = [params] if isinstance(params, Tensor) else list(params)
@@ -153,10 +154,11 @@ class Optimizer:
         for parameter in params:
             if not isinstance(parameter, Tensor):
                 raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
-            fits = parameter.dtype in (float32, float64) and parameter.is_leaf and parameter.is_contiguous()
-            if not fits:
+            fits = parameter.dtype.part in (float32, float64) and parameter.is_leaf and parameter.is_contiguous()
+            if not fits or (parameter.dtype.is_complex and not self.takes_complex):
+                kinds = "float32, float64 or complex" if self.takes_complex else "float32 or float64"
                 raise (TypeError if parameter.is_leaf else ValueError)(
-                    f"{type(self).__name__} takes dense float32 or float64 leaf tensors, got {describe(parameter)}"
+                    f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
                 )
             if id(parameter) in known:
                 raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")
@@ -268,6 +270,15 @@ class Optimizer:
             self.state[parameter] = made
         recording = recorder()
         numbers = values if recording is None else self._held(recording, group, parameter, entry, values)
+        self._write(group, parameter, grad, states, numbers)
+
+    def _write(
+        self, group: Group, parameter: Tensor, grad: Tensor, states: tuple[Tensor, ...], numbers: tuple[Numbers, ...]
+    ) -> None:
+        """The step by kernels; of complex parameters that of their parts, as in torch."""
+        if parameter.dtype.is_complex:
+            parameter, grad = view_as_real(parameter), view_as_real(grad)
+            states = tuple(map(view_as_real, states))
         self._launch(group, parameter, grad, states, numbers)
 
     def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
@@ -302,7 +313,8 @@ class Optimizer:
         if found is None:
             # A Graph would write the first values again.
             stop_capture(f"{type(self).__name__} makes its state: the first step cannot be captured", passing=True)
-            found = entry[name] = full_like(parameter, value) if value else zeros_like(parameter)
+            first = complex(value, value) if parameter.dtype.is_complex else value
+            found = entry[name] = full_like(parameter, first) if value else zeros_like(parameter)
         return found
 
     def _held(

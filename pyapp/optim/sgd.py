@@ -44,7 +44,7 @@ class SGD(Optimizer):
         states = self._states(group, parameter, entry)
         self.state[parameter] = entry
         ((rate, _, _, *rest),) = self._advance(group, parameter, entry)
-        self._launch(group, parameter, grad, states, ((rate, 0.0, 1.0, *rest),))  # the buffer begins as the gradient
+        self._write(group, parameter, grad, states, ((rate, 0.0, 1.0, *rest),))  # the buffer begins as the gradient
 
     def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
         return (self._new(entry, "momentum_buffer", parameter),) if group["momentum"] else ()

@@ -32,7 +32,8 @@ count_nonzero diff trapezoid cov corrcoef dist cdist matmul mm mv bmm dot outer 
 inverse det slogdet svd qr matrix_power cross stft istft hann_window hamming_window blackman_window
 bartlett_window softmax log_softmax relu addbmm addmv addr broadcast_shapes renorm diagonal_scatter
 select_scatter slice_scatter as_strided matrix_exp cholesky_solve cholesky_inverse pinverse geqrf orgqr ormqr
-lu_solve lu_unpack
+lu_solve lu_unpack complex polar real imag conj conj_physical angle view_as_real view_as_complex resolve_conj
+resolve_neg is_conj is_neg is_complex vdot
 """.split()
 FUNCTIONAL = """
 conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d unfold fold pad max_pool1d max_pool2d

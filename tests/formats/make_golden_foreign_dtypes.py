@@ -26,12 +26,20 @@ def arrays() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def complex_tensors() -> dict[str, Any]:
+    first, second, third = (torch.tensor([1 + 2j, 3 - 1j]) for _ in range(3))
+    return {
+        "plain": first.requires_grad_(), "conjugated": second.conj(), "negated": third.conj().imag,
+        "wide": torch.tensor([[1j]], dtype=torch.complex128),
+    }  # fmt: skip
+
+
 def main() -> None:
     codes = torch.arange(256, dtype=torch.uint8)
     foreign = {name: codes.clone().view(getattr(torch, name)) for name in FLOATS.split()}
     expected = {name: tensor.float() for name, tensor in foreign.items()}
     foreign["complex64"] = torch.complex(torch.arange(6.0), -torch.arange(6.0)).reshape(2, 3)
-    expected["complex64"] = torch.view_as_real(foreign["complex64"])
+    expected["complex64"] = foreign["complex64"]
     foreign["float4_e2m1fn"] = codes.clone().reshape(16, 16).view(torch.float4_e2m1fn_x2)
     for name in ("uint16", "uint64"):
         foreign[name] = torch.from_numpy(np.array([[0, 1, 2], [3, 4, np.iinfo(name).max]], name))
@@ -39,6 +47,7 @@ def main() -> None:
     save_file({name: tensor.contiguous() for name, tensor in expected.items()}, GOLDEN / "foreign.expected.safetensors")
     value = {"state_dict": {"net": arrays()}, "loss": np.float32(0.5), "note": "é"}
     torch.save(value, GOLDEN / "arrays_zip.pt")
+    torch.save(complex_tensors(), GOLDEN / "complex.pt")
     torch.save(value, GOLDEN / "arrays_zip5.pt", pickle_protocol=5)
     torch.save(value, GOLDEN / "arrays_legacy.pt", _use_new_zipfile_serialization=False)
 

@@ -1,4 +1,6 @@
-"""Types that pyapp has no dtype for, read as the values that torch makes of them; arrays of NumPy beside tensors."""
+"""Types that pyapp has no dtype for, read as the values that torch makes of them; complex numbers; arrays of NumPy
+beside tensors.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ def test_values_are_those_of_torch(golden: Path) -> None:
     ):
         for name in expected.tensors:
             found, wanted = read.read(name), expected.read(name)
-            assert read.tensors[name].dtype == name and found.dtype is pyapp.float32
+            assert read.tensors[name].dtype == name and found.dtype is wanted.dtype
             np.testing.assert_array_equal(found.numpy(), wanted.numpy())
-        assert read.read("complex64").shape == (2, 3, 2) and read.tensors["complex64"].shape == (2, 3)
+        assert read.read("complex64").tolist() == [[0, 1 - 1j, 2 - 2j], [3 - 3j, 4 - 4j, 5 - 5j]]
 
 
 def test_four_bits_are_read_from_the_lower_half(golden: Path) -> None:
@@ -54,15 +56,39 @@ def test_wide_unsigned_integers(golden: Path, tmp_path: Path) -> None:
     assert map_npy(tmp_path / "w.npy").tolist() == tensors["uint16"].T.tolist()
 
 
-def test_complex_arrays_are_pairs(tmp_path: Path) -> None:
-    pairs = np.arange(6).reshape(2, 3) * (1 - 2j)
-    for dtype, kind in (("complex64", "float32"), ("complex128", "float64"), (">c16", "float64")):
+def test_complex_arrays(tmp_path: Path) -> None:
+    numbers = np.arange(6).reshape(2, 3) * (1 - 2j)
+    for dtype, kind in (("complex64", "complex64"), ("complex128", "complex128"), (">c16", "complex128")):
         for order in (np.ascontiguousarray, np.asfortranarray):
-            np.save(tmp_path / "c.npy", order(pairs.astype(dtype)))
+            np.save(tmp_path / "c.npy", order(numbers.astype(dtype)))
             with open_checkpoint(tmp_path / "c.npy") as read:
                 found = read.read("array", finite=True)
-            assert found.dtype.name == kind and found.shape == (2, 3, 2)
-            assert found[..., 0].tolist() == pairs.real.tolist() and found[..., 1].tolist() == pairs.imag.tolist()
+            assert found.dtype.name == kind and found.tolist() == numbers.tolist()
+            write_npy(tmp_path / "d.npy", found)
+            np.testing.assert_array_equal(np.load(tmp_path / "d.npy"), numbers.astype(kind))
+            assert map_npy(tmp_path / "d.npy").tolist() == numbers.tolist()
+    write_safetensors(tmp_path / "c.safetensors", {"c": pyapp.tensor(numbers).to(pyapp.complex64).mT})
+    with open_checkpoint(tmp_path / "c.safetensors") as read:
+        assert read.tensors["c"].dtype == "complex64" and read.read("c").tolist() == numbers.T.tolist()
+
+
+def test_the_first_complex_number_that_is_not_finite_is_told(tmp_path: Path) -> None:
+    for kind in ("complex64", "complex128"):
+        np.save(tmp_path / "c.npy", np.array([1, 2j, complex(3, np.inf)], kind))
+        with open_checkpoint(tmp_path / "c.npy") as read, pytest.raises(ModelError, match="element 2 is infinite"):
+            read.read("array", finite=True)
+
+
+def test_torchs_files_of_complex_numbers(golden: Path, tmp_path: Path) -> None:
+    """One is stored as it is, one to be conjugated, and one is the negated imaginary part of that."""
+    expected = {"plain": [1 + 2j, 3 - 1j], "conjugated": [1 - 2j, 3 + 1j], "negated": [-2, 1], "wide": [[1j]]}
+    found = pyapp.load(golden / "complex.pt")
+    assert {name: x.tolist() for name, x in found.items()} == expected and found["plain"].requires_grad
+    with open_checkpoint(golden / "complex.pt") as read:
+        assert {name: read.read(name).tolist() for name in read.tensors} == expected
+    pyapp.save(found, tmp_path / "c.pt")
+    again = pyapp.load(tmp_path / "c.pt")
+    assert {name: x.tolist() for name, x in again.items()} == expected and again["wide"].dtype is pyapp.complex128
 
 
 def test_what_has_no_order_of_bits_is_bytes() -> None:
@@ -91,7 +117,7 @@ def test_arrays_beside_tensors(golden: Path, name: str) -> None:
             np.testing.assert_array_equal(read.read(f"net.{key}").numpy(), a)
         assert read.read("net.big").dtype is pyapp.float64 and read.tensors["net.fortran"].nbytes == 24
         assert read.read("net.bools").tolist() == (a > 2).tolist() and read.read("net.w").tolist() == [1, 1]
-        np.testing.assert_array_equal(read.read("net.pairs").numpy(), np.stack([a, 2 * a], -1))
+        np.testing.assert_array_equal(read.read("net.pairs").numpy(), a + 2j * a)
         assert read.read("net.zero").shape == (0, 3) and read.read("net.scalar").item() == 3
         assert read.metadata == {"loss": "0.5", "note": "é"}
 

@@ -106,7 +106,7 @@ def test_layers_are_made_in_a_dtype_on_a_device(name: str) -> None:
     assert all(p.dtype.name == "bfloat16" and p.requires_grad for p in halves)
     with pytest.raises(ValueError, match="no device 'cuda'"):
         kind(*LAYERS[name], device="cuda")
-    with pytest.raises(TypeError, match="need a floating-point dtype with arithmetic, not pyapp.int32"):
+    with pytest.raises(TypeError, match="need a floating-point or complex dtype with arithmetic, not pyapp.int32"):
         kind(*LAYERS[name], dtype="int32")
 
 

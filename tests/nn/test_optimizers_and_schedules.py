@@ -352,7 +352,7 @@ def test_manners_of_torch_are_taken() -> None:
         optim.Adam([nn.Parameter(zeros(1))], differentiable=True)
     with pytest.raises(TypeError, match="no setting speed"):
         optim.Adam([nn.Parameter(zeros(1))], speed=1)
-    with pytest.raises(TypeError, match="float32 or float64"):
+    with pytest.raises(TypeError, match="float32, float64 or complex"):
         optim.SGD([nn.Parameter(zeros(1, dtype="float16"))])
 
 

@@ -22,6 +22,7 @@ def fused_gradient(forward: Op, of_result: bool = False) -> Op:
 
     backward = Op(name, definition, None, "none", False, forward.module)
     backward.__doc__ = f"The gradients of {forward.name.lstrip('_')} in its arguments."
+    forward.takes_complex = True  # as the nodes of the definition do
     if of_result:
         forward.vjp = backward
     else:

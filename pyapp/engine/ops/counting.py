@@ -86,6 +86,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
 @_by_the_host
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     """Counts in equal bins from min to max; if both are equal, from the smallest to the largest element."""
+    refuse_complex("histc", x)
     values = array_of(x, _dtype.float64).reshape(-1)  # NumPy would warn of bools
     low, high = float(min), float(max)
     if low == high and values.size:

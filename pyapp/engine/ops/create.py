@@ -277,6 +277,7 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: An
 @function(factory=True)
 def scalar_tensor(value: Any, dtype: Any = None) -> Tensor:
     """A zero-dimensional tensor (default float32)."""
+    check_number("scalar_tensor", value, as_dtype(dtype or Default.dtype))
     return tensor_of(np.asarray(value), as_dtype(dtype or Default.dtype))
 
 

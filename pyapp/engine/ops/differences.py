@@ -55,7 +55,7 @@ def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int
     steps = [spacing] * len(dims) if isinstance(spacing, (int, float)) else list(spacing)
     if len(steps) != len(dims):
         raise ValueError(f"gradient: {len(steps)} spacings for {len(dims)} dims of {describe(x)}")
-    values = x if x.dtype.is_floating_point else x.to(_dtype.float32)
+    values = x if x.dtype.has_gradient else x.to(_dtype.float32)
     return [_along(values, s, d, edge_order) for s, d in zip(steps, dims, strict=True)]
 
 

@@ -12,10 +12,12 @@ from ..dtype import as_dtype
 
 @function()
 class finfo:
-    """Limits of a floating dtype: bits, eps, max, min, smallest_normal (tiny), resolution."""
+    """Limits of a floating dtype, or of the parts of a complex one: bits, eps, max, min, smallest_normal (tiny),
+    resolution.
+    """
 
     def __init__(self, type: Any = _dtype.float32) -> None:
-        kind = as_dtype(type)
+        kind = as_dtype(type).part
         if kind.name not in _FLOATS:
             raise TypeError(f"finfo: {kind} is not a floating-point dtype; use iinfo")
         mantissa, top, bottom = _FLOATS[kind.name]

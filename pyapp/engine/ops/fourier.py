@@ -255,14 +255,18 @@ def ihfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str 
     return ihfftn(x, s, dim, norm)
 
 
-def fftfreq(n: int, d: float = 1.0) -> Tensor:
+def fftfreq(
+    n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:  # fmt: skip
     """The frequencies of fft, in cycles per unit of the spacing d."""
-    return tensor(np.fft.fftfreq(n, d), dtype="float32")
+    return tensor(np.fft.fftfreq(n, d), dtype or _dtype.Default.dtype, device, requires_grad)
 
 
-def rfftfreq(n: int, d: float = 1.0) -> Tensor:
+def rfftfreq(
+    n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:  # fmt: skip
     """The frequencies of rfft."""
-    return tensor(np.fft.rfftfreq(n, d), dtype="float32")
+    return tensor(np.fft.rfftfreq(n, d), dtype or _dtype.Default.dtype, device, requires_grad)
 
 
 def fftshift(x: Tensor, dim: Any = None) -> Tensor:

@@ -22,7 +22,7 @@ from .reduce import _spread, found_extreme, sum
 @in_full_precision_on_cards
 def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """x with the slices along `dim` whose p-norm is above `maxnorm` scaled down to `maxnorm`."""
-    if not x.dtype.is_floating_point or x.ndim < 2 or p <= 0 or maxnorm < 0:
+    if not x.dtype.has_gradient or x.ndim < 2 or p <= 0 or maxnorm < 0:
         raise ValueError(
             f"renorm: takes floats of 2 dims and more, p above 0 and maxnorm of at least 0, got {describe(x)}, {p}, "
             f"{maxnorm}"

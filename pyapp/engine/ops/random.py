@@ -306,12 +306,13 @@ def multinomial(
 
 
 def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Writes numbers from [low, high)."""
+    """Writes numbers from [low, high), into both parts of complex ones."""
     _check_float("uniform_", x.dtype)
     if not low <= high:
         raise ValueError(f"uniform_: {low} is above {high}")
     if x.dtype.is_complex:
-        raise TypeError(f"uniform_: takes real tensors, not {describe(x)}; write into view_as_real(x)")
+        drawn = _drawn(_UNIFORM, x.shape, generator, x.dtype, x.device)
+        return x.copy_(drawn * (high - low) + complex(low, low))
     return x.copy_(_draw(_UNIFORM, x.shape, generator, x.device) * (high - low) + low)
 
 

@@ -9,6 +9,7 @@ from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
+from ..operands import refuse_complex
 from ..return_types import Found, found
 from ..shape import normalize_dim
 from ..tensor import Tensor
@@ -47,6 +48,7 @@ def _running(name: str) -> Any:
 
     def function(x: Tensor, dim: int) -> Found:
         d = normalize_dim(dim, x.ndim, name)
+        refuse_complex(name, x)
         if not x.ndim:
             return kind(x.clone(), x.new_zeros((), dtype=_dtype.int64))
         indices = _running_places(x.detach(), d, name)

@@ -10,7 +10,7 @@ from ..dtype import bool_
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import primitive
-from ..operands import check_number, same_device
+from ..operands import check_number, refuse_complex, same_device
 from ..shape import broadcast_shapes, normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -193,6 +193,8 @@ _REDUCE = {"prod": "multiply", "amax": "maximum", "amin": "minimum"}
 @primitive(name="_scatter_extreme", saves="both")
 def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool) -> Tensor:
     """prod, amax or amin of the values at each element."""
+    if reduce != "prod":
+        refuse_complex("scatter_reduce", x, source)
     found = _index_array("scatter_reduce", x, dim, index)
     values = np.atleast_1d(array_of(source, x.dtype))[tuple(slice(n) for n in found.shape)]
     whole = array_of(x).copy()

@@ -43,7 +43,8 @@ def moved(x: Tensor, device: Device) -> Tensor:
     size = x.dtype.itemsize
     nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size
     storage = Storage.outside_graphs(nbytes, device)
-    storage.copy_from(x.storage, 0, x.offset * size, nbytes)
+    if nbytes:  # else the offset may be past the end
+        storage.copy_from(x.storage, 0, x.offset * size, nbytes)
     return make(storage, x.shape, x.strides, x.dtype)
 
 

@@ -16,7 +16,6 @@ from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..create import eye
-from ..diagonals import diag_embed, diagonal
 from ..stacking import cat
 from ..view import expand
 from .lapack import _checked, _lapack, _square, on_host
@@ -26,9 +25,8 @@ from .solve import solve, solve_triangular
 def _d_cholesky(g: Tensor, y: Tensor, x: Tensor) -> Any:
     """Murray 2016, arXiv 1602.07527."""
     inner = (y.mH @ g).tril()
-    inner = inner - diag_embed(diagonal(inner, 0, -2, -1)) * 0.5
-    whole = solve(y.mH, solve(y.mH, inner.mH).mH)  # L⁻ᴴ inner L⁻¹
-    return ((whole + whole.mH) * 0.5,)
+    inner = inner + inner.tril(-1).mH
+    return (solve(y.mH, solve(y.mH, inner.mH).mH) * 0.5,)  # L⁻ᴴ inner L⁻¹ / 2
 
 
 @function(method=True)
@@ -136,7 +134,8 @@ def _pivots(a: Any) -> tuple[Any, Any]:
     batch, m, n = a.shape
     every, exchanged = np.arange(batch), np.zeros((batch, min(m, n)), np.int64)
     for k in range(min(m, n)):
-        best = k + np.abs(a[:, k:, k]).argmax(-1)
+        column = a[:, k:, k]
+        best = k + (np.abs(column.real) + np.abs(column.imag)).argmax(-1)  # LAPACK's size of a complex number
         exchanged[:, k] = best
         a[every, k], a[every, best] = a[every, best].copy(), a[every, k].copy()
         pivot = a[:, k, k][:, None]

@@ -9,8 +9,9 @@ from ... import dtype as _dtype
 from ...autocast import converted, in_lower_precision, lower_precision
 from ...declare import function, method
 from ...lazy import np
+from ...native import IN_BROWSER
 from ...numpy_arrays import array_of, tensor_of
-from ...op import op, primitive, read_crosswise
+from ...op import op, parts_of, primitive, read_crosswise
 from ...operands import common_dtype, same_device
 from ...quant import dequantize
 from ...shape import broadcast_shapes, normalize_dim
@@ -89,6 +90,8 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     if a.dtype is not b.dtype:
         raise TypeError(f"matmul: {describe(a)} and {describe(b)} differ in dtype; convert one with .to(dtype)")
     kind = a.dtype
+    if kind.is_complex and IN_BROWSER:  # where NumPy has no BLAS
+        return parts_of("matmul")(a, b)  # type: ignore[misc]
     compute = _dtype.float32 if kind in (_dtype.float16, _dtype.bfloat16) else kind
     return tensor_of(np.matmul(array_of(a, compute), array_of(b, compute)), kind)
 
