@@ -25,7 +25,7 @@ def served(model_folders: dict[str, Path], memory: int, **settings: Any) -> Iter
     from pyapp.serve.context import Context
     from pyapp.serve.settings import Settings
 
-    models = tuple(f"{name}={folder}" for name, folder in model_folders.items())
+    models = tuple(f"{name}={model_folders[name]}" for name in ("chat", "embedder"))
     context = Context(Settings(models=models, memory_bytes=memory, context=64, **{"preload": False, **settings}))
     with TestClient(make_app(context), raise_server_exceptions=False) as client:
         client.models = context.models  # type: ignore[attr-defined]
