@@ -90,6 +90,7 @@ class Stage(Module):
         """x (B, C, H, W) → (B, C', H', W')."""
         if len(self.downsampling_layer):
             norm, halve = self.downsampling_layer
+            assert isinstance(norm, LayerNorm)
             x = halve(over_channels(x, norm))
         for layer in self.layers:
             x = layer(x)

@@ -43,6 +43,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Blip": _defaults({"height": 384, "width": 384}, 3, CLIP),
     "ConvNext": _defaults({"shortest_edge": 384}, 3, crop_pct=224 / 256),
     "MobileNetV2": _defaults({"shortest_edge": 256}, 2, do_center_crop=True),
+    "MobileNetV1": _defaults({"shortest_edge": 256}, 2, do_center_crop=True),
     "EfficientNet": _defaults(
         {"height": 346, "width": 346}, 3, crop_size={"height": 289, "width": 289}, include_top=True
     ),
@@ -62,11 +63,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
 # Processors whose single `size` is that of the shorter side.
-KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV2", "Detr", "Yolos", "RTDetr", "Llava")
+KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV1", "MobileNetV2", "Detr", "Yolos", "RTDetr", "Llava")
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v2": "MobileNetV2",
+    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
+    "mobilenet_v2": "MobileNetV2",
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",

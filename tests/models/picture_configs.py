@@ -102,6 +102,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2,
         "downsample_in_bottleneck": True, **_LABELS,
     },
+    "mobilenet_v1": {"model_type": "mobilenet_v1", "depth_multiplier": 0.0625, "min_depth": 4, **_LABELS},
+    "mobilenet_v1_plain": {"model_type": "mobilenet_v1", "depth_multiplier": 0.03, "min_depth": 2, "tf_padding": False,
+                           **_LABELS},
     "mobilenet_v2": {"model_type": "mobilenet_v2", "depth_multiplier": 0.1, "depth_divisible_by": 2, "min_depth": 2,
                      "expand_ratio": 2.0, "output_stride": 16, **_LABELS},
     "mobilenet_v2_plain": {"model_type": "mobilenet_v2", "depth_multiplier": 0.05, "depth_divisible_by": 2,
@@ -213,13 +216,13 @@ CLASSES = {
 }
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v2 "
-    "efficientnet clip siglip yolos detr rt_detr segformer swin donut blip trocr"
+    "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
+    "mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip trocr"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
-    "mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr"
+    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
@@ -239,6 +242,6 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v2 efficientnet "
-    "yolos segformer swin detr table-transformer"
+    "dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 mobilenet_v2 "
+    "efficientnet yolos segformer swin detr table-transformer"
 ).split()

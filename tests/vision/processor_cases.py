@@ -25,6 +25,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "blip": ("Blip", {"size": square(24)}),
     "convnext": ("ConvNext", {"size": {"shortest_edge": 24}, "crop_pct": 0.8}),
     "convnext_large": ("ConvNext", {"size": {"shortest_edge": 384}}),
+    "mobilenet_v1": ("MobileNetV1", {"size": {"shortest_edge": 26}, "crop_size": square(20)}),
     "mobilenet_v2": ("MobileNetV2", {"size": {"shortest_edge": 30}, "crop_size": square(24)}),
     "efficientnet": ("EfficientNet", {"size": square(24), "rescale_factor": 1 / 127.5, "rescale_offset": True}),
     "donut": ("Donut", {"size": {"height": 40, "width": 30}, "do_align_long_axis": True}),
