@@ -83,3 +83,23 @@ REFUSED: dict[str, Callable[[], object]] = {
 def test_what_does_not_fit_is_named(message: str) -> None:
     with pytest.raises((ValueError, TypeError, RuntimeError), match=message):
         REFUSED[message]()
+
+
+def test_approximations_of_low_rank() -> None:
+    """What has a low rank is found exactly, wide or high; the largest singular values of others nearly."""
+    pyapp.manual_seed(0)
+    low = pyapp.randn(20, 3) @ pyapp.randn(3, 12)
+    for x in (low, low.T, low.expand(2, 20, 12)):
+        u, s, v = pyapp.svd_lowrank(x, 4)
+        assert u.shape[-1] == v.shape[-1] == s.shape[-1] == 4
+        assert pyapp.allclose(u * s.unsqueeze(-2) @ v.mT, x, atol=1e-4)
+        assert pyapp.allclose(s, pyapp.linalg.svdvals(x)[..., :4], atol=1e-4)
+    u, s, v = pyapp.pca_lowrank(low + 5.0, q=3)
+    centred = low - low.mean(0)
+    assert pyapp.allclose(s, pyapp.linalg.svdvals(centred)[:3], atol=1e-3) and v.shape == (12, 3)
+    assert pyapp.allclose((centred @ v @ v.T), centred, atol=1e-3) and pyapp.pca_lowrank(low)[1].shape == (6,)
+    moved = pyapp.svd_lowrank(low, 3, M=low * 0.5)
+    assert pyapp.allclose(moved.S * 2, pyapp.linalg.svdvals(low)[:3], atol=1e-3)
+    for refused in (lambda: pyapp.svd_lowrank(low, 13), lambda: pyapp.pca_lowrank(low, q=13)):
+        with pytest.raises(RuntimeError, match="q 13"):
+            refused()

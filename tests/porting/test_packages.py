@@ -374,3 +374,13 @@ def test_orthogonal_weights_stay_so(shape: tuple[int, int], way: str | None) -> 
 
 def test_the_version_by_torchs_names() -> None:
     assert pyapp.version.__version__ == pyapp.__version__ and pyapp.version.cuda is None and pyapp.version.hip is None
+
+
+def test_loaders_by_the_files_of_torch() -> None:
+    """Programs import them from torch's files, too."""
+    from pyapp.utils.data import dataloader, dataset, sampler
+
+    assert dataloader.DataLoader is pyapp.utils.data.DataLoader
+    assert dataloader.default_collate is pyapp.utils.data.default_collate
+    assert dataset.random_split is pyapp.utils.data.random_split and dataset.Dataset is pyapp.utils.data.Dataset
+    assert sampler.SubsetRandomSampler is pyapp.utils.data.SubsetRandomSampler

@@ -244,6 +244,8 @@ if TYPE_CHECKING:
     from .linalg.factor import orgqr as orgqr
     from .linalg.factor import ormqr as ormqr
     from .linalg.factor import qr as qr
+    from .linalg.low_rank import pca_lowrank as pca_lowrank
+    from .linalg.low_rank import svd_lowrank as svd_lowrank
     from .linalg.matrix_functions import matrix_exp as matrix_exp
     from .linalg.matrix_functions import matrix_power as matrix_power
     from .linalg.norms import nuclear_norm as nuclear_norm
@@ -819,6 +821,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "outer": "linalg.products",
     "pack_convolution_weight": "channels_last",
     "pad": "padding",
+    "pca_lowrank": "linalg.low_rank",
     "pdist": "distances",
     "peak": "sampling",
     "permute": "view",
@@ -915,6 +918,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "subtract": "elementwise.arithmetic",
     "sum": "reduce",
     "svd": "linalg.svd",
+    "svd_lowrank": "linalg.low_rank",
     "swapaxes": "view",
     "swapdims": "view",
     "t": "view",

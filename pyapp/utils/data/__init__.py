@@ -1,7 +1,8 @@
 """Examples and batches of them, by torch.utils.data's names."""
 
 from .collating import default_collate, default_convert
-from .datasets import (
+from .dataloader import DataLoader
+from .dataset import (
     ChainDataset,
     ConcatDataset,
     Dataset,
@@ -12,8 +13,7 @@ from .datasets import (
     random_split,
 )
 from .distributed import DistributedSampler
-from .loader import DataLoader
-from .samplers import (
+from .sampler import (
     BatchSampler,
     RandomSampler,
     Sampler,

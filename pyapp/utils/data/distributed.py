@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sized
 
 from ...engine.ops.random import Generator, randperm
 from ...engine.processes.group import world
-from .samplers import Sampler
+from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
 

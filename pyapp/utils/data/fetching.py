@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from .datasets import IterableDataset
+from .dataset import IterableDataset
 
 
 class EndOfStream(Exception):

@@ -10,9 +10,9 @@ from typing import Any
 from ...engine.native import IN_BROWSER
 from ...engine.ops.random import Generator, randint
 from .collating import default_collate, default_convert
-from .datasets import IterableDataset
+from .dataset import IterableDataset
 from .fetching import EndOfStream, Fetcher
-from .samplers import BatchSampler, RandomSampler, SequentialSampler
+from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 
 class DataLoader:
