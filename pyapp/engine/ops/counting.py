@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any, TypeVar
 
 from ...errors import UnsupportedTypeError
@@ -88,6 +89,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         low, high = float(values.min()), float(values.max())
     if low == high:
         low, high = low - 1, high + 1
+    bins = index(bins)
     if bins < 1 or low > high:
         raise ValueError(f"histc: cannot make {bins} bins from {low} to {high}")
     counts, _ = np.histogram(values, bins, (low, high))

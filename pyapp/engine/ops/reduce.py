@@ -76,6 +76,8 @@ def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) 
     """Variance over dims, divided by n - correction."""
     if isinstance(dim, bool):  # torch's older form: var(unbiased)
         dim, correction = None, int(dim)
+    if type(correction) not in (int, float):  # a number of NumPy's would wrap, and a tensor broadcast
+        correction = correction.item() if hasattr(correction, "item") else float(correction)
     if is_half(x):
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))
