@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from operator import index
 from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
@@ -77,7 +78,7 @@ def var(x: Tensor, dim: Any = None, correction: int = 1, keepdim: bool = False) 
     if isinstance(dim, bool):  # torch's older form: var(unbiased)
         dim, correction = None, int(dim)
     if type(correction) not in (int, float):  # a number of NumPy's would wrap, and a tensor broadcast
-        correction = correction.item() if hasattr(correction, "item") else float(correction)
+        correction = correction.item() if hasattr(correction, "item") else index(correction)
     if is_half(x):
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))

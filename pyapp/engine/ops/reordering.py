@@ -42,7 +42,9 @@ def _roll(x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
 
 def _listed(given: Any) -> tuple[int, ...]:
     """A whole number, or several, as Python's: those of other types would wrap in computations."""
-    return tuple(map(index, given)) if isinstance(given, Iterable) and getattr(given, "ndim", 1) else (index(given),)
+    return (
+        tuple(map(index, given)) if isinstance(given, Iterable) and getattr(given, "ndim", 1) != 0 else (index(given),)
+    )
 
 
 @function(method=True)
