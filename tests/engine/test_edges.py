@@ -11,6 +11,7 @@ import pytest
 import pyapp
 from pyapp import nn, tensor
 from pyapp.engine import quant
+from tests.together import check_each
 
 np = pytest.importorskip("numpy")
 
@@ -414,6 +415,28 @@ def test_small_integers_as_offsets() -> None:
         wide = pyapp.diag(x, diagonal=offset)
         assert wide.shape == pyapp.diagflat(x, offset).shape == pyapp.diag_embed(x, offset).shape == (200, 200)
         assert wide.sum().item() == x.sum().item() == pyapp.diag(wide, offset).sum().item()
+
+
+def test_small_integers_as_other_arguments() -> None:
+    x = pyapp.arange(240.0).reshape(120, 2)
+    pictures = pyapp.arange(512.0).reshape(1, 128, 2, 2)
+    calls: list[tuple[Any, Any, int]] = [
+        (pyapp.roll, x, 100), (pyapp.roll, x, -128), (pyapp.tril, x, -128), (pyapp.triu, x, -100),
+        (pyapp.histc, x, 127), (pyapp.mvlgamma, x + 100, 100), (pyapp.nn.functional.pixel_shuffle, pictures, 8),
+        (pyapp.nn.functional.local_response_norm, pictures, 5),
+        (lambda x, n: pyapp.var(x, 0, correction=n), x, -100), (lambda x, n: pyapp.cov(x.T, correction=n), x, 100),
+        (lambda x, n: pyapp.roll(x, (n, 1), (0, 1)), x, 100),
+    ]  # fmt: skip
+
+    def check(call: Any, x: Any, number: int) -> None:
+        expected = call(x, number).numpy()
+        for small in (np.int8(number), pyapp.tensor(number, dtype="int8"), pyapp.tensor([number], dtype="int8")):
+            np.testing.assert_array_equal(call(x, small).numpy(), expected)
+
+    check_each(check, calls)
+    np.testing.assert_array_equal(
+        pyapp.roll(x, pyapp.tensor([3, 1]), (0, 1)).numpy(), pyapp.roll(x, (3, 1), (0, 1)).numpy()
+    )
 
 
 def test_more_dims_and_choices_than_there_are() -> None:

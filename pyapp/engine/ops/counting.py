@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+<<<<<<< HEAD
 from typing import Any, NamedTuple, TypeVar
+=======
+from operator import index
+from typing import Any, TypeVar
+>>>>>>> files15
 
 from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype
@@ -93,6 +98,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         low, high = float(values.min()), float(values.max())
     if low == high:
         low, high = low - 1, high + 1
+    bins = index(bins)
     if bins < 1 or low > high:
         raise ValueError(f"histc: cannot make {bins} bins from {low} to {high}")
     counts, _ = np.histogram(values, bins, (low, high))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import index
+
 from ..declare import function
 from ..dtype import bool_
 from ..tensor import Tensor
@@ -15,6 +17,7 @@ def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweig
     """Covariances of variables (rows) over observations (columns), with integer repetitions (fweights) or weights
     (aweights) of the observations.
     """
+    correction = index(correction)
     if x.dtype is bool_:
         raise TypeError(f"cov: takes numbers, not {describe(x)}")
     if x.ndim < 2:

@@ -28,7 +28,7 @@ def _matrices(name: str, x: Tensor) -> None:
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dims; zeros above."""
     _matrices("tril", x)
-    return tensor_of(np.tril(array_of(x), diagonal), x.dtype)
+    return tensor_of(np.tril(array_of(x), index(diagonal)), x.dtype)
 
 
 @function(method=True, in_place=True)
@@ -36,7 +36,7 @@ def tril(x: Tensor, diagonal: int = 0) -> Tensor:
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two dims; zeros below."""
     _matrices("triu", x)
-    return tensor_of(np.triu(array_of(x), diagonal), x.dtype)
+    return tensor_of(np.triu(array_of(x), index(diagonal)), x.dtype)
 
 
 @function(method=True)

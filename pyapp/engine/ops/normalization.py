@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import index
 from typing import Any
 
 from ..autocast import in_full_precision_on_cards
@@ -265,6 +266,7 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     """x / (k + alpha mean(x² over `size` neighbouring channels))^beta (Krizhevsky et al. 2012)."""
     if x.ndim < 3:
         raise ValueError(f"local_response_norm: takes (N, C, L, ...), got {describe(x)}")
+    size = index(size)
     squares = (x * x).reshape(x.shape[0], x.shape[1], -1)
     wide = pad(squares, (0, 0, size // 2, (size - 1) // 2))
     mean = windows(wide, 1, size, 1, name="local_response_norm").sum(-1) / size

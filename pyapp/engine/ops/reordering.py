@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
 from typing import Any
 
 from ..declare import function
@@ -39,15 +40,22 @@ def _roll(x: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
     return tensor_of(np.roll(array_of(x), shifts, dims), x.dtype)
 
 
+def _listed(given: Any) -> tuple[int, ...]:
+    """A whole number, or several, as Python's: those of other types would wrap in computations."""
+    return (
+        tuple(map(index, given)) if isinstance(given, Iterable) and getattr(given, "ndim", 1) != 0 else (index(given),)
+    )
+
+
 @function(method=True)
 def roll(x: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
     """Shifts elements along dims cyclically; without dims, along the flattened tensor."""
-    by = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    by = _listed(shifts)
     if dims is None:
         if len(by) != 1:
             raise ValueError(f"roll: shifts {by} need dims for {describe(x)}")
         return reshape(_roll(reshape(x, -1), by, (0,)), x.shape)
-    named = (dims,) if isinstance(dims, int) else tuple(dims)
+    named = _listed(dims)
     if len(named) != len(by):
         raise ValueError(f"roll: shifts {by} and dims {named} differ in number")
     return _roll(x, by, tuple(normalize_dim(d, x.ndim, "roll") for d in named))

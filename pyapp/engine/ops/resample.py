@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from math import floor, prod
+from operator import index
 from typing import Any
 
 from ...errors import UnsupportedValueError
@@ -272,7 +273,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 @function()
 def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
     """(..., C r², H, W) → (..., C, H r, W r) (Shi et al. 2016, arXiv 1609.05158)."""
-    r = upscale_factor
+    r = index(upscale_factor)
     if x.ndim < 3 or r < 1 or x.shape[-3] % (r * r):
         raise ValueError(f"pixel_shuffle: the channels of {describe(x)} must be a multiple of {r * r}")
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]
@@ -285,7 +286,7 @@ def pixel_shuffle(x: Tensor, upscale_factor: int) -> Tensor:
 @function()
 def pixel_unshuffle(x: Tensor, downscale_factor: int) -> Tensor:
     """(..., C, H r, W r) → (..., C r², H, W)."""
-    r = downscale_factor
+    r = index(downscale_factor)
     if x.ndim < 3 or r < 1 or x.shape[-1] % r or x.shape[-2] % r:
         raise ValueError(f"pixel_unshuffle: the height and width of {describe(x)} must be multiples of {r}")
     lead, (c, h, w) = x.shape[:-3], x.shape[-3:]

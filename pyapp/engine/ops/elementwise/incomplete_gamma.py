@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from math import log, pi, sqrt
+from operator import index
 from typing import Any
 
 from ... import dtype as _dtype
@@ -117,6 +118,7 @@ igammac = binary("igammac", _in_float64(True), _slope(-1.0), out="float")
 @function(method=True)
 def mvlgamma(x: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension p."""
+    p = index(p)
     if not 1 <= p <= _LARGEST_DIMENSION:
         raise ValueError(f"mvlgamma: the dimension is 1 .. {_LARGEST_DIMENSION:,}, not {p}")
     if not x.dtype.is_floating_point:
