@@ -225,8 +225,8 @@ def test_lambdas_are_code(files: Path) -> None:
         np.testing.assert_allclose(predicted(model, x)[0], golden(files, "lambda")[0], rtol=1e-6)
 
 
-EARLIER = """{"class_name": "Model", "config": {"name": "f", "inputs": {"batch_shape": [null, 3], "dtype": "float32", "name":
-"x"}, "layers": [{"class_name": "Sequential", "config": {"name": "s", "input": {"batch_shape": [null, 3],
+EARLIER = """{"class_name": "Model", "config": {"name": "f", "inputs": {"batch_shape": [null, 3], "dtype": "float32",
+"name": "x"}, "layers": [{"class_name": "Sequential", "config": {"name": "s", "input": {"batch_shape": [null, 3],
 "dtype": "float32"}, "layers": [{"class_name": "Dense", "config": {"units": 2, "activation": "relu",
 "kernel_regularizer": "l2", "name": "a", "kernel_initializer": "glorot_uniform", "trainable": true, "dtype":
 "float32"}}, {"class_name": "Dropout", "config": {"rate": 0.1, "name": "dropout", "dtype": "float32"}}]}},
