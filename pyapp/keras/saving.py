@@ -118,7 +118,7 @@ def _is_layer(value: Any, custom_objects: Mapping[str, type] | None) -> bool:
 def sequential_from_config(
     kind: Any, config: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None
 ) -> Any:
-    """A Sequential model of `sequential_config`."""
+    """A Sequential model of a file of earlier versions: its layers, and the shape of its inputs."""
     model = kind(name=config.get("name"))
     if config.get("input"):
         model.add(InputLayer(batch_shape=tuple(config["input"]["batch_shape"]), dtype=config["input"]["dtype"]))
@@ -130,7 +130,7 @@ def sequential_from_config(
 def functional_from_config(
     kind: Any, config: Mapping[str, Any], custom_objects: Mapping[str, type] | None = None
 ) -> Any:
-    """A functional model of `functional_config`."""
+    """A functional model of a file of earlier versions: its inputs, layers, calls and outputs."""
     inputs: list[KerasTensor] = []
 
     def symbol(given: Any) -> Any:

@@ -226,6 +226,27 @@ def test_lambdas_are_code(files: Path) -> None:
         np.testing.assert_allclose(predicted(model, x)[0], golden(files, "lambda")[0], rtol=1e-6)
 
 
+EARLIER = """{"class_name": "Model", "config": {"name": "f", "inputs": {"batch_shape": [null, 3], "dtype": "float32",
+"name": "x"}, "layers": [{"class_name": "Sequential", "config": {"name": "s", "input": {"batch_shape": [null, 3],
+"dtype": "float32"}, "layers": [{"class_name": "Dense", "config": {"units": 2, "activation": "relu",
+"kernel_regularizer": "l2", "name": "a", "kernel_initializer": "glorot_uniform", "trainable": true, "dtype":
+"float32"}}, {"class_name": "Dropout", "config": {"rate": 0.1, "name": "dropout", "dtype": "float32"}}]}},
+{"class_name": "Dense", "config": {"units": 2, "name": "d", "dtype": "float32"}}, {"class_name": "Add",
+"config": {"autocast": true, "name": "add", "input_shape": null}}], "calls": [{"layer": 0, "args": [{"tensor":
+{"input": 0}}], "kwargs": {}}, {"layer": 1, "args": [{"tensor": {"input": 0}}], "kwargs": {}}, {"layer": 2,
+"args": [[{"tensor": {"call": 0, "output": 0}}, {"tensor": {"call": 1, "output": 0}}]], "kwargs": {}}],
+"outputs": {"tensor": {"call": 2, "output": 0}}}}"""  # what version 1 of pyapp's own form has
+
+
+def test_configurations_of_earlier_versions_are_read() -> None:
+    model = keras.models.model_from_json(EARLIER)
+    assert [layer.name for layer in model.layers] == ["x", "s", "d", "add"] and model.output_shape == (None, 2)
+    x = np.ones((1, 3), "float32")
+    model.set_weights([np.full(weight.shape, 0.5, "float32") for weight in model.get_weights()])
+    np.testing.assert_array_equal(model.predict(x, verbose=0), [[4.0, 4.0]])
+    assert type(model.get_layer("s").layers[0]._regularized[0][1]).__name__ == "L2"
+
+
 def test_lambdas_are_written_and_cloned(tmp_path: Path) -> None:
     x = np.ones((2, 4), "float32")
     times = 3.0
