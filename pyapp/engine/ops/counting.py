@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-<<<<<<< HEAD
-from typing import Any, NamedTuple, TypeVar
-=======
 from operator import index
-from typing import Any, TypeVar
->>>>>>> files15
+from typing import Any, NamedTuple, TypeVar
 
 from ...errors import UnsupportedTypeError
 from .. import dtype as _dtype

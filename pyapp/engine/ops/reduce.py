@@ -83,12 +83,9 @@ def var(x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = 
     """Variance over dims, divided by n - correction (None: 1)."""
     if isinstance(dim, bool):  # torch's older form: var(unbiased)
         dim, correction = None, int(dim)
-<<<<<<< HEAD
     correction = 1 if correction is None else correction
-=======
     if type(correction) not in (int, float):  # a number of NumPy's would wrap, and a tensor broadcast
         correction = correction.item() if hasattr(correction, "item") else index(correction)
->>>>>>> files15
     if is_half(x):
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     if x.dtype.is_complex:  # both parts vary independently
