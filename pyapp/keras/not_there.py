@@ -12,4 +12,5 @@ NOT_THERE = {
     "StatelessScope": "modules keep their state: use pyapp.func.functional_call",
     "SymbolicScope": "call layers with keras.Input",
     "Operation": "write a Layer",
+    "Function": "make a keras.Model(inputs, outputs)",
 }

@@ -143,9 +143,11 @@ def _attention_scores(
         before, after = window[0], min(after, window[1])
     elif window is not None:
         before = window - 1 - last
-    if slopes is not None:  # the row's own position would add the same to all of its scores
+    if slopes is not None:
         apart = arange(1 - keys, 1, device=q.device).to(slopes.dtype)  # (S,)
-        mask = _combined(mask, (slopes.reshape(1, -1, 1, 1) * apart).to(q.dtype))  # (1, H, 1, S)
+        if sinks is not None:  # without them, the row's own position would add the same to all of its scores
+            apart = apart + arange(tokens - 1, -1, -1, device=q.device).to(slopes.dtype).reshape(-1, 1)  # (T, S)
+        mask = _combined(mask, (slopes.reshape(1, -1, 1, 1) * apart).to(q.dtype))  # (1, H, 1 or T, S)
     if sinks is not None:
         seen = tensor_of(visible(tokens, keys, before, after)).to(q.device)
         zero = (q.shape[0], 1, k.shape[2])
