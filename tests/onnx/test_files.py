@@ -15,6 +15,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.formats.protobuf import bytes_field, int_field
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.onnx import load, program
+from pyapp.onnx.operators import creation
 from tests.hostile import peak_memory, survives
 
 from . import builder as b
@@ -104,7 +105,7 @@ def test_memory_that_is_missing_names_the_node(monkeypatch: pytest.MonkeyPatch) 
         raise MemoryError("Unable to allocate 16.0 GiB")
 
     nodes = [b.node("Constant", [], [name], value_int=1 + 8 * (name == "b")) for name in "abc"]
-    monkeypatch.setattr(np, "arange", full)
+    monkeypatch.setattr(creation, "made_of", full)
     with pytest.raises(MemoryError, match=r"node 'far' \(Range"):
         run(small([*nodes, b.node("Range", ["a", "b", "c"], ["y"], "far")]))
 
