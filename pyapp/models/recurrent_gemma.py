@@ -44,7 +44,7 @@ class Config(DecoderConfig):
     rms_norm_eps: float = 1e-6
     hidden_activation: str = "gelu_pytorch_tanh"
     attention_bias: bool = False
-    block_types: tuple[str, ...] = (RECURRENT, RECURRENT, ATTENTION)
+    block_types: tuple[str, ...] = ()  # adjusted() has the default
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,8 +59,9 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the width of the recurrences, which is that of the model if the file says none."""
-        return values | {"lru_width": values.get("lru_width") or values.get("hidden_size")}
+        """With the width of the recurrences, which is that of the model if the file says none, and with the blocks."""
+        kinds = values.get("block_types", [RECURRENT, RECURRENT, ATTENTION])
+        return values | {"lru_width": values.get("lru_width") or values.get("hidden_size"), "block_types": kinds}
 
     def attends(self, layer: int) -> bool:
         """Whether a layer attends."""
