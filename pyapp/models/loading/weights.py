@@ -424,7 +424,7 @@ def _check(
         changed = plan.values is not None or plan.join is not None
         if len(plan.names) == 1 and not changed and tuple(shape) != slot.shape and not flat:
             misshapen.append(f"{key} is {list(shape)}, expected {list(slot.shape)}")
-        elif slot.is_stack and len(plan.names) > 1 and not changed:
+        elif slot.is_stack and len(plan.names) > 1 and plan.join is None:
             parts = [checkpoint.tensors[name].shape for name in plan.names]
             rows, columns = sum(prod(part[:-1]) for part in parts), {part[-1] for part in parts if part}
             if (rows, columns) != (_flat(slot.shape)[0], {slot.shape[2]}):
