@@ -699,9 +699,9 @@ KERNEL(token_mask, "mask table columns_of distance bytes offsets | tokens states
 
 /* ---- Training */
 
-/* Cross entropy of float32 logits (rows, columns) and int32 or int64 targets (rows; target_bytes), with its gradient. count receives n, the
- * number of targets that are not ignore_index, as a float. grad_logits = (softmax - one-hot) * scale[0] / max(n, 1).
- * The loss and gradient of other rows are 0. */
+/* Cross entropy of float32 logits (rows, columns) and targets (rows), int32 or int64 as target_bytes says, with its
+ * gradient. count receives n, the number of targets that are not ignore_index, as a float. grad_logits = (softmax -
+ * one-hot) * scale[0] / max(n, 1). The loss and gradient of other rows are 0. */
 KERNEL(cross_entropy_f32, "loss? grad_logits? count? logits targets scale? | rows columns ignore_index target_bytes |")
 /* Cross entropy of logits (rows, columns) of every float type and int32 or int64 targets (rows), in nats. With class
  * weights w and label smoothing e: loss = (1 - e) * w[target] * -log p[target] + e / columns * sum over c of w[c] *
