@@ -23,6 +23,7 @@ import pytest
 import pyapp
 from pyapp.cli import cli
 from pyapp.engine import quant
+from tests.models import test_voices as voices
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import write_picture_chat_model
 from tests.together import check_each
@@ -58,8 +59,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def write_voice(folder: Path) -> None:
+    """A voice of seeded weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    voices.write(folder, "vits", dict(voices.make("vits").state_dict()))
+
+
 def test_the_readme(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A net is trained, quantised and written; what cannot be transcribed is told."""
+    """A net is trained, quantised and written; what cannot be transcribed is told; a voice speaks."""
+    write_voice(place / "facebook" / "mms-tts-eng")
     run("README.md", {})
     loss, told = capsys.readouterr().out.splitlines()
     assert float(loss) < 1.0  # the target's variance is 8
@@ -127,8 +135,10 @@ def test_what_cells_of_the_lab_show(
     (place / "my-stories" / "adapter_config.json").write_text("{}")
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
+    write_voice(place)
     curve = list(range(8))
     names = {"pixels": pyapp.rand(4, 4), "step": 1, "then": print, "xs": curve, "y1": curve, "y2": curve}
+    names["samples"] = pyapp.rand(160)
     run("docs/lab.md", names | {"model": model, "x": pyapp.randn(8, 3), "y": pyapp.randn(8, 1)})
     told = capsys.readouterr().out
     assert "dense" in told and "650" in told

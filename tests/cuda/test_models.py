@@ -116,9 +116,9 @@ def test_norms_of_16_bits_take_one_launch(dtype: str) -> None:
     emulated.check()
 
 
-@pytest.mark.parametrize("tokens, launches", [(1, 3), (20, 2)])
+@pytest.mark.parametrize("tokens", [1, 20])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_attention_over_blocks_has_few_launches(dtype: str, tokens: int, launches: int) -> None:
+def test_attention_over_blocks_has_few_launches(dtype: str, tokens: int) -> None:
     """Two texts in blocks: the numbers of the CPU, where a cache in bfloat16 is read op by op."""
     rng = np.random.default_rng(1)
     qkv = rng.standard_normal((2, tokens, (4 + 2 * 2) * 16), np.float32)
@@ -132,7 +132,7 @@ def test_attention_over_blocks_has_few_launches(dtype: str, tokens: int, launche
         before = [] if device == "cpu" or emulated.REAL else list(backend.card.launched)
         y = pyapp.ops.cached_self_attention(own, *arguments, *cache, block_table=blocks)
         if device != "cpu" and not emulated.REAL:
-            assert len(backend.card.launched) - len(before) == launches
+            assert len(backend.card.launched) - len(before) == 2
         found.append([x.cpu().float().numpy() for x in (y, *cache)])
     for ours, expected in zip(*found, strict=True):
         np.testing.assert_allclose(ours, expected, atol=0.02 if dtype == "bfloat16" else 1e-5)

@@ -105,7 +105,7 @@ def test_memory_that_is_missing_names_the_node(monkeypatch: pytest.MonkeyPatch) 
         raise MemoryError("Unable to allocate 16.0 GiB")
 
     nodes = [b.node("Constant", [], [name], value_int=1 + 8 * (name == "b")) for name in "abc"]
-    monkeypatch.setattr(creation, "made_of", full)
+    monkeypatch.setattr(creation, "check_room", full)
     with pytest.raises(MemoryError, match=r"node 'far' \(Range"):
         run(small([*nodes, b.node("Range", ["a", "b", "c"], ["y"], "far")]))
 
