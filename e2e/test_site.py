@@ -180,13 +180,14 @@ def test_parts_that_arrive_slowly(
 
     def held(self: Handler, source: Path, first: int, last: int) -> None:
         if any(part in str(source) for part in ("model-dialog.js", "history-panel.js", "pdf.min.mjs")):
-            arriving.wait(120)  # longer than a busy machine takes to open the page
+            arriving.wait(30)
         send(self, source, first, last)
 
     arriving = threading.Event()
     monkeypatch.setattr(Handler, "body", held)
     with watched(plain_browser.new_page()) as story:
         page, status = story.page, story.page.locator("#engine-status")
+        plain_browser.new_cdp_session(page).send("Network.clearBrowserCache")  # which has them of other tests
         story.open(changeable.url)
         page.locator("#choose-model").click()
         expect(status).to_have_text("Loading")

@@ -62,7 +62,7 @@ def test_an_item_ends_with_a_pause(socket: Any, parts: list[bytes]) -> None:
     deltas = "".join(event["delta"] for event in events if event["type"] == HEARD + "delta")
     assert deltas == events[-1]["transcript"] and "snow" in deltas and not deltas.startswith(" ")
     assert len({event["item_id"] for event in events if "item_id" in event}) == 1
-    assert events[-1]["usage"]["seconds"] == pytest.approx(8.6, abs=0.5)
+    assert 7.2 < events[-1]["usage"]["seconds"] < 9.2  # the pause is found where a passage of sound ends
 
 
 def test_an_item_ends_where_the_client_says(socket: Any, parts: list[bytes]) -> None:
