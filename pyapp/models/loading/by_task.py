@@ -121,26 +121,16 @@ def load_task_model(
     FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    files: Mapping[str, Any]
     words: dict[str, Any]  # the files of the tokenizer by name
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files:
             check_task(read_settings(files["config"]), str(files["config"]), task)
 
-    if isinstance(source, Mapping):
-        files = given_files(source)
-        name = files["model"].name
-    else:
-        name = os.fspath(source)
-        files = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES).files
+    name, files = files_of(source, check, report, cancel, MORE_FILES)
     if name.lower().endswith(".gguf") or str(files["model"]).lower().endswith(".gguf"):
         return _load_gguf(name, files["model"], task, dtype, device, report, cancel)
-    if "config" not in files:
-        raise ModelError(
-            "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
-        )
-    settings = read_settings(files["config"])
+    settings = settings_in(files, name)
     check_task(settings, _where(files["config"]), task)
     if isinstance(source, Mapping):
         words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
@@ -199,6 +189,31 @@ def _check_tokenizer(tokenizer: Tokenizer, model: Any, name: str) -> None:
             f"the tokenizer has {tokenizer.vocab_size:,} tokens, the model {model.config.vocab_size:,}", where=name,
             hint="Give the tokenizer that belongs to the model",
         )  # fmt: skip
+
+
+def files_of(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    check: Callable[[Mapping[str, Path]], None],
+    report: Callable[[Event], None],
+    cancel: Cancel,
+    also: re.Pattern[str] | None = None,
+) -> tuple[str, Mapping[str, Any]]:
+    """The name of a model, and its files by role: those that are given, or those of a folder or of the hub, which
+    `check` sees before the weights are downloaded (pyapp.hub.resolve).
+    """
+    if isinstance(source, Mapping):
+        given = given_files(source)
+        return given["model"].name, given
+    return os.fspath(source), hub.resolve(source, report=report, cancel=cancel, check=check, also=also).files
+
+
+def settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object of config.json. ModelError where there is none."""
+    if "config" not in files:
+        raise ModelError(
+            "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
+        )
+    return read_settings(files["config"])
 
 
 def given_files(files: Mapping[str, ByteSource]) -> dict[str, ByteSource]:

@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
 
-from .by_task import build, check_task, given_files
+from .by_task import build, check_task, files_of, settings_in
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -56,18 +54,8 @@ def load_codec(
         if "config" in files:
             check_task(read_settings(files["config"]), str(files["config"]), TASK)
 
-    files: Mapping[str, Any]
-    if isinstance(source, Mapping):
-        files = given_files(source)
-        name = files["model"].name
-    else:
-        name = os.fspath(source)
-        files = hub.resolve(source, report=report, cancel=cancel, check=check).files
-    if "config" not in files:
-        raise ModelError(
-            "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
-        )
-    settings = read_settings(files["config"])
+    name, files = files_of(source, check, report, cancel)
+    settings = settings_in(files, name)
     check_task(settings, name, TASK)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)

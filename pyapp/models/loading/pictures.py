@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyapp import hub
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device
 from pyapp.errors import ModelError
@@ -21,7 +20,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
-from .by_task import TOKENIZER_FILES, build, check_task, given_files
+from .by_task import TOKENIZER_FILES, build, check_task, files_of, settings_in
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
 WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification")
@@ -70,21 +69,13 @@ def load_image_model(
             check_task(settings, str(files["config"]), task)
             _processor(files, settings)
 
-    files: Mapping[str, Any]
     words: dict[str, Any]  # the files of the tokenizer by name
+    name, files = files_of(source, check, report, cancel, MORE_FILES)
     if isinstance(source, Mapping):
-        files = given_files(source)
-        name = files["model"].name
         words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
     else:
-        name = os.fspath(source)
-        files = hub.resolve(source, report=report, cancel=cancel, check=check, also=MORE_FILES).files
         words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
-    if "config" not in files:
-        raise ModelError(
-            "its config.json is missing", where=name, hint="Give the folder that has it, or the hub's name"
-        )
-    settings = read_settings(files["config"])
+    settings = settings_in(files, name)
     check_task(settings, name, task)
     processor = _processor(files, settings)
     tokenizer = None
