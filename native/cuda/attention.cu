@@ -405,7 +405,7 @@ DEVICE void join_parts(float *y, const float *parts, int used, int dims, float s
     for (int k = 0; k < EACH_LANE; k++) {
         const int part = LANE + 32 * k;
         most[k] = part < used ? parts[part * step] : -INFINITE;
-        weights[k] = part < used ? parts[part * step + 1] : 0.0f; /* their sum, for now */
+        weights[k] = part < used ? parts[part * step + 1] : 0.0f; /* their sum; below it becomes their factor */
         largest = Larger()(largest, most[k]);
     }
     all.largest = warp_reduce(largest, Larger());

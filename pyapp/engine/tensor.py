@@ -199,7 +199,9 @@ class Tensor(_Slots, TensorMethods):
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie densely row by row, or in another order: channels_last."""
-        name = "" if memory_format is None else getattr(memory_format, "name", None)
+        if memory_format is None:  # called for each operand of most ops
+            return self.strides == dense_layout(self.shape)[1] or is_contiguous(self.shape, self.strides)
+        name = getattr(memory_format, "name", None)
         if not isinstance(name, str):
             raise TypeError(f"is_contiguous: memory_format is one of torch's, not {type(memory_format).__name__}")
         if name.startswith("channels_last"):
@@ -393,13 +395,9 @@ class Tensor(_Slots, TensorMethods):
                 "only leaves can be copied or pickled, not the graph of a computed tensor: detach() first"
             )
         kept = {name: getattr(self, name) for name in (*_STATE, "_requires_grad", "node")}
-        left_out = (
-            "hooks",
-            "after_hooks",
-            "view_of",
-            "views",
-            *(("_grad",) if self.__dict__.get("is_parameter") else ()),
-        )
+        left_out: tuple[str, ...] = ("hooks", "after_hooks", "view_of", "views")
+        if self.__dict__.get("is_parameter"):
+            left_out += ("_grad",)
         return kept | {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __repr__(self) -> str:

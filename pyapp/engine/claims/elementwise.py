@@ -312,6 +312,9 @@ def _reciprocal(x: Tensor) -> Any:
     return _with_number(K["div_f32"], 1.0, x) if x.dtype is _F32 else _inverse(x)
 
 
+_PRODUCTS = (2, 3, -1, -2)  # powers that are products or their reciprocals, as in torch
+
+
 @claims("pow")
 def _pow(x: Tensor, exponent: Any) -> Any:
     if type(exponent) is int and exponent < 0 and not x.dtype.is_floating_point:
@@ -325,9 +328,6 @@ def _pow(x: Tensor, exponent: Any) -> Any:
     mul = OPS["mul"].forward
     product = x if exponent == -1 else mul(x, x)
     return mul(product, x) if exponent == 3 else product if exponent > 0 else _reciprocal(product)
-
-
-_PRODUCTS = (2, 3, -1, -2)  # powers that are products or their reciprocals, as in torch
 
 
 _limited = _function_of_any("clamp")
