@@ -6,7 +6,7 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from math import pi
 from typing import Any
 
@@ -270,16 +270,27 @@ class VisionEncoder(ImageModel):
         )
         self.neck = Neck(config)
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, 3, H, W) → (B, C, side, side)."""
+    def steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Tensor]:
+        """As `forward`; yields how many layers are done, and how many there are."""
         check_pictures("SAM", pixel_values, self.config.num_channels, self.config.image_size)
         rows, columns = self.config.grid
         x = self.patch_embed(pixel_values).reshape(pixel_values.shape[0], rows, columns, self.config.hidden_size)
         if self.pos_embed is not None:
             x = x + self.pos_embed
-        for layer in self.layers:
+        for i, layer in enumerate(self.layers):
             x = layer(x)
+            yield i + 1, len(self.layers)
         return self.neck(x)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, 3, H, W) → (B, C, side, side)."""
+        steps = self.steps(pixel_values)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: Tensor = end.value
+                return found
 
 
 # -- what points and boxes show
@@ -474,6 +485,10 @@ class Sam(ImageModel):
     def features(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, 3, H, W) → (B, C, side, side)."""
         return self.vision_encoder(pixel_values)
+
+    def features_in_steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Tensor]:
+        """As `features`; yields how many layers are done, and how many there are."""
+        return self.vision_encoder.steps(pixel_values)
 
     def masks(
         self, features: Tensor, points: Tensor | None = None, labels: Tensor | None = None,
