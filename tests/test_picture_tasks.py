@@ -21,27 +21,13 @@ from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.loading.pictures import load_image_model
-from tests.models.picture_configs import CONFIGS, WITH_TOKENS
+from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.test_pictures import make
-from tests.test_text_tasks import WORDS, tokenizer_json
+from tests.test_text_tasks import WORDS
 from tests.vision.processor_cases import pictures
 
 Image = pytest.importorskip("PIL.Image")
 pytestmark = pytest.mark.native_only  # needs Pillow, the tokenizers library, files
-CLASSES = {
-    "deit": ("image-classification", "DeiTForImageClassification"),
-    "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
-    "resnet": ("image-classification", "ResNetForImageClassification"),
-    "yolos": ("object-detection", "YolosForObjectDetection"),
-    "sam": ("mask-generation", "SamModel"),
-    "blip": ("image-to-text", "BlipForConditionalGeneration"),
-    "detr": ("object-detection", "DetrForObjectDetection"),
-    "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
-    "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
-    "clip": ("zero-shot-image-classification", "CLIPModel"),
-    "siglip": ("zero-shot-image-classification", "SiglipModel"),
-    "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -50,39 +36,8 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tokenizers")
     pytest.importorskip("PIL")
     found = tmp_path_factory.mktemp("pictures")
-    for name, (task, architecture) in CLASSES.items():
-        folder, config = found / name, CONFIGS[name] | {"architectures": [architecture]}
-        model = make(name, task)
-        folder.mkdir()
-        write_safetensors(folder / "model.safetensors", model.state_dict())
-        processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
-        if name == "segformer":
-            processor = {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}}
-        if name == "depth_anything":
-            processor = {
-                "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32},
-                "keep_aspect_ratio": True, "ensure_multiple_of": 4,
-            }  # fmt: skip
-        if name == "sam":
-            processor = {
-                "image_processor_type": "SamImageProcessor", "do_pad": True, "size": {"longest_edge": 20},
-                "pad_size": {"height": 20, "width": 20},
-            }  # fmt: skip
-        if name in ("yolos", "detr"):
-            processor = {
-                "image_processor_type": "YolosImageProcessor",
-                "size": {"shortest_edge": 32, "longest_edge": 64},
-            }
-        if name == "sam":  # as newer files have it
-            (folder / "processor_config.json").write_text(json.dumps({"image_processor": processor}))
-        else:
-            (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-        if task in WITH_TOKENS:
-            (folder / "tokenizer.json").write_text(tokenizer_json())
-        if task == "image-to-text":
-            config |= {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
-            (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))
-        (folder / "config.json").write_text(json.dumps(config))
+    for name in CLASSES:
+        write_picture_folder(found / name, name)
     for i, pixels in enumerate(pictures()):
         (found / f"{i}.png").write_bytes(encode_png(pixels))
     return found

@@ -77,6 +77,8 @@ class PicturesView {
     this.asked = 0;
     /** What was found in the picture. @type {Map<LookTask, Result>} */
     this.results = new Map();
+    /** What is being done. @type {LookTask | null} */
+    this.working = null;
     /** What to cut out. @type {Point[]} */
     this.points = [];
     /** The object or area that is marked: its place in the list. */
@@ -139,8 +141,8 @@ class PicturesView {
     choice.addEventListener("model", () => {
       told();
       const { model } = choice;
-      if (model && known !== undefined && model.id !== known && this.look.task !== task && isShown(this.view)) this.choose(task); // files of it were dropped
-      known = model?.id ?? "";
+      if (model?.kind === "file" && model.id !== known && this.look.task !== task && isShown(this.view)) this.choose(task); // its files were dropped
+      known = model?.id;
       if (this.look.task === task) this.load();
     });
     choice.dispatchEvent(new CustomEvent("model")); // the card was not there when it was chosen
@@ -330,7 +332,7 @@ class PicturesView {
       if (!this.button.running) await this.run(); // else the running work takes them
       return;
     }
-    await this.button.interrupt();
+    if (this.working === "cut-out") await this.button.interrupt();
     this.results.delete("cut-out");
     this.#showResult();
     this.announcer.say("No points.");
@@ -341,6 +343,7 @@ class PicturesView {
   /** The main button: Stop, or what it says. */
   pressed() {
     if (this.button.running) return this.button.stop();
+    clearError(this.slot);
     return this.run();
   }
 
@@ -354,20 +357,27 @@ class PicturesView {
       else this.stage.box.focus();
       return;
     }
+    const { points } = this;
+    const told = [...this.slot.children]; // of files that are left out
+    let failed = false;
+    /** @type {AbortSignal | undefined} */
+    let stopped;
+    this.working = look.task;
     const running = this.button.run(async (signal) => {
+      this.slot.append(...told);
       await this.app.listed(signal);
+      stopped = signal;
       const { picture } = this;
       const { id, title } = this.app.choices[look.task].present;
-      for (let points = null; picture && points !== this.points && this.picture === picture && !signal.aborted;) {
-        points = this.points;
-        if (look.task === "cut-out" && !points.length) break;
-        await this.#lookAt(picture, look, id, title, points, signal);
-      }
-    }, { fail: () => {}, retry: () => this.run() });
+      if (picture) await this.#lookAt(picture, look, id, title, signal);
+    }, { fail: () => (failed = true), retry: () => this.run() });
     this.#showTools();
     await running;
+    this.working = null;
     this.progress.hide();
     this.#show();
+    // What was clicked meanwhile.
+    if (this.look.task === "cut-out" && this.points.length && this.points !== points && !failed && !stopped?.aborted) await this.run();
   }
 
   /** @param {Look} look */
@@ -379,10 +389,11 @@ class PicturesView {
     return { picture: this.picture?.name, points: this.points.map(({ x, y }) => [x, y]), labels: this.points.map(({ label }) => label) };
   }
 
-  /** @param {Shown} picture @param {Look} look @param {string} model @param {string} title @param {Point[]} points @param {AbortSignal} signal */
-  async #lookAt(picture, look, model, title, points, signal) {
+  /** @param {Shown} picture @param {Look} look @param {string} model @param {string} title @param {AbortSignal} signal */
+  async #lookAt(picture, look, model, title, signal) {
     const began = performance.now();
     const { task } = look;
+    const { points } = this;
     this.progress.show(`${look.working}…`);
     /** @type {import("./looks.js").Values | null} */
     let values = null;
@@ -391,7 +402,6 @@ class PicturesView {
         const { type: _, index: __, ...found } = event;
         values = found;
       } else if (event.type === "progress" && event.what === "seeing") this.progress.show(`Looking at the picture: layer ${event.done} of ${event.total}`, event.done, event.total);
-      else if (event.type === "progress" && event.what !== "pictures") this.progress.show(event.what, event.done, event.total);
     };
     const { data, width, height } = picture.pixels;
     const params = { task, model, pixels: data, width, height, name: picture.file.name, options: this.#optionsOf(look) };
