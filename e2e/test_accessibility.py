@@ -230,7 +230,7 @@ def read_nothing(page: Page) -> None:
 
 
 # What models could have found in the example of a street, in place of their work.
-FOUND_IN_PICTURE = """async () => {
+FOUND_IN_PICTURE = r"""async () => {
   const { pictures } = pyappPage;
   await pictures.ready;
   await pictures.add([new File(["<svg xmlns='http://www.w3.org/2000/svg' width='96' height='72'><rect width='96' height='72' fill='tan'/></svg>"], "street.svg", { type: "image/svg+xml" })]);

@@ -234,7 +234,7 @@ def model_tasks() -> dict[str, dict[str, str]]:
         for index, names in indexes.items()
     }
     found["model_types"]["whisper"] = "transcribe"  # a loader of its own, not in the index
-    found["model_types"]["vision-encoder-decoder"] = "read"  # TrOCR; the page knows those that write captions by their decoder
+    found["model_types"]["vision-encoder-decoder"] = "read"  # the page knows those that caption
     return found
 
 
