@@ -259,6 +259,7 @@ class PicturesView {
       if (!picture) return;
       await this.#change(this.store.begin(file.name.slice(0, 60)), picture);
       if (files.length > 1) showError(this.slot, new UserError(`One picture at a time: this is the first of ${files.length}.`, { where: files.slice(1).map(({ name }) => name).join(", ") }));
+      else if (byId("look-sheet").getBoundingClientRect().top > innerHeight / 2) byId("look-sheet").scrollIntoView(); // on a phone it is below the fold
       if (this.choice.model && this.able) await this.run();
     });
   }
