@@ -21,6 +21,7 @@ from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.loading.pictures import load_image_model
+from tests.models.picture_configs import CONFIGS
 from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.test_pictures import make
 from tests.test_text_tasks import WORDS
@@ -215,6 +216,32 @@ def test_a_named_picture_is_seen_once(top: Path) -> None:
     assert layers == [1, 2] and other["size"] == [64, 23] and list(loaded.seen) == ["b"]
     (error,) = run(tasks.cut_out_objects([top / "0.png", top / "1.png"], model=loaded, picture="c", **first))
     assert "a name of one image" in str(error)
+
+
+def test_the_tables_of_prompts_may_be_quantised(top: Path, tmp_path: Path) -> None:
+    """The page makes the matrices of large models 8-bit: SAM reads whole tables, not only rows of them."""
+    sizes = {"hidden_size": 32, "mlp_dim": 32}
+    config = CONFIGS["sam"] | {
+        part: CONFIGS["sam"][part] | more
+        for part, more in (
+            ("vision_config", {"output_channels": 32, "num_pos_feats": 16}),
+            ("prompt_encoder_config", {"hidden_size": 32}), ("mask_decoder_config", sizes),
+        )
+    }  # fmt: skip
+    model = make("sam", "mask-generation", **config)
+    for path in (top / "sam").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = []
+    for dtype in (None, "q8_0"):
+        loaded = load_image_model(tmp_path, "mask-generation", dtype=dtype)
+        assert (loaded.model.mask_decoder.mask_tokens.weight.dtype is pyapp.float32) == (dtype is None)
+        events = run(tasks.cut_out_objects(top / "0.png", model=loaded, points=[[3, 4], [9, 2]], labels=[1, 0]))
+        assert isinstance(events[-1], Done), events[-1]
+        found.append(next(event.values["segments"][0] for event in events if isinstance(event, Item)))
+    assert found[0]["score"] == pytest.approx(found[1]["score"], abs=0.02)
+    assert found[0]["share"] == pytest.approx(found[1]["share"], abs=0.05)
 
 
 def test_texts_and_quantised_weights(top: Path) -> None:
