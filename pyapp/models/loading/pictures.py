@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification")
 @dataclass(frozen=True)
 class LoadedImageModel:
     """A model, its image processor, the tokenizer of one with texts, and the objects of its config.json and
-    generation_config.json.
+    generation_config.json. `seen` is what tasks.pictures.cut_out remembers of the last picture, by its name.
     """
 
     name: str
@@ -38,6 +39,7 @@ class LoadedImageModel:
     tokenizer: Tokenizer | None
     settings: dict[str, Any]
     generation: dict[str, Any]
+    seen: dict[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
