@@ -243,8 +243,11 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @click.option(
     "--prefix", default="", type=WORDS, help='Put this before each text, such as "translate English to German: ".'
 )
-@click.option("--source", metavar="TOKEN", help="The token of the language of FILE, such as fr_XX (mBART).")
-@click.option("--target", metavar="TOKEN", help="The token of the language to write, such as de_DE.")
+@click.option(
+    "--from", "--source", "source", metavar="LANGUAGE",
+    help="The language of FILE: fr (M2M100, mBART), fra_Latn (NLLB), by the model's own code.",
+)  # fmt: skip
+@click.option("--to", "--target", "target", metavar="LANGUAGE", help="The language to write, such as de or deu_Latn.")
 @click.option(
     "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
 )
@@ -257,7 +260,7 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @threads_option
 @json_option
 def translate(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
-    """Translate or summarise each line of FILE ("-": stdin) with a model such as T5, BART or OPUS-MT."""
+    """Translate or summarise each line of FILE ("-": stdin) with a model such as OPUS-MT, NLLB, T5 or BART."""
     from pyapp import tasks
 
     texts = read_lines(file)

@@ -238,7 +238,9 @@ class Stack(Module):
         self.embed_tokens.weight = table.weight
         more = [CrossAttention] if decoder else []
         self.block = ModuleList(
-            Block(SelfAttention(config, i < config.biased_layers), *(part(config) for part in more), FeedForward(config))
+            Block(
+                SelfAttention(config, i < config.biased_layers), *(part(config) for part in more), FeedForward(config)
+            )
             for i in range(layers)
         )
         self.final_layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)

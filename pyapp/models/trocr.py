@@ -44,7 +44,9 @@ class Config:
         check_fields(self)
         heads = self.decoder_attention_heads
         require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
-        require(self.d_model % 2 == 0 and self.d_model > 2, f"d_model is {self.d_model}, expected an even number from 4")
+        require(
+            self.d_model % 2 == 0 and self.d_model > 2, f"d_model is {self.d_model}, expected an even number from 4"
+        )
         require(self.decoder_layers <= 1 << 10, "a model of more than 1,024 layers")
         check_padding(self.pad_token_id, self.vocab_size)
 

@@ -26,7 +26,9 @@ from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, gro
 
 __top_level__ = ["pipeline"]
 
-LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")  # the tokens of mBART's languages
+# The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
+LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
+LISTED = 24  # languages in an error
 MASK_NAMES = ("[MASK]", "<mask>")
 
 # -- the work, step by step: generators of events over a loaded model
@@ -250,7 +252,8 @@ def translate_texts(
     """Items with `text`: what the model writes for each text, a translation or a summary.
 
     `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `source`, `target`:
-    the tokens of the language of the texts and of that to write ("de_DE" of mBART). The other options are those of
+    the language of the texts and that to write, by its token or the code in it ("de_DE" or "de" of mBART, "deu_Latn" or
+    "deu" of NLLB, "de" of M2M100). The other options are those of
     text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
     from pyapp.text.sequence_to_sequence import SearchOptions, search
@@ -277,10 +280,18 @@ def translate_texts(
 
 
 def language_of(tokenizer: Any, name: str, where: str) -> int:
-    """The id of a language's token."""
+    """The id of a language's token, by the token or the code in it. OptionError for a code of none or several."""
+    chosen = [name]
     if name not in tokenizer.special_names:
-        raise OptionError(f"the tokenizer has no token {name!r:.60}", where=where)
-    [found] = tokenizer.encode(name, bos=False, eos=False)
+        languages = sorted(filter(LANGUAGE.fullmatch, tokenizer.special_names))
+        chosen = [token for token in languages if token == f"__{name}__" or token.startswith(f"{name}_")]
+        if len(chosen) != 1:
+            known = chosen or languages
+            raise OptionError(
+                f"the tokenizer has {'several tokens' if chosen else 'no token'} {name!r:.60}", where=where,
+                hint=f"Choose {', '.join(known[:LISTED])}{' …' if len(known) > LISTED else ''}" if known else None,
+            )  # fmt: skip
+    [found] = tokenizer.encode(chosen[0], bos=False, eos=False)
     return int(found)
 
 
