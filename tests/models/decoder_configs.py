@@ -41,6 +41,12 @@ GPT_OSS = SMALL | {
 }  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
+QWEN_LINEAR = SMALL | {
+    "num_hidden_layers": 3, "head_dim": 16, "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_key_head_dim": 6, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "shared_expert_intermediate_size": 24,
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": SMALL | {"model_type": "llama"},
     "llama-tied": SMALL | {"model_type": "llama", "tie_word_embeddings": True, "attention_bias": True, "head_dim": 12},
@@ -272,6 +278,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 6,
         "max_window_layers": 1,
     },
+    "qwen3_next": QWEN_LINEAR | EXPERTS | {"model_type": "qwen3_next", "mlp_only_layers": [1]},
+    "qwen3_5": QWEN_LINEAR | {"model_type": "qwen3_5_text", "tie_word_embeddings": True},
+    "qwen3_5_moe": QWEN_LINEAR
+    | EXPERTS
+    | {"model_type": "qwen3_5_moe_text", "linear_num_key_heads": 4, "linear_conv_kernel_dim": 3},
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
@@ -305,4 +316,5 @@ OTHER_DEVICE = [
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
+    "qwen3_next", "qwen3_5_moe",
 ]  # fmt: skip

@@ -13,9 +13,10 @@ from ...engine.launch import capturing
 from ...engine.ops import empty
 from ..module import Module
 from ..parameter import Initialization, new_parameter
-from .gated import activation_named, gated
+from .gated import GatedFeedForward, activation_named, gated
+from .linear import Linear
 
-__all__ = ["Experts", "Router", "SparseFeedForward"]
+__all__ = ["Experts", "Router", "SharedExpertFeedForward", "SparseFeedForward"]
 
 GATHERED = 8  # tokens up to which the weights of their experts are gathered; more are sorted by expert
 
@@ -182,3 +183,23 @@ class SparseFeedForward(Module):
         """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
         flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
         return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
+
+
+class SharedExpertFeedForward(Module):
+    """A mixture of experts, and an expert that every token has behind a gate of its own (Yang et al. 2024, arXiv
+    2407.10671), added to the residual. `config` has the fields of Qwen's configurations.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        size, activation = config.hidden_size, config.hidden_act
+        self.gate = Router(size, config.num_experts, config.num_experts_per_tok, config.norm_topk_prob)
+        self.shared_expert = GatedFeedForward(size, config.shared_expert_intermediate_size, activation)
+        self.shared_expert_gate = Linear(size, 1, bias=False)
+        self.experts = Experts(size, config.moe_intermediate_size, config.num_experts, activation)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        shared = self.shared_expert(flat) * self.shared_expert_gate(flat).sigmoid()
+        return residual + (self.experts(flat, *self.gate(flat)) + shared).reshape(x.shape)
