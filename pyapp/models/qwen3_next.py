@@ -97,7 +97,9 @@ class Config(DecoderConfig):
 
     def is_sparse(self, layer: int) -> bool:
         """Whether a layer has experts."""
-        return self.num_experts > 0 and layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
+        return (
+            self.num_experts > 0 and layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
+        )
 
     @property
     def key_size(self) -> int:

@@ -12,6 +12,7 @@ from ..engine.ops import cat
 from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text, normalized_heads
 from .heads import Heads
 from .layers.embedding import Embedding
+from .layers.feed_forward import FeedForward
 from .layers.normalization import LayerNorm, RMSNorm
 from .module import Module
 
@@ -30,9 +31,9 @@ class HeadNormAttention(GroupedQueryAttention):
 
     def __init__(
         self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, epsilon: float, *,
-        bias: bool = False, norm: Callable[[int, float], Module] = RMSNorm,
+        bias: bool = False, output_bias: bool | None = None, norm: Callable[[int, float], Module] = RMSNorm,
     ) -> None:  # fmt: skip
-        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias, output_bias=output_bias)
         for name in self.norms:
             self.add_module(name, norm(heads.head_dim, epsilon))
 
@@ -73,6 +74,18 @@ class PreNormBlock(Module):
         x = self.self_attn(self.input_layernorm(x), text, x)
         y: Tensor = self.mlp(self.post_attention_layernorm(x), x)
         return y
+
+
+class UngatedBlock(PreNormBlock):
+    """Llama's block with a feed-forward part without gates (Nemotron, AFM). `norm` makes a norm."""
+
+    def __init__(self, config: Any, layer: int, rotary: RotaryTable, norm: Callable[[], Module]) -> None:
+        size = config.hidden_size
+        attention = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
+        feed_forward = FeedForward(
+            size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias, names=("up_proj", "down_proj")
+        )
+        super().__init__(attention, feed_forward, norm(), norm())
 
 
 class PostNormBlock(Module):
