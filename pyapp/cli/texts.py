@@ -123,6 +123,12 @@ class RankView(ItemsView):
         self._write([f"{self._scores[i]:.4f}\t{self._texts[i]}" for i in event.results.get("order", ())])
 
 
+def weights_of_words(index: int, values: Any) -> list[str]:
+    """A sparse vector as a JSON object."""
+    rounded = {word: round(weight, 4) for word, weight in zip(values["words"], values["weights"], strict=True)}
+    return [json.dumps(rounded, ensure_ascii=False)]
+
+
 @command(short_help="Turn each line of a file into a vector.")
 @file_argument
 @optional_model
@@ -130,6 +136,7 @@ class RankView(ItemsView):
 @click.option("--prompt", type=WORDS, help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
+@click.option("--sparse", is_flag=True, help="Weights of words, by a model that fills masks, such as SPLADE.")
 @type_option
 @device_option
 @threads_option
@@ -141,13 +148,22 @@ def embed(
     dtype: str | None,
     threads: int | None,
     as_json: bool,
+    sparse: bool,
     **options: Any,
 ) -> int:
-    """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line."""
+    """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line; with --sparse an object of words
+    and their weights.
+    """
     from pyapp import tasks
 
     texts = read_lines(file)
     use_threads(threads)
+    if sparse:
+        if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
+            raise click.UsageError(f"{', '.join(given)} does not go with --sparse.")
+        own: View = JsonView() if as_json else ItemsView(weights_of_words)
+        found = chosen_model(model, server)
+        return forward(lambda cancel: tasks.embed_sparse(texts, model=found, dtype=dtype, cancel=cancel), own)
     view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
     return forward(
         lambda cancel: tasks.embed(texts, model=chosen_model(model, server), dtype=dtype, cancel=cancel, **options),

@@ -69,7 +69,8 @@ class Config(DecoderConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """With the types of the layers: every fourth attends; and the experts of the kind."""
-        layers, step = values.get("num_hidden_layers"), values.get("full_attention_interval", 4)
+        layers: Any = values.get("num_hidden_layers")
+        step = values.get("full_attention_interval", 4)
         require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
         require(type(step) is int and step >= 1, f"full_attention_interval is {step!r:.40}")
         kinds = values.get("layer_types") or [LINEAR if (i + 1) % step else ATTENTION for i in range(layers)]
@@ -168,8 +169,8 @@ class GatedDeltaNet(Module):
             self.A_log.data.uniform_(0.01, 16).log_()
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """x (..., T, hidden_size) → [queries, keys, values] (..., T, 2 G K + H V), the gate (..., T, H V), and the rates
-        and the steps of decay before their activations (..., T, H).
+        """x (..., T, hidden_size) → [queries, keys, values] (..., T, 2 G K + H V), the gate (..., T, H V), and
+        the rates and the steps of decay before their activations (..., T, H).
         """
         if not self.together:
             return self.in_proj_qkv(x), self.in_proj_z(x), self.in_proj_b(x), self.in_proj_a(x)

@@ -29,6 +29,7 @@ __top_level__ = ["pipeline"]
 # The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
 LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
 LISTED = 24  # languages in an error
+SPARSE = 256  # words of a sparse vector, unless more are asked for
 MASK_NAMES = ("[MASK]", "<mask>")
 
 # -- the work, step by step: generators of events over a loaded model
@@ -93,6 +94,38 @@ def embed_encoded(
         dimensions = len(vector)
         yield Item(index, {"embedding": vector})
     yield Done("complete", {"count": len(encodings), "dimensions": dimensions, "similarity": settings.similarity})
+
+
+def sparse_texts(
+    loaded: Any, texts: Sequence[str], *, top: int | None = None, batch_size: int = BATCH_SIZE
+) -> Work:  # fmt: skip
+    """Items with `words`, their `ids` and `weights`, largest first: a sparse vector over the vocabulary, of at most
+    `top` words (None: 256), by a model that fills masks and was trained for it (SPLADE: Formal et al. 2021, arXiv
+    2109.10086). The weight of a word is log(1 + its largest score above 0 at any token). Done with `dimensions`, the
+    vocabulary's.
+    """
+    words = loaded.model.config.vocab_size
+    top = min(SPARSE, words) if top is None else top
+    if type(top) is not int or not 1 <= top <= words:
+        raise OptionError(f"{top!r:.40} is no number of words from 1 to {words:,}", where="top")
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, texts, None, loaded.model.encoder.most)
+
+    def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        scores = loaded.model(ids, mask, types).relu() * mask.to("float32").unsqueeze(-1)  # (B, T, V)
+        found: Tensor = pyapp.cat(list(scores.amax(1).log1p().topk(top, -1)), -1)  # (B, 2 top): weights, then ids
+        return found
+
+    tokenizer = loaded.tokenizer
+    for index, row in batches(loaded, encodings, run, batch_size):
+        if isinstance(row, Event):
+            yield row
+            continue
+        weights = [weight for weight in row[:top] if weight > 0]
+        numbers = [int(number) for number in row[top : top + len(weights)]]
+        named = [tokenizer.piece(number) or f"<{number}>" for number in numbers]
+        yield Item(index, {"words": named, "ids": numbers, "weights": weights})
+    yield Done("complete", {"count": len(texts), "dimensions": words})
 
 
 def embed_tokens(loaded: Any, texts: Sequence[str], *, batch_size: int = BATCH_SIZE) -> Work:
@@ -315,6 +348,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 
 WORK: Mapping[str, Callable[..., Work]] = {
     "embed": embed_texts,
+    "embed-sparse": sparse_texts,
     "classify": classify_texts,
     "rerank": rerank_texts,
     "fill-mask": fill_masks,
@@ -325,7 +359,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
 }
 # The loader of a task, where it has another name.
 LOADED_FOR = {
-    "rerank": "classify", "embed-image": "match-image",
+    "rerank": "classify", "embed-image": "match-image", "embed-sparse": "fill-mask",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip
 
@@ -384,6 +418,7 @@ def stream_of(
 
 
 embed = stream_of("embed", embed_texts)
+embed_sparse = stream_of("embed-sparse", sparse_texts, remote=False)
 classify = stream_of("classify", classify_texts)
 embed_every_token = stream_of("embed-tokens", embed_tokens, remote=False)
 rerank = stream_of("rerank", rerank_texts)
@@ -431,9 +466,9 @@ def pipeline(
     device: Any = None,
     report: Callable[[Event], None] | None = None,
 ) -> Pipeline:
-    """A function over texts: "embed" → vectors, "classify" → labels, "rerank" (query, texts) → scores, "fill-mask" →
-    words, "translate" → texts, "token-classification" → labelled parts, "question-answering" (questions, contexts) →
-    answers, "speak" → (samples, samples a second).
+    """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "classify" → labels, "rerank"
+    (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
+    "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second).
 
     `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.

@@ -33,7 +33,10 @@ TEXTS = ["the cats sat on the mat", "the dog", "green cat"]
 CASES = encoder_configs.IN_GGUF | {
     name: changes | {"vocab_size": len(PIECES)} for name, changes in sequence_configs.IN_GGUF.items()
 }
-ARCHITECTURES = {"xlm_roberta": "bert", "distilbert": "bert", "nomic_bert": "nomic-bert", "modernbert": "modern-bert"} | dict.fromkeys(("t5", "umt5"), "t5encoder")  # fmt: skip
+ARCHITECTURES = {
+    "xlm_roberta": "bert", "distilbert": "bert", "nomic_bert": "nomic-bert", "modernbert": "modern-bert",
+    "t5": "t5encoder", "umt5": "t5encoder",
+}  # fmt: skip
 CONFIGS = encoder_configs.CONFIGS | sequence_configs.CONFIGS
 POOLING = {"bert": "cls", "modernbert": "lasttoken"}  # others: mean
 
