@@ -6,7 +6,8 @@ from functools import partial
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder_blocks import RotaryLanguageModel, UngatedBlock
+from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.ungated_decoder import UngatedBlock
 
 from .loading.config import DecoderConfig
 from .loading.gguf import Gguf, biases, pairs_of_llama

@@ -22,7 +22,7 @@ from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.state_space import causal_convolution
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require
-from .loading.weights import gated_experts_apart
+from .loading.weights import Stored, gated_experts_apart
 
 MODEL_TYPES = ("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe")
 # The tensors of a model that also sees pictures, and those that guess several tokens at once.
@@ -86,6 +86,8 @@ class Config(DecoderConfig):
         known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {LINEAR, ATTENTION}
         require(known, f"layer_types is {kinds!r:.60}, expected {self.num_hidden_layers} of {LINEAR} or {ATTENTION}")
         require(values % keys == 0, f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}")
+        widest = max(self.key_size, self.value_size)
+        require(widest <= LIMITS["hidden_size"], f"{widest:,} features of the heads with states are too many")
         kernel = self.linear_conv_kernel_dim
         require(2 <= kernel <= LIMITS["conv_kernel"], f"linear_conv_kernel_dim is {kernel}, expected 2 to 256")
         if self.num_experts:
@@ -240,5 +242,9 @@ class Qwen3NextForCausalLM(HybridLanguageModel):
         self.state_shapes = [None if kind == ATTENTION else (inputs, state) for kind in config.layer_types]
 
 
-stored = gated_experts_apart
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    return gated_experts_apart(config, tensors) if config.num_experts else {}
+
+
 TASKS = {"causal-lm": Qwen3NextForCausalLM}

@@ -12,7 +12,6 @@ from ..engine.ops import cat
 from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text, normalized_heads
 from .heads import Heads
 from .layers.embedding import Embedding
-from .layers.feed_forward import FeedForward
 from .layers.normalization import LayerNorm, RMSNorm
 from .module import Module
 
@@ -74,18 +73,6 @@ class PreNormBlock(Module):
         x = self.self_attn(self.input_layernorm(x), text, x)
         y: Tensor = self.mlp(self.post_attention_layernorm(x), x)
         return y
-
-
-class UngatedBlock(PreNormBlock):
-    """Llama's block with a feed-forward part without gates (Nemotron, AFM). `norm` makes a norm."""
-
-    def __init__(self, config: Any, layer: int, rotary: RotaryTable, norm: Callable[[], Module]) -> None:
-        size = config.hidden_size
-        attention = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
-        feed_forward = FeedForward(
-            size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias, names=("up_proj", "down_proj")
-        )
-        super().__init__(attention, feed_forward, norm(), norm())
 
 
 class PostNormBlock(Module):

@@ -46,7 +46,7 @@ MAMBA_LAYERS = {
 }  # fmt: skip
 QWEN_LINEAR = SMALL | {
     "num_hidden_layers": 3, "head_dim": 16, "layer_types": ["linear_attention", "full_attention", "linear_attention"],
-    "linear_key_head_dim": 6, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 12, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
     "shared_expert_intermediate_size": 24,
 }  # fmt: skip
 
@@ -365,6 +365,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
+# Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1.
+SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

@@ -29,6 +29,7 @@ LIMITS = {
     "v_head_dim": 1 << 12, "n_routed_experts": 1 << 12, "n_shared_experts": 1 << 12,
     "state_size": 1 << 12, "conv_kernel": 1 << 8, "time_step_rank": 1 << 17, "num_heads": 1 << 12, "n_groups": 1 << 12,
 }  # fmt: skip
+INFINITY = {"__float__": "Infinity"}  # as transformers writes it
 LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
 ROTARY_NUMBERS = 1 << 28  # of the cosines and sines of the positions that a model may have
 
@@ -137,6 +138,7 @@ def step_limits(values: Mapping[str, Any]) -> dict[str, Any]:
     if limits is None:
         return {}
     pair = isinstance(limits, list | tuple) and len(limits) == 2
+    limits = [inf if x == INFINITY else x for x in limits] if pair else limits
     require(pair and all(type(x) in (int, float) for x in limits), f"time_step_limit is {limits!r:.60}")
     return {"shortest_step": max(limits[0], 0.0), "longest_step": None if limits[1] == inf else limits[1]}
 
