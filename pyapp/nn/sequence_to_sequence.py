@@ -245,16 +245,18 @@ class SequenceToSequence(Module):
 
 class BartLanguageModel(SequenceToSequence):
     """A `model` of BART's form, with an encoder and a decoder, and its head over so many words; `table`: the words'
-    vectors, where the head has the same.
+    vectors, where the head has the same; `bias`: whether the words have one in the files.
     """
 
-    def __init__(self, config: Any, model: Module, words: int, table: Embedding | None) -> None:
+    def __init__(
+        self, config: Any, model: Module, words: int, table: Embedding | None, bias: bool = True
+    ) -> None:  # fmt: skip
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
         self.model = model
         self.lm_head = Words(config.d_model, words, table, bias=False)
-        self.register_buffer("final_logits_bias", ops.zeros(1, words))
+        self.register_buffer("final_logits_bias", ops.zeros(1, words) if bias else None)
 
     @property
     def device(self) -> Device:
@@ -266,7 +268,8 @@ class BartLanguageModel(SequenceToSequence):
         return found
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
+        logits: Tensor = self.lm_head(self.model.decoder(tokens, memory))  # (R, T, V)
+        return logits if self.final_logits_bias is None else logits + self.final_logits_bias
 
 
 def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
@@ -465,13 +468,18 @@ def learned_positions(config: Any) -> Embedding:
 
 
 class BartModel(Module):
-    """Encoder and decoder with learned positions, over one table of words; `norm_first` as TextStack's."""
+    """Encoder and decoder over one table of words. `positions` makes a table of positions, whose first row that counts
+    is `offset`, by default BART's; the other options are TextStack's.
+    """
 
-    def __init__(self, config: Any, norm_first: bool = False) -> None:
+    def __init__(
+        self, config: Any, positions: Callable[[Any], Module] = learned_positions, offset: int = POSITION_OFFSET,
+        **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.shared = table = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.encoder = Encoder(config, learned_positions(config), POSITION_OFFSET, table, norm_first=norm_first)
-        self.decoder = Decoder(config, learned_positions(config), POSITION_OFFSET, table, norm_first=norm_first)
+        self.encoder = Encoder(config, positions(config), offset, table, **options)
+        self.decoder = Decoder(config, positions(config), offset, table, **options)
 
 
 class BartTextDecoder(Module):

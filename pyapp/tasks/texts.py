@@ -26,7 +26,10 @@ from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, gro
 
 __top_level__ = ["pipeline"]
 
-LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")  # the tokens of mBART's languages
+# The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
+LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
+LISTED = 24  # languages in an error
+SPARSE = 256  # words of a sparse vector, unless more are asked for
 MASK_NAMES = ("[MASK]", "<mask>")
 
 # -- the work, step by step: generators of events over a loaded model
@@ -91,6 +94,38 @@ def embed_encoded(
         dimensions = len(vector)
         yield Item(index, {"embedding": vector})
     yield Done("complete", {"count": len(encodings), "dimensions": dimensions, "similarity": settings.similarity})
+
+
+def sparse_texts(
+    loaded: Any, texts: Sequence[str], *, top: int | None = None, batch_size: int = BATCH_SIZE
+) -> Work:  # fmt: skip
+    """Items with `words`, their `ids` and `weights`, largest first: a sparse vector over the vocabulary, of at most
+    `top` words (None: 256), by a model that fills masks and was trained for it (SPLADE: Formal et al. 2021, arXiv
+    2109.10086). The weight of a word is log(1 + its largest score above 0 at any token). Done with `dimensions`, the
+    vocabulary's.
+    """
+    words = loaded.model.config.vocab_size
+    top = min(SPARSE, words) if top is None else top
+    if type(top) is not int or not 1 <= top <= words:
+        raise OptionError(f"{top!r:.40} is no number of words from 1 to {words:,}", where="top")
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, texts, None, loaded.model.encoder.most)
+
+    def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        scores = loaded.model(ids, mask, types).relu() * mask.to("float32").unsqueeze(-1)  # (B, T, V)
+        found: Tensor = pyapp.cat(list(scores.amax(1).log1p().topk(top, -1)), -1)  # (B, 2 top): weights, then ids
+        return found
+
+    tokenizer = loaded.tokenizer
+    for index, row in batches(loaded, encodings, run, batch_size):
+        if isinstance(row, Event):
+            yield row
+            continue
+        weights = [weight for weight in row[:top] if weight > 0]
+        numbers = [int(number) for number in row[top : top + len(weights)]]
+        named = [tokenizer.piece(number) or f"<{number}>" for number in numbers]
+        yield Item(index, {"words": named, "ids": numbers, "weights": weights})
+    yield Done("complete", {"count": len(texts), "dimensions": words})
 
 
 def embed_tokens(loaded: Any, texts: Sequence[str], *, batch_size: int = BATCH_SIZE) -> Work:
@@ -250,7 +285,8 @@ def translate_texts(
     """Items with `text`: what the model writes for each text, a translation or a summary.
 
     `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `source`, `target`:
-    the tokens of the language of the texts and of that to write ("de_DE" of mBART). The other options are those of
+    the language of the texts and that to write, by its token or the code in it ("de_DE" or "de" of mBART, "deu_Latn" or
+    "deu" of NLLB, "de" of M2M100). The other options are those of
     text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
     from pyapp.text.sequence_to_sequence import SearchOptions, search
@@ -277,10 +313,18 @@ def translate_texts(
 
 
 def language_of(tokenizer: Any, name: str, where: str) -> int:
-    """The id of a language's token."""
+    """The id of a language's token, by the token or the code in it. OptionError for a code of none or several."""
+    chosen = [name]
     if name not in tokenizer.special_names:
-        raise OptionError(f"the tokenizer has no token {name!r:.60}", where=where)
-    [found] = tokenizer.encode(name, bos=False, eos=False)
+        languages = sorted(filter(LANGUAGE.fullmatch, tokenizer.special_names))
+        chosen = [token for token in languages if token == f"__{name}__" or token.startswith(f"{name}_")]
+        if len(chosen) != 1:
+            known = chosen or languages
+            raise OptionError(
+                f"the tokenizer has {'several tokens' if chosen else 'no token'} {name!r:.60}", where=where,
+                hint=f"Choose {', '.join(known[:LISTED])}{' …' if len(known) > LISTED else ''}" if known else None,
+            )  # fmt: skip
+    [found] = tokenizer.encode(chosen[0], bos=False, eos=False)
     return int(found)
 
 
@@ -304,6 +348,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 
 WORK: Mapping[str, Callable[..., Work]] = {
     "embed": embed_texts,
+    "embed-sparse": sparse_texts,
     "classify": classify_texts,
     "rerank": rerank_texts,
     "fill-mask": fill_masks,
@@ -314,7 +359,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
 }
 # The loader of a task, where it has another name.
 LOADED_FOR = {
-    "rerank": "classify", "embed-image": "match-image",
+    "rerank": "classify", "embed-image": "match-image", "embed-sparse": "fill-mask",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip
 
@@ -373,6 +418,7 @@ def stream_of(
 
 
 embed = stream_of("embed", embed_texts)
+embed_sparse = stream_of("embed-sparse", sparse_texts, remote=False)
 classify = stream_of("classify", classify_texts)
 embed_every_token = stream_of("embed-tokens", embed_tokens, remote=False)
 rerank = stream_of("rerank", rerank_texts)
@@ -420,9 +466,9 @@ def pipeline(
     device: Any = None,
     report: Callable[[Event], None] | None = None,
 ) -> Pipeline:
-    """A function over texts: "embed" → vectors, "classify" → labels, "rerank" (query, texts) → scores, "fill-mask" →
-    words, "translate" → texts, "token-classification" → labelled parts, "question-answering" (questions, contexts) →
-    answers, "speak" → (samples, samples a second).
+    """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "classify" → labels, "rerank"
+    (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
+    "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second).
 
     `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.

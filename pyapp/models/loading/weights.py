@@ -233,6 +233,11 @@ def gated_experts_apart(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[
     return experts_apart(tensors, "mlp.experts", parts, config.num_experts, config.num_hidden_layers)
 
 
+def rows_of(value: Tensor, first: int, count: int) -> Tensor:
+    """`count` rows of a matrix, or as many elements of a vector, from `first` on."""
+    return value.narrow(0, first, count).contiguous()
+
+
 def _stacked(experts: int) -> Callable[[Tensor], Tensor]:
     """(E N, K) → (E, N, K)."""
 
