@@ -47,6 +47,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer
 from pyapp.text.vocabulary_files import checked_vocabulary
 
+from . import timm
 from .weights import IGNORED, ignored_by, load_buffers, load_weights
 
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
@@ -287,9 +288,14 @@ def build(
             cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
-    stored = stored_parameters(module, config, model, checkpoint)
     older = getattr(module, "renamed", None)
     renames = renamed if older is None else lambda name: older(renamed(name))
+    stored: Mapping[str, Any]
+    if timm.PREPARATION in settings:
+        renames = timm.renamed(settings["architecture"])
+        stored = timm.stored(model, checkpoint.tensors, renames)
+    else:
+        stored = stored_parameters(module, config, model, checkpoint)
     left = load_weights(
         model, checkpoint, stored=stored, base=module.BASE, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
         device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False,
