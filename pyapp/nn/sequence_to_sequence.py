@@ -233,10 +233,19 @@ class SequenceToSequence(Module):
         token_mask: Tensor | None = None,
     ) -> Tensor:
         """Sources (B, S), texts (B, T) → logits (B, T, V). The masks, in the shapes of both, are 0 for padding."""
-        self.check(ids, attention_mask)
+        self.check_source(ids, attention_mask)
         self.check(tokens, token_mask)
         encoded = self.encode(ids, attention_mask)  # (B, S, D)
-        return self.decode(tokens, WholeMemory(encoded, attention_mask, tokens.shape[1], token_mask))
+        mask = self.source_mask(attention_mask, ids, encoded)
+        return self.decode(tokens, WholeMemory(encoded, mask, tokens.shape[1], token_mask))
+
+    def source_mask(self, mask: Tensor | None, source: Tensor, encoded: Tensor) -> Tensor | None:
+        """The mask of what `encode` returns, from that of the source."""
+        return mask
+
+    def check_source(self, ids: Tensor, mask: Tensor | None) -> None:
+        """ArgumentError for what is no source of this model."""
+        self.check(ids, mask)
 
     def check(self, ids: Tensor, mask: Tensor | None) -> None:
         """check_ids of this model."""

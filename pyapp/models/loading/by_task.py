@@ -64,6 +64,8 @@ TASK_OF_CLASS = {
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
     "BlipForConditionalGeneration": "image-to-text",
+    "MoonshineForConditionalGeneration": "speech-recognition",
+    "MoonshineStreamingForConditionalGeneration": "speech-recognition",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",
     "ForImageClassification": "image-classification",

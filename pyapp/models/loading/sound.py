@@ -1,5 +1,5 @@
-"""Load models that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM), with their characters and
-what prepares their samples.
+"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM), and
+those that write its text (Moonshine), with their characters or tokenizers and what prepares their samples.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import close_source, read_whole
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.parameter import skip_initialization
+from pyapp.nn.sequence_to_sequence import SequenceToSequence
 from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenizer_files import load_tokenizer
 
 from .weights import ignored_by, load_buffers, load_weights
 
@@ -92,27 +95,48 @@ def files_of(source: Any, report: Callable[[Event], None], cancel: Cancel) -> di
 def load_sound_model(
     name: str, files: Mapping[str, ByteSource], settings: Mapping[str, Any], dtype: str | None,
     device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> tuple[Any, CTCTokenizer, SampleProcessor]:  # fmt: skip
-    """The model of open files by role, of the object of its config.json, its characters, and what prepares its samples.
-    ModelError for a vocabulary that is missing or of another size.
+) -> tuple[Any, Any, SampleProcessor]:  # fmt: skip
+    """The model of open files by role, of the object of its config.json, its characters (or the Tokenizer of one that
+    writes texts), and what prepares its samples. ModelError for a vocabulary that is missing or of another size.
     """
-    if "vocab.json" not in files:
-        raise ModelError("its characters are missing", where=name, hint="Put the model's vocab.json beside it")
-    roles = ("special_tokens_map.json", "tokenizer_config", "added_tokens.json", "preprocessor_config")
-    more, own, added, prepares = (_object(files[role]) if role in files else {} for role in roles)
+    writes = issubclass(_module(settings).TASKS[TASK], SequenceToSequence)
+    prepares = _object(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     if not prepares and "processor_config" in files:
         prepares = _object(files["processor_config"])
-    vocabulary = files["vocab.json"]
-    tokenizer = CTCTokenizer.from_files(_object(vocabulary), more | own, added, vocabulary.name)
+    tokenizer = _words(name, files) if writes else _characters(name, files)
     processor = SampleProcessor.from_settings(prepares)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = _built(checkpoint, settings, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:
+        kind, file = ("tokens", "tokenizer") if writes else ("characters", "vocab.json")
         raise ModelError(
-            f"there are {tokenizer.vocab_size:,} characters, the model has {model.config.vocab_size:,}", where=name,
-            hint="Give the vocab.json that belongs to the model",
+            f"there are {tokenizer.vocab_size:,} {kind}, the model has {model.config.vocab_size:,}", where=name,
+            hint=f"Give the {file} that belongs to the model",
         )  # fmt: skip
     return model.eval(), tokenizer, processor
+
+
+def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:
+    if "vocab.json" not in files:
+        raise ModelError("its characters are missing", where=name, hint="Put the model's vocab.json beside it")
+    roles = ("special_tokens_map.json", "tokenizer_config", "added_tokens.json")
+    more, own, added = (_object(files[role]) if role in files else {} for role in roles)
+    vocabulary = files["vocab.json"]
+    return CTCTokenizer.from_files(_object(vocabulary), more | own, added, vocabulary.name)
+
+
+def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
+    if "tokenizer" not in files:
+        raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
+    words = {"tokenizer.json": files["tokenizer"]}
+    if "tokenizer_config" in files:
+        words["tokenizer_config.json"] = files["tokenizer_config"]
+    return load_tokenizer(words, name)
+
+
+def _module(settings: Mapping[str, Any]) -> Any:
+    """The module of a configuration's architecture."""
+    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[str(settings['model_type'])]}")
 
 
 def _built(
@@ -120,7 +144,7 @@ def _built(
     report: Callable[[Event], None], cancel: Cancel,
 ) -> Any:  # fmt: skip
     """The model of a configuration, with the weights of a checkpoint."""
-    module: Any = importlib.import_module(f"pyapp.models.{MODEL_TYPES[str(settings['model_type'])]}")
+    module = _module(settings)
     config = module.Config.from_dict(settings)
     with skip_initialization():
         model = module.TASKS[TASK](config)
@@ -129,11 +153,12 @@ def _built(
         cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
+    renamed = getattr(module, "renamed", str)
     left = load_weights(
-        model, checkpoint, base=module.BASE, renames=module.renamed, ignored=ignored_by(module), dtype=dtype,
+        model, checkpoint, base=module.BASE, renames=renamed, ignored=ignored_by(module), dtype=dtype,
         device=device, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
-    left = load_buffers(model, checkpoint, left, module.BASE, module.renamed, device)
+    left = load_buffers(model, checkpoint, left, module.BASE, renamed, device)
     if left:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         where = checkpoint.source.name

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import check_fields, check_heads, check_padding, read_config, require
 
 CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
 MOST_LAYERS, LARGEST = 32, 1 << 13  # of convolutions, and their channels and samples
@@ -83,3 +83,11 @@ class SoundConfig:
     def samples_per_moment(self) -> int:
         """The samples between two moments."""
         return prod(self.conv_stride)
+
+
+def check_writer(config: Any, heads: int, *layers: int) -> None:
+    """ModelError for sizes that no model has which writes what it hears."""
+    width = config.hidden_size
+    require(max(layers) <= 1 << 10, "a model of more than 1,024 layers")
+    check_heads(width, heads, heads, getattr(config, "head_dim", None), config.max_position_embeddings)
+    check_padding(config.pad_token_id, config.vocab_size)
