@@ -42,7 +42,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
   cache, and the tokens of conversations by their image processors and chat templates. Models that name a character for
   each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a batch with
-  padding, gradients, texts and times of words. Models that speak ("text-to-speech") are compared by names, hidden
+  padding, gradients, texts and times of words; those of them that write its text (`moonshine`) by the tokens that they
+  write instead. Models that speak ("text-to-speech") are compared by names, hidden
   states, durations, what is heard at each moment and samples, without and with noise, and gradients; codecs of sound
   ("audio-codec") by names, vectors, codes, samples, chunks, padding and gradients.
 - **Pyodide**: the same tests run in the browser.

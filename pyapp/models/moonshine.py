@@ -16,7 +16,7 @@ from pyapp.nn import Conv1d, GroupNorm, LayerNorm, Module, ModuleList
 from pyapp.nn.decoder import RotaryTable
 from pyapp.nn.encoders import visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.speech_writer import Attention, Decoder, SpeechWriter
+from pyapp.nn.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
 
 from .loading.config import check_fields, read_config, require, rope_parameters
 from .loading.sound_config import check_writer
@@ -120,7 +120,7 @@ class EncoderLayer(Module):
         return self.mlp(self.post_attention_layernorm(x), x)
 
 
-class Encoder(Module):
+class Encoder(SampleEncoder):
     """Convolutions over samples, and the layers."""
 
     shortest = KERNELS[0] + STRIDES[0] * (KERNELS[1] - 1 + STRIDES[1] * (KERNELS[2] - 1))  # samples of one moment
@@ -137,22 +137,20 @@ class Encoder(Module):
         self.rotary = RotaryTable(config.rotary)
 
     def moments(self, samples: int) -> int:
-        """The moments T of so many samples; 0 if they are too few for one."""
         for kernel, stride in zip(KERNELS, STRIDES, strict=True):
             samples = (samples - kernel) // stride + 1 if samples >= kernel else 0
         return samples
 
     def heard(self, mask: Tensor | None, moments: int) -> Tensor | None:
-        """mask (B, N) → (B, T): 0 where a moment begins in padding."""
+        # a moment is padding if it begins there
         return None if mask is None else mask[:, ::STRIDE].narrow(1, 0, moments)
 
-    def forward(self, samples: Tensor, heard: Tensor | None) -> Tensor:
-        """samples (B, N), heard (B, T) → (B, T, D)."""
+    def forward(self, samples: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.groupnorm(self.conv1(samples.unsqueeze(1)).tanh())
         x = ops.gelu(self.conv3(ops.gelu(self.conv2(x)))).transpose(1, 2)  # (B, T, D)
-        mask, table = visible_keys(heard), self.rotary.upto(x.shape[1], x.device)
+        keys, table = visible_keys(self.heard(mask, x.shape[1])), self.rotary.upto(x.shape[1], x.device)
         for layer in self.layers:
-            x = layer(x, mask, table)
+            x = layer(x, keys, table)
         return self.layer_norm(x)
 
 

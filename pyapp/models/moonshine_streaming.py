@@ -16,7 +16,7 @@ from pyapp.nn import Conv1d, Embedding, Linear, Module, ModuleList
 from pyapp.nn.encoders import visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.speech_writer import Attention, Decoder, SpeechWriter
+from pyapp.nn.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
 
 from .loading.config import check_fields, read_config, require, rope_parameters
 from .loading.sound_config import LARGEST, check_writer
@@ -173,7 +173,7 @@ class Embedder(Module):
 
     def frames(self, mask: Tensor) -> Tensor:
         """mask (B, N) → (B,) int32: the frames that are whole."""
-        return mask.to("int32").sum(1).to("int32") // self.frame
+        return ops.floor_divide(mask.to("int32").sum(1).to("int32"), self.frame)
 
     def forward(self, samples: Tensor, frames: Tensor | None) -> Tensor:
         """samples (B, N), frames (B,) → (B, T, D)."""
@@ -204,7 +204,7 @@ def before(ends: Tensor, places: int) -> Tensor:
 
 def through(frames: Tensor) -> Tensor:
     """(B,): the places of a convolution that hear some of the frames before an end."""
-    return (frames + (KERNEL - 1 + STRIDE - 1)) // STRIDE * (frames > 0).to(frames.dtype)
+    return ops.floor_divide(frames + (KERNEL - 1 + STRIDE - 1), STRIDE) * (frames > 0).to(frames.dtype)
 
 
 class EncoderLayer(Module):
@@ -224,7 +224,7 @@ class EncoderLayer(Module):
         return self.mlp(self.post_attention_layernorm(x), x)
 
 
-class Encoder(Module):
+class Encoder(SampleEncoder):
     """The embedder and the layers."""
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -235,20 +235,17 @@ class Encoder(Module):
         self.final_norm = GammaNorm(config.hidden_size)
 
     def moments(self, samples: int) -> int:
-        """The moments T of so many samples."""
         frames = -(-samples // self.embedder.frame)
         for _ in range(2):
             frames = (frames - 1) // STRIDE + 1 if frames else 0
         return frames
 
     def heard(self, mask: Tensor | None, moments: int) -> Tensor | None:
-        """mask (B, N) → (B, T) bool: the moments that hear more than padding."""
         return None if mask is None else before(through(through(self.embedder.frames(mask))), moments)
 
-    def forward(self, samples: Tensor, heard: Tensor | None, mask: Tensor | None = None) -> Tensor:
-        """samples (B, N), heard (B, T), mask (B, N) → (B, T, D)."""
+    def forward(self, samples: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.embedder(samples, None if mask is None else self.embedder.frames(mask))
-        keys = visible_keys(heard)
+        keys = visible_keys(self.heard(mask, x.shape[1]))
         masks = {window: self.visible(x, window, keys) for window in {*self.windows}}
         for layer, window in zip(self.layers, self.windows, strict=True):
             x = layer(x, masks[window])
@@ -290,9 +287,7 @@ class MoonshineStreaming(SpeechWriter):
         super().__init__(config, Encoder(config.encoder), StreamDecoder(config))
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        encoder = self.encoder
-        heard = encoder.heard(attention_mask, encoder.moments(ids.shape[1]))
-        found: Tensor = self.model.decoder.placed(encoder(ids, heard, attention_mask))
+        found: Tensor = self.model.decoder.placed(self.encoder(ids, attention_mask))
         return found
 
 

@@ -126,12 +126,33 @@ class Decoder(Module):
         return self.norm(x)
 
 
-class SpeechWriter(SequenceToSequence):
-    """A model that writes the text of a recording: its source is samples (B, N). `encoder` has `moments(samples)` and
-    `heard(mask, moments)`, and its call takes samples and `heard`.
-    """
+class SampleEncoder(Module):
+    """What hears samples. `shortest`: the samples of one moment."""
 
-    def __init__(self, config: Any, encoder: Module, decoder: Decoder) -> None:
+    shortest: int
+
+    def moments(self, samples: int) -> int:
+        """The moments T of so many samples; 0 if they are too few for one."""
+        raise NotImplementedError
+
+    def heard(self, mask: Tensor | None, moments: int) -> Tensor | None:
+        """mask (B, N), 0 for padding → (B, T), 0 (or False) for moments of padding."""
+        raise NotImplementedError
+
+    def forward(self, samples: Tensor, mask: Tensor | None = None) -> Tensor:
+        """samples (B, N), mask (B, N) → (B, T, D)."""
+        raise NotImplementedError
+
+    def warm_up(self) -> None:
+        """Hears a moment of silence, so that the first recording starts sooner."""
+        with no_grad():
+            self(ops.zeros(1, self.shortest, device=next(self.parameters()).device))
+
+
+class SpeechWriter(SequenceToSequence):
+    """A model that writes the text of a recording: its source is samples (B, N)."""
+
+    def __init__(self, config: Any, encoder: SampleEncoder, decoder: Decoder) -> None:
         super().__init__()
         self.config, self.most = config, config.max_position_embeddings
         self.model = Module()
@@ -141,9 +162,10 @@ class SpeechWriter(SequenceToSequence):
         self.proj_out = Words(config.hidden_size, config.vocab_size, table, bias=False)
 
     @property
-    def encoder(self) -> Any:
+    def encoder(self) -> SampleEncoder:
         """What hears."""
-        return self.model.encoder
+        found: SampleEncoder = self.model.encoder
+        return found
 
     @property
     def device(self) -> Device:
@@ -151,14 +173,11 @@ class SpeechWriter(SequenceToSequence):
         return found
 
     def source_mask(self, mask: Tensor | None, source: Tensor, encoded: Tensor) -> Tensor | None:
-        return self.encoder.heard(mask, encoded.shape[1])  # type: ignore[no-any-return]
+        return self.encoder.heard(mask, encoded.shape[1])
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Samples (B, N) → (B, S, D). attention_mask (B, N): 0 for padding, which stands at the end."""
-        encoder = self.encoder
-        heard = encoder.heard(attention_mask, encoder.moments(ids.shape[1]))
-        found: Tensor = encoder(ids, heard)
-        return found
+        return self.encoder(ids, attention_mask)
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         return self.proj_out(self.model.decoder(tokens, memory))
@@ -169,8 +188,3 @@ class SpeechWriter(SequenceToSequence):
             raise ArgumentError(f"{kind}: samples are (B, N), enough for a moment, not {describe(ids)}")
         if mask is not None and mask.shape != ids.shape:
             raise ArgumentError(f"{kind}: attention_mask is {describe(mask)}, the samples {describe(ids)}")
-
-    def warm_up(self) -> None:
-        """Hears a moment of silence, so that the first recording starts sooner."""
-        with no_grad():
-            self.encode(ops.zeros(1, self.encoder.shortest, device=self.device))

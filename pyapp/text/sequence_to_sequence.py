@@ -129,8 +129,9 @@ class SearchOptions:
 def search(
     model: SequenceToSequence, ids: Tensor, attention_mask: Tensor | None, options: SearchOptions
 ) -> Iterator[list[list[int]] | None]:
-    """Sources ids (B, S) int32, or what else the model reads → at last the texts: token ids without the first one, ending with an end token if they
-    ended. Before that None after every step, so that the caller can do other work or stop.
+    """Sources ids (B, S) int32, or what else the model reads → at last the texts: token ids without the first one,
+    ending with an end token if they ended. Before that None after every step, so that the caller can do other work or
+    stop.
     """
     model.check_source(ids, attention_mask)
     options = options.within(model.most)

@@ -1,4 +1,6 @@
-"""Models that name characters of speech, on a device whose memory the host cannot see: the CPU's bits."""
+"""Models that name characters of speech, and those that write its text, on a device whose memory the host cannot see:
+the CPU's bits.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import pytest
 
 import pyapp
 from pyapp.models.loading.sound import SampleProcessor
+from pyapp.text.sequence_to_sequence import SearchOptions, search
+from tests.models import listener_configs, test_listeners
 from tests.models.sound_configs import OTHER_DEVICE, SAMPLES, recording
 from tests.models.test_sounds import make
 
@@ -22,6 +26,24 @@ def test_logits_on_another_device(name: str) -> None:
         with pyapp.no_grad():
             found: list[object] = model(values.to(device), None if mask is None else mask.to(device)).cpu().tolist()
         return found
+
+    expected = results("cpu")
+    move(model)
+    assert model.device == pyapp.device("mirror") and results("mirror") == expected
+
+
+@pytest.mark.parametrize("name", listener_configs.OTHER_DEVICE)
+def test_texts_on_another_device(name: str) -> None:
+    model = test_listeners.make(name)
+    values, mask = test_listeners.inputs(*listener_configs.SAMPLES)
+    options = SearchOptions.from_files(listener_configs.CONFIGS[name], {}, {"max_new_tokens": listener_configs.MOST})
+
+    def results(device: str) -> object:
+        tokens = pyapp.tensor([listener_configs.TOKENS] * 2, device=device)
+        with pyapp.no_grad():
+            logits = model(values.to(device), tokens, mask.to(device)).cpu().tolist()
+        *_, found = search(model, values.to(device), mask.to(device), options)
+        return logits, found
 
     expected = results("cpu")
     move(model)

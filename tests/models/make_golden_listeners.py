@@ -54,10 +54,7 @@ def golden(name: str) -> dict[str, Any]:
     with torch.no_grad():
         logits = model(**alone, decoder_input_ids=tokens).logits
         padded = model(**batch, decoder_input_ids=tokens.expand(2, -1)).logits
-        written = [
-            model.generate(**{key: value[:, :count] for key, value in inputs.items()}, max_new_tokens=MOST, do_sample=False)
-            for inputs, count in ((alone, None), (batch, None))
-        ]  # fmt: skip
+        written = [model.generate(**inputs, max_new_tokens=MOST, do_sample=False) for inputs in (alone, batch)]
     output = model(**alone, decoder_input_ids=tokens[:, :-1]).logits
     loss = torch.nn.functional.cross_entropy(output[0], tokens[0, 1:], reduction="sum")
     loss.backward()

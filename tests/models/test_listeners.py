@@ -109,8 +109,9 @@ def test_what_is_written(case: Any) -> None:
     options = SearchOptions.from_files(CONFIGS[name], {}, {"max_new_tokens": MOST})
     for counts, rows in zip((SAMPLES[:1], SAMPLES), expected["written"], strict=True):
         *_, found = search(model, *inputs(*counts), options)
-        assert [[1, *text] for text in found or ()] == [row[: 1 + len(text)] for row, text in zip(rows, found or ())]
-        assert all(text[-1] == 2 or len(text) == MOST for text in found or ())
+        assert found is not None
+        for row, text in zip(rows, found, strict=True):
+            assert [1, *text] == row[: 1 + len(text)] and (text[-1] == 2 or len(text) == MOST)
 
 
 def test_gradients(case: Any) -> None:
@@ -186,3 +187,10 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match="tokenizer is missing"):
         load_speech_model(folder)
+
+
+def test_warm_up(case: Any) -> None:
+    _, _, model = case
+    encoder = model.encoder
+    assert encoder.moments(encoder.shortest) == 1 and encoder.moments(encoder.shortest - 1) in (0, 1)
+    encoder.warm_up()

@@ -1,5 +1,5 @@
-"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM), and
-those that write its text (Moonshine), with their characters or tokenizers and what prepares their samples.
+"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM),
+and those that write its text (Moonshine), with their characters or tokenizers and what prepares their samples.
 """
 
 from __future__ import annotations
