@@ -11,6 +11,7 @@ MODEL_TYPES = {
     "RefinedWebModel": "falcon",
     "albert": "albert",
     "arcee": "arcee",
+    "audio-spectrogram-transformer": "audio_spectrogram_transformer",
     "bart": "bart",
     "beit": "beit",
     "bert": "bert",
@@ -118,6 +119,7 @@ MODEL_TYPES = {
 TASKS: dict[str, tuple[str, ...]] = {
     "albert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "arcee": ("causal-lm",),
+    "audio_spectrogram_transformer": ("audio-classification",),
     "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
     "beit": ("image-features", "image-classification"),
     "bert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
@@ -166,7 +168,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "granite": ("causal-lm",),
     "granitemoe": ("causal-lm",),
     "helium": ("causal-lm",),
-    "hubert": ("speech-recognition",),
+    "hubert": ("speech-recognition", "audio-classification"),
     "idefics3": ("image-text-to-text",),
     "lfm2": ("causal-lm",),
     "llama": ("causal-lm",),
@@ -217,8 +219,8 @@ TASKS: dict[str, tuple[str, ...]] = {
     "vision_encoder_decoder": ("image-to-text",),
     "vit": ("image-features", "image-classification"),
     "vits": ("text-to-speech",),
-    "wav2vec2": ("speech-recognition",),
-    "wavlm": ("speech-recognition",),
+    "wav2vec2": ("speech-recognition", "audio-classification"),
+    "wavlm": ("speech-recognition", "audio-classification"),
     "yolos": ("image-features", "object-detection"),
 }
 GGUF_ARCHITECTURES = {

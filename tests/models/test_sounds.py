@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp.audio.processors import SampleProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import write_safetensors
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_speech_model
-from pyapp.models.loading.sound import TASK, SampleProcessor
+from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
 from pyapp.text.ctc_tokenizer import CTCTokenizer
 from tests.models.seeded import direction, shown, sound_weights

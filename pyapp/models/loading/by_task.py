@@ -60,6 +60,9 @@ MORE_FILES = re.compile(
 # The ends of the classes that config.json names in `architectures`.
 TASK_OF_CLASS = {
     "ForMaskedLM": "masked-lm",
+    "Wav2Vec2ForSequenceClassification": "audio-classification",
+    "HubertForSequenceClassification": "audio-classification",
+    "WavLMForSequenceClassification": "audio-classification",
     "ForSequenceClassification": "sequence-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
@@ -79,6 +82,7 @@ TASK_OF_CLASS = {
     "ForCTC": "speech-recognition",
     "SiglipModel": "zero-shot-image-classification",
     "VitsModel": "text-to-speech",
+    "ForAudioClassification": "audio-classification",
     "EncodecModel": "audio-codec",
     "DacModel": "audio-codec",
 }
@@ -207,6 +211,27 @@ def files_of(
         given = given_files(source)
         return given["model"].name, given
     return os.fspath(source), hub.resolve(source, report=report, cancel=cancel, check=check, also=also).files
+
+
+def task_files(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    task: str,
+    report: Callable[[Event], None],
+    cancel: Cancel,
+    also: re.Pattern[str] | None = None,
+) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
+    """As `files_of`, for a task, and the object of config.json; a model of another task is refused before its weights
+    are downloaded.
+    """
+
+    def check(files: Mapping[str, Path]) -> None:
+        if "config" in files:
+            check_task(read_settings(files["config"]), str(files["config"]), task)
+
+    name, files = files_of(source, check, report, cancel, also)
+    settings = settings_in(files, name)
+    check_task(settings, name, task)
+    return name, files, settings
 
 
 def settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:

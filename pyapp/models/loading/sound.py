@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
-from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.engine.lazy import np
-from pyapp.engine.ops import from_numpy
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.audio.processors import SampleProcessor
+from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
@@ -29,62 +26,11 @@ from pyapp.text.tokenizer_files import load_tokenizer
 from .weights import ignored_by, load_buffers, load_weights
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pyapp.engine.device import Device
 
 TASK = "speech-recognition"
-SAMPLE_RATE = 16000
-EPSILON = 1e-7  # added to the variance
 # The files of characters beside the weights, which are their roles too.
 FILES = re.compile(r"(vocab|added_tokens|special_tokens_map)\.json")
-
-
-@dataclass(frozen=True)
-class SampleProcessor:
-    """What prepares samples: `normalize` gives each recording the mean 0 and the variance 1; `masks`: the model was
-    trained with masks of what is padding; without, padding is silence.
-    """
-
-    normalize: bool = True
-    masks: bool = False
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> SampleProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate."""
-        own = settings.get("feature_extractor")
-        settings = own if isinstance(own, Mapping) else settings
-        rate = settings.get("sampling_rate", SAMPLE_RATE)
-        if rate != SAMPLE_RATE:
-            raise ModelError(
-                f"the model hears {rate!r:.40} samples a second, expected {SAMPLE_RATE:,}", where=where,
-                hint="Choose a model for 16 kHz",
-            )  # fmt: skip
-        return cls(settings.get("do_normalize") is not False, settings.get("return_attention_mask") is True)
-
-    def prepared(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Samples (N,) at 16 kHz as the model hears them: float32 (N,)."""
-        if not self.normalize:
-            return np.asarray(samples, np.float32)
-        centred = samples - samples.mean()
-        found: NDArray[np.float32] = (centred / np.sqrt(samples.var() + EPSILON)).astype(np.float32)
-        return found
-
-    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
-        """Recordings, each float (N,) at 16 kHz, as a batch (B, N) float32, and its mask (B, N) int32, if the model has
-        one. There are zeros behind the shorter ones; without a mask they are normalised with the recording, as
-        transformers does it.
-        """
-        arrays = [np.asarray(recording, np.float32) for recording in recordings]
-        if not arrays or any(array.ndim != 1 or not len(array) for array in arrays):
-            raise ArgumentError(f"recordings are samples (N,), not {[array.shape for array in arrays]}")
-        longest = max(map(len, arrays))
-        values, mask = np.zeros((len(arrays), longest), np.float32), np.zeros((len(arrays), longest), np.int32)
-        for row, array in enumerate(arrays):
-            values[row, : len(array)], mask[row, : len(array)] = array, 1
-            own = values[row, : len(array) if self.masks else longest]
-            own[:] = self.prepared(own)
-        return from_numpy(values), from_numpy(mask) if self.masks else None
 
 
 def files_of(source: Any, report: Callable[[Event], None], cancel: Cancel) -> dict[str, Any]:

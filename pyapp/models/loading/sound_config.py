@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 
 from .config import check_fields, check_heads, check_padding, read_config, require
+from .labels import Labelled
 
 CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
 MOST_LAYERS, LARGEST = 32, 1 << 13  # of convolutions, and their channels and samples
@@ -17,7 +18,7 @@ NORMS = ("group", "layer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoundConfig:
+class SoundConfig(Labelled):
     """The fields of config.json. A model adds its own."""
 
     model_type: ClassVar[str]
@@ -41,6 +42,10 @@ class SoundConfig:
     mask_time_prob: float = 0.05
     mask_feature_prob: float = 0.0
     pad_token_id: int = 0
+    use_weighted_layer_sum: bool = False
+    classifier_proj_size: int = 256
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -57,6 +62,8 @@ class SoundConfig:
         heads, groups, width = self.num_attention_heads, self.num_conv_pos_embedding_groups, self.hidden_size
         require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
         require(width % groups == 0, f"num_conv_pos_embedding_groups {groups} does not divide hidden_size {width}")
+        size = self.classifier_proj_size
+        require(size <= LARGEST, f"classifier_proj_size is {size}, expected at most {LARGEST}")
         limit = self.num_conv_pos_embeddings
         require(limit <= LARGEST, f"num_conv_pos_embeddings is {limit}, expected at most {LARGEST}")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
@@ -15,7 +14,7 @@ from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
 from pyapp.text.voice_tokenizer import VoiceTokenizer
 
-from .by_task import build, check_task, files_of, settings_in
+from .by_task import build, task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -62,14 +61,7 @@ def load_voice(
     dtype, the errors and events are those of `load_task_model`; ModelError too for characters that do not fit.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-
-    def check(files: Mapping[str, Path]) -> None:
-        if "config" in files:
-            check_task(read_settings(files["config"]), str(files["config"]), TASK)
-
-    name, files = files_of(source, check, report, cancel, FILES)
-    settings = settings_in(files, name)
-    check_task(settings, name, TASK)
+    name, files, settings = task_files(source, TASK, report, cancel, FILES)
     if VOCABULARY not in files:
         raise ModelError("its characters are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
     own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
