@@ -46,7 +46,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   write instead. Models that speak ("text-to-speech") are compared by names, hidden
   states, durations, what is heard at each moment and samples, without and with noise, and gradients; models that
   name what a recording is of ("audio-classification") by names, what is made of samples, logits of a recording and of a
-  batch with padding, and gradients; codecs of sound ("audio-codec") by names, vectors, codes, samples, chunks, padding and gradients.
+  batch with padding, and gradients; codecs of sound ("audio-codec") by names, vectors, codes, samples, chunks, padding
+  and gradients.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.

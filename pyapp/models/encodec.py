@@ -20,6 +20,7 @@ from pyapp.nn import ELU, LSTM, Conv1d, ConvTranspose1d, GroupNorm, Identity, Mo
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.sound_codes import Codes, check_codes, check_samples
 
+from .loading.codec_config import LARGEST, MOST_CODEBOOKS, check_codec, check_numbers, check_sizes
 from .loading.config import check_fields, read_config, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
@@ -27,8 +28,7 @@ from .loading.weights import Stored
 MODEL_TYPES = ("encodec",)
 BASE = "encodec"
 IGNORED = r"quantizer\.layers\.\d+\.codebook\.(inited|cluster_size|embed_avg)"  # of training
-LARGEST, MOST_LAYERS = 1 << 13, 32  # channels, taps and steps of a convolution; layers and ratios
-MOST_CODEBOOKS, MOST_ENTRIES = 256, 1 << 20
+MOST_LAYERS = 32
 NORMS, MODES = ("weight_norm", "time_group_norm"), ("reflect", "constant", "replicate")
 SMALLEST = 1e-8  # added to the loudness of a chunk
 
@@ -64,13 +64,10 @@ class Config:
     def __post_init__(self) -> None:
         check_fields(self)
         ratios, widths = self.upsampling_ratios, self.target_bandwidths
-        require(0 < len(ratios) <= MOST_LAYERS // 2, f"upsampling_ratios has {len(ratios)} entries")
-        fits = all(type(ratio) is int and 0 < ratio <= LARGEST for ratio in ratios)
-        require(fits, f"upsampling_ratios is {ratios!r:.60}, expected whole numbers up to {LARGEST}")
+        check_numbers(self, "upsampling_ratios")
         plausible = widths and all(type(width) in (int, float) and 0 < width <= 1e4 for width in widths)
         require(bool(plausible), f"target_bandwidths is {widths!r:.60}, expected numbers of kilobits a second")
-        for name in ("hidden_size", "kernel_size", "last_kernel_size", "residual_kernel_size", "compress"):
-            require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name)}, expected at most {LARGEST}")
+        check_sizes(self, "hidden_size", "kernel_size", "last_kernel_size", "residual_kernel_size", "compress")
         width = self.num_filters << len(ratios)
         require(width <= LARGEST, f"num_filters is {self.num_filters}: the last layer would have {width} channels")
         require(self.num_filters % self.compress == 0, f"compress {self.compress} does not divide num_filters")
@@ -81,12 +78,10 @@ class Config:
             widest <= LARGEST, f"dilation_growth_rate is {self.dilation_growth_rate}: the last dilation is too large"
         )
         require(self.audio_channels <= 2, f"audio_channels is {self.audio_channels}, expected 1 or 2")
-        require(100 <= self.sampling_rate <= 1_536_000, f"sampling_rate is {self.sampling_rate} Hz")
         require(self.norm_type in NORMS, f"norm_type is {self.norm_type!r:.40}, expected {' or '.join(NORMS)}")
         require(self.pad_mode in MODES, f"pad_mode is {self.pad_mode!r:.40}, expected one of {', '.join(MODES)}")
         require(0 <= self.trim_right_ratio <= 1, f"trim_right_ratio is {self.trim_right_ratio}")
-        size = self.codebook_size
-        require(1 < size <= MOST_ENTRIES and size & (size - 1) == 0, f"codebook_size is {size}, expected a power of 2")
+        check_codec(self)
         require(
             self.codebook_dim in (None, self.hidden_size),
             f"codebook_dim is {self.codebook_dim}, expected hidden_size {self.hidden_size}",

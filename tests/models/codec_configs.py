@@ -26,8 +26,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "dac", "sampling_rate": 1600, "encoder_hidden_size": 4, "downsampling_ratios": [2, 4],
         "decoder_hidden_size": 24, "n_codebooks": 3, "codebook_size": 16, "codebook_dim": 5,
     },
+    # As hubertsiuzdak/snac_24khz.
+    "snac": {
+        "model_type": "snac", "sampling_rate": 1600, "encoder_dim": 4, "encoder_rates": [2, 3], "decoder_dim": 24,
+        "decoder_rates": [3, 2], "attn_window_size": None, "codebook_size": 16, "codebook_dim": 5,
+        "vq_strides": [4, 2, 1],
+    },
+    # As hubertsiuzdak/snac_32khz.
+    "snac-attention": {
+        "model_type": "snac", "sampling_rate": 1600, "encoder_dim": 16, "encoder_rates": [2, 4], "decoder_dim": 128,
+        "decoder_rates": [4, 2], "attn_window_size": 8, "codebook_size": 16, "codebook_dim": 5, "vq_strides": [2, 1],
+        "noise": False, "depthwise": False,
+    },
 }  # fmt: skip
-OTHER_DEVICE = ["encodec", "encodec-chunks", "dac"]
+OTHER_DEVICE = ["encodec", "encodec-chunks", "dac", "snac"]
 SAMPLES = 901
 
 
@@ -37,6 +49,12 @@ def sound(channels: int, count: int = SAMPLES) -> np.ndarray:
     times = np.arange(count) / 1600
     tones = np.sin(2 * np.pi * 90 * times * (1 + times)) + 0.4 * generator.standard_normal((2, channels, count))
     return (0.5 * tones).astype(np.float32)
+
+
+def noise(shape: tuple[int, ...]) -> np.ndarray:
+    """float32 of the shape."""
+    generator = np.random.Generator(np.random.Philox(key=shape[-1]))
+    return generator.standard_normal(shape).astype(np.float32)
 
 
 def mask(channels: int, count: int = SAMPLES) -> np.ndarray:

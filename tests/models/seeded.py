@@ -78,14 +78,16 @@ def codec_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     if name.endswith(("embed", "codebook.weight")):
         return (draw(name, shape) * np.float32(1 / 0.3 if "embed" in name else shape[-1] ** 0.5)).astype(np.float32)
     inputs = shape[0] * shape[2] / 2 if len(shape) == 3 and _is_transposed(name) else float(np.prod(shape[1:]))
-    loud = 0.1 if name == "decoder.conv2.weight" else 1.0  # DAC's last one, before a hyperbolic tangent
+    of_snac = name.startswith("decoder.model.") and shape[0] == 1
+    loud = 0.1 if name == "decoder.conv2.weight" else 0.02 if of_snac else 1.0  # the last, before a hyperbolic tangent
     return draw(name, shape) * np.float32(loud * shape[-1] ** 0.5 * inputs**-0.5 if len(shape) == 3 else 1)
 
 
 def _is_transposed(name: str) -> bool:
     """Whether this is the weight of a transposed convolution; those of EnCodec's decoder do not say it."""
     of_encodec = name.startswith("decoder.layers.") and name.endswith(".conv.weight") and ".block." not in name
-    return of_encodec or ".conv_t1." in name
+    of_snac = name.startswith("decoder.model.") and name.endswith(".block.1.weight") and name.count(".block.") == 1
+    return of_encodec or of_snac or ".conv_t1." in name
 
 
 def picture(count: int, height: int, width: int) -> np.ndarray:

@@ -4,7 +4,6 @@ padding, the tokens that they write, and gradients; and their files.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,44 +15,32 @@ import pyapp
 from pyapp.audio.processors import SampleProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models.listener_configs import CONFIGS, MOST, QUANTISED, SAMPLES, TOKENS
 from tests.models.seeded import direction, shown, sound_weights
+from tests.models.small_models import golden_of, numbers, seeded_model
 from tests.models.sound_configs import recording
 
-FOLDER = Path(__file__).with_name("golden_listeners")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 # Words of 60 tokens: special ones, and two letters for each of the others.
 WORDS = ["<unk>", "<s>", "</s>", *(f"▁{chr(97 + i // 20)}{chr(97 + i % 20)}" for i in range(57))]
 
 
 def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+    return golden_of("golden_listeners", name)
 
 
 def make(name: str, **changed: Any) -> Any:
     """The model of a configuration, with its seeded weights."""
-    config = CONFIGS[name] | changed
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
-    model = module.TASKS[TASK](module.Config.from_dict(config)).eval()
-    with pyapp.no_grad():
-        for key, value in model.named_parameters():
-            value.copy_(pyapp.from_numpy(sound_weights(key, tuple(value.shape))))
-    return model
+    return seeded_model(CONFIGS[name] | changed, TASK, sound_weights)
 
 
 def inputs(*counts: int) -> Any:
     """Samples and their mask."""
     return SampleProcessor(normalize=False, masks=True)([recording(count) for count in counts])
-
-
-def numbers(x: pyapp.Tensor) -> np.ndarray:
-    return np.asarray(x.detach().cpu().numpy(), np.float64)
 
 
 def tokenizer_file() -> str:

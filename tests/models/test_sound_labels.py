@@ -5,7 +5,6 @@ samples, logits, padding and gradients; their files, the task, the pipeline and 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -20,40 +19,28 @@ from pyapp.audio.processors import FilterBankProcessor, SampleProcessor
 from pyapp.errors import InputError, ModelError
 from pyapp.events import Error, Item, Notice
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.loading.sound_labels import TASK, load_sound_classifier
 from pyapp.nn import functional
 from tests.models.seeded import direction, shown, sound_weights
+from tests.models.small_models import golden_of, numbers, seeded_model
 from tests.models.sound_configs import recording
 from tests.models.sound_label_configs import CLASSES, CONFIGS, LABEL, QUANTISED, SAMPLES
 
-FOLDER = Path(__file__).with_name("golden_sound_labels")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+    return golden_of("golden_sound_labels", name)
 
 
 def make(name: str, **changed: Any) -> Any:
     """The model of a configuration, with its seeded weights."""
-    config = CONFIGS[name] | changed
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
-    model = module.TASKS[TASK](module.Config.from_dict(config)).eval()
-    with pyapp.no_grad():
-        for key, value in model.named_parameters():
-            value.copy_(pyapp.from_numpy(sound_weights(key, tuple(value.shape))))
-    return model
+    return seeded_model(CONFIGS[name] | changed, TASK, sound_weights)
 
 
 def processor_of(name: str) -> Any:
     kind = FilterBankProcessor if name == "spectrogram" else SampleProcessor
     return kind.from_settings(golden(name)["settings"])
-
-
-def numbers(x: pyapp.Tensor) -> np.ndarray:
-    return np.asarray(x.detach().cpu().numpy(), np.float64)
 
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:

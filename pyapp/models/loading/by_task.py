@@ -87,6 +87,7 @@ TASK_OF_CLASS = {
     "DacModel": "audio-codec",
 }
 FEATURES = ("features", "image-features")  # what encoders of any head give
+OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 # Buffers of older files and heads that no task here reads.
 LEFT_OUT = re.compile(IGNORED.pattern + r"|.*token_type_ids|cls\.seq_relationship\..*")
@@ -226,12 +227,17 @@ def task_files(
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files:
-            check_task(read_settings(files["config"]), str(files["config"]), task)
+            check_task(completed(read_settings(files["config"])), str(files["config"]), task)
 
     name, files = files_of(source, check, report, cancel, also)
-    settings = settings_in(files, name)
+    settings = completed(settings_in(files, name))
     check_task(settings, name, task)
     return name, files, settings
+
+
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """The object of a config.json, with the model_type that SNAC's files do not say."""
+    return {"model_type": "snac", **settings} if {*OF_SNAC} <= {*settings} else settings
 
 
 def settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:

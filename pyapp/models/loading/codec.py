@@ -1,4 +1,4 @@
-"""Load codecs of sound (EnCodec, DAC)."""
+"""Load codecs of sound (EnCodec, DAC, SNAC)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def load_codec(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedCodec:
-    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz
-    or descript/dac_16khz: config.json and the weights, whose norms are applied once while they are read.
+    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz,
+    descript/dac_16khz or hubertsiuzdak/snac_24khz: config.json and the weights, whose norms are applied once while they
+    are read.
 
     dtype, the errors and events are those of `load_task_model`.
     """
