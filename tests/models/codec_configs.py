@@ -38,8 +38,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "decoder_rates": [4, 2], "attn_window_size": 8, "codebook_size": 16, "codebook_dim": 5, "vq_strides": [2, 1],
         "noise": False, "depthwise": False,
     },
+    # As kyutai/mimi.
+    "mimi": {
+        "model_type": "mimi", "sampling_rate": 1600, "hidden_size": 16, "num_filters": 4, "upsampling_ratios": [4, 2],
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 24,
+        "codebook_size": 16, "codebook_dim": 6, "vector_quantization_hidden_dimension": 6, "num_quantizers": 4,
+        "upsample_groups": 16, "sliding_window": 20, "frame_rate": 100.0,
+    },
+    "mimi-plain": {
+        "model_type": "mimi", "sampling_rate": 1600, "hidden_size": 12, "num_filters": 4, "upsampling_ratios": [4, 2],
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 24,
+        "codebook_size": 16, "codebook_dim": 12, "vector_quantization_hidden_dimension": 12, "num_quantizers": 3,
+        "upsample_groups": 4, "attention_bias": True, "use_conv_shortcut": True, "head_dim": 8,
+    },
 }  # fmt: skip
-OTHER_DEVICE = ["encodec", "encodec-chunks", "dac", "snac"]
+OTHER_DEVICE = ["encodec", "encodec-chunks", "dac", "snac", "mimi"]
 SAMPLES = 901
 
 

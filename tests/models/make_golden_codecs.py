@@ -43,15 +43,29 @@ def model_of(name: str) -> tuple[Any, dict[str, list[int]]]:
 
 def ordinary(model: Any) -> tuple[Any, dict[str, list[int]]]:
     """The same model without norms of weights, and the shapes of its tensors with them."""
-    filed = {key: list(value.shape) for key, value in model.state_dict().items()}
+    filed = {mimi_name(key): list(value.shape) for key, value in model.state_dict().items()}
     for module in model.modules():
         if parametrize.is_parametrized(module, "weight"):
             parametrize.remove_parametrizations(module, "weight")
     with torch.no_grad():
         for key, tensor in model.state_dict().items():
-            if not key.endswith("inv_freq"):
-                tensor.copy_(torch.from_numpy(np.asarray(codec_weights(key, tuple(tensor.shape)))))
+            if key.endswith(("cluster_usage", "initialized")):
+                tensor.fill_(2)
+            elif not key.endswith("inv_freq"):
+                own = mimi_name(key)
+                twice = 2 if own.endswith("embed_sum") else 1
+                values = codec_weights(own.replace("embed_sum", "embed"), tuple(tensor.shape))
+                tensor.copy_(torch.from_numpy(twice * np.asarray(values)))
     return model, filed
+
+
+def mimi_name(key: str) -> str:
+    """The name in files of Mimi's parameters: transformers has moved them."""
+    for part in ("encoder", "decoder"):
+        key = key.replace(f"{part}.{part}_seanet.", f"{part}.").replace(
+            f"{part}.{part}_transformer", f"{part}_transformer"
+        )
+    return key.replace("encoder.downsample.", "downsample.").replace("decoder.upsample.", "upsample.")
 
 
 def rounded(values: Any) -> Any:
@@ -60,8 +74,7 @@ def rounded(values: Any) -> Any:
 
 def watched(model: Any) -> None:
     """Refuses codes that rounding decides."""
-    for layer in getattr(model.quantizer, "layers", ()):
-        book = layer.codebook
+    for book in [module for module in model.quantizer.modules() if hasattr(module, "quantize")]:
 
         def quantize(states: Any, book: Any = book) -> Any:
             best = torch.cdist(states, book.embed).square().topk(2, largest=False)
@@ -93,6 +106,8 @@ def golden(name: str) -> dict[str, Any]:
     config = model.config
     if name == "dac":
         return {"filed": filed, **of_dac(model)}
+    if config.model_type == "mimi":
+        return {"filed": filed, **of_mimi(model)}
     samples, padding = (torch.from_numpy(make(config.audio_channels)) for make in (sound, mask))
     runs = {}
     with torch.no_grad():
@@ -134,6 +149,21 @@ def of_dac(model: Any) -> dict[str, Any]:
     return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
 
 
+def of_mimi(model: Any) -> dict[str, Any]:
+    """The same of Mimi."""
+    samples, runs = torch.from_numpy(sound(1)), {}
+    for run, count in (("small", 1), ("large", model.config.num_quantizers)):
+        with torch.no_grad():
+            codes = model.encode(samples, num_quantizers=count).audio_codes
+            found = model.decode(codes).audio_values[..., :SAMPLES]
+        runs[run] = {"codes": [codes.tolist()], "scales": [None], "samples": rounded(shown(found.numpy(), 400))}
+    vectors = model.encoder(samples).latents
+    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    decoded = model.decode(torch.tensor(runs["large"]["codes"][0])).audio_values
+    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
+
+
 def of_snac(model: Any) -> dict[str, Any]:
     """The same of SNAC, whose codebooks have unequal numbers of codes."""
     samples = model.preprocess(torch.from_numpy(sound(1)))
@@ -168,7 +198,10 @@ def parameters_of(model: Any) -> dict[str, list[Any]]:
     found = {}
     for key, parameter in model.named_parameters():
         grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        found[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+        found[mimi_name(key)] = [
+            list(parameter.shape),
+            *rounded([grad.sum(), (grad * direction(mimi_name(key), grad.shape)).sum()]),
+        ]
     return found
 
 

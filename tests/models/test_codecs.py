@@ -23,7 +23,7 @@ from tests.models.seeded import codec_weights, direction, shown
 from tests.models.small_models import golden_of, numbers, seeded_model
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-NOT_READ = ("inited", "cluster_size", "embed_avg", "inv_freq")  # the ends of names
+NOT_READ = ("inited", "initialized", "cluster_size", "embed_avg", "inv_freq")  # the ends of names
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -44,7 +44,8 @@ def test_names_and_shapes(case: Any) -> None:
     expected, model = case
     found = {key: list(value.shape) for key, value in model.state_dict().items()}
     wanted = {key: shape for key, (shape, *_) in expected["parameters"].items()}
-    books = {key: shape for key, shape in expected["filed"].items() if key.endswith(".embed")}
+    filed = {key.replace(".embed_sum", ".embed"): shape for key, shape in expected["filed"].items()}
+    books = {key: shape for key, shape in filed.items() if key.endswith(".embed")}
     assert found == wanted | books
 
 
@@ -56,7 +57,7 @@ def test_codes_and_samples(case: Any, run: str, padded: bool) -> None:
     if hasattr(config, "vq_strides"):
         draw = lambda shape: pyapp.from_numpy(noise(shape))  # noqa: E731
         settings: dict[str, Any] = {"codebooks": None if padded else 1, "noise": draw}
-    elif hasattr(config, "n_codebooks"):
+    elif hasattr(config, "n_codebooks") or hasattr(config, "num_quantizers"):
         settings = {"codebooks": None if padded else 1}
     else:
         padding = pyapp.from_numpy(mask(config.audio_channels))
@@ -84,7 +85,7 @@ def test_gradients(case: Any) -> None:
         chunk = functional.pad(chunk, (0, -chunk.shape[2] % model.config.step))
     elif hasattr(model.config, "vq_strides"):
         chunk = functional.pad(chunk, (0, -chunk.shape[2] % model.config.group))
-    vectors = model.encoder(chunk)
+    vectors = getattr(model, "vectors", model.encoder)(chunk)
     np.testing.assert_allclose(shown(numbers(vectors), 200), expected["vectors"], **CLOSE)
     along = direction("vectors", tuple(vectors.shape)).astype(np.float32)
     (vectors * pyapp.from_numpy(along)).sum().backward()
@@ -113,7 +114,11 @@ def in_file(expected: dict[str, Any], model: Any, older: bool) -> dict[str, pyap
     names = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
     for key, shape in expected["filed"].items():
         owner, _, part = key.rpartition(".parametrizations.weight.")
-        if key.endswith(NOT_READ):
+        if key.endswith("cluster_usage"):
+            value = pyapp.full(shape, 2.0)
+        elif key.endswith("embed_sum"):
+            value = 2 * state[key.removesuffix("_sum")]
+        elif key.endswith(NOT_READ):
             value = pyapp.zeros(*shape)
         elif not owner:
             value = state[key]
@@ -195,7 +200,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"codebook_size": 17}, "power of 2"), ({"codebook_size": 1 << 40}, "codebook_size"), ({"overlap": 1.0}, "overlap"),
     ({"codebook_dim": 5}, "codebook_dim"), ({"target_bandwidths": [0.1]}, "0 codebooks"), ({"overlap": 0.5}, "belong"),
     ({"hidden_size": 1 << 30}, "hidden_size"), ({"trim_right_ratio": 3.0}, "trim_right_ratio"),
-    ({"chunk_length_s": -1.0, "overlap": 0.1}, "chunk_length_s"), ({"model_type": "mimi"}, "'mimi' is not known"),
+    ({"chunk_length_s": -1.0, "overlap": 0.1}, "chunk_length_s"), ({"model_type": "xcodec"}, "'xcodec' is not known"),
 ]  # fmt: skip
 
 
@@ -214,12 +219,21 @@ HOSTILE_SNAC: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+HOSTILE_MIMI: list[tuple[dict[str, Any], str]] = [
+    ({"num_quantizers": 1}, "1 of 1 codebooks"), ({"codebook_dim": 5}, "codebook_dim"), ({"frame_rate": 0.0}, "frame"),
+    ({"frame_rate": 200.0}, "stand for 1"), ({"upsample_groups": 5}, "upsample_groups"), ({"head_dim": 3}, "in pairs"),
+    ({"num_key_value_heads": 1}, "num_key_value_heads"), ({"max_position_embeddings": 1 << 24, "head_dim": 64}, "many"),
+    ({"pad_mode": "x"}, "pad_mode"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "changed", "told"),
     [
         *(("encodec", *one) for one in HOSTILE),
         *(("dac", *one) for one in HOSTILE_DAC),
         *(("snac", *one) for one in HOSTILE_SNAC),
+        *(("mimi", *one) for one in HOSTILE_MIMI),
     ],
 )
 def test_hostile_configurations(name: str, changed: dict[str, Any], told: str, tmp_path: Path) -> None:

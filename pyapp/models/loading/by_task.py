@@ -85,6 +85,7 @@ TASK_OF_CLASS = {
     "ForAudioClassification": "audio-classification",
     "EncodecModel": "audio-codec",
     "DacModel": "audio-codec",
+    "MimiModel": "audio-codec",
 }
 FEATURES = ("features", "image-features")  # what encoders of any head give
 OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others

@@ -1,4 +1,4 @@
-"""Load codecs of sound (EnCodec, DAC, SNAC)."""
+"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi)."""
 
 from __future__ import annotations
 
