@@ -33,6 +33,8 @@ FASTEST = 10  # as pyapp.audio.speaking has it, which the help need not import
 class SpeakView(View):
     """Collects the samples of a text, or writes them to standard output as they come."""
 
+    kind = "speech"
+
     def __init__(self, output: Path | None) -> None:
         super().__init__()
         self.output, self.pcm, self.rate = output, bytearray(), 0
@@ -62,7 +64,7 @@ class SpeakView(View):
     def done(self, event: Done) -> None:
         if event.reason == "complete":
             seconds = time.perf_counter() - self._start
-            click.echo(f"[{event.results['duration']:.1f} s of speech in {seconds:.1f} s]", err=True)
+            click.echo(f"[{event.results['duration']:.1f} s of {self.kind} in {seconds:.1f} s]", err=True)
 
 
 class SpeakJson(SpeakView):
@@ -123,7 +125,7 @@ def speak(
     if files.count(STDIN) > 1:
         raise click.BadParameter("stdin holds one text.", param_hint="--file")
     chosen = chosen_model(model, server)
-    targets = _targets(files, output, as_json)
+    targets = targets_of(files, output, as_json)
     texts = [text] if text is not None else [read_text(file) for file in files]
     use_threads(threads)
     for number, (target, content) in enumerate(zip(targets, texts, strict=True)):
@@ -134,7 +136,7 @@ def speak(
     return 0
 
 
-def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | None]:
+def targets_of(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | None]:
     """Where the texts are written; None: standard output. Wrong usage before a model speaks for minutes."""
     from pyapp.audio.sound_files import BY_SUFFIX, check_format
 
@@ -156,7 +158,7 @@ def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | 
     if len(files) > 1:
         raise wrong(f"{output}: several texts need a folder that is there.")
     if path.suffix.lower() not in BY_SUFFIX:
-        raise wrong(f"{output}: speech is written as {', '.join(BY_SUFFIX)}: name it {path.stem}.wav.")
+        raise wrong(f"{output}: sound is written as {', '.join(BY_SUFFIX)}: name it {path.stem}.wav.")
     try:
         check_format(BY_SUFFIX[path.suffix.lower()])
     except OptionError as error:
@@ -174,7 +176,14 @@ def _speak(
     from pyapp import tasks
 
     view = SpeakJson(target, file) if as_json else SpeakView(target)
-    code = forward(lambda cancel: tasks.speak(text, options, model=model, dtype=dtype, cancel=cancel), view)
+    return write_sound(
+        view, lambda cancel: tasks.speak(text, options, model=model, dtype=dtype, cancel=cancel), target, as_json
+    )
+
+
+def write_sound(view: SpeakView, events: Any, target: Path | None, as_json: bool) -> int:
+    """Runs the task `events(cancel)` and writes the sound that `view` has kept of it; the exit code."""
+    code = forward(events, view)
     if target is None or code == 1 or not view.pcm:
         return code
     from pyapp.audio.sound_files import BY_SUFFIX, encoded

@@ -105,6 +105,7 @@ LOADERS: Mapping[str, Loader] = {
     "read": load_reader,
     "speak": load_voice,
     "classify-sound": load_sound_labels,
+    "compose": load_for("text-to-audio"),
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),

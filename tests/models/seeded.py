@@ -100,3 +100,9 @@ def shown(values: np.ndarray, most: int = 48) -> np.ndarray:
     """Some numbers of an output, of all of its parts: at most `most`, at equal distances."""
     flat = np.asarray(values).reshape(-1)
     return flat[:: max(1, -(-len(flat) // most) | 1)]
+
+
+def music_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `draw` and `codec_weights`, for models that write the codes of a codec."""
+    own = name.removeprefix("audio_encoder.")
+    return codec_weights(own, shape) if own != name else draw(name, shape)

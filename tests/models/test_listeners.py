@@ -43,8 +43,8 @@ def inputs(*counts: int) -> Any:
     return SampleProcessor(normalize=False, masks=True)([recording(count) for count in counts])
 
 
-def tokenizer_file() -> str:
-    """A tokenizer.json of the words."""
+def tokenizer_file(count: int = len(WORDS)) -> str:
+    """A tokenizer.json of the first so many words."""
     document = {
         "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
         "added_tokens": [
@@ -53,7 +53,7 @@ def tokenizer_file() -> str:
         ],
         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
         "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
-        "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(WORDS)}, "merges": [],
+        "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(WORDS[:count])}, "merges": [],
                   "unk_token": "<unk>", "byte_fallback": False},
     }  # fmt: skip
     return json.dumps(document)

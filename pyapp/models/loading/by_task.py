@@ -69,6 +69,7 @@ TASK_OF_CLASS = {
     "BlipForConditionalGeneration": "image-to-text",
     "MoonshineForConditionalGeneration": "speech-recognition",
     "MoonshineStreamingForConditionalGeneration": "speech-recognition",
+    "MusicgenForConditionalGeneration": "text-to-audio",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",
     "ForImageClassification": "image-classification",
