@@ -18,21 +18,21 @@ from pyapp.nn.encoders import visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
 
-from .loading.config import check_fields, read_config, require, rope_parameters
-from .loading.sound_config import check_writer
+from .loading.config import check_fields, require
+from .loading.sound_config import WriterConfig
 
 MODEL_TYPES = ("moonshine",)
 BASE = "model"
 KERNELS, STRIDES = (127, 7, 3), (64, 3, 2)  # of the convolutions
 STRIDE = 64 * 3 * 2  # samples of a moment
-ROTATED = 0.9  # the part of a head that is rotated, where a configuration does not say it
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(WriterConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int = 32768
+    rotated = 0.9
+
     hidden_size: int = 288
     intermediate_size: int = 1152
     encoder_num_hidden_layers: int = 6
@@ -43,14 +43,6 @@ class Config:
     decoder_num_key_value_heads: int | None = None
     encoder_hidden_act: str = "gelu"
     decoder_hidden_act: str = "silu"
-    max_position_embeddings: int = 512
-    rope_parameters: dict[str, Any] | None = None
-    attention_bias: bool = False
-    bos_token_id: int = 1
-    eos_token_id: int = 2
-    decoder_start_token_id: int = 1
-    pad_token_id: int | None = None
-    tie_word_embeddings: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -63,13 +55,7 @@ class Config:
             len({*counts}) == 1,
             f"its attentions have {', '.join(map(str, counts))} heads: they are the same in models of this kind",
         )
-        check_writer(self, heads, self.encoder_num_hidden_layers, self.decoder_num_hidden_layers)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        rotary = {"partial_rotary_factor": ROTATED} | rope_parameters(values)
-        return read_config(cls, {**values, "rope_parameters": rotary})
+        self.check(heads, self.encoder_num_hidden_layers, self.decoder_num_hidden_layers)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -89,18 +75,6 @@ class Config:
     def hidden_act(self) -> str:
         """The activation in the decoder."""
         return self.decoder_hidden_act
-
-    @property
-    def head_size(self) -> int:
-        """The features of a head."""
-        return self.hidden_size // self.num_attention_heads
-
-    @property
-    def rotary(self) -> dict[str, Any]:
-        """The settings of RotaryTable."""
-        parameters = self.rope_parameters or {"partial_rotary_factor": ROTATED}
-        positions = self.max_position_embeddings
-        return {"head_dim": self.head_size, "max_position_embeddings": positions, "rope_parameters": parameters}
 
 
 class EncoderLayer(Module):

@@ -18,15 +18,14 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
 
-from .loading.config import check_fields, read_config, require, rope_parameters
-from .loading.sound_config import LARGEST, check_writer
+from .loading.config import check_fields, read_config, require
+from .loading.sound_config import LARGEST, WriterConfig
 
 MODEL_TYPES = ("moonshine_streaming",)
 BASE = "model"
 KERNEL, STRIDE = 5, 2  # of both convolutions
 FRAME_EPSILON = 1e-6  # added to the variance of a frame
 NORM_EPSILON = 1e-5
-ROTATED = 0.8  # the part of a head that is rotated, where a configuration does not say it
 WINDOWS = ((16, 4), (16, 4), (16, 0), (16, 0), (16, 4), (16, 4))
 
 
@@ -78,10 +77,11 @@ class EncoderConfig:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(WriterConfig):
     """The hyper-parameters, by the names of config.json; encoder_config has those of the encoder."""
 
-    vocab_size: int = 32768
+    rotated = 0.8
+
     hidden_size: int = 320
     intermediate_size: int = 1280
     num_hidden_layers: int = 6
@@ -90,11 +90,6 @@ class Config:
     head_dim: int | None = None
     hidden_act: str = "silu"
     max_position_embeddings: int = 4096
-    rope_parameters: dict[str, Any] | None = None
-    attention_bias: bool = False
-    bos_token_id: int = 1
-    eos_token_id: int = 2
-    decoder_start_token_id: int = 1
     pad_token_id: int | None = 0
     tie_word_embeddings: bool = False
     encoder_config: dict[str, Any] | None = None
@@ -106,13 +101,7 @@ class Config:
             self.num_key_value_heads in (None, heads),
             f"num_key_value_heads is {self.num_key_value_heads}, expected the {heads} of num_attention_heads",
         )
-        check_writer(self, heads, self.encoder.num_hidden_layers, self.num_hidden_layers)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        rotary = {"partial_rotary_factor": ROTATED} | rope_parameters(values)
-        return read_config(cls, {**values, "rope_parameters": rotary})
+        self.check(heads, self.encoder.num_hidden_layers, self.num_hidden_layers)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -122,18 +111,6 @@ class Config:
     def encoder(self) -> EncoderConfig:
         """The encoder's hyper-parameters."""
         return read_config(EncoderConfig, self.encoder_config or {})
-
-    @property
-    def head_size(self) -> int:
-        """The features of a head."""
-        return self.head_dim or self.hidden_size // self.num_attention_heads
-
-    @property
-    def rotary(self) -> dict[str, Any]:
-        """The settings of RotaryTable."""
-        parameters = self.rope_parameters or {"partial_rotary_factor": ROTATED}
-        positions = self.max_position_embeddings
-        return {"head_dim": self.head_size, "max_position_embeddings": positions, "rope_parameters": parameters}
 
 
 class GammaNorm(Module):

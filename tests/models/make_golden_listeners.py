@@ -14,12 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, Wav2Vec2FeatureExtractor
 
 from tests.models.listener_configs import CONFIGS, MOST, SAMPLES, TOKENS
-from tests.models.seeded import direction, shown, sound_weights
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 
 FOLDER = Path(__file__).with_name("golden_listeners")
@@ -39,10 +38,6 @@ def model_of(name: str) -> Any:
     return model
 
 
-def rounded(values: Any) -> Any:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
-
-
 def golden(name: str) -> dict[str, Any]:
     model = model_of(name)
     extractor = Wav2Vec2FeatureExtractor(do_normalize=False, return_attention_mask=True)
@@ -58,12 +53,8 @@ def golden(name: str) -> dict[str, Any]:
     output = model(**alone, decoder_input_ids=tokens[:, :-1]).logits
     loss = torch.nn.functional.cross_entropy(output[0], tokens[0, 1:], reduction="sum")
     loss.backward()
-    parameters = {}
-    for key, parameter in model.named_parameters():
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
     return {
-        "parameters": parameters,
+        "parameters": gradients_of(model),
         "logits": rounded(shown(logits.numpy(), 100)),
         "padded": rounded(shown(padded.numpy(), 100)),
         "written": [rows.tolist() for rows in written],

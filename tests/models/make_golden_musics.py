@@ -20,7 +20,7 @@ from torch.nn.utils import parametrize
 from transformers import AutoConfig, MusicgenForConditionalGeneration
 
 from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MOMENTS
-from tests.models.seeded import direction, music_weights, shown
+from tests.models.seeded import gradients_of, music_weights, rounded, shown
 
 FOLDER = Path(__file__).with_name("golden_musics")
 
@@ -37,10 +37,6 @@ def model_of(name: str) -> Any:
             if key in model.state_dict() and tensor.is_floating_point():
                 tensor.copy_(torch.from_numpy(np.asarray(music_weights(key, tuple(tensor.shape)))))
     return model
-
-
-def rounded(values: Any) -> Any:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -71,12 +67,8 @@ def golden(name: str) -> dict[str, Any]:
     wanted = codes[:, 1:].clamp(max=15)
     loss = torch.nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), wanted.reshape(-1), reduction="sum")
     loss.backward()
-    parameters = {}
-    for key, parameter in model.named_parameters():
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
     return {
-        "parameters": parameters,
+        "parameters": gradients_of(model),
         "logits": rounded(shown(logits.numpy(), 100)),
         "written": written,
         "sounds": [rounded(shown(sound.numpy(), 60)) for sound in sounds],

@@ -15,12 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors import safe_open
 from transformers import ASTFeatureExtractor, AutoConfig, AutoModelForAudioClassification, Wav2Vec2FeatureExtractor
 
-from tests.models.seeded import direction, shown, sound_weights
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
 from tests.models.sound_label_configs import CONFIGS, LABEL, SAMPLES
 
@@ -79,10 +78,6 @@ def logits_of(model: Any, values: torch.Tensor, attention_mask: torch.Tensor | N
     return model.classifier((x * heard).sum(1) / heard.sum(1))
 
 
-def rounded(values: Any) -> Any:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
-
-
 def golden(name: str) -> dict[str, Any]:
     model, names = model_of(name)
     extractor = extractor_of(name)
@@ -96,13 +91,8 @@ def golden(name: str) -> dict[str, Any]:
         padded = logits_of(model, batch["input_values"], batch.get("attention_mask"))
     loss = torch.nn.functional.cross_entropy(logits_of(model, alone.input_values.float()), torch.tensor([LABEL]))
     loss.backward()
-    parameters = {}
-    for key, parameter in model.named_parameters():
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        own = names[key]
-        parameters[own] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(own, grad.shape)).sum()])]
     return {
-        "parameters": parameters,
+        "parameters": gradients_of(model, names),
         "settings": json.loads(extractor.to_json_string()),
         "input": rounded(shown(batch["input_values"].numpy(), 100)),
         "logits": rounded(logits),

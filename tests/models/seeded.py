@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -106,3 +108,20 @@ def music_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     """As `draw` and `codec_weights`, for models that write the codes of a codec."""
     own = name.removeprefix("audio_encoder.")
     return codec_weights(own, shape) if own != name else draw(name, shape)
+
+
+def rounded(values: Any) -> list[float]:
+    """The numbers of an array, short in JSON."""
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def gradients_of(model: Any, names: Mapping[str, str] | None = None) -> dict[str, list[Any]]:
+    """Of each parameter of a torch model, by its name (in files, as `names` says): the shape, the sum of its gradient,
+    and the product of that with a fixed vector.
+    """
+    found = {}
+    for key, parameter in model.named_parameters():
+        own = key if names is None else names[key]
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
+        found[own] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(own, grad.shape)).sum()])]
+    return found

@@ -21,8 +21,8 @@ from pyapp.events import Error, Item, Notice
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import TASK, load_sound_classifier
 from pyapp.nn import functional
-from tests.models.seeded import direction, shown, sound_weights
-from tests.models.small_models import golden_of, numbers, seeded_model
+from tests.models.seeded import shown, sound_weights
+from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
 from tests.models.sound_configs import recording
 from tests.models.sound_label_configs import CLASSES, CONFIGS, LABEL, QUANTISED, SAMPLES
 
@@ -59,8 +59,7 @@ def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
 
 def test_names_and_shapes(case: Any) -> None:
     _, expected, model = case
-    found = {key: list(parameter.shape) for key, parameter in model.named_parameters()}
-    assert found == {key: shape for key, (shape, *_) in expected["parameters"].items()}
+    assert shapes_of(model) == shapes_in(expected)
 
 
 def test_logits_alone_and_with_padding(case: Any) -> None:
@@ -80,15 +79,7 @@ def test_gradients(case: Any) -> None:
     model.requires_grad_()
     model.zero_grad()
     loss = functional.cross_entropy(model(processor_of(name)([recording(SAMPLES[0])])[0]), pyapp.tensor([LABEL]))
-    assert abs(loss.item() - expected["loss"]) < 1e-3
-    loss.backward()
-    for key, parameter in model.named_parameters():
-        grad = numbers(parameter.grad) if parameter.grad is not None else np.zeros(parameter.shape)
-        _, total, product = expected["parameters"][key]
-        found = [grad.sum(), (grad * direction(key, grad.shape)).sum()]
-        np.testing.assert_allclose(found, [total, product], rtol=5e-3, atol=2e-3, err_msg=key)
-    model.zero_grad()
-    model.requires_grad_(False)
+    check_gradients(model, loss, expected, atol=2e-3)
 
 
 def test_folders_load_and_label(case: Any, tmp_path: Path) -> None:

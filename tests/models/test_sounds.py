@@ -19,8 +19,8 @@ from pyapp.models.load import load_speech_model
 from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
 from pyapp.text.ctc_tokenizer import CTCTokenizer
-from tests.models.seeded import direction, shown, sound_weights
-from tests.models.small_models import golden_of, numbers, seeded_model
+from tests.models.seeded import shown, sound_weights
+from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
 from tests.models.sound_configs import CONFIGS, LABELS, QUANTISED, SAMPLES, VOCABULARY, recording
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -54,9 +54,8 @@ def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
 
 def test_names_and_shapes(case: Any) -> None:
     _, expected, model = case
-    found = {key: list(parameter.shape) for key, parameter in model.named_parameters()}
-    assert found == {key: shape for key, (shape, *_) in expected["parameters"].items()}
-    assert {*model.state_dict()} == {*found, *expected["state"]}
+    assert shapes_of(model) == shapes_in(expected)
+    assert {*model.state_dict()} == {*shapes_of(model), *expected["state"]}
 
 
 def test_logits_texts_and_times(case: Any) -> None:
@@ -93,15 +92,7 @@ def test_gradients(case: Any) -> None:
     loss = functional.ctc_loss(
         scores, pyapp.tensor([LABELS]), pyapp.tensor([scores.shape[0]]), pyapp.tensor([len(LABELS)]), reduction="sum"
     )
-    assert abs(loss.item() - expected["loss"]) < 2e-3
-    loss.backward()
-    for key, parameter in model.named_parameters():
-        grad = numbers(parameter.grad) if parameter.grad is not None else np.zeros(parameter.shape)
-        _, total, product = expected["parameters"][key]
-        found = [grad.sum(), (grad * direction(key, grad.shape)).sum()]
-        np.testing.assert_allclose(found, [total, product], rtol=5e-3, atol=5e-3, err_msg=key)
-    model.zero_grad()
-    model.requires_grad_(False)
+    check_gradients(model, loss, expected)
 
 
 def test_folders_load(case: Any, tmp_path: Path) -> None:

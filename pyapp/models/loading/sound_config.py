@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, check_heads, check_padding, read_config, require
+from .config import check_fields, check_heads, check_padding, read_config, require, rope_parameters
 from .labels import Labelled
 
 CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
@@ -92,9 +92,45 @@ class SoundConfig(Labelled):
         return prod(self.conv_stride)
 
 
-def check_writer(config: Any, heads: int, *layers: int) -> None:
-    """ModelError for sizes that no model has which writes what it hears."""
-    width = config.hidden_size
-    require(max(layers) <= 1 << 10, "a model of more than 1,024 layers")
-    check_heads(width, heads, heads, getattr(config, "head_dim", None), config.max_position_embeddings)
-    check_padding(config.pad_token_id, config.vocab_size)
+@dataclass(frozen=True)
+class WriterConfig:
+    """What configurations of models have in common that write what they hear (Moonshine)."""
+
+    rotated: ClassVar[float]  # the part of a head that is rotated, where a file does not say it
+
+    vocab_size: int = 32768
+    max_position_embeddings: int = 512
+    rope_parameters: dict[str, Any] | None = None
+    attention_bias: bool = False
+    bos_token_id: int = 1
+    eos_token_id: int = 2
+    decoder_start_token_id: int = 1
+    pad_token_id: int | None = None
+    tie_word_embeddings: bool = True
+
+    def check(self, heads: int, *layers: int) -> None:
+        """ModelError for sizes that no model has."""
+        own: Any = self
+        require(max(layers) <= 1 << 10, "a model of more than 1,024 layers")
+        check_heads(own.hidden_size, heads, heads, getattr(self, "head_dim", None), self.max_position_embeddings)
+        check_padding(self.pad_token_id, self.vocab_size)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        rotary = {"partial_rotary_factor": cls.rotated} | rope_parameters(values)
+        return read_config(cls, {**values, "rope_parameters": rotary})
+
+    @property
+    def head_size(self) -> int:
+        """The features of a head."""
+        own: Any = self
+        found: int = getattr(self, "head_dim", None) or own.hidden_size // own.num_attention_heads
+        return found
+
+    @property
+    def rotary(self) -> dict[str, Any]:
+        """The settings of RotaryTable."""
+        parameters = self.rope_parameters or {"partial_rotary_factor": self.rotated}
+        positions = self.max_position_embeddings
+        return {"head_dim": self.head_size, "max_position_embeddings": positions, "rope_parameters": parameters}
