@@ -296,7 +296,7 @@ def inspect(params: Any, cancel: Cancel) -> tasks.Events:
 @tasks.task
 async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
-    from pyapp.models.load import TEXT, module_of, names_characters, task_of
+    from pyapp.models.load import TEXT, hears_samples, module_of, task_of
     from pyapp.models.loading.reading import LINE_READERS
     from pyapp.models.whisper.files import check_architecture
 
@@ -304,7 +304,7 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     if not settings:
         raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
     if params.task == "transcribe":
-        if not names_characters(settings):
+        if not hears_samples(settings):
             check_architecture(settings, params.where)
     elif params.task != "read" or settings.get("model_type") not in LINE_READERS:
         task = MODEL_TASKS[params.task]

@@ -44,11 +44,15 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for
   "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
   ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
-  cache, and the tokens of conversations by their image processors and chat templates. Models that name a character for
-  each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a batch with
-  padding, gradients, texts and times of words. Models that speak ("text-to-speech") are compared by names, hidden
-  states, durations, what is heard at each moment and samples, without and with noise, and gradients; codecs of sound
-  ("audio-codec") by names, vectors, codes, samples, chunks, padding and gradients.
+  cache, and the tokens of conversations by their image processors and chat templates. Models that name a character
+  for each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a
+  batch with padding, gradients, texts and times of words; those of them that write its text (`moonshine`) by the
+  tokens that they write instead. Models that speak ("text-to-speech") are compared by names, hidden states,
+  durations, what is heard at each moment and samples, without and with noise, and gradients; models that name what a
+  recording is of ("audio-classification") by names, what is made of samples, logits of a recording and of a batch
+  with padding, and gradients; models that make music ("text-to-audio") by names, logits of codes, the codes that they
+  write, sound and gradients; codecs of sound ("audio-codec") by names, vectors, codes, samples, chunks, padding and
+  gradients.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.
@@ -74,7 +78,7 @@ def configurations() -> Iterator[tuple[str, str, Any]]:
         for name, config in module.CONFIGS.items():
             if (folder / f"{name}.json").is_file():
                 yield config["model_type"], name, module
-                if isinstance(decoder := config.get("decoder"), dict):
+                if isinstance(decoder := config.get("decoder"), dict) and decoder["model_type"] in MODEL_TYPES:
                     yield decoder["model_type"], name, module
 
 

@@ -15,7 +15,7 @@ import click
 
 from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
-from pyapp.cli.texts import ItemsView, model_option, type_option
+from pyapp.cli.texts import ItemsView, labels_line, model_option, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
 from pyapp.formats.sink import open_sink
@@ -51,8 +51,7 @@ def classify_image(
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
-        found = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
-        return [f"{found}\t{files[index]}"]
+        return [labels_line(values["labels"], files[index])]
 
     view: View = JsonView() if as_json else ItemsView(lines)
     if chosen is None:

@@ -468,6 +468,8 @@ def _task_of_settings(settings: Any) -> str:
         return "transcribe"
     if "text-to-speech" in ends:
         return "speak"
+    if "audio-classification" in ends:
+        return "classify-sound"
     if "sequence-classification" in ends:
         return "classify"
     kind = str(settings.get("model_type", ""))

@@ -76,6 +76,14 @@ def load_voice(source: Any, tokenizer: Any, report: Callable[[Event], None], can
     return load_voice(source, report=report, cancel=cancel, **options)
 
 
+def load_sound_labels(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    from pyapp.models.loading.sound_labels import load_sound_classifier
+
+    return load_sound_classifier(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -96,6 +104,8 @@ LOADERS: Mapping[str, Loader] = {
     "image-to-text": load_picture_model_for("image-to-text"),
     "read": load_reader,
     "speak": load_voice,
+    "classify-sound": load_sound_labels,
+    "compose": load_for("text-to-audio"),
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),
