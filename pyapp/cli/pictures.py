@@ -330,9 +330,22 @@ def caption(
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same.")
 @click.option(
     "--schedule",
-    type=click.Choice(["ddim", "euler", "euler-ancestral", "lcm"]),
-    help="How noise is taken away. [default: the model's]",
+    metavar="NAME",
+    help="How noise is taken away: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "
+    "[default: the model's]",
 )
+@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="A picture to start from.")
+@click.option(
+    "--strength",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="How much the start picture changes. [default: 0.8; 1 with a mask]",
+)
+@click.option(
+    "--mask",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A picture that is white where the start picture is to be drawn anew, and black where it stays.",
+)
+@click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
 @type_option
 @threads_option
 @json_option
@@ -340,8 +353,9 @@ def imagine(
     prompts: tuple[str, ...], model: str, output: str, dtype: str | None, threads: int | None, as_json: bool,
     **options: Any,
 ) -> int:  # fmt: skip
-    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo and LCM forms): the names of the
-    files that were written.
+    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms): the
+    names of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is
+    white there is drawn anew.
     """
     from pyapp import tasks
 

@@ -15,7 +15,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat, interpolate, tensor
 from pyapp.errors import ArgumentError, OptionError
-from pyapp.events import Done, Event, Item, Notice, Progress
+from pyapp.events import Done, Event, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
@@ -50,7 +50,7 @@ def _listed(images: Any) -> list[Any]:
     return list(images) if isinstance(images, list | tuple) else [images]
 
 
-def check_files(images: Any, *_: Any) -> None:
+def check_files(images: Any, *_: Any, **more: Any) -> None:
     """OSError for a picture whose file is not there."""
     for image in _listed(images):
         if isinstance(image, str | os.PathLike):
@@ -295,14 +295,21 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     yield Done("complete", {"count": len(images)})
 
 
-def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
+def check_start(prompts: Any, image: Any = None, mask: Any = None, **more: Any) -> None:
+    """OSError for a start picture, or a mask, whose file is not there."""
+    check_files([given for given in (image, mask) if given is not None])
+
+
+def drawn_texts(loaded: Any, prompts: Sequence[str], *, image: Any = None, mask: Any = None, **options: Any) -> Work:
     """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
 
-    Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim", "euler", "euler-ancestral",
-    "lcm"); pyapp.models.diffusion.sampling.ImagineOptions says what they mean.
+    image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
+    where the start picture stays. Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim",
+    "dpm++", "dpm++-karras" …), strength; pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the
+    loader: vae, a folder or name of another autoencoder.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
-    from pyapp.models.diffusion.schedules import ALIKE
+    from pyapp.vision.reading import read_image
 
     unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
     if unknown:
@@ -312,11 +319,12 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")
     settings = ImagineOptions(**options)
-    kind = loaded.schedule.get("_class_name")
-    if settings.schedule is None and kind in ALIKE:
-        yield Notice(f"the model names {kind}, which is not supported: DDIM takes its place", where=loaded.name)
+    picture, mask = (
+        given if given is None or isinstance(given, Tensor) else read_image(given, mode)
+        for given, mode in ((image, "RGB"), (mask, "L"))
+    )
     yield None
-    drawing = Drawing(loaded, prompts, settings)
+    drawing = Drawing(loaded, prompts, settings, picture=picture, mask=mask)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -330,7 +338,7 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
-imagine = stream_of("imagine", drawn_texts, remote=False)
+imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae",))
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)

@@ -10,27 +10,32 @@ and in the tests.
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import diffusers
 import numpy as np
+import PIL.Image
 import torch
 import transformers
 
 from tests.models.diffusion_cases import (
-    DECODERS,
+    AUTOENCODERS,
+    CHANGES,
     LATENTS,
     MERGES,
     MODELS,
     NEGATIVE,
     PROMPTS,
     SCHEDULES,
+    TINY,
     UNETS,
     inputs,
     network,
     numbers,
+    start_picture,
     vocabulary,
 )
 from tests.models.seeded import picture_weights, shown
@@ -66,11 +71,24 @@ def unet(name: str) -> dict[str, Any]:
     return {"parameters": shapes(model), "output": rounded(shown(found.numpy()))}
 
 
-def decoder(name: str) -> dict[str, Any]:
-    model = drawn(diffusers.AutoencoderKL(**DECODERS[name]))
+def autoencoder(name: str) -> dict[str, Any]:
+    model = drawn(diffusers.AutoencoderKL(**AUTOENCODERS[name]))
+    config, channels = model.config, AUTOENCODERS[name]["latent_channels"]
+    latents = torch.from_numpy(numbers(5, 2, channels, 3, 5)) / config.scaling_factor + (config.shift_factor or 0)
+    pixels = torch.from_numpy(numbers(9, 1, 3, 8, 12))
+    with torch.no_grad():
+        found, likely = model.decode(latents).sample, model.encode(pixels).latent_dist
+        latents = likely.mean + likely.std * torch.from_numpy(numbers(11, *likely.mean.shape))
+        encoded = (latents - (config.shift_factor or 0)) * config.scaling_factor
+    return {"parameters": shapes(model), "output": rounded(shown(found.numpy())), "encoded": rounded(shown(encoded))}
+
+
+def tiny() -> dict[str, Any]:
+    model = drawn(diffusers.AutoencoderTiny(**TINY))
     with torch.no_grad():
         found = model.decode(torch.from_numpy(numbers(5, 2, 4, 3, 5)) / model.config.scaling_factor).sample
-    return {"parameters": shapes(model, ("decoder.", "post_quant_conv.")), "output": rounded(shown(found.numpy()))}
+        encoded = model.encode(torch.from_numpy(numbers(9, 1, 3, 8, 12))).latents * model.config.scaling_factor
+    return {"parameters": shapes(model), "output": rounded(shown(found.numpy())), "encoded": rounded(shown(encoded))}
 
 
 def schedule(kind: str, settings: dict[str, Any], steps: int) -> dict[str, Any]:
@@ -89,13 +107,12 @@ def schedule(kind: str, settings: dict[str, Any], steps: int) -> dict[str, Any]:
     return {"first": float(made.init_noise_sigma), "times": rounded(made.timesteps.numpy()), "states": states}
 
 
-def pipeline(name: str) -> dict[str, Any]:
-    """The ids of the prompts, and their latents after all steps."""
-    unet_name, texts, (kind, settings), guidance, steps = MODELS[name]
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "vocab.json").write_text(json.dumps(vocabulary()))
-        Path(folder, "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, MERGES)]) + "\n")
-        tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, model_max_length=16)
+def parts_of(name: str, folder: str) -> dict[str, Any]:
+    """The parts of a pipeline but its schedule."""
+    unet_name, texts, _, _, _ = MODELS[name]
+    Path(folder, "vocab.json").write_text(json.dumps(vocabulary()))
+    Path(folder, "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, MERGES)]) + "\n")
+    tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, model_max_length=16)
     encoders = [
         drawn(
             (transformers.CLIPTextModelWithProjection if "projection_dim" in config else transformers.CLIPTextModel)(
@@ -105,32 +122,66 @@ def pipeline(name: str) -> dict[str, Any]:
         for config in texts
     ]
     parts = {
-        "vae": drawn(diffusers.AutoencoderKL(**DECODERS["plain"])), "tokenizer": tokenizer,
+        "vae": drawn(diffusers.AutoencoderKL(**AUTOENCODERS["plain"])), "tokenizer": tokenizer,
         "unet": drawn(diffusers.UNet2DConditionModel(**UNETS[unet_name])), "text_encoder": encoders[0],
-        "scheduler": getattr(diffusers, kind)(**settings),
     }  # fmt: skip
-    count = iter(range(100))
-    module = __import__(getattr(diffusers, kind).__module__, fromlist=["x"])
-    if hasattr(module, "randn_tensor"):
-        module.randn_tensor = lambda shape, **more: torch.from_numpy(numbers(20 + next(count), *shape))
     if len(encoders) > 1:
-        made = diffusers.StableDiffusionXLPipeline(**parts, text_encoder_2=encoders[1], tokenizer_2=tokenizer)
-    else:
-        made = diffusers.StableDiffusionPipeline(**parts, safety_checker=None, feature_extractor=None)
+        return parts | {"text_encoder_2": encoders[1], "tokenizer_2": tokenizer}
+    return parts | {"safety_checker": None, "feature_extractor": None}
+
+
+def number_noise() -> None:
+    """Lets all modules of diffusers draw our numbers, one after the other."""
+    count = iter(range(100))
+
+    def draw(shape: Any, **more: Any) -> torch.Tensor:
+        return torch.from_numpy(numbers(20 + next(count), *shape))
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("diffusers.") and "randn_tensor" in vars(module):
+            module.randn_tensor = draw  # type: ignore[attr-defined]
+
+
+def pipeline(name: str) -> dict[str, Any]:
+    """The ids of the prompts, and their latents after all steps."""
+    unet_name, texts, (kind, settings), guidance, steps = MODELS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        parts = parts_of(name, folder) | {"scheduler": getattr(diffusers, kind)(**settings)}
+    made = getattr(diffusers, "StableDiffusionXLPipeline" if len(texts) > 1 else "StableDiffusionPipeline")(**parts)
+    number_noise()
     side = UNETS[unet_name]["sample_size"]
     found = made(
         PROMPTS, negative_prompt=[NEGATIVE] * 2, latents=torch.from_numpy(numbers(LATENTS, 2, 4, side, side)),
         num_inference_steps=steps, guidance_scale=guidance, output_type="latent",
     ).images  # fmt: skip
-    return {"ids": tokenizer(PROMPTS)["input_ids"], "latents": rounded(shown(found.detach().numpy()))}
+    return {"ids": parts["tokenizer"](PROMPTS)["input_ids"], "latents": rounded(shown(found.detach().numpy()))}
+
+
+def change(name: str, kind: str, steps: int, strength: float, masked: bool) -> list[float]:
+    """The latents of a start picture after all steps."""
+    settings = next(settings for known, settings, _ in SCHEDULES if known == kind)
+    with tempfile.TemporaryDirectory() as folder:
+        parts = parts_of(name, folder) | {"scheduler": getattr(diffusers, kind)(**settings)}
+    picture, mask = (PIL.Image.fromarray(array) for array in start_picture())
+    told: dict[str, Any] = {"mask_image": mask, "height": 20, "width": 18} if masked else {}
+    part = "Inpaint" if masked else "Img2Img"
+    made = getattr(diffusers, f"StableDiffusion{'XL' if len(MODELS[name][1]) > 1 else ''}{part}Pipeline")(**parts)
+    number_noise()
+    found = made(
+        PROMPTS, negative_prompt=[NEGATIVE] * 2, image=picture, strength=strength, num_inference_steps=steps,
+        guidance_scale=4.0, output_type="latent", **told,
+    ).images  # fmt: skip
+    return rounded(shown(found.detach().numpy()))
 
 
 if __name__ == "__main__":
     found = {
         "unets": {name: unet(name) for name in UNETS},
-        "decoders": {name: decoder(name) for name in DECODERS},
+        "autoencoders": {name: autoencoder(name) for name in AUTOENCODERS},
+        "tiny": tiny(),
         "schedules": [schedule(*case) for case in SCHEDULES],
-        "models": {name: pipeline(name) for name in MODELS},
+        "models": {name: pipeline(name) for name in MODELS if name != "fills"},
+        "changes": [change(*case) for case in CHANGES],
     }
     path = Path(__file__).with_name("golden_diffusion.json")
     path.write_text(json.dumps(found, separators=(",", ":")) + "\n")

@@ -106,11 +106,6 @@ class UNetConfig:
             },
         )  # fmt: skip
 
-    @property
-    def step(self) -> int:
-        """What the sides of latents must be multiples of."""
-        return 1 << (len(self.block_out_channels) - 1)
-
 
 def _of_levels(name: str, given: Any, levels: int) -> tuple[int, ...]:
     """A number of each level; one number stands for all."""
@@ -169,16 +164,18 @@ class ResidualBlock(Module):
 
 
 class Resized(Module):
-    """A filter that halves the sides of a map, or doubles them first."""
+    """A filter that halves the sides of a map (rounded up), or doubles them first."""
 
     def __init__(self, width: int, half: bool) -> None:
         super().__init__()
         self.half = half
         self.conv = Conv2d(width, width, 3, 2 if half else 1, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C, H / 2, W / 2), or (B, C, 2 * H, 2 * W)."""
-        return self.conv(x if self.half else ops.interpolate(x, scale_factor=2.0, mode="nearest"))
+    def forward(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
+        """x (B, C, H, W) → (B, C, H / 2, W / 2), or (B, C, *size), which is 2 * H and 2 * W by default."""
+        if not self.half:
+            x = ops.interpolate(x, size or (2 * x.shape[2], 2 * x.shape[3]), mode="nearest")
+        return self.conv(x)
 
 
 class TextAttention(Module):
@@ -280,11 +277,11 @@ class Level(Module):
         x = self.resnets[i](x, time)
         return self.attentions[i](x, text) if self.reads else x
 
-    def resized(self, x: Tensor) -> Tensor | None:
-        """x (B, C, H, W) for the next level; None at the last one."""
+    def resized(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor | None:
+        """x (B, C, H, W) for the next level, of this size on the way up; None at the last one."""
         for name in ("downsamplers", "upsamplers"):
             if name in self._modules:
-                found: Tensor = self._modules[name][0](x)
+                found: Tensor = self._modules[name][0](x, size)
                 return found
         return None
 
@@ -341,7 +338,7 @@ class UNet(Module):
         self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor | None = None, sizes: Tensor | None = None,
         guidance: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
-        """latents (B, C, H, W) at the times (B,) or (1,), text (B, S, D) → their noise (B, C, H, W), or what the
+        """latents (B, C, H, W) at the times (B,) or (1,), text (B, S, D) → their noise (B, C', H, W), or what the
         schedule's prediction_type says. XL: the text as a vector `pooled` (B, P) and `sizes` (B, 6). guidance (B, G):
         the waves of its scale, for networks that learnt it.
         """
@@ -367,15 +364,13 @@ class UNet(Module):
         for level in self.up_blocks:
             for i in range(len(level.resnets)):
                 x = level.run(i, ops.cat([x, kept.pop()], 1), embedded, text)
-            larger = level.resized(x)
+            larger = level.resized(x, kept[-1].shape[2:] if kept else None)
             x = x if larger is None else larger
         return self.conv_out(ops.silu(self.conv_norm_out(x)))
 
     def _check(self, latents: Tensor, text: Tensor) -> None:
-        channels, step = self.config.in_channels, self.config.step
-        if latents.ndim != 4 or latents.shape[1] != channels or any(n < step or n % step for n in latents.shape[2:]):
-            raise ArgumentError(
-                f"UNet: latents are (B, {channels}, H, W) with sides of multiples of {step}, not {describe(latents)}"
-            )
+        channels = self.config.in_channels
+        if latents.ndim != 4 or latents.shape[1] != channels or not latents.numel():
+            raise ArgumentError(f"UNet: latents are (B, {channels}, H, W), not {describe(latents)}")
         if text.ndim != 3 or text.shape[2] != self.config.cross_attention_dim:
             raise ArgumentError(f"UNet: the text is (B, S, {self.config.cross_attention_dim}), not {describe(text)}")
