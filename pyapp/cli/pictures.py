@@ -309,6 +309,18 @@ def caption(
     )
 
 
+def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[tuple[str, float]]:
+    """FILE[:SCALE], each as a pair."""
+    found = []
+    for text in value:
+        file, _, scale = text.rpartition(":")
+        try:
+            found.append((file, float(scale)) if file else (text, 1.0))
+        except ValueError:  # the colon is part of the name
+            found.append((text, 1.0))
+    return found
+
+
 @command(short_help="Draw pictures of texts.")
 @click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
 @model_option
@@ -344,6 +356,13 @@ def caption(
     "--mask",
     type=click.Path(exists=True, dir_okay=False),
     help="A picture that is white where the start picture is to be drawn anew, and black where it stays.",
+)
+@click.option(
+    "--lora",
+    metavar="FILE[:SCALE]",
+    multiple=True,
+    callback=scaled_files,
+    help="A LoRA file, or a name on the hub, and how much it counts (1); may be given again.",
 )
 @click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
 @type_option

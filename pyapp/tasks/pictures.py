@@ -295,7 +295,7 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     yield Done("complete", {"count": len(images)})
 
 
-def check_start(prompts: Any, image: Any = None, mask: Any = None, **more: Any) -> None:
+def check_start(prompts: Any, *, image: Any = None, mask: Any = None, **more: Any) -> None:
     """OSError for a start picture, or a mask, whose file is not there."""
     check_files([given for given in (image, mask) if given is not None])
 
@@ -306,7 +306,7 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], *, image: Any = None, mask:
     image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
     where the start picture stays. Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim",
     "dpm++", "dpm++-karras" …), strength; pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the
-    loader: vae, a folder or name of another autoencoder.
+    loader: vae, a folder or name of another autoencoder, and lora, LoRA files (pyapp.models.diffusion.load).
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
     from pyapp.vision.reading import read_image
@@ -338,7 +338,7 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], *, image: Any = None, mask:
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
-imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae",))
+imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora"))
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)

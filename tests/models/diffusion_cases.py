@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ SCHEDULES: list[tuple[str, dict[str, Any], int]] = [
     ("DPMSolverMultistepScheduler", _STABLE, 6),
     ("DPMSolverMultistepScheduler", _STABLE | {"use_karras_sigmas": True, "timestep_spacing": "leading"}, 6),
     ("DPMSolverMultistepScheduler", _STABLE | {"solver_order": 3, "final_sigmas_type": "sigma_min"}, 6),
-    ("DPMSolverMultistepScheduler", _STABLE | {"solver_type": "heun", "use_exponential_sigmas": True}, 5),
+    ("DPMSolverMultistepScheduler", _STABLE | {"solver_type": "heun", "prediction_type": "sample"}, 5),
     ("DPMSolverMultistepScheduler", _STABLE | {"algorithm_type": "sde-dpmsolver++", "steps_offset": 1}, 4),
     (
         "DPMSolverMultistepScheduler",
@@ -171,6 +172,42 @@ CHANGES: list[tuple[str, str, int, float, bool]] = [
     ("one", "DDIMScheduler", 4, 0.6, True), ("one", "UniPCMultistepScheduler", 4, 1.0, True),
     ("fills", "EulerDiscreteScheduler", 3, 1.0, True), ("fills", "DDIMScheduler", 4, 0.75, True),
 ]  # fmt: skip
+
+
+# LoRA files: (model, form of the names, matrices)
+LORAS: list[tuple[str, str, list[str]]] = [
+    ("one", "peft", ["unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q",
+                     "unet.mid_block.attentions.0.transformer_blocks.0.ff.net.0.proj",
+                     "unet.up_blocks.1.resnets.1.conv1", "text_encoder.text_model.encoder.layers.0.self_attn.v_proj"]),
+    ("one", "old", ["unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.processor.to_k",
+                    "unet.mid_block.attentions.0.transformer_blocks.0.attn2.processor.to_out"]),
+    ("one", "kohya", ["lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn2_to_v",
+                      "lora_unet_mid_block_attentions_0_proj_in",
+                      "lora_te_text_model_encoder_layers_1_mlp_fc2"]),
+    ("xl", "kohya", ["lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q",
+                     "lora_unet_input_blocks_5_0_emb_layers_1", "lora_unet_output_blocks_3_0_skip_connection",
+                     "lora_unet_output_blocks_2_1_proj_out", "lora_unet_middle_block_1_proj_in",
+                     "lora_unet_output_blocks_5_2_conv", "lora_unet_input_blocks_3_0_op",
+                     "lora_te2_text_model_encoder_layers_0_self_attn_out_proj",
+                     "lora_te1_text_model_encoder_layers_1_self_attn_out_proj"]),
+]  # fmt: skip
+LORA_SCALE = 0.7
+
+
+def lora_state(case: int, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The tensors of a LoRA file, by the shapes of the weights that it changes."""
+    _, form, names = LORAS[case]
+    ends = {"peft": ("lora_A.weight", "lora_B.weight"), "old": ("down.weight", "up.weight"),
+            "kohya": ("lora_down.weight", "lora_up.weight")}[form]  # fmt: skip
+    found = {}
+    for i, name in enumerate(names):
+        shape, join = shapes[name], "_lora." if form == "old" else "."
+        rest = [1] * (len(shape) - 2)
+        found[f"{name}{join}{ends[0]}"] = numbers(100 + i, 2, *shape[1:]) * np.float32(0.4)
+        found[f"{name}{join}{ends[1]}"] = numbers(150 + i, shape[0], 2, *rest) * np.float32(0.4)
+        if form == "kohya":
+            found[f"{name}.alpha"] = np.array(3 if case == 3 else 1 + i, np.float32)  # diffusers mixes up those of XL
+    return found
 
 
 def start_picture() -> tuple[np.ndarray, np.ndarray]:

@@ -18,6 +18,7 @@ from typing import Any
 import diffusers
 import numpy as np
 import PIL.Image
+import safetensors.torch
 import torch
 import transformers
 
@@ -25,6 +26,8 @@ from tests.models.diffusion_cases import (
     AUTOENCODERS,
     CHANGES,
     LATENTS,
+    LORA_SCALE,
+    LORAS,
     MERGES,
     MODELS,
     NEGATIVE,
@@ -33,6 +36,7 @@ from tests.models.diffusion_cases import (
     TINY,
     UNETS,
     inputs,
+    lora_state,
     network,
     numbers,
     start_picture,
@@ -174,6 +178,51 @@ def change(name: str, kind: str, steps: int, strength: float, masked: bool) -> l
     return rounded(shown(found.detach().numpy()))
 
 
+SGM = {  # of the matrices of XL in LORAS
+    "input_blocks_4_1_transformer_blocks_0_attn1_to_q": "down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q",
+    "input_blocks_5_0_emb_layers_1": "down_blocks.1.resnets.1.time_emb_proj",
+    "output_blocks_3_0_skip_connection": "up_blocks.1.resnets.0.conv_shortcut",
+    "output_blocks_2_1_proj_out": "up_blocks.0.attentions.2.proj_out",
+    "middle_block_1_proj_in": "mid_block.attentions.0.proj_in",
+    "output_blocks_5_2_conv": "up_blocks.1.upsamplers.0.conv",
+    "input_blocks_3_0_op": "down_blocks.0.downsamplers.0.conv",
+}
+
+
+def weight_of(own: str, whole: dict[str, Any]) -> str:
+    """The weight of a pipeline that a LoRA file means by a name."""
+    plain = own.replace(".processor", "").replace("to_out", "to_out.0")
+    if own.startswith("lora_unet_") and own.removeprefix("lora_unet_") in SGM:
+        plain = f"unet.{SGM[own.removeprefix('lora_unet_')]}"
+    for start, part in (("lora_unet_", "unet_"), ("lora_te_", "text_encoder_"), ("lora_te1_", "text_encoder_"),
+                        ("lora_te2_", "text_encoder_2_")):  # fmt: skip
+        plain = part + plain.removeprefix(start) if plain.startswith(start) else plain
+    flat = plain.replace(".", "_").replace("_text_model", "")
+    return next(key for key in whole if key.replace(".", "_").replace("_text_model", "") == f"{flat}_weight")
+
+
+def lora(case: int) -> dict[str, Any]:
+    """The latents of a pipeline with a LoRA file."""
+    name, form, names = LORAS[case]
+    _, texts, (kind, settings), guidance, steps = MODELS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        parts = parts_of(name, folder) | {"scheduler": getattr(diffusers, kind)(**settings)}
+        made = getattr(diffusers, "StableDiffusionXLPipeline" if len(texts) > 1 else "StableDiffusionPipeline")(**parts)
+        whole = {f"{part}.{key}": value for part, module in made.components.items() if hasattr(module, "state_dict")
+                 for key, value in module.state_dict().items()}  # fmt: skip
+        shapes = {own: tuple(whole[weight_of(own, whole)].shape) for own in names}
+        state = {key: torch.from_numpy(value) for key, value in lora_state(case, shapes).items()}
+        safetensors.torch.save_file(state, f"{folder}/lora.safetensors")
+        made.load_lora_weights(folder, weight_name="lora.safetensors")
+    made.fuse_lora(lora_scale=LORA_SCALE)
+    side = UNETS[MODELS[name][0]]["sample_size"]
+    found = made(
+        PROMPTS, negative_prompt=[NEGATIVE] * 2, latents=torch.from_numpy(numbers(LATENTS, 2, 4, side, side)),
+        num_inference_steps=steps, guidance_scale=guidance, output_type="latent",
+    ).images  # fmt: skip
+    return {"shapes": shapes, "latents": rounded(shown(found.detach().numpy()))}
+
+
 if __name__ == "__main__":
     found = {
         "unets": {name: unet(name) for name in UNETS},
@@ -181,6 +230,7 @@ if __name__ == "__main__":
         "tiny": tiny(),
         "schedules": [schedule(*case) for case in SCHEDULES],
         "models": {name: pipeline(name) for name in MODELS if name != "fills"},
+        "loras": [lora(case) for case in range(len(LORAS))],
         "changes": [change(*case) for case in CHANGES],
     }
     path = Path(__file__).with_name("golden_diffusion.json")

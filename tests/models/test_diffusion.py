@@ -30,6 +30,8 @@ from tests.models.diffusion_cases import (
     AUTOENCODERS,
     CHANGES,
     LATENTS,
+    LORA_SCALE,
+    LORAS,
     MERGES,
     MODELS,
     NEGATIVE,
@@ -38,6 +40,7 @@ from tests.models.diffusion_cases import (
     TINY,
     UNETS,
     inputs,
+    lora_state,
     network,
     numbers,
     start_picture,
@@ -228,6 +231,37 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     )
     pictures = list(drawing.pictures())
     assert [picture.shape for picture in pictures] == [(16, 16, 3)] * 2 and pictures[0].dtype is pyapp.uint8
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("case", range(len(LORAS)))
+def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
+    pytest.importorskip("tokenizers")
+    (name, _, names), expected = LORAS[case], golden()["loras"][case]
+    folder, file = write_model(tmp_path / "model", name), tmp_path / "lora.safetensors"
+    state = {key: pyapp.from_numpy(value) for key, value in lora_state(case, expected["shapes"]).items()}
+    write_safetensors(file, state)
+    loaded = load_diffusion(folder, lora=[(file, LORA_SCALE)])
+    _, _, _, guidance, steps = MODELS[name]
+    options = ImagineOptions(negative_prompt=NEGATIVE, steps=steps, guidance=guidance, width=16, height=16)
+    drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)))
+    for i in range(drawing.steps):
+        drawing.step(i)
+    np.testing.assert_allclose(shown(drawing.latents.numpy()), expected["latents"], atol=3e-4, rtol=3e-4)
+    half = load_diffusion(folder, lora=[str(file), (file, 0.1)], dtype="float16")
+    assert half.unet.mid_block.attentions[0].transformer_blocks[0].attn1.to_q.weight.dtype is pyapp.float16
+    if case:
+        return
+    first = next(iter(state))
+    for change in ({first: pyapp.zeros(2, 5)}, {first: pyapp.zeros(3, 8)}, {"unet.nothing.lora_A.weight": state[first]},
+                   {f"{names[0]}.dora_scale": state[first]}):  # fmt: skip
+        write_safetensors(file, state | change)
+        with pytest.raises(ModelError, match=r"LoRA|to_q"):
+            load_diffusion(folder, lora=file)
+    write_safetensors(tmp_path / "model" / "other.safetensors", state)
+    load_diffusion(folder, lora=f"{folder}:other.safetensors")
+    with pytest.raises(ModelError, match="no such LoRA"):
+        load_diffusion(folder, lora=f"{folder}:nothing.safetensors")
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files

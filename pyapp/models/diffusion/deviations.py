@@ -19,6 +19,7 @@ from ..loading.config import require
 from .schedules import Noise, Schedule, ScheduleConfig
 
 NOTHING = 2.0**-24  # what the last time keeps of a picture where nothing is meant
+NEAR = 1e-3  # of a time, below which rounding alone parts it from the next one
 RHO = 7.0  # of Karras' deviations
 FEW = 15  # steps, whose last ones are of a lower order
 
@@ -47,7 +48,7 @@ class Sigmas(Schedule):
                 found = np.exp(np.linspace(log(most), log(least), steps))
             times = np.interp(np.log(found), np.log(table), np.arange(len(table)))
             if self.by_ends:
-                times = times.round() if config.use_karras_sigmas else np.floor(times)
+                times = times.round() if config.use_karras_sigmas else np.floor(times + NEAR)
             self.times = times.tolist()
         last = float(table[0]) if config.final_sigmas_type == "sigma_min" else 0.0
         self.sigmas: list[float] = [*map(float, found.astype("float32")), last][: steps + 1]

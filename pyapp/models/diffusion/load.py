@@ -26,6 +26,7 @@ from ..loading.config import read_config, require
 from ..loading.towers_config import ClipTextConfig
 from ..loading.weights import load_weights
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
+from .lora import add_lora, as_pairs
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
 
@@ -38,6 +39,7 @@ PIPELINES = (
 TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection")
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
 SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
+LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
 TOKENIZER = r"tokenizer(_2)?/(tokenizer\.json|vocab\.json|merges\.txt|tokenizer_config\.json|special_tokens_map\.json)"
 PARTS = ("text_encoder", "text_encoder_2", "unet", "vae")
 AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
@@ -78,9 +80,19 @@ class LoadedDiffusion:
     settings: Mapping[str, Any]
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the first encoder."""
+        return self.tokenizers[0]
+
+    @property
     def model(self) -> UNet:
         """The part that computes most."""
         return self.unet
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """All parts with parameters."""
+        return *self.encoders, self.unet, self.autoencoder
 
     @property
     def device(self) -> Device:
@@ -156,6 +168,26 @@ class Reading:
         self.read(part, made, next(large[path] for path in large if not _is_shard(path)))
         return made
 
+    def add_lora(self, modules: Mapping[str, Module], source: str | os.PathLike[str], scale: float) -> None:
+        """Adds a LoRA file to the weights."""
+        path = Path(source)
+        if not path.is_file():
+            name, _, wanted = os.fspath(source).partition(":")
+
+            def choose(names: Sequence[str]) -> list[str]:
+                known = [file for file in names if file.endswith(SUFFIXES[0])]
+                found = [file for file in known if file == (wanted or LORA)] or ([] if wanted else known)
+                if len(found) != 1:
+                    raise ModelError(
+                        "it is not clear which file is the LoRA" if found else "there is no such LoRA file",
+                        where=os.fspath(source), hint=f"Name one of its files: {name}:FILE",
+                    )  # fmt: skip
+                return found
+
+            [path] = hub.resolve_files(name, choose, report=self.report, cancel=self.cancel).values()
+        with open_checkpoint(path) as checkpoint:
+            add_lora(modules, checkpoint, scale)
+
 
 def load_diffusion(
     source: str | os.PathLike[str],
@@ -163,14 +195,16 @@ def load_diffusion(
     dtype: str | None = None,
     device: Device | str | None = None,
     vae: str | os.PathLike[str] | None = None,
+    lora: Any = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedDiffusion:
     """Loads a folder of diffusers, or a name on the hub.
 
     dtype: a float type or a block type of the matrices ("float16", "q8_0" …). vae: a folder or a name of another
-    autoencoder, such as TAESD. ModelError for a pipeline or a part that is not known, before weights are downloaded;
-    the errors of `hub.resolve`.
+    autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub (owner/repo, owner/repo:file), or
+    several, each alone or as a pair with how much it counts. ModelError for a pipeline or a part that is not known,
+    before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     reading = Reading(dtype, device, report, cancel)
@@ -194,6 +228,8 @@ def load_diffusion(
     for part in wanted:
         file = large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
         reading.read(part, made[part], file)
+    for file, scale in as_pairs(lora):
+        reading.add_lora({part: made[part] for part in wanted if part != "vae"}, file, scale)
     tokenizers = []
     for part in (part for part in wanted if part.startswith("text_encoder")):
         folder = "tokenizer" + part.removeprefix("text_encoder")
