@@ -265,6 +265,30 @@ def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize(("dtype", "error"), [("q8_0", 0.02), ("float16", 2e-3)])
+def test_weights_of_another_type_draw_nearly_the_same(tmp_path: Path, dtype: str, error: float) -> None:
+    """Convolutions are converted too, and LoRA files are added to what is converted."""
+    pytest.importorskip("tokenizers")
+    folder, file = write_model(tmp_path / "model", "one"), tmp_path / "lora.safetensors"
+    path, shape = "unet.up_blocks.0.resnets.0.conv1", (16, 32, 3, 3)
+    change = {f"{path}.lora_A.weight": numbers(1, 2, *shape[1:]), f"{path}.lora_B.weight": numbers(2, 16, 2, 1, 1)}
+    write_safetensors(file, {name: pyapp.from_numpy(value) for name, value in change.items()})
+    found = []
+    for kind in (None, dtype):
+        loaded = load_diffusion(folder, dtype=kind, lora=[(file, 0.05)])
+        text, _ = loaded.texts(PROMPTS)
+        with pyapp.no_grad():
+            given = {key: pyapp.from_numpy(value) for key, value in inputs("one").items()}
+            found.append(loaded.unet(given["latents"], given["time"], text).numpy())
+    weight = loaded.unet.up_blocks[0].resnets[0].conv1.weight
+    assert weight.dtype.name == dtype and weight.nbytes < 0.55 * 4 * np.prod(shape)
+    difference = np.linalg.norm(found[1] - found[0]) / np.linalg.norm(found[0])
+    assert 0 < difference < error
+    with pytest.raises(OptionError, match="q9_0"):
+        load_diffusion(folder, dtype="q9_0")
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
 def test_changed_pictures_are_those_of_diffusers(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     loaded = {name: load_diffusion(write_model(tmp_path / name, name)) for name in {name for name, *_ in CHANGES}}

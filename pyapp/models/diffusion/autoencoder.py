@@ -12,8 +12,9 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
-from pyapp.nn import Conv2d, GroupNorm, Linear, Module, ModuleList
+from pyapp.nn import GroupNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import attend
+from pyapp.nn.layers.convolution import BlockConv2d
 
 from ..loading.config import check_fields, read_config, require
 from .schedules import Noise
@@ -115,7 +116,7 @@ class Halved(Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.conv = Conv2d(width, width, 3, 2)
+        self.conv = BlockConv2d(width, width, 3, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, C, H / 2, W / 2)."""
@@ -145,7 +146,7 @@ class Encoder(Module):
     def __init__(self, config: AutoencoderConfig) -> None:
         super().__init__()
         widths, groups, count = config.block_out_channels, config.norm_num_groups, config.layers_per_block
-        self.conv_in = Conv2d(config.in_channels, widths[0], 3, padding=1)
+        self.conv_in = BlockConv2d(config.in_channels, widths[0], 3, padding=1)
         self.down_blocks = ModuleList()
         for i, width in enumerate(widths):
             inputs = [widths[max(i - 1, 0)], *[width] * (count - 1)]
@@ -153,7 +154,7 @@ class Encoder(Module):
             self.down_blocks.append(Level(inputs, width, groups, "downsamplers", resized))
         self.mid_block = Middle(config)
         self.conv_norm_out = GroupNorm(groups, widths[-1], EPSILON)
-        self.conv_out = Conv2d(widths[-1], 2 * config.latent_channels, 3, padding=1)
+        self.conv_out = BlockConv2d(widths[-1], 2 * config.latent_channels, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, 3, scale * H, scale * W) → (B, 2 * C, H, W)."""
@@ -169,7 +170,7 @@ class Decoder(Module):
     def __init__(self, config: AutoencoderConfig) -> None:
         super().__init__()
         widths, groups = config.block_out_channels[::-1], config.norm_num_groups
-        self.conv_in = Conv2d(config.latent_channels, widths[0], 3, padding=1)
+        self.conv_in = BlockConv2d(config.latent_channels, widths[0], 3, padding=1)
         self.mid_block = Middle(config)
         self.up_blocks = ModuleList()
         for i, width in enumerate(widths):
@@ -177,7 +178,7 @@ class Decoder(Module):
             resized = Resized(width, False) if i + 1 < len(widths) else None
             self.up_blocks.append(Level(inputs, width, groups, "upsamplers", resized))
         self.conv_norm_out = GroupNorm(groups, widths[-1], EPSILON)
-        self.conv_out = Conv2d(widths[-1], config.out_channels, 3, padding=1)
+        self.conv_out = BlockConv2d(widths[-1], config.out_channels, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, 3, scale * H, scale * W)."""
@@ -195,8 +196,8 @@ class Autoencoder(Module):
         self.config = config
         channels = config.latent_channels
         self.encoder = Encoder(config)
-        self.quant_conv = Conv2d(2 * channels, 2 * channels, 1) if config.use_quant_conv else None
-        self.post_quant_conv = Conv2d(channels, channels, 1) if config.use_post_quant_conv else None
+        self.quant_conv = BlockConv2d(2 * channels, 2 * channels, 1) if config.use_quant_conv else None
+        self.post_quant_conv = BlockConv2d(channels, channels, 1) if config.use_post_quant_conv else None
         self.decoder = Decoder(config)
 
     def encode(self, pixels: Tensor, noise: Noise) -> Tensor:

@@ -11,7 +11,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Conv2d, Module, ReLU, Sequential, Upsample
+from pyapp.nn import Module, ReLU, Sequential, Upsample
+from pyapp.nn.layers.convolution import BlockConv2d
 
 from ..loading.config import check_fields, read_config, require
 from .autoencoder import check_latents, check_pixels
@@ -68,7 +69,7 @@ class Block(Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        first, second, third = (Conv2d(width, width, 3, padding=1) for _ in range(3))
+        first, second, third = (BlockConv2d(width, width, 3, padding=1) for _ in range(3))
         self.conv = Sequential(first, ReLU(), second, ReLU(), third)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -84,18 +85,18 @@ class TinyAutoencoder(Module):
         self.config = config
         width, layers = config.encoder_block_out_channels[0], []
         for i, count in enumerate(config.num_encoder_blocks):
-            layers.append(Conv2d(width, width, 3, 2, 1, bias=False) if i else Conv2d(3, width, 3, padding=1))
+            layers.append(BlockConv2d(width, width, 3, 2, 1, bias=False) if i else BlockConv2d(3, width, 3, padding=1))
             layers += [Block(width) for _ in range(count)]
         self.encoder = Module()
-        self.encoder.layers = Sequential(*layers, Conv2d(width, config.latent_channels, 3, padding=1))
+        self.encoder.layers = Sequential(*layers, BlockConv2d(width, config.latent_channels, 3, padding=1))
         width = config.decoder_block_out_channels[0]
-        layers = [Conv2d(config.latent_channels, width, 3, padding=1), ReLU()]
+        layers = [BlockConv2d(config.latent_channels, width, 3, padding=1), ReLU()]
         for i, count in enumerate(config.num_decoder_blocks):
             layers += [Block(width) for _ in range(count)]
             if i + 1 < len(config.num_decoder_blocks):
-                layers += [Upsample(scale_factor=2), Conv2d(width, width, 3, padding=1, bias=False)]
+                layers += [Upsample(scale_factor=2), BlockConv2d(width, width, 3, padding=1, bias=False)]
         self.decoder = Module()
-        self.decoder.layers = Sequential(*layers, Conv2d(width, 3, 3, padding=1))
+        self.decoder.layers = Sequential(*layers, BlockConv2d(width, 3, 3, padding=1))
 
     def encode(self, pixels: Tensor, noise: Noise) -> Tensor:
         """pixels (B, 3, scale * H, scale * W), from -1 to 1 → latents (B, C, H, W) of the U-Net; noise is not asked."""

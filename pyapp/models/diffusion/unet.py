@@ -14,8 +14,9 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
-from pyapp.nn import Conv2d, GroupNorm, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import GroupNorm, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import attend
+from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.layers.linear import ResidualLinear
 
 from ..loading.config import check_fields, read_config, require
@@ -148,11 +149,11 @@ class ResidualBlock(Module):
     def __init__(self, before: int, width: int, time: int, groups: int, epsilon: float) -> None:
         super().__init__()
         self.norm1 = GroupNorm(groups, before, epsilon)
-        self.conv1 = Conv2d(before, width, 3, padding=1)
+        self.conv1 = BlockConv2d(before, width, 3, padding=1)
         self.time_emb_proj = Linear(time, width) if time else None
         self.norm2 = GroupNorm(groups, width, epsilon)
-        self.conv2 = Conv2d(width, width, 3, padding=1)
-        self.conv_shortcut = Conv2d(before, width, 1) if before != width else None
+        self.conv2 = BlockConv2d(width, width, 3, padding=1)
+        self.conv_shortcut = BlockConv2d(before, width, 1) if before != width else None
 
     def forward(self, x: Tensor, time: Tensor | None = None) -> Tensor:
         """x (B, C, H, W), time (B, T) → (B, width, H, W)."""
@@ -169,7 +170,7 @@ class Resized(Module):
     def __init__(self, width: int, half: bool) -> None:
         super().__init__()
         self.half = half
-        self.conv = Conv2d(width, width, 3, 2 if half else 1, 1)
+        self.conv = BlockConv2d(width, width, 3, 2 if half else 1, 1)
 
     def forward(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
         """x (B, C, H, W) → (B, C, H / 2, W / 2), or (B, C, *size), which is 2 * H and 2 * W by default."""
@@ -237,11 +238,11 @@ class Transformer(Module):
         super().__init__()
         self.linear = config.use_linear_projection
         self.norm = GroupNorm(config.norm_num_groups, width, EPSILON)
-        self.proj_in = Linear(width, width) if self.linear else Conv2d(width, width, 1)
+        self.proj_in = Linear(width, width) if self.linear else BlockConv2d(width, width, 1)
         self.transformer_blocks = ModuleList(
             TransformerBlock(width, heads, config.cross_attention_dim) for _ in range(layers)
         )
-        self.proj_out = Linear(width, width) if self.linear else Conv2d(width, width, 1)
+        self.proj_out = Linear(width, width) if self.linear else BlockConv2d(width, width, 1)
 
     def forward(self, x: Tensor, text: Tensor) -> Tensor:
         """x (B, C, H, W), text (B, S, D) → (B, C, H, W)."""
@@ -311,7 +312,7 @@ class UNet(Module):
         self.config = config
         widths, time = config.block_out_channels, 4 * config.block_out_channels[0]
         last = len(widths) - 1
-        self.conv_in = Conv2d(config.in_channels, widths[0], 3, padding=1)
+        self.conv_in = BlockConv2d(config.in_channels, widths[0], 3, padding=1)
         self.time_embedding = TimeEmbedding(widths[0], time, config.time_cond_proj_dim)
         if config.addition_embed_type is not None:
             self.add_embedding = TimeEmbedding(config.projection_class_embeddings_input_dim or 0, time)
@@ -332,7 +333,7 @@ class UNet(Module):
                 before = widths[level]
             self.up_blocks.append(Level(config, level, inputs, ATTENTION in kind, False if level else None))
         self.conv_norm_out = GroupNorm(config.norm_num_groups, widths[0], config.norm_eps)
-        self.conv_out = Conv2d(widths[0], config.out_channels, 3, padding=1)
+        self.conv_out = BlockConv2d(widths[0], config.out_channels, 3, padding=1)
 
     def forward(
         self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor | None = None, sizes: Tensor | None = None,
