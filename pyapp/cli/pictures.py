@@ -364,6 +364,11 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     callback=scaled_files,
     help="A LoRA file, or a name on the hub, and how much it counts (1); may be given again.",
 )
+@click.option("--control", metavar="MODEL", help="A folder, or a name on the hub, of a ControlNet.")
+@click.option("--control-image", type=click.Path(exists=True, dir_okay=False), help="The picture that it reads.")
+@click.option(
+    "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
+)
 @click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
 @type_option
 @threads_option

@@ -295,18 +295,24 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     yield Done("complete", {"count": len(images)})
 
 
-def check_start(prompts: Any, *, image: Any = None, mask: Any = None, **more: Any) -> None:
-    """OSError for a start picture, or a mask, whose file is not there."""
-    check_files([given for given in (image, mask) if given is not None])
+def check_start(
+    prompts: Any, *, image: Any = None, mask: Any = None, control_image: Any = None, **more: Any
+) -> None:  # fmt: skip
+    """OSError for a start picture, and the like, whose file is not there."""
+    check_files([given for given in (image, mask, control_image) if given is not None])
 
 
-def drawn_texts(loaded: Any, prompts: Sequence[str], *, image: Any = None, mask: Any = None, **options: Any) -> Work:
+def drawn_texts(
+    loaded: Any, prompts: Sequence[str], *, image: Any = None, mask: Any = None, control_image: Any = None,
+    **options: Any,
+) -> Work:  # fmt: skip
     """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
 
     image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
-    where the start picture stays. Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim",
-    "dpm++", "dpm++-karras" …), strength; pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the
-    loader: vae, a folder or name of another autoencoder, and lora, LoRA files (pyapp.models.diffusion.load).
+    where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
+    height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
+    pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
+    (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
     from pyapp.vision.reading import read_image
@@ -319,12 +325,12 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], *, image: Any = None, mask:
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")
     settings = ImagineOptions(**options)
-    picture, mask = (
+    picture, mask, control = (
         given if given is None or isinstance(given, Tensor) else read_image(given, mode)
-        for given, mode in ((image, "RGB"), (mask, "L"))
+        for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"))
     )
     yield None
-    drawing = Drawing(loaded, prompts, settings, picture=picture, mask=mask)
+    drawing = Drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -338,7 +344,7 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], *, image: Any = None, mask:
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
-imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora"))
+imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control"))
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)

@@ -40,6 +40,12 @@ AUTOENCODERS: dict[str, dict[str, Any]] = {
         "use_quant_conv": False, "use_post_quant_conv": False, "shift_factor": 0.1, "scaling_factor": 1.5,
     },
 }  # fmt: skip
+EIGHT = {  # an autoencoder of 8 pixels a latent
+    "block_out_channels": [4, 4, 4, 4], "layers_per_block": 1, "latent_channels": 4, "norm_num_groups": 2,
+    "down_block_types": ["DownEncoderBlock2D"] * 4, "up_block_types": ["UpDecoderBlock2D"] * 4,
+}  # fmt: skip
+CONTROL = {"conditioning_embedding_out_channels": [4, 4, 6, 8]}  # what a ControlNet has besides its U-Net
+CONTROLLED, CONTROL_SCALE = ("one", "xl"), 0.8  # models
 TINY = {  # AutoencoderTiny
     "encoder_block_out_channels": [8, 8], "decoder_block_out_channels": [6, 6], "num_encoder_blocks": [1, 2],
     "num_decoder_blocks": [2, 1], "latent_channels": 4, "scaling_factor": 1.1,

@@ -25,6 +25,10 @@ import transformers
 from tests.models.diffusion_cases import (
     AUTOENCODERS,
     CHANGES,
+    CONTROL,
+    CONTROL_SCALE,
+    CONTROLLED,
+    EIGHT,
     LATENTS,
     LORA_SCALE,
     LORAS,
@@ -223,6 +227,28 @@ def lora(case: int) -> dict[str, Any]:
     return {"shapes": shapes, "latents": rounded(shown(found.detach().numpy()))}
 
 
+def controlled(name: str) -> dict[str, Any]:
+    """The parameters of a ControlNet, and the latents of a pipeline with it."""
+    unet_name, texts, (kind, settings), guidance, steps = MODELS[name]
+    own = {
+        key: value
+        for key, value in UNETS[unet_name].items()
+        if key not in ("up_block_types", "out_channels", "sample_size")
+    }
+    network = drawn(diffusers.ControlNetModel(**own, **CONTROL))
+    with tempfile.TemporaryDirectory() as folder:
+        parts = parts_of(name, folder) | {"scheduler": getattr(diffusers, kind)(**settings), "controlnet": network}
+    parts["vae"] = drawn(diffusers.AutoencoderKL(**EIGHT))
+    made = getattr(diffusers, f"StableDiffusion{'XL' if len(texts) > 1 else ''}ControlNetPipeline")(**parts)
+    picture = PIL.Image.fromarray(start_picture()[0])
+    found = made(
+        PROMPTS, negative_prompt=[NEGATIVE] * 2, image=picture, height=32, width=40, num_inference_steps=steps,
+        latents=torch.from_numpy(numbers(LATENTS, 2, 4, 4, 5)), guidance_scale=guidance, output_type="latent",
+        controlnet_conditioning_scale=CONTROL_SCALE,
+    ).images  # fmt: skip
+    return {"parameters": shapes(network, ("controlnet_",)), "latents": rounded(shown(found.detach().numpy()))}
+
+
 if __name__ == "__main__":
     found = {
         "unets": {name: unet(name) for name in UNETS},
@@ -230,6 +256,7 @@ if __name__ == "__main__":
         "tiny": tiny(),
         "schedules": [schedule(*case) for case in SCHEDULES],
         "models": {name: pipeline(name) for name in MODELS if name != "fills"},
+        "controlled": {name: controlled(name) for name in CONTROLLED},
         "loras": [lora(case) for case in range(len(LORAS))],
         "changes": [change(*case) for case in CHANGES],
     }

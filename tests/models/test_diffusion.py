@@ -18,6 +18,7 @@ from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig, renamed
+from pyapp.models.diffusion.controlnet import ControlNet, ControlNetConfig
 from pyapp.models.diffusion.load import TextEncoder, load_diffusion
 from pyapp.models.diffusion.read_schedule import NAMES, read_schedule
 from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
@@ -29,6 +30,10 @@ from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import (
     AUTOENCODERS,
     CHANGES,
+    CONTROL,
+    CONTROL_SCALE,
+    CONTROLLED,
+    EIGHT,
     LATENTS,
     LORA_SCALE,
     LORAS,
@@ -173,6 +178,14 @@ def test_what_is_not_supported_is_refused() -> None:
         model(pyapp.zeros(1, 4, 8, 8), pyapp.zeros(1), pyapp.zeros(1, 3, 10))
 
 
+def write_part(folder: Path, kind: str, config: dict[str, Any], model: Any) -> Path:
+    """The folder of a part by itself."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
+    write_safetensors(folder / "diffusion_pytorch_model.safetensors", drawn(model).state_dict())
+    return folder
+
+
 def write_model(folder: Path, name: str) -> Path:
     """A folder as diffusers writes it."""
     unet, texts, (schedule, settings), _, _ = MODELS[name]
@@ -231,6 +244,41 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     )
     pictures = list(drawing.pictures())
     assert [picture.shape for picture in pictures] == [(16, 16, 3)] * 2 and pictures[0].dtype is pyapp.uint8
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_controlnets_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("tokenizers")
+    unet, _, _, guidance, steps = MODELS[name]
+    expected, config = golden()["controlled"][name], UNETS[unet] | CONTROL
+    network = ControlNet(ControlNetConfig.from_dict(config))
+    own = {key: list(value.shape) for key, value in network.named_parameters() if key.startswith("controlnet_")}
+    assert own == expected["parameters"]
+    loaded = load_diffusion(
+        write_model(tmp_path / "model", name),
+        vae=write_part(tmp_path / "vae", "AutoencoderKL", EIGHT, Autoencoder(AutoencoderConfig.from_dict(EIGHT))),
+        control=write_part(tmp_path / "control", "ControlNetModel", config, network),
+    )
+    options = ImagineOptions(
+        negative_prompt=NEGATIVE, steps=steps, guidance=guidance, height=32, width=40, control_scale=CONTROL_SCALE
+    )
+    picture = pyapp.from_numpy(start_picture()[0])
+    drawing = Drawing(
+        loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)), control=picture
+    )
+    for i in range(drawing.steps):
+        drawing.step(i)
+    np.testing.assert_allclose(shown(drawing.latents.numpy()), expected["latents"], atol=3e-4, rtol=3e-4)
+    with pytest.raises(OptionError, match="go together"):
+        Drawing(loaded, PROMPTS, options)
+    for change in ({"conditioning_embedding_out_channels": [4]}, {"conditioning_channels": 1}, {"down_block_types": 5},
+                   {"global_pool_conditions": True}):  # fmt: skip
+        with pytest.raises(ModelError):
+            ControlNetConfig.from_dict(config | change)
+    if name == CONTROLLED[0]:
+        with pytest.raises(ArgumentError, match="the picture is"):
+            network(pyapp.zeros(1, 4, 4, 4), pyapp.zeros(1), pyapp.zeros(1, 3, 12), pyapp.zeros(1, 3, 16, 32))
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files
@@ -371,12 +419,26 @@ def test_the_command_draws_and_says_what_is_missing(tmp_path: Path) -> None:
     tiny = tmp_path / "tiny"
     tiny.mkdir()
     assert "config.json" in run("cat", *size, "--vae", str(tiny), code=1).output
-    (tiny / "config.json").write_text(json.dumps({"_class_name": "AutoencoderTiny", **TINY}))
-    state = drawn(TinyAutoencoder(TinyAutoencoderConfig.from_dict(TINY))).state_dict()
-    write_safetensors(tiny / "diffusion_pytorch_model.safetensors", state)
+    tiny.rmdir()
+    write_part(tiny, "AutoencoderTiny", TINY, TinyAutoencoder(TinyAutoencoderConfig.from_dict(TINY)))
     before = target.read_bytes()
     run("cat", *more, "--strength", "0.6", "--vae", str(tiny))
     assert read_image(target).shape == (20, 18, 3) and target.read_bytes() != before
+    # A ControlNet.
+    config = {key: value for key, value in UNETS["one"].items() if key != "up_block_types"} | CONTROL
+    network = ControlNet(ControlNetConfig.from_dict(config))
+    control = write_part(tmp_path / "control", "ControlNetModel", config, network)
+    eight = write_part(tmp_path / "eight", "AutoencoderKL", EIGHT, Autoencoder(AutoencoderConfig.from_dict(EIGHT)))
+    more = ["-m", str(folder), "-o", str(target), "-s", "2", "--control", str(control), "--vae", str(eight)]
+    picked = ["--control-image", str(tmp_path / "start.png")]
+    run("cat", *more, *picked)
+    before = target.read_bytes()
+    assert read_image(before).shape == (16, 16, 3)
+    run("cat", *more, *picked, "--control-scale", "0.1")
+    assert target.read_bytes() != before
+    assert "go together" in run("cat", *more, code=1).output
+    assert "2 pixels a latent" in run("cat", *size, "--control", str(control), *picked, code=1).output
+    assert "is no ControlNet" in run("cat", *size, "--control", str(eight), *picked, code=1).output
     index = json.loads((folder / "model_index.json").read_text())
     (folder / "model_index.json").write_text(json.dumps(index | {"_class_name": "FluxPipeline"}))
     with pytest.raises(ModelError, match="FluxPipeline"):

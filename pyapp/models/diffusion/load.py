@@ -26,6 +26,7 @@ from ..loading.config import read_config, require
 from ..loading.towers_config import ClipTextConfig
 from ..loading.weights import load_weights
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
+from .controlnet import SCALE, ControlNet, ControlNetConfig
 from .lora import add_lora, as_pairs
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
@@ -78,6 +79,7 @@ class LoadedDiffusion:
     autoencoder: Autoencoder | TinyAutoencoder
     schedule: Mapping[str, Any]
     settings: Mapping[str, Any]
+    control: ControlNet | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -92,7 +94,8 @@ class LoadedDiffusion:
     @property
     def modules(self) -> tuple[Module, ...]:
         """All parts with parameters."""
-        return *self.encoders, self.unet, self.autoencoder
+        more = () if self.control is None else (self.control,)
+        return *self.encoders, self.unet, self.autoencoder, *more
 
     @property
     def device(self) -> Device:
@@ -196,6 +199,7 @@ def load_diffusion(
     device: Device | str | None = None,
     vae: str | os.PathLike[str] | None = None,
     lora: Any = None,
+    control: str | os.PathLike[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedDiffusion:
@@ -203,8 +207,8 @@ def load_diffusion(
 
     dtype: a float type or a block type of the matrices ("float16", "q8_0" …). vae: a folder or a name of another
     autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub (owner/repo, owner/repo:file), or
-    several, each alone or as a pair with how much it counts. ModelError for a pipeline or a part that is not known,
-    before weights are downloaded; the errors of `hub.resolve`.
+    several, each alone or as a pair with how much it counts. control: a folder or a name of a ControlNet. ModelError
+    for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     reading = Reading(dtype, device, report, cancel)
@@ -245,7 +249,10 @@ def load_diffusion(
             )  # fmt: skip
     encoders = tuple(made[part] for part in wanted if part.startswith("text_encoder"))
     schedule = _settings_of(small, "scheduler", name, "scheduler_config.json")
-    found = LoadedDiffusion(name, tuple(tokenizers), encoders, made["unet"], made["vae"], schedule, settings)
+    found = LoadedDiffusion(
+        name, tuple(tokenizers), encoders, made["unet"], made["vae"], schedule, settings,
+        None if control is None else reading.part("control", control),
+    )  # fmt: skip
     _check_fit(found)
     return found
 
@@ -298,6 +305,9 @@ def _made(part: str, kind: str, values: Mapping[str, Any], where: str) -> Any:
         with skip_initialization():
             if part == "unet":
                 return UNet(UNetConfig.from_dict(values))
+            if part == "control":
+                require(kind == "ControlNetModel", f"{kind!r:.60} is no ControlNet")
+                return ControlNet(ControlNetConfig.from_dict(values))
             if part == "vae":
                 require(kind in AUTOENCODERS, f"{part} is {kind!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")
                 return AUTOENCODERS[kind](values)
@@ -321,9 +331,17 @@ def _check_fit(found: LoadedDiffusion) -> None:
         unet.out_channels == channels and unet.in_channels in (channels, 2 * channels + 1),
         f"the U-Net has {unet.in_channels} to {unet.out_channels} channels, the autoencoder {channels}",
     )
+    if found.control is not None:
+        given, wanted = found.control.config, (unet.block_out_channels, unet.cross_attention_dim, channels)
+        fits = (given.block_out_channels, given.cross_attention_dim, given.in_channels) == wanted
+        fits = fits and given.addition_embed_type == unet.addition_embed_type
+        fits = fits and given.layers_per_block == unet.layers_per_block
+        require(fits, "the ControlNet was made for another kind of U-Net")
+        scale = found.autoencoder.config.scale
+        require(scale == SCALE, f"an autoencoder of {scale} pixels a latent has no ControlNet")
     if found.is_xl:
         projection = found.encoders[-1].text_projection
         pooled = 0 if projection is None else projection.out_features
-        wanted = pooled + 6 * (unet.addition_time_embed_dim or 0)
-        given = unet.projection_class_embeddings_input_dim
-        require(wanted == given, f"the vector of a text and the sizes are {wanted} numbers, the U-Net reads {given}")
+        count = pooled + 6 * (unet.addition_time_embed_dim or 0)
+        read = unet.projection_class_embeddings_input_dim
+        require(count == read, f"the vector of a text and the sizes are {count} numbers, the U-Net reads {read}")

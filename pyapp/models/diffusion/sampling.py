@@ -27,7 +27,7 @@ class ImagineOptions:
     """How pictures are made. guidance: how much more the prompt counts than the negative prompt; 1 or less computes the
     prompt alone. strength: the part of the steps that a start picture is changed by, 1 for all. None: the model's usual
     size (or the start picture's, rounded down to what the model can draw), a usual number of steps, guidance and
-    strength.
+    strength. control_scale: how much a ControlNet counts.
     """
 
     negative_prompt: str = ""
@@ -38,6 +38,7 @@ class ImagineOptions:
     seed: int = 0
     schedule: str | None = None
     strength: float | None = None
+    control_scale: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.negative_prompt, str):
@@ -47,6 +48,7 @@ class ImagineOptions:
                 check_number(name, getattr(self, name), 1, most, whole=True)
         if self.guidance is not None:
             check_number("guidance", self.guidance, 0, 100)
+        check_number("control_scale", self.control_scale, 0, 10)
         if self.strength is not None:
             check_number("strength", self.strength, 0, 1)
         check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
@@ -71,13 +73,14 @@ def guidance_waves(scale: float, width: int) -> Tensor:
 
 class Drawing:
     """Pictures of prompts under way. `picture`, uint8 (H, W, 3), is where they start; of the pixels that are light in
-    `mask`, uint8 (H, W, 1), all is new, and the others stay. `noise` makes the random numbers of a shape: those of the
+    `mask`, uint8 (H, W, 1), all is new, and the others stay. `control`, uint8 (H, W, 3), is what a ControlNet reads.
+    `noise` makes the random numbers of a shape: those of the
     start picture, of new latents, of the masked picture, then those that a schedule asks for.
     """
 
     def __init__(
         self, loaded: LoadedDiffusion, prompts: Sequence[str], options: ImagineOptions, noise: Any = None,
-        picture: Tensor | None = None, mask: Tensor | None = None,
+        picture: Tensor | None = None, mask: Tensor | None = None, control: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.loaded, self.options, self.count = loaded, options, len(prompts)
         steps, guidance = usual(loaded)
@@ -88,7 +91,9 @@ class Drawing:
         self.guidance = guidance if options.guidance is None else options.guidance
         kind, config = read_schedule(loaded.schedule, options.schedule)
         self.schedule: Schedule = kind(config, steps)
-        self.height, self.width = self._sides(picture)
+        if (control is None) != (loaded.control is None):
+            raise OptionError("a ControlNet and a picture for it go together", where="control_image")
+        self.height, self.width = self._sides(control if picture is None else picture)
         self.first_step = 0 if picture is None else self.schedule.begin(strength)
         self._draw = _drawer(options.seed) if noise is None else noise
         self._learnt = loaded.unet.config.time_cond_proj_dim
@@ -98,6 +103,7 @@ class Drawing:
         with no_grad():
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
             self._text, self._pooled = loaded.texts(texts)
+            self._control = None if control is None else self._pixels(control)
             if picture is None:
                 self.latents = self._noise_of_latents() * self.schedule.first
             else:
@@ -185,7 +191,13 @@ class Drawing:
             sizes = ops.tensor([row] * x.shape[0], dtype="float32", device=device)
         if self._learnt is not None:
             guidance = guidance_waves(self.guidance, self._learnt).expand(x.shape[0], self._learnt).to(device)
-        y = self.loaded.unet(x, time, self._text, self._pooled, sizes, guidance)
+        added: Sequence[Tensor] = ()
+        if self.loaded.control is not None and self._control is not None:
+            channels, scale = self.loaded.control.config.in_channels, self.options.control_scale
+            picture = self._control.expand(x.shape[0], *self._control.shape[1:])
+            seen = x.narrow(1, 0, channels)
+            added = self.loaded.control(seen, time, self._text, picture, scale, self._pooled, sizes)
+        y = self.loaded.unet(x, time, self._text, self._pooled, sizes, guidance, added)
         if not self.guided:
             return y
         without, following = ops.chunk(y, 2)

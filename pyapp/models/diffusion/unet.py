@@ -5,7 +5,7 @@ Parameters and fields have the names of diffusers' UNet2DConditionModel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
@@ -304,8 +304,8 @@ class Middle(Module):
         return self.resnets[1](self.attentions[0](self.resnets[0](x, time), text), time)
 
 
-class UNet(Module):
-    """What of noisy latents is noise."""
+class WayDown(Module):
+    """The half of a U-Net that makes maps coarser, as the U-Net and a ControlNet have it."""
 
     def __init__(self, config: UNetConfig) -> None:
         super().__init__()
@@ -316,14 +316,56 @@ class UNet(Module):
         self.time_embedding = TimeEmbedding(widths[0], time, config.time_cond_proj_dim)
         if config.addition_embed_type is not None:
             self.add_embedding = TimeEmbedding(config.projection_class_embeddings_input_dim or 0, time)
-        kept = [widths[0]]  # the channels of the maps that the way up reads again
+        self.widths = [widths[0]]  # the channels of the maps that the way up reads again
         self.down_blocks = ModuleList()
         for level, kind in enumerate(config.down_block_types):
             count = config.layers_per_block[level]
             inputs = [widths[max(level - 1, 0)], *[widths[level]] * (count - 1)]
             self.down_blocks.append(Level(config, level, inputs, ATTENTION in kind, True if level < last else None))
-            kept += [widths[level]] * (count + (level < last))
+            self.widths += [widths[level]] * (count + (level < last))
         self.mid_block = Middle(config)
+
+    def embedded(
+        self, batch: int, time: Tensor, pooled: Tensor | None, sizes: Tensor | None, guidance: Tensor | None = None
+    ) -> Tensor:
+        """The vector (B, T) of the time, and what else is not a map; arguments as of the U-Net."""
+        found = self.time_embedding(waves(time.expand(batch), self.config.block_out_channels[0]), guidance)
+        if self.config.addition_embed_type is None:
+            return found
+        if pooled is None or sizes is None:
+            raise ArgumentError(f"{type(self).__name__}: this network needs the pooled text and the sizes")
+        places = waves(sizes.reshape(-1), self.config.addition_time_embed_dim or 0).reshape(batch, -1)
+        return found + self.add_embedding(ops.cat([pooled, places], 1))
+
+    def coarser(self, x: Tensor, embedded: Tensor, text: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """x (B, C, H, W) behind the first filter → the coarsest map, and all maps on the way there, x included."""
+        kept = [x]
+        for level in self.down_blocks:
+            for i in range(len(level.resnets)):
+                x = level.run(i, x, embedded, text)
+                kept.append(x)
+            smaller = level.resized(x)
+            if smaller is not None:
+                x = smaller
+                kept.append(x)
+        return self.mid_block(x, embedded, text), kept
+
+    def check(self, latents: Tensor, text: Tensor) -> None:
+        """ArgumentError for latents and texts of another form."""
+        name, channels = type(self).__name__, self.config.in_channels
+        if latents.ndim != 4 or latents.shape[1] != channels or not latents.numel():
+            raise ArgumentError(f"{name}: latents are (B, {channels}, H, W), not {describe(latents)}")
+        if text.ndim != 3 or text.shape[2] != self.config.cross_attention_dim:
+            raise ArgumentError(f"{name}: the text is (B, S, {self.config.cross_attention_dim}), not {describe(text)}")
+
+
+class UNet(WayDown):
+    """What of noisy latents is noise."""
+
+    def __init__(self, config: UNetConfig) -> None:
+        super().__init__(config)
+        widths, kept = config.block_out_channels, list(self.widths)
+        last = len(widths) - 1
         self.up_blocks = ModuleList()
         before = widths[last]
         for level, kind in zip(range(last, -1, -1), config.up_block_types, strict=True):
@@ -337,41 +379,22 @@ class UNet(Module):
 
     def forward(
         self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor | None = None, sizes: Tensor | None = None,
-        guidance: Tensor | None = None,
+        guidance: Tensor | None = None, added: Sequence[Tensor] = (),
     ) -> Tensor:  # fmt: skip
         """latents (B, C, H, W) at the times (B,) or (1,), text (B, S, D) → their noise (B, C', H, W), or what the
         schedule's prediction_type says. XL: the text as a vector `pooled` (B, P) and `sizes` (B, 6). guidance (B, G):
-        the waves of its scale, for networks that learnt it.
+        the waves of its scale, for networks that learnt it. added: what a ControlNet adds to the maps on the way down
+        and to the coarsest one.
         """
-        self._check(latents, text)
-        batch, width = latents.shape[0], self.config.block_out_channels[0]
-        embedded = self.time_embedding(waves(time.expand(batch), width), guidance)  # (B, T)
-        if self.config.addition_embed_type is not None:
-            if pooled is None or sizes is None:
-                raise ArgumentError("UNet: this network needs the pooled text and the sizes")
-            places = waves(sizes.reshape(-1), self.config.addition_time_embed_dim or 0).reshape(batch, -1)
-            embedded = embedded + self.add_embedding(ops.cat([pooled, places], 1))
-        x = self.conv_in(latents)
-        kept = [x]
-        for level in self.down_blocks:
-            for i in range(len(level.resnets)):
-                x = level.run(i, x, embedded, text)
-                kept.append(x)
-            smaller = level.resized(x)
-            if smaller is not None:
-                x = smaller
-                kept.append(x)
-        x = self.mid_block(x, embedded, text)
+        self.check(latents, text)
+        embedded = self.embedded(latents.shape[0], time, pooled, sizes, guidance)
+        x, kept = self.coarser(self.conv_in(latents), embedded, text)
+        if added:
+            *rest, own = added
+            x, kept = x + own, [y + more for y, more in zip(kept, rest, strict=True)]
         for level in self.up_blocks:
             for i in range(len(level.resnets)):
                 x = level.run(i, ops.cat([x, kept.pop()], 1), embedded, text)
             larger = level.resized(x, kept[-1].shape[2:] if kept else None)
             x = x if larger is None else larger
         return self.conv_out(ops.silu(self.conv_norm_out(x)))
-
-    def _check(self, latents: Tensor, text: Tensor) -> None:
-        channels = self.config.in_channels
-        if latents.ndim != 4 or latents.shape[1] != channels or not latents.numel():
-            raise ArgumentError(f"UNet: latents are (B, {channels}, H, W), not {describe(latents)}")
-        if text.ndim != 3 or text.shape[2] != self.config.cross_attention_dim:
-            raise ArgumentError(f"UNet: the text is (B, S, {self.config.cross_attention_dim}), not {describe(text)}")
