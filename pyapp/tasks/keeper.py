@@ -157,9 +157,7 @@ class Keeper:
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
         if key is not None:
-            of_files = (identity(value, None) if isinstance(value, os.PathLike | str) else value
-                        for value in settings.values())  # fmt: skip
-            key = (task, key, self.device, *of_files)
+            key = (task, key, self.device, *settings, *map(_marked, settings.values()))
         if self._model is None or key is None or key != self._key:
             self.drop()  # before the new one needs the memory
             start = time.perf_counter()
@@ -219,6 +217,13 @@ def known_name(source: str | None, task: str) -> str:
 def _status(path: Path) -> os.stat_result:
     """The status of a file; of a link to nowhere, its own."""
     return path.stat() if path.exists() else path.lstat()
+
+
+def _marked(value: Any) -> object:
+    """A setting as a part of a key; files, also in lists, with their status."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_marked, value))
+    return identity(value, None) if isinstance(value, os.PathLike | str) else value
 
 
 def identity(source: Any, tokenizer: Any) -> object:

@@ -15,7 +15,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat, interpolate, tensor
 from pyapp.errors import ArgumentError, OptionError
-from pyapp.events import Done, Event, Item, Notice, Progress
+from pyapp.events import Done, Event, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
@@ -50,7 +50,7 @@ def _listed(images: Any) -> list[Any]:
     return list(images) if isinstance(images, list | tuple) else [images]
 
 
-def check_files(images: Any, *_: Any) -> None:
+def check_files(images: Any, *_: Any, **more: Any) -> None:
     """OSError for a picture whose file is not there."""
     for image in _listed(images):
         if isinstance(image, str | os.PathLike):
@@ -323,14 +323,27 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     yield Done("complete", {"count": len(images)})
 
 
-def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
+def check_start(
+    prompts: Any, *, image: Any = None, mask: Any = None, control_image: Any = None, **more: Any
+) -> None:  # fmt: skip
+    """OSError for a start picture, and the like, whose file is not there."""
+    check_files([given for given in (image, mask, control_image) if given is not None])
+
+
+def drawn_texts(
+    loaded: Any, prompts: Sequence[str], *, image: Any = None, mask: Any = None, control_image: Any = None,
+    **options: Any,
+) -> Work:  # fmt: skip
     """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
 
-    Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim", "euler", "euler-ancestral",
-    "lcm"); pyapp.models.diffusion.sampling.ImagineOptions says what they mean.
+    image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
+    where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
+    height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
+    pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
+    (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
-    from pyapp.models.diffusion.schedules import ALIKE
+    from pyapp.vision.reading import read_image
 
     unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
     if unknown:
@@ -340,11 +353,12 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")
     settings = ImagineOptions(**options)
-    kind = loaded.schedule.get("_class_name")
-    if settings.schedule is None and kind in ALIKE:
-        yield Notice(f"the model names {kind}, which is not supported: DDIM takes its place", where=loaded.name)
+    picture, mask, control = (
+        given if given is None or isinstance(given, Tensor) else read_image(given, mode)
+        for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"))
+    )
     yield None
-    drawing = Drawing(loaded, prompts, settings)
+    drawing = Drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -358,7 +372,7 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
-imagine = stream_of("imagine", drawn_texts, remote=False)
+imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control"))
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)

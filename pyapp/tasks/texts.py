@@ -352,19 +352,19 @@ LOADED_FOR = {
 
 
 async def _stream(
-    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object, dtype: str | None,
-    cancel: Cancel | None, options: Mapping[str, Any],
+    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object,
+    of_loader: Mapping[str, Any], cancel: Cancel | None, options: Mapping[str, Any],
 ) -> AsyncGenerator[Event, None]:  # fmt: skip
     cancel = cancel or Cancel()
     if isinstance(model, Remote):
-        only_here(dtype=dtype)
+        only_here(**of_loader)
         async with aclosing(model.of_texts(name, arguments, options, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
         return
     loaded = model
     if not hasattr(model, "tokenizer"):
-        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:
+        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, **of_loader)) as loading:
             async for step in loading:
                 yield step
         loaded = loading.value
@@ -378,10 +378,12 @@ async def _stream(
 
 
 def stream_of(
-    name: str, work: Callable[..., Work], remote: bool = True, check: Callable[..., None] | None = None
-) -> Callable[..., Events]:
+    name: str, work: Callable[..., Work], remote: bool = True, check: Callable[..., None] | None = None,
+    loading: Sequence[str] = (),
+) -> Callable[..., Events]:  # fmt: skip
     """The stream of a task: arguments and options of `work`, and those of every stream here. remote: whether a server's
-    model may do the work. check: gets the arguments before the model is loaded, and raises what is wrong with them.
+    model may do the work. check: gets the arguments and options before the model is loaded, and raises what is wrong
+    with them. loading: the options that are the loader's.
     """
 
     @task
@@ -392,8 +394,11 @@ def stream_of(
         if isinstance(model, Remote) and not remote:
             raise OptionError("a server's models do not do this", where="model")
         if check is not None:
-            check(*arguments)
-        async with aclosing(_stream(name, work, arguments, model, key, dtype, cancel, options)) as events:
+            check(*arguments, **options)
+        of_loader: dict[str, Any] = {"dtype": dtype}
+        if not hasattr(model, "tokenizer"):
+            of_loader |= {name: options.pop(name) for name in loading if name in options}
+        async with aclosing(_stream(name, work, arguments, model, key, of_loader, cancel, options)) as events:
             async for event in events:
                 yield event
 
