@@ -381,6 +381,7 @@ if TYPE_CHECKING:
     from .scans import cummax as cummax
     from .scans import cummin as cummin
     from .scans import cumsum as cumsum
+    from .scattering import as_strided_scatter as as_strided_scatter
     from .scattering import diagonal_scatter as diagonal_scatter
     from .scattering import index_add as index_add
     from .scattering import index_copy as index_copy
@@ -400,6 +401,7 @@ if TYPE_CHECKING:
     from .selection import index_select as index_select
     from .selection import masked_select as masked_select
     from .selection import nonzero as nonzero
+    from .selection import nonzero_static as nonzero_static
     from .selection import take as take
     from .selection import take_along_dim as take_along_dim
     from .selection import unravel_index as unravel_index
@@ -504,6 +506,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "argsort": "sorting",
     "argwhere": "selection",
     "as_strided": "view",
+    "as_strided_scatter": "scattering",
     "as_tensor": "create",
     "asarray": "create",
     "asin": "elementwise.trigonometry",
@@ -807,6 +810,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "newaxis": "torch_synonyms",
     "nextafter": "elementwise.arithmetic",
     "nonzero": "selection",
+    "nonzero_static": "selection",
     "norm": "norms",
     "normal": "random",
     "normalize": "normalization",
@@ -1041,7 +1045,9 @@ METHOD_MODULES: dict[str, str] = {
     "addmm": "linalg.products",
     "addmm_": "linalg.products",
     "addmv": "linalg.products",
+    "addmv_": "linalg.products",
     "addr": "linalg.products",
+    "addr_": "linalg.products",
     "adjoint": "complex_numbers",
     "all": "reduce",
     "allclose": "elementwise.compare",
@@ -1070,6 +1076,7 @@ METHOD_MODULES: dict[str, str] = {
     "argsort": "sorting",
     "argwhere": "selection",
     "as_strided": "view",
+    "as_strided_scatter": "scattering",
     "as_subclass": "torch_answers",
     "asin": "elementwise.trigonometry",
     "asin_": "elementwise.trigonometry",
@@ -1240,7 +1247,9 @@ METHOD_MODULES: dict[str, str] = {
     "i0": "elementwise.bessel",
     "i0_": "elementwise.bessel",
     "igamma": "elementwise.incomplete_gamma",
+    "igamma_": "elementwise.incomplete_gamma",
     "igammac": "elementwise.incomplete_gamma",
+    "igammac_": "elementwise.incomplete_gamma",
     "imag": "complex_numbers",
     "index_add": "scattering",
     "index_add_": "scattering",
@@ -1363,6 +1372,7 @@ METHOD_MODULES: dict[str, str] = {
     "multiply_": "elementwise.arithmetic",
     "mv": "linalg.products",
     "mvlgamma": "elementwise.incomplete_gamma",
+    "mvlgamma_": "elementwise.incomplete_gamma",
     "name": "torch_answers",
     "nan_to_num": "elementwise.arithmetic",
     "nan_to_num_": "elementwise.arithmetic",
@@ -1390,6 +1400,7 @@ METHOD_MODULES: dict[str, str] = {
     "nextafter": "elementwise.arithmetic",
     "nextafter_": "elementwise.arithmetic",
     "nonzero": "selection",
+    "nonzero_static": "selection",
     "norm": "norms",
     "normal_": "random",
     "not_equal": "elementwise.compare",

@@ -140,8 +140,8 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     if not (x.dtype.has_gradient or end.dtype.has_gradient):
         raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
     if not isinstance(weight, Tensor):
-        return x + (end - x) * weight if weight < 0.5 else end - (end - x) * (1 - weight)
-    near = weight < 0.5
+        return x + (end - x) * weight if weight.__abs__() < 0.5 else end - (end - x) * (1 - weight)
+    near = weight.abs() < 0.5
     return where(near, x, end) + (end - x) * where(near, weight, weight - 1)
 
 
