@@ -318,7 +318,7 @@ class GeneralizedPareto(Distribution):
         super().__init__(self.loc.shape, validate_args=validate_args)
 
     @property
-    def support(self) -> Constraint:  # type: ignore[override]
+    def support(self) -> Constraint:
         shape = self.concentration
         return interval(self.loc, where(shape < 0, self.loc - self.scale / self._safe(), math.inf))
 

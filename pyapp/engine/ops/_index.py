@@ -320,6 +320,7 @@ if TYPE_CHECKING:
     from .promotion import can_cast as can_cast
     from .promotion import is_complex as is_complex
     from .promotion import is_floating_point as is_floating_point
+    from .promotion import is_signed as is_signed
     from .promotion import promote_types as promote_types
     from .promotion import result_type as result_type
     from .random import Generator as Generator
@@ -713,6 +714,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "is_neg": "complex_numbers",
     "is_nonzero": "torch_synonyms",
     "is_same_size": "torch_answers",
+    "is_signed": "promotion",
     "is_tensor": "torch_synonyms",
     "isclose": "elementwise.compare",
     "isfinite": "elementwise.compare",
