@@ -64,8 +64,8 @@ class UNet(nn.Module):
 class SAGE(nn.Module):
     def __init__(self, i, o):
         super().__init__()
-        self.loss = nn.Linear(i, o)
-        self.r = nn.Linear(i, o, bias=False)
+        self.left = nn.Linear(i, o)
+        self.right = nn.Linear(i, o, bias=False)
         self.att = nn.Parameter(torch.zeros(1, 2 * o))
 
     def forward(self, x, ei):
@@ -77,7 +77,7 @@ class SAGE(nn.Module):
             0, d[:, None].expand(-1, x.size(1)), x[s], "amax", include_self=True
         )
         mx = torch.where(mx < -1e8, torch.zeros_like(mx), mx)
-        h = self.loss(agg + 0.1 * mx) + self.r(x)
+        h = self.left(agg + 0.1 * mx) + self.right(x)
         e = F.leaky_relu((torch.cat([h[s], h[d]], -1) * self.att).sum(-1), 0.2)
         m = torch.zeros(n).index_reduce_(0, d, e.detach(), "amax", include_self=False)
         a = (e - m[d]).exp()
