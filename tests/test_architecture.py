@@ -26,7 +26,7 @@ LAYERS = [
         "formats",
         "hub",
         *("extension", "extension_arguments", "extension_cuda"),
-        *"amp backends compiler distributions fft jit linalg profiler random settings special testing".split(),
+        *"amp backends compiler distributions fft jit linalg profiler random settings signal special testing".split(),
         *("utils", "version"),
     },
     {"optim", "adapters"},

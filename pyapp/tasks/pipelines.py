@@ -68,9 +68,9 @@ def pipeline(
     report: Callable[[Event], None] | None = None,
 ) -> Pipeline:
     """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "classify" → labels, "rerank"
-    (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts, "question-answering" (questions, contexts) →
-    answers, "speak" → (samples, samples a second); over recordings (files, or samples at 16 kHz):
-    "audio-classification" → labels.
+    (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
+    "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second); over recordings (files,
+    or samples at 16 kHz): "audio-classification" → labels.
 
     `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.

@@ -135,7 +135,7 @@ fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y
 
 
 def _lerp_by_tensor_values(x: Any, end: Any, weight: Any) -> Any:
-    near = weight < 0.5
+    near = weight.abs() < 0.5
     return x.where(near, end) + (end - x) * weight.where(near, weight - 1.0)
 
 
@@ -153,7 +153,10 @@ def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
         raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
     if isinstance(weight, Tensor):
         return _lerp_by_tensor(x, end, weight)
-    return _lerp_from_start(x, end, weight) if weight < 0.5 else _lerp_from_end(x, end, 1 - weight)
+    near = weight.__abs__() < 0.5
+    if isinstance(weight, complex):
+        return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
+    return _lerp_from_start(x, end, weight) if near else _lerp_from_end(x, end, 1 - weight)
 
 
 @function(method=True, in_place=True)
