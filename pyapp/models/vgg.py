@@ -91,7 +91,7 @@ class VGGClassifier(VGG):
         if max(rows, columns) > PLACES:
             most = ((PLACES + 1) << len(self.config.layers)) - 1
             raise InputError(
-                f"VGG: the pictures are {pixel_values.shape[2]} x {pixel_values.shape[3]} pixels, the model takes up to "
+                f"the pictures have {pixel_values.shape[2]} x {pixel_values.shape[3]} pixels, but VGG reads at most "
                 f"{most} a side: use the image processor of the model"
             )
         if (rows, columns) != (PLACES, PLACES):
