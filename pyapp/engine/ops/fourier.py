@@ -351,12 +351,12 @@ def stft(
             x.unsqueeze(0), n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
             return_complex,
         ).squeeze(0)  # fmt: skip
-    if not 0 < n_fft <= x.shape[1] + (2 * (n_fft // 2) if center else 0):
+    if center:
+        x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
+    if not 0 < n_fft <= x.shape[1]:
         raise RuntimeError(f"stft: n_fft {n_fft} is not in 1 .. {x.shape[1]}, the samples of {describe(x)}")
     hop = n_fft // 4 if hop_length is None else hop_length
     shape = _stft_window("stft", n_fft, win_length or n_fft, window, x)
-    if center:
-        x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
     frames = windows(x, 1, n_fft, hop, name="stft") * shape  # (B, frames, n_fft)
     y = _dft(_in_complex(frames), False) if complex_input or onesided is False else _rdft(frames)
     y = _scaled(y, n_fft**-0.5 if normalized else 1.0).transpose(1, 2)
