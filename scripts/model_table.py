@@ -23,8 +23,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Hugging Face**: a folder or a name on the hub with config.json of this `model_type`, and model.safetensors (shards
   included) or pytorch_model.bin. An unknown `model_type` is refused before any weights are read. The tokenizer is
   tokenizer.json, or the files of the older classes: vocab.json with merges.txt, vocab.txt, or a sentencepiece model
-  (Llama, Gemma, T5, ALBERT, DeBERTa, XLM-R, CamemBERT, BARThez, mBART and Marian, by the class in tokenizer_config.json
-  or config.json).
+  (Llama, Gemma, T5, ALBERT, DeBERTa, XLM-R, CamemBERT, BARThez, mBART, M2M100, Pegasus and Marian, by the class in
+  tokenizer_config.json or config.json).
 - **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
   tests read what they wrote. A model whose settings the form cannot say, such as another activation, is not written.
   A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:
