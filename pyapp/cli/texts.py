@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -79,6 +79,11 @@ def read_text(file: str) -> str:
         raise click.BadParameter(
             f"{named(file)} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
         ) from None
+
+
+def labels_line(labels: Sequence[Mapping[str, Any]], of: str) -> str:
+    """A line with labels and their probabilities, and what has them."""
+    return ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in labels) + f"\t{of}"
 
 
 class ItemsView(View):
@@ -195,8 +200,7 @@ def classify(
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
-        labels = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
-        return [f"{labels}\t{texts[index]}"]
+        return [labels_line(values["labels"], texts[index])]
 
     view: View = JsonView() if as_json else ItemsView(lines)
     return forward(

@@ -176,13 +176,14 @@ class CachedMemory:
 
 class Decoding:
     """The steps of a model's decoder over a memory: `step(tokens)` takes the next token of each row and returns the
-    logits (R, V) of those after them. After the first step, a step is the replay of a Graph.
+    logits (R, V) of those after them. After the first step, a step is the replay of a Graph. `each`: the tokens that
+    the model reads at a place of a row, such as the codes of a moment of sound; there are then `each` times R rows.
     """
 
-    def __init__(self, model: SequenceToSequence, memory: CachedMemory) -> None:
+    def __init__(self, model: SequenceToSequence, memory: CachedMemory, each: int = 1) -> None:
         self.model, self.memory = model, memory
-        tokens = int32_tensor([0] * memory.rows, memory.encoded.device)
-        self._tokens, self._write = tokens.reshape(memory.rows, 1), writer(tokens)
+        tokens = int32_tensor([0] * (memory.rows * each), memory.encoded.device)
+        self._tokens, self._write = tokens.reshape(memory.rows * each, 1), writer(tokens)
         self._graph: Graph | None = None
         self._seen = 0  # the capacity of the memory at the last step; 0 before the first
 
@@ -233,10 +234,19 @@ class SequenceToSequence(Module):
         token_mask: Tensor | None = None,
     ) -> Tensor:
         """Sources (B, S), texts (B, T) → logits (B, T, V). The masks, in the shapes of both, are 0 for padding."""
-        self.check(ids, attention_mask)
+        self.check_source(ids, attention_mask)
         self.check(tokens, token_mask)
         encoded = self.encode(ids, attention_mask)  # (B, S, D)
-        return self.decode(tokens, WholeMemory(encoded, attention_mask, tokens.shape[1], token_mask))
+        mask = self.source_mask(attention_mask, ids, encoded)
+        return self.decode(tokens, WholeMemory(encoded, mask, tokens.shape[1], token_mask))
+
+    def source_mask(self, mask: Tensor | None, source: Tensor, encoded: Tensor) -> Tensor | None:
+        """The mask of what `encode` returns, from that of the source."""
+        return mask
+
+    def check_source(self, ids: Tensor, mask: Tensor | None) -> None:
+        """ArgumentError for what is no source of this model."""
+        self.check(ids, mask)
 
     def check(self, ids: Tensor, mask: Tensor | None) -> None:
         """check_ids of this model."""
@@ -287,13 +297,13 @@ def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
 class Attention(Module):
     """Multi-head attention, to the text itself or to another one, whose hidden states may have another width."""
 
-    def __init__(self, width: int, heads: int, source_width: int | None = None) -> None:
+    def __init__(self, width: int, heads: int, source_width: int | None = None, bias: bool = True) -> None:
         super().__init__()
         self.heads = heads
-        self.k_proj = Linear(source_width or width, width)
-        self.v_proj = Linear(source_width or width, width)
-        self.q_proj = Linear(width, width)
-        self.out_proj = ResidualLinear(width, width)
+        self.k_proj = Linear(source_width or width, width, bias)
+        self.v_proj = Linear(source_width or width, width, bias)
+        self.q_proj = Linear(width, width, bias)
+        self.out_proj = ResidualLinear(width, width, bias)
         if source_width in (None, width):
             self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
 
@@ -348,15 +358,15 @@ class DecoderLayer(Module):
 
     def __init__(
         self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False,
-        source_width: int | None = None,
+        source_width: int | None = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.self_attn = Attention(width, heads)
+        self.self_attn = Attention(width, heads, bias=bias)
         self.self_attn_layer_norm = LayerNorm(width)
-        self.encoder_attn = Attention(width, heads, source_width)
+        self.encoder_attn = Attention(width, heads, source_width, bias)
         self.encoder_attn_layer_norm = LayerNorm(width)
-        self.fc1 = Linear(width, inner)
-        self.fc2 = ResidualLinear(inner, width)
+        self.fc1 = Linear(width, inner, bias)
+        self.fc2 = ResidualLinear(inner, width, bias)
         self.final_layer_norm = LayerNorm(width)
         self.activation = activation_named(activation)
         self.norm_first = norm_first

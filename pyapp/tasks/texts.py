@@ -1,7 +1,6 @@
 """Tasks over many texts: embeddings, labels, ranking, masked words, translation, labelled parts, answers.
 
-The tasks are streams of events: Progress, an Item for each text as soon as its batch is done, and Done. `pipeline`
-gives the same as functions that return when everything is done.
+The tasks are streams of events: Progress, an Item for each text as soon as its batch is done, and Done.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from pyapp.text.encoding import Encoding
 from pyapp.text.spans import softmax
 
 from .core import Breath, Events, Remote, Step, only_here, task
-from .keeper import LOADERS, keeper, known
+from .keeper import keeper
 from .spans import answer_questions, label_tokens
-from .speaking import speak_texts
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
 
 __top_level__ = ["pipeline"]
@@ -346,38 +344,28 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 
 # -- streams of events
 
-WORK: Mapping[str, Callable[..., Work]] = {
-    "embed": embed_texts,
-    "embed-sparse": sparse_texts,
-    "classify": classify_texts,
-    "rerank": rerank_texts,
-    "fill-mask": fill_masks,
-    "translate": translate_texts,
-    "token-classification": label_tokens,
-    "question-answering": answer_questions,
-    "speak": speak_texts,
-}
 # The loader of a task, where it has another name.
 LOADED_FOR = {
     "rerank": "classify", "embed-image": "match-image", "embed-sparse": "fill-mask",
+    "audio-classification": "classify-sound",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip
 
 
 async def _stream(
-    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object, dtype: str | None,
-    cancel: Cancel | None, options: Mapping[str, Any],
+    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object,
+    of_loader: Mapping[str, Any], cancel: Cancel | None, options: Mapping[str, Any],
 ) -> AsyncGenerator[Event, None]:  # fmt: skip
     cancel = cancel or Cancel()
     if isinstance(model, Remote):
-        only_here(dtype=dtype)
+        only_here(**of_loader)
         async with aclosing(model.of_texts(name, arguments, options, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
         return
     loaded = model
     if not hasattr(model, "tokenizer"):
-        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:
+        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, **of_loader)) as loading:
             async for step in loading:
                 yield step
         loaded = loading.value
@@ -391,10 +379,12 @@ async def _stream(
 
 
 def stream_of(
-    name: str, work: Callable[..., Work], remote: bool = True, check: Callable[..., None] | None = None
-) -> Callable[..., Events]:
+    name: str, work: Callable[..., Work], remote: bool = True, check: Callable[..., None] | None = None,
+    loading: Sequence[str] = (),
+) -> Callable[..., Events]:  # fmt: skip
     """The stream of a task: arguments and options of `work`, and those of every stream here. remote: whether a server's
-    model may do the work. check: gets the arguments before the model is loaded, and raises what is wrong with them.
+    model may do the work. check: gets the arguments and options before the model is loaded, and raises what is wrong
+    with them. loading: the options that are the loader's.
     """
 
     @task
@@ -405,8 +395,11 @@ def stream_of(
         if isinstance(model, Remote) and not remote:
             raise OptionError("a server's models do not do this", where="model")
         if check is not None:
-            check(*arguments)
-        async with aclosing(_stream(name, work, arguments, model, key, dtype, cancel, options)) as events:
+            check(*arguments, **options)
+        of_loader: dict[str, Any] = {"dtype": dtype}
+        if not hasattr(model, "tokenizer"):
+            of_loader |= {name: options.pop(name) for name in loading if name in options}
+        async with aclosing(_stream(name, work, arguments, model, key, of_loader, cancel, options)) as events:
             async for event in events:
                 yield event
 
@@ -426,58 +419,3 @@ fill_mask = stream_of("fill-mask", fill_masks)
 translate = stream_of("translate", translate_texts)
 label = stream_of("token-classification", label_tokens)
 answer = stream_of("question-answering", answer_questions)
-
-
-# -- functions
-
-
-class Pipeline:
-    """A task and its model as a function: `pipeline("embed", "owner/name")(texts)`.
-
-    The result is a list with the values of each text in order; of one text given as a str, its values alone. Options
-    are those of the task.
-    """
-
-    def __init__(self, name: str, loaded: Any) -> None:
-        self.name, self.loaded = name, loaded
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        found: dict[int, Any] = {}
-        for event in WORK[self.name](self.loaded, *arguments, **options):
-            if isinstance(event, Item):
-                found[event.index] = _only(event.values)
-        texts = arguments[1] if self.name == "rerank" and len(arguments) > 1 else arguments[0] if arguments else None
-        ordered = [found[index] for index in sorted(found)]
-        return ordered[0] if isinstance(texts, str) and ordered else ordered
-
-    def __repr__(self) -> str:
-        return f"<pipeline {self.name} of {self.loaded.name}>"
-
-
-def _only(values: Mapping[str, Any]) -> Any:
-    return next(iter(values.values())) if len(values) == 1 else dict(values)
-
-
-def pipeline(
-    name: str,
-    model: Any,
-    *,
-    dtype: str | None = None,
-    device: Any = None,
-    report: Callable[[Event], None] | None = None,
-) -> Pipeline:
-    """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "classify" → labels, "rerank"
-    (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
-    "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second).
-
-    `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
-    ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.
-    """
-    if name not in WORK:
-        raise OptionError(f"{name!r:.60} is no task", where="name", hint=f"Tasks: {', '.join(WORK)}")
-    if hasattr(model, "tokenizer"):
-        return Pipeline(name, model)
-    found = LOADERS[LOADED_FOR.get(name, name)](
-        known(model, name), None, report or (lambda event: None), Cancel(), dtype=dtype, device=device
-    )
-    return Pipeline(name, found)
