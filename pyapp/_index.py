@@ -49,7 +49,4 @@ TOP_LEVEL = {
     "tasks.pipelines": """
         pipeline
     """,
-    "tasks.texts": """
-        pipeline
-    """,
 }

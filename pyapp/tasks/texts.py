@@ -22,8 +22,6 @@ from .keeper import keeper
 from .spans import answer_questions, label_tokens
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
 
-__top_level__ = ["pipeline"]
-
 # The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
 LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
 LISTED = 24  # languages in an error
