@@ -82,7 +82,8 @@ def _stretched(values: dict[str, Any], scaling: Mapping[str, Any]) -> dict[str, 
     """The settings with the angles of "ntk" in Alibaba's files: a base that is `factor` times as large, and all angles
     divided by factor^(2 / d), for heads of d features.
     """
-    factor, theta = scaling.get("factor"), values.get("rope_theta", THETA)
+    factor: Any = scaling.get("factor")
+    theta: Any = values.get("rope_theta", THETA)
     width: Any = values.get("hidden_size")
     heads: Any = values.get("num_attention_heads")
     numbers = all(type(x) in (int, float) and 0 < x < LARGEST for x in (factor, theta))
