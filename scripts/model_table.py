@@ -28,7 +28,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   tokenizer_config.json or config.json).
 - **timm**: a folder or a name of the hub (`timm/mobilenetv3_small_100.lamb_in1k`) whose config.json names an
   `architecture` of timm's, for pictures' labels and features: TIMM. Their
-  preparation of pictures is timm's, from `pretrained_cfg`. Without `label_names` in config.json, labels are numbers.
+  preparation of pictures is timm's, from `pretrained_cfg`. Without `label_names` in config.json, 1,000 outputs are
+  ImageNet's classes, others are numbers.
 - **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
   tests read what they wrote. A model whose settings the form cannot say, such as another activation, is not written.
   A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:

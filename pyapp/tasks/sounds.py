@@ -33,7 +33,7 @@ def name_of(sound: Any) -> str | None:
     return os.fspath(sound) if isinstance(sound, str | os.PathLike) else getattr(sound, "name", None)
 
 
-def check_files(sounds: Any, *_: Any) -> None:
+def check_files(sounds: Any, *_: Any, **more: Any) -> None:
     """OSError for a recording whose file is not there."""
     for sound in listed(sounds):
         if isinstance(sound, str | os.PathLike):

@@ -28,6 +28,7 @@ from timm.models._efficientnet_blocks import SqueezeExcite
 from timm.models._efficientnet_builder import decode_arch_def, round_channels
 from timm.models.efficientnet import EfficientNet
 from timm.models.mobilenetv3 import MobileNetV3
+from timm.models.vgg import VGG, ConvMlp
 
 from pyapp.models.loading.timm import settings_of
 from tests.models.seeded import direction, picture, picture_weights, shown
@@ -35,6 +36,17 @@ from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, PREPARED, SIZE,
 
 FOLDER = Path(__file__).with_name("golden_timms")
 ACTIVATIONS = {"hardswish": "hard_swish", "silu": "silu", "gelu": "gelu", "relu": "relu"}
+
+
+def vgg(config: dict[str, Any]) -> Any:
+    """VGG with a head of other sizes than timm's only one."""
+    layers = [part for stage in config["layers"] for part in (*stage, "M")]
+    norm = torch.nn.BatchNorm2d if config["has_norms"] else None
+    model = VGG(layers, num_classes=len(LABELS), norm_layer=norm, mlp_ratio=0.01)
+    ratio = config["inner_size"] / config["head_size"]
+    model.pre_logits = ConvMlp(config["layers"][-1][-1], config["head_size"], 7, ratio)
+    model.head.fc = torch.nn.Linear(config["head_size"], len(LABELS))
+    return model
 
 
 def from_blocks(config: dict[str, Any]) -> Any:
@@ -73,7 +85,7 @@ def golden(name: str) -> dict[str, Any]:
             })  # fmt: skip
             saved = json.loads((Path(folder) / "config.json").read_text())
     else:
-        model = from_blocks(config)
+        model = vgg(config) if config["model_type"] == "vgg" else from_blocks(config)
     model.eval()
     state = model.state_dict()
     for key, value in state.items():

@@ -17,7 +17,7 @@ import pytest
 
 import pyapp
 from pyapp import nn
-from pyapp.errors import ModelError
+from pyapp.errors import InputError, ModelError
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models._index import MODEL_TYPES
@@ -179,6 +179,25 @@ def test_pictures_are_prepared_as_by_timm() -> None:
 def test_configurations_that_cannot_be_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         make("resnet", change)
+
+
+def test_a_thousand_outputs_without_names_are_imagenets() -> None:
+    """The names are those of timm's ImageNetInfo."""
+    found = timm.settings_of({"architecture": "resnet18", "num_classes": 1000}, "config.json")["id2label"]
+    assert [found[str(i)] for i in (0, 1, 281, 999)] == [
+        "tench, Tinca tinca", "goldfish, Carassius auratus", "tabby, tabby cat",
+        "toilet tissue, toilet paper, bathroom tissue",
+    ]  # fmt: skip
+    assert timm.settings_of({"architecture": "resnet18", "num_classes": 12}, "config.json")["num_labels"] == 12
+
+
+def test_vgg_refuses_pictures_that_are_too_large_and_layers_that_cannot_be() -> None:
+    model = make("vgg").model
+    with pytest.raises(InputError, match="63 a side"):
+        model(pyapp.zeros(1, 3, 64, 32))
+    for layers in ([], [[]], 3, [[0]], [["8"]], [[10**9]]):
+        with pytest.raises(ModelError, match="layers"):
+            make("vgg", {"layers": layers})
 
 
 @pytest.mark.parametrize(

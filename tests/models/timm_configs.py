@@ -57,10 +57,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
                    ["ds_r1_k3_s1_c8_se0.25_noskip"]],
     },
 }  # fmt: skip
+CONFIGS |= {
+    name: {
+        "model_type": "vgg", "layers": [[4, 6], [8], [4]], "has_norms": norms, "head_size": 32, "inner_size": 40,
+    }
+    for name, norms in (("vgg", False), ("vgg_norms", True))
+}  # fmt: skip
 LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side
-QUANTISED = ("mobilenetv3",)  # run with weights in block types
-OTHER_DEVICE = ("mobilenetv3", "mobilenetv4", "efficientnet")  # run on another device
+QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
+OTHER_DEVICE = ("vgg", "mobilenetv3", "mobilenetv4", "efficientnet")  # run on another device
 FEATURES = ("dinov2", "dinov2_registers")  # compared without a head
 
 

@@ -18,6 +18,7 @@ from pyapp.nn import Module
 from pyapp.nn.detection import from_timm
 
 from .config import require
+from .imagenet import LABELS
 from .labels import LARGEST
 from .pictures_config import TIMM_RESNETS, WIDTHS
 from .timm_blocks import described
@@ -38,6 +39,11 @@ CONVNEXT = {
 }  # fmt: skip
 SWIN = {"tiny": (96, (2, 2, 6, 2), 3), "small": (96, (2, 2, 18, 2), 3), "base": (128, (2, 2, 18, 2), 4),
         "large": (192, (2, 2, 18, 2), 6)}  # fmt: skip
+_TWO, _THREE, _FOUR = ([[width] * count for width in (256, 512, 512)] for count in (2, 3, 4))
+VGG = {
+    "11": [[64], [128], *_TWO], "13": [[64] * 2, [128] * 2, *_TWO], "16": [[64] * 2, [128] * 2, *_THREE],
+    "19": [[64] * 2, [128] * 2, *_FOUR],
+}  # fmt: skip
 # RegNet's first width, its slope, its factor, the channels of a group and the layers (arXiv 2003.13678).
 REGNET = {
     "x_002": (24, 36.44, 2.49, 8, 13), "x_004": (24, 24.48, 2.54, 16, 22), "x_006": (48, 36.97, 2.24, 24, 16),
@@ -116,13 +122,17 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _labels(config: Mapping[str, Any], made: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The names of the outputs, or their number; without a head neither."""
+    """The names of the outputs, those of ImageNet if there are 1,000 without names, or their number; without a head
+    neither.
+    """
     count = next((part["num_classes"] for part in (config, arguments, made) if "num_classes" in part), 1000)
     require(type(count) is int and 0 <= count <= LARGEST,
             f"num_classes is {count!r:.40}, expected a whole number up to {LARGEST:,}")  # fmt: skip
     names, told = (config.get(key, made.get(key)) for key in ("label_names", "label_descriptions"))
     if count and names is None and config.get("model_type") == WRAPPED and isinstance(config.get("id2label"), dict):
         return {"id2label": config["id2label"]}
+    if names is None and count == len(LABELS):  # as timm decides
+        return {"id2label": {str(i): name for i, name in enumerate(LABELS)}}
     if count == 0 or names is None:
         return {"num_labels": count or None}
     require(isinstance(names, list) and len(names) == count, f"label_names does not name the {count:,} outputs")
@@ -312,6 +322,12 @@ def _regnet(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | 
     }  # fmt: skip
 
 
+def _vgg(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    if match["depth"] not in VGG:
+        return None
+    return {"model_type": "vgg", "layers": VGG[match["depth"]], "has_norms": bool(match["norms"])}
+
+
 def _blocks(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     return described(match[0])
 
@@ -359,6 +375,7 @@ FAMILIES = (
     Family("resnet", r"resnet\d+", _resnet, ((r"^fc\.", "classifier.1."),), ("layers", "channels")),
     Family("mobilenetv2, mobilenetv3, mobilenetv4, efficientnet, efficientnetv2",
            r"(tf_)?(mobilenetv|efficientnet).*", _blocks),
+    Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,
            (*_VIT, (r"\.ls([12])\.gamma$", r".layer_scale\1.lambda1")), _VIT_ARGUMENTS, "token"),
