@@ -6,7 +6,7 @@ enum {
     TEMPORARIES = 8,
     NUMBERS = 16,
     PLACES = TENSORS + TEMPORARIES + NUMBERS,
-    BLOCK = 128, /* elements that are computed together, in cache */
+    BLOCK = 256, /* elements that are computed together, in cache */
     SHARE = 64
 };
 

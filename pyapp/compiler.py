@@ -124,7 +124,8 @@ class Compiled:
             return outputs
 
         around = self._surroundings.now()
-        outputs, graph, recorder = capture_or_run(run)
+        copied = {id(x.storage): own for x, own in zip(held, tensors, strict=True)}
+        outputs, graph, recorder = capture_or_run(run, copied)
         changed = self._surroundings.difference(around, self._surroundings.now())
         places = {id(x): own for x, own in zip(held, tensors, strict=True)}
         if [x.storage.version for x in held] != versions:

@@ -309,3 +309,16 @@ def test_weights_change_inside_a_region() -> None:
             x = _data(n, 3, 8)
             assert compiled(x).tolist() == model(x).tolist()
     assert compiled.captured
+
+
+def test_as_strided_looks_into_the_memory_of_an_argument() -> None:
+    """A replay has a copy of the argument, without the memory around it."""
+    base = pyapp.arange(20.0)
+    function = pyapp.compile(lambda x: x.as_strided((2, 2), (2, 1), 1) + 0)
+    with pytest.warns(UserWarning, match="as_strided looks into the memory"):
+        for _ in range(3):
+            assert function(base).tolist() == [[1, 2], [3, 4]]
+    other = pyapp.compile(lambda x: x.as_strided((2, 2), (2, 1), 1) + 0)
+    assert other(base[4:12]).tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(RuntimeError, match="give it the whole tensor"):
+        other(base[4:12])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import keyword
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from sys import float_info
 from typing import Any
@@ -244,6 +244,7 @@ class Recorder:
 
     def __init__(self, pools: GraphPools, gives_up: bool = False) -> None:
         self.pools = pools
+        self.copied: Mapping[int, Any] = {}  # what the function gets a copy of, by the id of the copy's storage
         self.gives_up = gives_up  # at what cannot be recorded: the function runs on, unrecorded. Else that raises.
         self.reason: str | None = None  # why it has given up
         self.passing = False  # whether the next run of the function may be recorded
@@ -471,10 +472,13 @@ def capture(function: Callable[[], Any]) -> Graph:
     return Graph(_record(function, recorder), recorder)
 
 
-def capture_or_run(function: Callable[[], Any]) -> tuple[Any, Graph | None, Recorder]:
+def capture_or_run(
+    function: Callable[[], Any], copied: Mapping[int, Any] | None = None
+) -> tuple[Any, Graph | None, Recorder]:
     """Runs `function()` once, to its end, as `capture` does: its result and the Graph. The Graph is None where
-    something cannot be recorded; the recorder then has the reason."""
+    something cannot be recorded; the recorder then has the reason. `copied`: see Recorder."""
     recorder = Recorder(GraphPools(), gives_up=True)
+    recorder.copied = copied or {}
     outputs = _record(function, recorder)
     return outputs, None if recorder.reason else Graph(outputs, recorder), recorder
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..autograd import STATE
 from ..declare import attribute, function, method
 from ..dtype import DType
-from ..launch import KERNELS
+from ..launch import KERNELS, recorder, stop_capture
 from ..lazy import np
 from ..op import Op, op, view_op
 from ..quant import clone as clone_blocks
@@ -415,10 +415,23 @@ def _as_strided(x: Tensor, size: tuple[int, ...], stride: tuple[int, ...], offse
 _as_strided.reads_layout = True
 
 
+def _check_whole(x: Tensor) -> None:
+    """RuntimeError where the copy of an argument of a compiled function does not have the memory that it has."""
+    if x.offset or not x.is_contiguous() or x.storage.nbytes != x.numel() * x.dtype.itemsize:
+        raise RuntimeError(
+            f"as_strided: a compiled function has a copy of its argument, {describe(x)}, without the rest of the "
+            "memory of which that is a part: give it the whole tensor, or do not compile the function"
+        )
+
+
 @function(method=True)
 def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """A view by sizes and strides (elements) from an offset into the storage (by default that of x)."""
     _no_blocks(x, "as_strided")
+    active = recorder()
+    if active is not None and id(x.storage) in active.copied:
+        _check_whole(active.copied[id(x.storage)])
+        stop_capture("as_strided looks into the memory of an argument, of which a replay has a copy")
     size, stride = as_shape((size,)), as_shape((stride,))
     start = x.offset if storage_offset is None else index(storage_offset)
     last = start + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
