@@ -176,6 +176,7 @@ def test_a_name_is_declared_once() -> None:
     assert pyapp.norm is not norm
 
 
+@pytest.mark.native_only
 def test_the_class_has_methods_of_modules_that_are_not_imported() -> None:
     code = (
         "import sys, pyapp; m = 'pyapp.engine.ops.diagonals'; assert m not in sys.modules; "
