@@ -162,7 +162,7 @@ def test_a_turn_reads_only_what_is_new(folders: dict[str, Path]) -> None:
 
 
 def test_a_later_picture(folders: dict[str, Path]) -> None:
-    """It moves the rotary positions of all that Qwen2-VL has read; other models go on."""
+    """It moves the rotary positions of all that Qwen's models have read; other models go on."""
     for kind in TEMPLATES:
         tasks.unload()
         messages: list[dict[str, Any]] = conversation(pictures())[:1]
@@ -174,7 +174,7 @@ def test_a_later_picture(folders: dict[str, Path]) -> None:
         ]
         _, second, _ = run(tasks.chat(folders[kind], messages, GREEDY))
         reused = second.results.get("reused_tokens", 0)
-        assert reused == 0 if kind == "qwen2_vl" else reused > done.results["prompt_tokens"] - 2
+        assert reused == 0 if kind.startswith("qwen") else reused > done.results["prompt_tokens"] - 2
         check_what_was_read()
 
 
@@ -388,6 +388,20 @@ def test_published_configurations() -> None:
     long = {"type": "yarn", "mrope_section": [16, 24, 24], "factor": 4.0, "original_max_position_embeddings": 32768}
     made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(qwen | {"rope_scaling": long})
     assert made.text_config.rope_parameters["rope_type"] == "yarn" and made.max_seq_len == 131072
+    deep = {
+        "model_type": "qwen3_vl", "image_token_id": 151655, "tie_word_embeddings": True,
+        "text_config": {"model_type": "qwen3_vl_text", "head_dim": 128, "hidden_size": 2048, "intermediate_size": 6144,
+                        "max_position_embeddings": 262144, "num_attention_heads": 16, "num_hidden_layers": 28,
+                        "num_key_value_heads": 8, "rope_theta": 5000000, "vocab_size": 151936, "rope_scaling": {
+                            "mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default"}},
+        "vision_config": {"model_type": "qwen3_vl", "deepstack_visual_indexes": [5, 11, 17], "depth": 24,
+                          "hidden_act": "gelu_pytorch_tanh", "hidden_size": 1024, "intermediate_size": 4096,
+                          "num_heads": 16, "num_position_embeddings": 2304, "out_hidden_size": 2048, "patch_size": 16,
+                          "in_channels": 3, "spatial_merge_size": 2, "temporal_patch_size": 2},
+    }  # fmt: skip
+    made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(deep)
+    assert made.sections == (1,) * 60 + (4,) and made.text_config.rope_parameters["rope_theta"] == 5e6
+    assert made.text_config.tie_word_embeddings and made.vision_config.learned == 48 and made.max_seq_len == 262144
     read = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
             for one in (smol, llava, gemma)]  # fmt: skip
     assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12

@@ -108,6 +108,7 @@ MODEL_TYPES = {
     "qwen3_5_text": "qwen3_next",
     "qwen3_moe": "qwen3_moe",
     "qwen3_next": "qwen3_next",
+    "qwen3_vl": "qwen2_vl",
     "recurrent_gemma": "recurrent_gemma",
     "regnet": "regnet",
     "resnet": "resnet",
@@ -311,5 +312,6 @@ SEEING = {  # language models with pictures
     "llava": "llava",
     "qwen2_5_vl": "qwen2_vl",
     "qwen2_vl": "qwen2_vl",
+    "qwen3_vl": "qwen2_vl",
     "smolvlm": "idefics3",
 }

@@ -1,13 +1,16 @@
-"""Qwen2-VL (Wang et al. 2024, arXiv 2409.12191) and Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923): a tower for
-pictures of any size, whose patches have rotary positions of rows and columns, before Qwen2, whose text has them too.
+"""Qwen2-VL (Wang et al. 2024, arXiv 2409.12191), Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923) and Qwen3-VL (Bai et
+al. 2025, arXiv 2511.21631): a tower for pictures of any size, whose patches have rotary positions of rows and columns,
+before Qwen2 or Qwen3, whose text has them too.
 
-Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention within windows.
+Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention within windows. Qwen3's has learned positions
+too, and what some of its layers see is added behind the first layers of the text (Meng et al. 2024, arXiv 2406.04334).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import isqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -26,11 +29,22 @@ from .loading import picture_text
 from .loading.config import check_fields, read_config, require
 from .loading.picture_text import PictureTextConfig
 
-MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl")
+MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 EPSILON = 1e-6
 THETA = 10000.0  # of the tower's rotary positions
 PARTS = ("text_config", "vision_config", "model_type", "architectures")
-TEXTS = ("qwen2", "qwen2_vl_text", "qwen2_5_vl_text")
+TEXTS = {  # by the language model: its names in text_config, and what that leaves out
+    "qwen2": (("qwen2", "qwen2_vl_text", "qwen2_5_vl_text"), {"rms_norm_eps": 1e-5}),
+    "qwen3": (
+        ("qwen3", "qwen3_vl_text"),
+        {
+            "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22_016, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 128_000,
+            "rope_theta": 500_000.0,
+        },
+    ),
+}  # fmt: skip
+SECTIONS = {"qwen2": (16, 24, 24), "qwen3": (24, 20, 20)}
 renamed = picture_text.renamed
 
 
@@ -40,6 +54,7 @@ class TowerConfig:
 
     model_type = "qwen2_vl_vision"
     gated = False
+    layer_names = ("fc1", "fc2")  # of a feed-forward part
 
     depth: int = 32
     embed_dim: int = 1280
@@ -100,6 +115,16 @@ class TowerConfig:
         """The layers whose attention is to all patches, where there are windows."""
         return ()
 
+    @property
+    def learned(self) -> int:
+        """The rows, and columns, of learned positions; 0: there are none."""
+        return 0
+
+    @property
+    def deepstack(self) -> tuple[int, ...]:
+        """The layers behind which a vector more is made, for the output of the text's first layer, second …"""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class GatedTowerConfig(TowerConfig):
@@ -145,6 +170,58 @@ class GatedTowerConfig(TowerConfig):
         return tuple(self.fullatt_block_indexes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeepTowerConfig(TowerConfig):
+    """The fields of vision_config of Qwen3-VL."""
+
+    model_type = "qwen3_vl_vision"
+    layer_names = ("linear_fc1", "linear_fc2")
+
+    depth: int = 27
+    hidden_size: int = 1152
+    hidden_act: str = "gelu_pytorch_tanh"
+    intermediate_size: int = 4304
+    out_hidden_size: int = 3584
+    patch_size: int = 16
+    num_position_embeddings: int = 2304
+    deepstack_visual_indexes: list[int]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TowerConfig:
+        rotary = values.get("rope_parameters") or {}
+        plausible = isinstance(rotary, dict) and rotary.get("rope_theta", THETA) == THETA
+        require(plausible, f"rope_parameters of vision_config is {rotary!r:.60}, expected rope_theta {THETA:g}")
+        return read_config(cls, {"deepstack_visual_indexes": [8, 16, 24], **values})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        layers, given, count = self.depth, self.deepstack_visual_indexes, self.num_position_embeddings
+        plausible = all(type(layer) is int and 0 <= layer < layers for layer in given) and len({*given}) == len(given)
+        require(plausible, f"deepstack_visual_indexes is {given!r:.60}, expected layers of the tower's {layers}")
+        square = count <= 1 << 20 and isqrt(count) ** 2 == count
+        require(square, f"num_position_embeddings is {count:,}, expected a square up to {1 << 20:,}")
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
+
+    @property
+    def out_size(self) -> int:
+        return self.out_hidden_size
+
+    @property
+    def inner(self) -> int:
+        return self.intermediate_size
+
+    @property
+    def learned(self) -> int:
+        return isqrt(self.num_position_embeddings)
+
+    @property
+    def deepstack(self) -> tuple[int, ...]:
+        return tuple(self.deepstack_visual_indexes)
+
+
 @dataclass(frozen=True)
 class Config(PictureTextConfig):
     """The hyper-parameters, by the names of config.json."""
@@ -156,27 +233,24 @@ class Config(PictureTextConfig):
     towers = {
         **dict.fromkeys(("qwen2_vl", "qwen2_vl_vision"), TowerConfig),
         **dict.fromkeys(("qwen2_5_vl", "qwen2_5_vl_vision"), GatedTowerConfig),
+        **dict.fromkeys(("qwen3_vl", "qwen3_vl_vision"), DeepTowerConfig),
     }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; older ones have the fields of the text in it."""
         text, vision = values.get("text_config"), values.get("vision_config")
-        kind = text.get("model_type", "qwen2") if isinstance(text, dict) else "qwen2"
-        require(kind in TEXTS, f"the language model {kind!r:.50} in text_config is not known")
+        own = "qwen3" if values.get("model_type") == "qwen3_vl" else cls.text
+        names, defaults = TEXTS[own]
+        kind = text.get("model_type", own) if isinstance(text, dict) else own
+        require(kind in names, f"the language model {kind!r:.50} in text_config is not known")
         text = {name: value for name, value in values.items() if name not in PARTS} if text is None else text
         if isinstance(text, dict):
             rotary = text.get("rope_parameters") or text.get("rope_scaling") or {}
             require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
             form = rotary.get("rope_type", rotary.get("type", "mrope"))
             rotary = {**rotary, "rope_type": "default" if form == "mrope" else form, "type": None}
-            text = {
-                "rms_norm_eps": 1e-5,
-                **text,
-                "model_type": "qwen2",
-                "rope_parameters": rotary,
-                "rope_scaling": None,
-            }
+            text = {**defaults, **text, "model_type": own, "rope_parameters": rotary, "rope_scaling": None}
         if isinstance(vision, dict):
             vision = {"model_type": values.get("model_type", cls.tower), **vision}
         return super().from_dict({**values, "text_config": text, "vision_config": vision})
@@ -186,16 +260,32 @@ class Config(PictureTextConfig):
         require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
         width, made = self.text_config.hidden_size, self.vision_config.out_size
         require(made == width, f"the tower makes vectors of {made} numbers, the text has {width}")
-        given, half = self.sections, self.text_config.head_dim // 2
+        layers, deep = self.text_config.num_hidden_layers, len(self.vision_config.deepstack)
+        require(deep <= layers, f"deepstack_visual_indexes has {deep} layers, the text only {layers}")
+        given, half = self._given_sections, self.text_config.head_dim // 2
         plausible = isinstance(given, list | tuple) and all(type(n) is int and n > 0 for n in given)
         require(
             plausible and sum(given) == half, f"mrope_section is {given!r:.60}, expected numbers that add up to {half}"
         )
 
     @property
-    def sections(self) -> Any:
+    def _given_sections(self) -> Any:
         """How many pairs of a head's columns turn by the positions of time, rows and columns."""
-        return self.text_config.rope_parameters.get("mrope_section", (16, 24, 24))
+        return self.text_config.rope_parameters.get("mrope_section", SECTIONS[self.text_config.model_type])
+
+    @property
+    def sections(self) -> tuple[int, ...]:
+        """Those of GridRotation. Qwen3's pairs turn by time, row, column, time …, and the last by time."""
+        given = tuple(self._given_sections)
+        if self.text_config.model_type != "qwen3":
+            return given
+        found = [0]
+        for pair in range(sum(given)):
+            axis = pair % 3 if pair < 3 * given[pair % 3] else 0
+            while (len(found) - 1) % 3 != axis:
+                found.append(0)
+            found[-1] += 1
+        return tuple(found)
 
 
 class PatchEmbed(Module):
@@ -207,11 +297,12 @@ class PatchEmbed(Module):
         side = config.patch_size
         shape = config.width, config.in_channels, config.temporal_patch_size, side, side
         self.proj.weight = new_parameter(ops.zeros, *shape)
+        self.proj.bias = new_parameter(ops.zeros, config.width) if config.learned else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, rows, columns, width)."""
         weight = self.proj.weight.sum(2)  # (width, C, side, side)
-        return ops.conv2d(x, weight, None, weight.shape[-1]).permute(0, 2, 3, 1)
+        return ops.conv2d(x, weight, self.proj.bias, weight.shape[-1]).permute(0, 2, 3, 1)
 
 
 class Attention(Module):
@@ -271,7 +362,7 @@ class Block(Module):
         self.attn = Attention(config, None if layer in config.whole else config.window)
         self.mlp: Any = (
             GatedFeedForward(config.width, config.inner, config.hidden_act, True) if config.gated
-            else FeedForward(config.width, config.inner, config.hidden_act)
+            else FeedForward(config.width, config.inner, config.hidden_act, names=config.layer_names)
         )  # fmt: skip
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
@@ -279,6 +370,14 @@ class Block(Module):
         x = self.attn(self.norm1(x), x, table)
         found: Tensor = self.mlp(self.norm2(x), x)
         return found
+
+
+def squares(x: Tensor, side: int) -> Tensor:
+    """Patches (B, rows, columns, D) → those of each square of `side` rows and columns (B, squares, side² D)."""
+    count, rows, columns, width = x.shape
+    high, wide = rows // side, columns // side
+    x = x.reshape(count, high, side, wide, side, width).transpose(2, 3)
+    return x.reshape(count, high * wide, side * side * width)
 
 
 class Merger(Module):
@@ -294,11 +393,25 @@ class Merger(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, rows, columns, D) → (B, rows * columns / side², out_size)."""
-        count, rows, columns, width = x.shape
-        high, wide = rows // self.side, columns // self.side
-        x = self.ln_q(x).reshape(count, high, self.side, wide, self.side, width).transpose(2, 3)
-        found: Tensor = self.mlp(x.reshape(count, high * wide, -1))
+        found: Tensor = self.mlp(squares(self.ln_q(x), self.side))
         return found
+
+
+class DeepMerger(Module):
+    """As Merger, of Qwen3-VL. whole: the norm is of all of a square's numbers, not of each patch's."""
+
+    def __init__(self, config: TowerConfig, whole: bool) -> None:
+        super().__init__()
+        self.side, self.whole = config.spatial_merge_size, whole
+        width = config.width * self.side**2
+        self.norm = LayerNorm(width if whole else config.width, EPSILON)
+        self.linear_fc1, self.linear_fc2 = Linear(width, width), Linear(width, config.out_size)
+        self.activation = GELU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, rows, columns, D) → (B, rows * columns / side², out_size)."""
+        x = self.norm(squares(x, self.side)) if self.whole else squares(self.norm(x), self.side)
+        return self.linear_fc2(self.activation(self.linear_fc1(x)))
 
 
 class Tower(ImageModel):
@@ -309,15 +422,34 @@ class Tower(ImageModel):
         self.config = config
         self.patch_embed = PatchEmbed(config)
         self.blocks = ModuleList(Block(config, layer) for layer in range(config.depth))
-        self.merger = Merger(config)
+        self.merger: Any = DeepMerger(config, whole=False) if config.learned else Merger(config)
+        self.pos_embed = Module()
+        if config.learned:
+            self.pos_embed.weight = new_parameter(ops.zeros, config.learned**2, config.width)
+        self.deepstack_merger_list = ModuleList(DeepMerger(config, whole=True) for _ in config.deepstack)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → the vectors (B, T, out_size) of pictures."""
+        """pixel_values (B, C, H, W) → the vectors (B, T, out_size) of pictures; beside each, in the columns behind it,
+        those for the outputs of the text's first layers, where there are such.
+        """
         x = self.patch_embed(pixel_values)  # (B, rows, columns, width)
+        if self.config.learned:
+            x = x + self._learned(x.shape[1], x.shape[2])
         table = self._table(x.shape[1], x.shape[2]).to(x.device)
-        for block in self.blocks:
+        deep = []  # (B, T, out_size) each
+        for layer, block in enumerate(self.blocks):
             x = block(x, table)
-        return self.merger(x)
+            if layer in self.config.deepstack:
+                deep.append(self.deepstack_merger_list[self.config.deepstack.index(layer)](x))
+        own: Tensor = self.merger(x)
+        return ops.cat([own, *deep], -1) if deep else own
+
+    def _learned(self, rows: int, columns: int) -> Tensor:
+        """The learned positions (1, rows, columns, width), which the patches' corners share."""
+        side, weight = self.config.learned, self.pos_embed.weight  # (side², width)
+        table = weight.reshape(1, side, side, -1).permute(0, 3, 1, 2)  # (1, width, side, side)
+        found = ops.interpolate(table, size=(rows, columns), mode="bilinear", align_corners=True)
+        return found.permute(0, 2, 3, 1)
 
     def _table(self, rows: int, columns: int) -> Tensor:
         """The angles (rows * columns, head / 2, 2) of patches: half the pairs turn by the row, half by the column."""
@@ -339,7 +471,7 @@ class Qwen2VLForConditionalGeneration(PictureTextModel):
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
         self.vision_tower = Tower(config.vision_config)
-        self.sections = tuple(config.sections)
+        self.sections = config.sections
 
     @property
     def pixels(self) -> Any:
@@ -355,10 +487,10 @@ class Qwen2VLForConditionalGeneration(PictureTextModel):
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:
         tower = self.config.vision_config
         side = tower.patch_size * tower.spatial_merge_size
-        check_pictures("Qwen2-VL", pixel_values, tower.in_channels, least=side)
+        check_pictures("Qwen-VL", pixel_values, tower.in_channels, least=side)
         high, wide = int(pixel_values.shape[2]), int(pixel_values.shape[3])
         if high % side or wide % side:
-            raise ArgumentError(f"Qwen2-VL: pictures have multiples of {side} pixels a side, not {high} x {wide}")
+            raise ArgumentError(f"Qwen-VL: pictures have multiples of {side} pixels a side, not {high} x {wide}")
         return high // side, wide // side
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ text.generate.LanguageModel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -198,13 +198,18 @@ class DecoderStack(Module):
         """tokens (..., T) → the first layer's input (..., T, hidden_size)."""
         return self.embedding(tokens)
 
-    def forward(self, tokens: Tensor, text: Text, x: Tensor | None = None) -> Tensor:
+    def forward(
+        self, tokens: Tensor, text: Text, x: Tensor | None = None, added: Sequence[Tensor] = ()
+    ) -> Tensor:  # fmt: skip
         """tokens (..., T) → (..., T, hidden_size), before the last norm. x: the first layer's input, if it is not that
-        of the tokens.
+        of the tokens. added (..., T, hidden_size) each: to the output of the first layer, of the second …
         """
         x = self.embedded(tokens, text) if x is None else x  # (..., T, hidden_size)
+        more = iter(added)
         for layer in getattr(self, type(self).blocks):
             x = layer(x, text)
+            if added and (one := next(more, None)) is not None:
+                x = x + one
         return x
 
     def normalized(self, x: Tensor) -> Tensor:

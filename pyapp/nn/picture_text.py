@@ -23,7 +23,8 @@ RotaryPosition = tuple[int, int, int]  # the rotary positions of a token: of tim
 class Seen:
     """What of pictures stands in a text, or in the part of it that a pass reads.
 
-    features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. `spans`: the first
+    features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. Where they are (N, D +
+    L D), the further columns are added there to the outputs of the first L layers. `spans`: the first
     token of each picture's stretch and the one behind it, at positions of the whole text.
     `rotary_positions`: those of each token (grid_positions), where the model has three.
     """
@@ -110,7 +111,7 @@ def grid_positions(count: int, pictures: Sequence[tuple[int, int, int]]) -> list
 
 class GridRotation:
     """Rotates queries and keys by three positions each; `sections`: how many pairs of a head's columns turn by the
-    first of them, the second, the third, the first …
+    first of them, the second, the third, the first … (0: none).
     """
 
     def __init__(self, rotary_positions: Sequence[RotaryPosition], sections: Sequence[int]) -> None:
@@ -129,10 +130,13 @@ class GridRotation:
 
     def _table(self, rotary: RotaryTable, qkv: Tensor) -> Tensor:
         whole = rotary.upto(1 + max(max(one) for one in self.rotary_positions), qkv.device)  # (P, D / 2, 2)
-        parts, first = [], 0
+        angles, parts, first = [], [], 0
+        for axis in range(3):
+            rows = ops.tensor([one[axis] for one in self.rotary_positions], dtype="int64", device=qkv.device)
+            angles.append(whole.index_select(0, rows))  # (N, D / 2, 2)
         for i, size in enumerate(self.sections):
-            rows = ops.tensor([one[i % 3] for one in self.rotary_positions], dtype="int64", device=qkv.device)
-            parts.append(whole.index_select(0, rows).narrow(1, first, size))
+            if size:
+                parts.append(angles[i % 3].narrow(1, first, size))
             first += size
         return ops.cat(parts, 1)  # (N, D / 2, 2)
 
@@ -208,7 +212,7 @@ class PictureTextModel(Module):
         return self.part * self.picture_tokens
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → the vectors (B, picture_tokens, D) of pictures."""
+        """pixel_values (B, C, H, W) → the vectors (B, picture_tokens, D) of pictures, as Seen's features."""
         raise NotImplementedError
 
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:
@@ -247,7 +251,7 @@ class PictureTextModel(Module):
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
             texts = [grid_positions(width, [(i, high, wide) for i in found]) for found in starts]
             text = WholeTextOfGrids(width, attention_mask, GridRotation(sum(texts, []), self.sections))
-        return language.head(language.stack(tokens, text, self._embedded(tokens, text, Seen(features, places))))
+        return language.head(self._read(tokens, text, Seen(features, places)))
 
     def forward_cached(
         self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True, seen: Seen | None = None,
@@ -264,19 +268,24 @@ class PictureTextModel(Module):
             text = CachedTextOfPictures(position, cache, first, seen.spans)
         elif seen.rotary_positions:
             text = CachedTextOfGrids(position, cache, GridRotation(seen.rotary_positions, self.sections))
-        x = language.stack(tokens, text, self._embedded(tokens, text, seen))  # (T, dim)
+        x = self._read(tokens, text, seen)  # (T, dim)
         return language.head(last_tokens(x, cache) if last_only else x)
 
-    def _embedded(self, tokens: Tensor, text: Any, seen: Seen) -> Tensor:
-        """tokens (..., T) → the first layer's input (..., T, D), with the vectors of pictures."""
-        known = self.config.vocab_size
+    def _read(self, tokens: Tensor, text: Any, seen: Seen) -> Tensor:
+        """tokens (..., T) → the stack's output (..., T, D), with the vectors of pictures."""
+        stack, known = self.language_model.stack, self.config.vocab_size
         inside = ops.where(tokens < known, tokens, ops.zeros_like(tokens))  # some files' image_token_id is none of them
-        x = self.language_model.stack.embedded(inside, text)
+        x = stack.embedded(inside, text)
         if seen.features is None:
-            return x
+            return stack(tokens, text, x)
         places = ops.tensor(list(seen.places), dtype="int64", device=x.device)
-        flat = x.reshape(-1, x.shape[-1]).index_copy(0, places, seen.features.to(x.dtype))
-        return flat.reshape(x.shape)
+        flat = x.reshape(-1, x.shape[-1])
+        own, *deep = seen.features.to(x.dtype).split(flat.shape[1], 1)  # (N, D) each
+        x = flat.index_copy(0, places, own).reshape(x.shape)
+        if not deep:
+            return stack(tokens, text, x)
+        none = ops.zeros_like(flat)
+        return stack(tokens, text, x, [none.index_copy(0, places, one).reshape(x.shape) for one in deep])
 
 
 def stretches(tokens: Sequence[int], number: int) -> list[tuple[int, int]]:

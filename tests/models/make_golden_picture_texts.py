@@ -27,6 +27,7 @@ FOLDER = Path(__file__).with_name("golden_picture_texts")
 CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen2_5_vl": "Qwen2_5_VL",
+    "qwen3_vl": "Qwen3VL",
     "idefics3": "Idefics3",
     "smolvlm": "SmolVLM",
     "llava": "Llava",

@@ -56,6 +56,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "window_size": 16, "fullatt_block_indexes": [1],
         },
     },
+    "qwen3_vl": {
+        "model_type": "qwen3_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN | {"head_dim": 16, "num_hidden_layers": 3, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2], "mrope_interleaved": True,
+        }},
+        "vision_config": {
+            "depth": 3, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 40,
+            "patch_size": 4, "num_position_embeddings": 49, "deepstack_visual_indexes": [2, 0],
+        },
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -67,8 +77,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)
-OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl")
-GRIDS = {"qwen2_vl": (5, 3), "qwen2_5_vl": (5, 3)}  # rows and columns of a picture's vectors, of eight pixels each
+OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+# The rows and columns of a picture's vectors, of eight pixels each.
+GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl"), (5, 3))
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

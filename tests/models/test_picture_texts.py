@@ -170,6 +170,12 @@ def test_hostile_configurations_are_refused(name: str) -> None:
                     changes.append({"vision_config": config["vision_config"] | {field: value}})
     else:
         changes.append({"vision_config": config["vision_config"] | {"image_size": [16, 32]}})
+    if "deepstack_visual_indexes" in config["vision_config"]:
+        deep = [{"deepstack_visual_indexes": value} for value in ([3], [-1], [0, 0], [0.5], ["a"], 1, "many")]
+        learned = [{"num_position_embeddings": value} for value in (48, 0, 10**12, "many")]
+        for one in (*deep, *learned, {"rope_parameters": {"rope_theta": 5.0}}, {"rope_parameters": 3}):
+            changes.append({"vision_config": config["vision_config"] | one})
+        changes.append({"text_config": config["text_config"] | {"num_hidden_layers": 1}})
     for part in ("text_config", "vision_config"):
         for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "num_heads"):
             if field not in config[part]:

@@ -31,6 +31,7 @@ from tests.text.picture_chat_model import (
 
 CLASSES = {
     "qwen2_vl": "Qwen2VL",
+    "qwen3_vl": "Qwen3VL",
     "idefics3": "Idefics3",
     "llava": "Llava",
     "gemma3": "Gemma3",
@@ -43,14 +44,14 @@ SPACE = "\u00a7"  # stands in the names of special tokens in what the user write
 
 def processor_of(kind: str, folder: Path) -> Any:
     settings = {key: value for key, value in PROCESSORS[kind].items() if key != "image_processor_type"}
-    named = {"llava": "CLIP"}.get(kind, CLASSES[kind])
+    named = {"llava": "CLIP", "qwen3_vl": "Qwen2VL"}.get(kind, CLASSES[kind])
     images = getattr(transformers, f"{named}ImageProcessorPil")(**settings)
     words = {
         "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>",
     } if kind.startswith("gemma3") else {}  # fmt: skip
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, extra_special_tokens=words)
     made = getattr(transformers, f"{CLASSES[kind]}Processor")
-    if kind == "qwen2_vl":  # without a processor of videos, which needs torchvision
+    if kind.startswith("qwen"):  # without a processor of videos, which needs torchvision
         found = made.__new__(made)
         found.image_token, found.video_token = "<|image_pad|>", "<|video_pad|>"
         found.image_token_id, found.video_token_id = IDS["<|image_pad|>"], -1
@@ -100,7 +101,7 @@ def golden(kind: str, folder: Path) -> dict[str, Any]:
         for key, value in found.items()
     }
     found.pop("num_crops", None)
-    if not kind.startswith(("gemma3", "qwen2_vl")):
+    if not kind.startswith(("gemma3", "qwen")):
         found.pop("mm_token_type_ids", None)
         found.pop("token_type_ids", None)
     with torch.no_grad():

@@ -52,6 +52,25 @@ TEMPLATES = {
         "{% endfor %}<|im_end|>\n{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     ),
+    "qwen3_vl": (
+        "{%- if messages[0].role == 'system' %}{{- '<|im_start|>system\n' }}"
+        "{%- if messages[0].content is string %}{{- messages[0].content }}{%- else %}"
+        "{%- for content in messages[0].content %}{%- if 'text' in content %}{{- content.text }}{%- endif %}"
+        "{%- endfor %}{%- endif %}{{- '<|im_end|>\n' }}{%- endif %}"
+        "{%- set image_count = namespace(value=0) %}{%- for message in messages %}"
+        "{%- if message.role == 'user' %}{{- '<|im_start|>' + message.role + '\n' }}"
+        "{%- if message.content is string %}{{- message.content }}{%- else %}{%- for content in message.content %}"
+        "{%- if content.type == 'image' or 'image' in content or 'image_url' in content %}"
+        "{%- set image_count.value = image_count.value + 1 %}"
+        "{%- if add_vision_id %}Picture {{ image_count.value }}: {% endif -%}"
+        "<|vision_start|><|image_pad|><|vision_end|>"
+        "{%- elif 'text' in content %}{{- content.text }}{%- endif %}{%- endfor %}{%- endif %}{{- '<|im_end|>\n' }}"
+        "{%- elif message.role == 'assistant' %}{{- '<|im_start|>' + message.role + '\n' }}"
+        "{%- if message.content is string %}{{- message.content }}{%- else %}{%- for content_item in message.content %}"
+        "{%- if 'text' in content_item %}{{- content_item.text }}{%- endif %}{%- endfor %}{%- endif %}"
+        "{{- '<|im_end|>\n' }}{%- endif %}{%- endfor %}"
+        "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
+    ),
     "gemma3": (
         "{{ bos_token }}{% for message in messages %}"
         "{%- set role = 'model' if message['role'] == 'assistant' else message['role'] -%}"
@@ -71,6 +90,9 @@ PROCESSORS: dict[str, dict[str, Any]] = {
               "crop_size": {"height": 16, "width": 16}},
     "qwen2_vl": {"image_processor_type": "Qwen2VLImageProcessor", "min_pixels": 256, "max_pixels": 2048,
                  "patch_size": 4},
+    "qwen3_vl": {"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": 4, "merge_size": 2,
+                 "size": {"shortest_edge": 256, "longest_edge": 2048}, "image_mean": [0.5, 0.5, 0.5],
+                 "image_std": [0.5, 0.5, 0.5]},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
 }  # fmt: skip
 PROCESSORS["gemma3_crops"] = PROCESSORS["gemma3"] | {
@@ -88,7 +110,7 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
     config["text_config"] = config["text_config"] | {
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
-    qwen = kind.startswith("qwen2")
+    qwen = kind.startswith("qwen")
     token = "<image_soft_token>" if kind == "gemma3" else "<|image_pad|>" if qwen else "<image>"
     config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
     if qwen:
