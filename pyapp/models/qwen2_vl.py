@@ -127,15 +127,33 @@ class TowerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatedTowerConfig(TowerConfig):
+class SizedTowerConfig(TowerConfig):
+    """The fields of vision_config of newer models: hidden_size is that of the tower."""
+
+    intermediate_size: int = 3420
+    out_hidden_size: int = 3584
+
+    @property
+    def width(self) -> int:
+        return self.hidden_size
+
+    @property
+    def out_size(self) -> int:
+        return self.out_hidden_size
+
+    @property
+    def inner(self) -> int:
+        return self.intermediate_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatedTowerConfig(SizedTowerConfig):
     """The fields of vision_config of Qwen2.5-VL."""
 
     model_type = "qwen2_5_vl_vision"
     gated = True
 
     hidden_act: str = "silu"
-    intermediate_size: int = 3420
-    out_hidden_size: int = 3584
     window_size: int = 112
     fullatt_block_indexes: list[int]
 
@@ -150,18 +168,6 @@ class GatedTowerConfig(TowerConfig):
         require(bool(self.window), f"window_size {self.window_size} is smaller than a vector's patches")
 
     @property
-    def width(self) -> int:
-        return self.hidden_size
-
-    @property
-    def out_size(self) -> int:
-        return self.out_hidden_size
-
-    @property
-    def inner(self) -> int:
-        return self.intermediate_size
-
-    @property
     def window(self) -> int | None:
         return self.window_size // self.spatial_merge_size // self.patch_size * self.spatial_merge_size
 
@@ -171,7 +177,7 @@ class GatedTowerConfig(TowerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepTowerConfig(TowerConfig):
+class DeepTowerConfig(SizedTowerConfig):
     """The fields of vision_config of Qwen3-VL."""
 
     model_type = "qwen3_vl_vision"
@@ -181,7 +187,6 @@ class DeepTowerConfig(TowerConfig):
     hidden_size: int = 1152
     hidden_act: str = "gelu_pytorch_tanh"
     intermediate_size: int = 4304
-    out_hidden_size: int = 3584
     patch_size: int = 16
     num_position_embeddings: int = 2304
     deepstack_visual_indexes: list[int]
@@ -200,18 +205,6 @@ class DeepTowerConfig(TowerConfig):
         require(plausible, f"deepstack_visual_indexes is {given!r:.60}, expected layers of the tower's {layers}")
         square = count <= 1 << 20 and isqrt(count) ** 2 == count
         require(square, f"num_position_embeddings is {count:,}, expected a square up to {1 << 20:,}")
-
-    @property
-    def width(self) -> int:
-        return self.hidden_size
-
-    @property
-    def out_size(self) -> int:
-        return self.out_hidden_size
-
-    @property
-    def inner(self) -> int:
-        return self.intermediate_size
 
     @property
     def learned(self) -> int:
