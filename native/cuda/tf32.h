@@ -30,7 +30,7 @@ struct tf32_terms {
 DEVICE void multiply_tf32(float sums[4], const uint32_t a[4], const uint32_t b[2])
 {
 #ifndef __CUDACC__
-    emulator_multiply_tf32(sums, a, b);
+    emulator_multiply_tf32(sums, a, b, [](uint32_t bits) { return __int_as_float((int)(bits & 0xffffe000u)); });
 #elif HAS_TENSOR_CORES
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
