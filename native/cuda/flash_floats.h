@@ -7,7 +7,8 @@
  * Tensor cores cut what they add to a sum off instead of rounding it. So the products of a tile's values are summed by
  * themselves, and their sums added in float32 (Ootomo and Yokota, 2022).
  *
- * Tiles with numbers that are not ordinary (tf32.h) take plain arithmetic, which shows what is not finite as it is. */
+ * Numbers that are not ordinary (tf32.h) take plain arithmetic, which shows what is not finite as it is: for scores their
+ * tiles do, for sums only their own products. */
 #ifndef PYAPP_FLASH_FLOATS_H
 #define PYAPP_FLASH_FLOATS_H
 #include "flash.h"
@@ -76,15 +77,17 @@ DEVICE void multiply_odd(float sums[4][4], const float *rows, const float *other
     }
 }
 
-/* out (16, 128) += weights (16, 32) times values of `columns` columns. */
+/* out (16, 128) += weights (16, 32) times values of `columns` columns. ODD: of those that are ordinary, and 0 for others. */
+template <bool ODD>
 DEVICE void add_ordinary(float out[16][4], const float weights[4][4], const float *values, int columns)
 {
+    const auto terms = [](float x) { return tf32_terms(ODD && !is_ordinary(x) ? 0.0f : x); };
     tf32_terms a[4][4];
 #pragma unroll
     for (int k = 0; k < 4; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            a[k][i] = tf32_terms(weights[k][i % 2 * 2 + i / 2]);
+            a[k][i] = terms(weights[k][i % 2 * 2 + i / 2]);
     values += LANE % 4 * 2 * VALUES_ROW + LANE / 4;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -96,7 +99,7 @@ DEVICE void add_ordinary(float out[16][4], const float weights[4][4], const floa
 #pragma unroll
             for (int n = 0; n < 4; n++) {
                 const float *const value = values + 8 * k * VALUES_ROW + 32 * j + 8 * n;
-                const tf32_terms b[2] = {tf32_terms(value[0]), tf32_terms(value[VALUES_ROW])};
+                const tf32_terms b[2] = {terms(value[0]), terms(value[VALUES_ROW])};
                 multiply_terms(sums[n], a[k], b);
             }
 #pragma unroll
@@ -105,9 +108,13 @@ DEVICE void add_ordinary(float out[16][4], const float weights[4][4], const floa
     }
 }
 
-/* The same of any numbers. whole: a weight of 0 does not hide what is not finite. */
-DEVICE void add_odd_values(float out[16][4], const float weights[4][4], const float *values, int columns, bool whole)
+/* Adds the products that have a number which is not ordinary, each to its own column; the others' sums stay as they would be
+ * without it. whole: a weight of 0 does not hide what is not finite. */
+DEVICE void add_odd_products(float out[16][4], const float weights[4][4], const float *values, int columns, bool whole)
 {
+    const auto product = [whole](float weight, float value) {
+        return (is_ordinary(weight) && is_ordinary(value)) || (weight == 0 && !whole) ? 0.0f : weight * value;
+    };
 #pragma unroll
     for (int k = 0; k < 8; k++) /* others 8 (k / 2) + 2 p + k % 2 */
 #pragma unroll 1
@@ -120,10 +127,10 @@ DEVICE void add_odd_values(float out[16][4], const float weights[4][4], const fl
                 if (8 * n >= columns)
                     continue;
                 const two_floats value(other + 8 * n);
-                out[n][0] += whole || low != 0 ? low * value.x : 0.0f;
-                out[n][1] += whole || low != 0 ? low * value.y : 0.0f;
-                out[n][2] += whole || high != 0 ? high * value.x : 0.0f;
-                out[n][3] += whole || high != 0 ? high * value.y : 0.0f;
+                out[n][0] += product(low, value.x);
+                out[n][1] += product(low, value.y);
+                out[n][2] += product(high, value.x);
+                out[n][3] += product(high, value.y);
             }
         }
 }
@@ -244,10 +251,11 @@ template <class Task> DEVICE void flash_by_tensor_cores(Task &task, int64_t row0
                 }
             __syncthreads();
             if (!idle) {
-                if (odd.is_odd() || __any_sync(EVERY_LANE, odd_weights))
-                    add_odd_values(out, scores, values, columns, whole);
-                else
-                    add_ordinary(out, scores, values, columns);
+                if (odd.is_odd() || __any_sync(EVERY_LANE, odd_weights)) {
+                    add_ordinary<true>(out, scores, values, columns);
+                    add_odd_products(out, scores, values, columns, whole);
+                } else
+                    add_ordinary<false>(out, scores, values, columns);
             }
             __syncthreads();
         }
