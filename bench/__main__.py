@@ -19,7 +19,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy's BLAS reads it
 
-from . import browser, embeddings, memory, native, onnx_models, ops, speech, startup, training, voices
+from . import architectures, browser, embeddings, memory, native, onnx_models, ops, speech, startup, training, voices
 from .report import Figure, show
 from .shapes import LLAMA_KINDS, LLAMAS, ROW_KINDS, SHAPES, STREAMED
 
@@ -47,6 +47,10 @@ def cases(runs: int, with_peers: bool) -> dict[str, Callable[[], Generator[Figur
     for threads in (1, 2):
         found[f"native/embeddings/{threads} thread"] = partial(embeddings.native_figures, threads, runs, with_peers)
         found[f"native/voices/{threads} thread"] = partial(voices.native_figures, threads, runs, with_peers)
+        for name in architectures.ARCHITECTURES:
+            found[f"native/architectures/{name}/{threads} thread"] = partial(
+                architectures.native_figures, name, threads, runs, with_peers
+            )
     found["chromium/embeddings"] = partial(embeddings.browser_figures, runs, with_peers)
     for name in onnx_models.FILES:
         found[f"chromium/onnx/{name}"] = partial(onnx_models.browser_figures, name, runs, with_peers)

@@ -229,6 +229,51 @@ def read_nothing(page: Page) -> None:
     expect(page.locator("#read-error [role=alert]")).to_contain_text("cannot be decoded")
 
 
+# What models could have found in the example of a street, in place of their work.
+FOUND_IN_PICTURE = r"""async () => {
+  const { pictures } = pyappPage;
+  await pictures.ready;
+  await pictures.add([new File(["<svg xmlns='http://www.w3.org/2000/svg' width='96' height='72'><rect width='96' height='72' fill='tan'/></svg>"], "street.svg", { type: "image/svg+xml" })]);
+  const canvas = new OffscreenCanvas(200, 150);
+  const context = canvas.getContext("2d");
+  for (let x = 0; x < 200; x += 1) { context.fillStyle = `rgb(${x} ${x} ${x})`; context.fillRect(x, 0, 1, 150); }
+  const bytes = new Uint8Array(await (await canvas.convertToBlob()).arrayBuffer());
+  const labels = [{ label: "a red car", score: 0.82 }, { label: "a house", score: 0.13 }];
+  const size = [150, 200], runs = [[1, 15000], [0, 9000], [2, 6000]];
+  const segments = [{ label: "sky", number: 1, share: 0.5 }, { label: "road", number: 0, share: 0.3 }, { label: "car", number: 2, share: 0.2 }];
+  const objects = [{ label: "car", score: 0.97, box: [20, 70, 120, 130] }, { label: "person", score: 0.31, box: [140, 30, 170, 120] }];
+  const values = {
+    detect: { objects, size }, segment: { segments, runs, size }, "cut-out": { segments: [{ ...segments[0], score: 0.9 }], runs: [[0, 9000], [1, 21000]], size },
+    depth: { png: btoa(String.fromCharCode(...bytes)), least: 0, most: 1, metric: false, size }, "match-image": { labels }, "image-to-text": { text: "a red car on a street" },
+  };
+  for (const [task, found] of Object.entries(values)) pictures.results.set(task, { task, values: found, model: "A model", seconds: 1.2 });
+  pictures.points = [{ x: 90, y: 100, label: 1 }, { x: 150, y: 20, label: 0 }];
+  document.getElementById("look-words").value = "a red car\na house";
+  await pictures.keep();
+  document.querySelector("#history-picture").open = true;
+}"""  # noqa: E501
+
+
+def find_in_picture(page: Page) -> None:
+    """Objects, of which one is marked."""
+    page.evaluate(FOUND_IN_PICTURE)
+    look_for(page, "detect")
+    page.locator(".look-row").first.click()
+    expect(page.locator("#history-picture .history-row")).to_have_count(1)
+
+
+def look_for(page: Page, task: str) -> None:
+    page.evaluate(f"pyappPage.pictures.choose('{task}')")
+    expect(page.locator("#look-sheet")).to_have_attribute("data-state", "done")
+
+
+def find_nothing_in_picture(page: Page) -> None:
+    """There is no model for this."""
+    look_for(page, "match-image")
+    page.locator("#look-start").click()
+    expect(page.locator("#look-error [role=alert]")).to_contain_text("no model")
+
+
 def record(page: Page) -> None:
     page.context.grant_permissions(["microphone"])
     shown(page, "transcribe")
@@ -277,6 +322,13 @@ STATES: dict[str, Callable[[Page], object]] = {
     "page read": read,
     "page edited": lambda page: page.locator("#read-edit").click(),
     "picture refused": read_nothing,
+    "pictures": lambda page: shown(page, "pictures"),
+    "objects found": find_in_picture,
+    "areas found": lambda page: look_for(page, "segment"),
+    "cut out": lambda page: look_for(page, "cut-out"),
+    "depth found": lambda page: look_for(page, "depth"),
+    "picture captioned": lambda page: look_for(page, "image-to-text"),
+    "words without a model": find_nothing_in_picture,
     "lab": lab,
     "recording": record,
     "recording elsewhere": record_elsewhere,

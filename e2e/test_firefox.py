@@ -18,6 +18,7 @@ from e2e.firefox import Firefox
 from e2e.speech_files import write_recording
 from scripts.serve import Handler, SiteServer
 from tests.audio.sounds import babble
+from tests.models.picture_folders import write_picture_folder
 from tests.text.picture_chat_model import photo, write_picture_chat_model
 
 # A microphone that is permitted. Without an output for sound, as here, Firefox never starts an AudioContext.
@@ -157,6 +158,37 @@ def test_a_model_sees_a_picture(page: Firefox, tmp_path: Path) -> None:
     assert page.evaluate("document.querySelector('#chat-turns img').alt") == "Picture: fox.png"
     page.evaluate("localStorage.removeItem('pyapp.chat-settings')")
     page.open(page.evaluate("location.href.split('#')[0]"))
+    assert page.errors == []
+
+
+def test_pictures_are_cut_out_and_described(page: Firefox, tmp_path: Path) -> None:
+    """A click in the picture is where the point is; the mask and the depth are drawn over it; a PNG is made."""
+    page.click("#views a[href='#pictures']")
+    page.until("pyappPage.pictures !== undefined && document.querySelector('#look-examples button') !== null")
+    page.click("#look-examples button")
+    page.until("document.getElementById('look-name').textContent === 'table.svg'")
+    for task, name in (("cut-out", "sam"), ("depth", "depth_anything")):
+        files = sorted(write_picture_folder(tmp_path / name, name).iterdir())
+        page.evaluate(f"pyappPage.pictures.choose('{task}')")
+        page.evaluate(f"pyappPage.models.open(pyappPage.app.choices['{task}'])")
+        page.until("document.querySelector('#model-dialog[open]') !== null")
+        page.choose_files("#pick-files", *files)
+        page.until(
+            f"pyappPage.app.choices['{task}'].model?.kind === 'file' && document.querySelector('dialog[open]') === null"
+        )
+        page.click("#look-stage > canvas" if task == "cut-out" else "#look-start")
+        page.until(f"pyappPage.pictures.results.has('{task}') && !pyappPage.pictures.button.running")
+        page.until("document.querySelector('.look-map canvas') !== null")
+        shown = page.evaluate(
+            "[...document.querySelectorAll('.look-map canvas')].map((map) => [map.width, map.height])"
+        )
+        assert shown == [[1000, 750]]
+    assert page.evaluate("pyappPage.pictures.points") == [{"x": 500, "y": 375, "label": 1}]
+    values = page.evaluate("pyappPage.pictures.results.get('cut-out').values")
+    assert sum(length for number, length in values["runs"] if number) > 0, "nothing was cut out"
+    colours = "new Set(new Uint32Array(document.querySelector('.look-map canvas').getContext('2d').getImageData(0, 0, 1000, 750).data.buffer)).size"  # noqa: E501
+    assert page.evaluate(colours) > 20
+    page.until("pyappPage.pictures.store.list().then(([entry]) => entry?.about.includes('depth'))")
     assert page.errors == []
 
 

@@ -23,6 +23,8 @@ from pyapp.models import load_speech_model
 from scripts.serve import SiteServer
 from tests.audio.sounds import babble
 from tests.models.sound_configs import recording as recording_of
+from tests.models.test_listeners import make as make_listener
+from tests.models.test_listeners import write as write_listener
 from tests.models.test_sounds import make as make_sound_model
 from tests.models.test_sounds import write as write_sound_model
 
@@ -540,6 +542,18 @@ def test_a_model_that_names_characters(transcribe: TranscribePage, tmp_path: Pat
     assert transcribe.text().strip() == expected and len(expected.split()) > 3
     words = [word for segment in transcribe.segments() for word in segment["words"]]
     assert len(words) == len(expected.split()) and words[0]["end"] <= words[-1]["start"] < 0.25
+
+
+def test_a_model_that_writes_what_it_hears(transcribe: TranscribePage, tmp_path: Path) -> None:
+    """The folder of a Moonshine: the text that pyapp hears outside the page."""
+    sound = tmp_path / "sound.wav"
+    folder = write_listener(tmp_path / "listener", "moonshine", dict(make_listener("moonshine").state_dict()))
+    write_wav(sound, np.concatenate([np.zeros(8000, np.float32), 3 * recording_of(8000), np.zeros(8000)]), 16000)
+    events = list(transcribe_events(load_speech_model(folder), next(iter(open_audio(sound)))))
+    expected = events[-1].to_dict()["text"].strip()
+    transcribe.choose(folder)
+    transcribe.take(sound).wait_done()
+    assert transcribe.text().strip() == expected and expected
 
 
 def test_a_recording_of_many_windows_stops_and_goes_on(transcribe: TranscribePage, dist: Path, tmp_path: Path) -> None:

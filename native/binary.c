@@ -5,6 +5,8 @@
 #include "vmath.h"
 #include "vmath64.h"
 
+static const uint32_t binary_types[] = BINARY_TYPES, binary_results[] = BINARY_RESULTS;
+
 #define NOINLINE static __attribute__((noinline))
 #define EACH(opcode, type, expression)                                                                                 \
     case BINARY_##opcode:                                                                                              \
@@ -249,9 +251,102 @@ QUESTIONS(float_questions, float)
 QUESTIONS(double_questions, double)
 QUESTIONS(integer_questions, int64_t)
 
-/* ---- kernel */
+/* ---- bytes and 32-bit integers in their own type, on processors: in wasm, where code is downloaded, they go through 64
+ * bits as the others do */
 
-static const uint32_t binary_types[] = BINARY_TYPES, binary_results[] = BINARY_RESULTS;
+#if !defined(__wasm__)
+#define NARROW_INTEGERS(name, type)                                                                                    \
+    QUESTIONS(name##_questions, type)                                                                                  \
+    NOINLINE int name(int64_t opcode, void *to, const void *p, const void *q, int64_t n)                               \
+    {                                                                                                                  \
+        type *y = to;                                                                                                  \
+        const type *left = p, *right = q;                                                                              \
+        if (binary_results[opcode]) {                                                                                  \
+            name##_questions(opcode, to, left, right, n);                                                              \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+        switch (opcode) {                                                                                              \
+            EACH(add, type, (type)((uint32_t)a + (uint32_t)b))                                                         \
+            EACH(sub, type, (type)((uint32_t)a - (uint32_t)b))                                                         \
+            EACH(mul, type, (type)((uint32_t)a * (uint32_t)b))                                                         \
+            EACH(maximum, type, a > b ? a : b)                                                                         \
+            EACH(minimum, type, a < b ? a : b)                                                                         \
+            EACH(bitwise_and, type, (type)(a & b))                                                                     \
+            EACH(bitwise_or, type, (type)(a | b))                                                                      \
+            EACH(bitwise_xor, type, (type)(a ^ b))                                                                     \
+        default:                                                                                                       \
+            return 0;                                                                                                  \
+        }                                                                                                              \
+        return 1;                                                                                                      \
+    }
+NARROW_INTEGERS(unsigned_bytes, uint8_t)
+NARROW_INTEGERS(signed_bytes, int8_t)
+NARROW_INTEGERS(words, int32_t)
+
+enum { NARROW = BIT(TYPE_bool) | BIT(TYPE_uint8) | BIT(TYPE_int8) | BIT(TYPE_int32) };
+
+/* Operations of bool as logical ones; BINARY_COUNT: the others. A bool is true where its byte is not 0. */
+static int64_t logical_of(int64_t opcode)
+{
+    switch (opcode) {
+    case BINARY_logical_and:
+    case BINARY_bitwise_and:
+    case BINARY_mul:
+        return BINARY_logical_and;
+    case BINARY_logical_or:
+    case BINARY_bitwise_or:
+    case BINARY_add:
+        return BINARY_logical_or;
+    case BINARY_logical_xor:
+    case BINARY_bitwise_xor:
+        return BINARY_logical_xor;
+    default:
+        return BINARY_COUNT;
+    }
+}
+
+/* PART times a number in the type of the other operand, where that holds it; else NULL. */
+static const void *narrow_numbers(int32_t *to, int type, int64_t whole)
+{
+    const int64_t least = type == TYPE_int8 ? INT8_MIN : type == TYPE_int32 ? INT32_MIN : 0;
+    const int64_t most = type == TYPE_int8 ? INT8_MAX : type == TYPE_int32 ? INT32_MAX : type == TYPE_uint8 ? 255 : 1;
+    if (!type_in(type, NARROW) || whole < least || whole > most)
+        return NULL;
+    for (int64_t i = 0; i < PART; i++)
+        write_integers(to, type, i, &whole, 1);
+    return to;
+}
+
+/* `numbers` stand in the place of an operand whose type is another. 0 where the operation or the type has no kernel
+ * here. */
+static int narrow_part(void *y, int64_t opcode, int type, const view *a, const view *b, const void *numbers, int64_t at,
+                       int64_t n)
+{
+    int32_t left[PART], right[PART]; /* or bytes */
+    if (!type_in(type, NARROW) || (!numbers && (a->type != type || b->type != type)))
+        return 0;
+    const int64_t bytes = type_bytes(type);
+    const void *p = a->type == type ? read_bits(left, a, at, n, bytes) : numbers;
+    const void *q = b->type == type ? read_bits(right, b, at, n, bytes) : numbers;
+    char *to = (char *)y + at * (binary_results[opcode] ? 1 : bytes);
+    switch (type) {
+    case TYPE_bool:
+        opcode = logical_of(opcode);
+        if (opcode == BINARY_COUNT)
+            return 0;
+        unsigned_bytes_questions(opcode, (uint8_t *)to, p, q, n);
+        return 1;
+    case TYPE_uint8:
+        return unsigned_bytes(opcode, to, p, q, n);
+    case TYPE_int8:
+        return signed_bytes(opcode, to, p, q, n);
+    default:
+        return words(opcode, to, p, q, n);
+    }
+}
+#endif
+
+/* ---- kernel */
 
 static int is_division(int64_t opcode)
 {
@@ -339,14 +434,27 @@ KERNEL(binary)
     if (count < 0 ||
         view_of(&b, right ? right : number, right ? type : number_type, rank, shape, right ? d + binary_b0 : still) < 0)
         return KERNEL_BAD_ARGUMENT;
+#if !defined(__wasm__)
+    int32_t kept[PART];
+    const void *numbers = left && right ? NULL : narrow_numbers(kept, type, whole);
+#endif
     worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
     const int as_floats = is_float && type != TYPE_float64 && (has_floats(opcode) || binary_results[opcode]);
-    for (int64_t at = first; at < last; at += PART) {
-        const int64_t n = last - at < PART ? last - at : PART;
+    /* Parts that end where a long row does are read where they lie. */
+    const int64_t row_a = a.rank ? a.size[a.rank - 1] : count, row_b = b.rank ? b.size[b.rank - 1] : count;
+    const int64_t row = row_a < row_b ? row_a : row_b;
+    for (int64_t at = first, n; at < last; at += n) {
+        n = last - at < PART ? last - at : PART;
+        if (row >= ELEMENT_SHARE && row - at % row < n)
+            n = row - at % row;
         if (as_floats)
             float_part(record->pointers[binary_y], opcode, type, &a, &b, at, n);
         else if (is_float)
             double_part(record->pointers[binary_y], opcode, type, &a, &b, at, n);
+#if !defined(__wasm__)
+        else if (narrow_part(record->pointers[binary_y], opcode, type, &a, &b, numbers, at, n))
+            continue;
+#endif
         else if (integer_part(record->pointers[binary_y], opcode, type, &a, &b, at, n))
             return KERNEL_DIVISION_BY_ZERO;
     }

@@ -104,7 +104,7 @@ static int matmul(const launch *record, int worker, int workers, int kind)
                        .b_row = d[matmul_f32_b_row],
                        .b_column = d[matmul_f32_b_column],
                        .c_row = d[matmul_f32_c_row]};
-    if (m == 0 || n == 0)
+    if (batch == 0 || m == 0 || n == 0)
         return KERNEL_OK;
     /* Items that lie one after the other and share their right operand are one matrix: it is packed once. */
     if (d[matmul_f32_b_batch] == 0 && d[matmul_f32_a_batch] == m * p.a_row && d[matmul_f32_c_batch] == m * p.c_row &&

@@ -275,7 +275,12 @@ static int unary_run(void *y, const view *x, int64_t opcode, int64_t count, doub
     }
     for (int64_t at = first; at < last; at += PART) {
         const int64_t n = last - at < PART ? last - at : PART;
-        if (floats) {
+        if (type == TYPE_bool && (opcode == UNARY_bitwise_not || opcode == UNARY_logical_not)) {
+            uint8_t part[PART];
+            const uint8_t *from = read_bits(part, x, at, n, 1);
+            for (int64_t i = 0; i < n; i++)
+                ((uint8_t *)y)[at + i] = !from[i];
+        } else if (floats) {
             float part[PART];
             run_floats(float_functions[opcode], part, read_floats(part, x, at, n), n, (float)p, (float)q);
             write_floats(y, type, at, part, n);

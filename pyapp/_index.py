@@ -46,7 +46,7 @@ TOP_LEVEL = {
         set_default_tensor_type set_float32_matmul_precision set_num_interop_threads typename
         use_deterministic_algorithms
     """,
-    "tasks.texts": """
+    "tasks.pipelines": """
         pipeline
     """,
 }

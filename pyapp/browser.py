@@ -40,7 +40,9 @@ HASH_BYTES = 1 << 22
 # By the page's task of a model: what pyapp.models._index calls it.
 MODEL_TASKS = {
     "generate": "causal-lm", "chat": "causal-lm", "embed": "features", "read": "image-to-text",
-    "speak": "text-to-speech",
+    "speak": "text-to-speech", "detect": "object-detection", "segment": "semantic-segmentation",
+    "cut-out": "mask-generation", "depth": "depth-estimation", "classify-image": "image-classification",
+    "match-image": "zero-shot-image-classification", "image-to-text": "image-to-text",
 }  # fmt: skip
 
 _running: dict[int, Cancel] = {}
@@ -294,7 +296,7 @@ def inspect(params: Any, cancel: Cancel) -> tasks.Events:
 @tasks.task
 async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
-    from pyapp.models.load import TEXT, module_of, names_characters, task_of
+    from pyapp.models.load import TEXT, hears_samples, module_of, task_of
     from pyapp.models.loading.reading import LINE_READERS
     from pyapp.models.whisper.files import check_architecture
 
@@ -302,7 +304,7 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     if not settings:
         raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
     if params.task == "transcribe":
-        if not names_characters(settings):
+        if not hears_samples(settings):
             check_architecture(settings, params.where)
     elif params.task != "read" or settings.get("model_type") not in LINE_READERS:
         task = MODEL_TASKS[params.task]
@@ -452,6 +454,35 @@ def read(params: Any, cancel: Cancel) -> tasks.Events:
     return with_model("read", params, cancel, work)
 
 
+def load_looker(params: Any, cancel: Cancel) -> tasks.Events:
+    """Loads a model for `task`, one of tasks.pictures.LOOKS: Done carries its `name`."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        yield Done("complete", {"name": model.name})
+        import pyapp.tasks.pictures  # noqa: F401  while the page shows the model: the first picture needs it
+
+    return with_model(params.task, params, cancel, work)
+
+
+def look(params: Any, cancel: Cancel) -> tasks.Events:
+    """Looks at a picture, as `read` gets it, for `task`; `options` of the task as JSON. They may have the name of the
+    picture, by which the model remembers it.
+    """
+    options = json.loads(params.options)
+
+    def work(model: Any) -> tasks.Events:
+        from pyapp.tasks.pictures import LOOKS
+        from pyapp.vision.reading import from_pixels
+
+        image = None
+        if options.get("picture") not in model.seen:
+            image = from_pixels(params.pixels.to_py(), int(params.height), int(params.width), "RGB", params.name)
+        return LOOKS[params.task]([image], model=model, cancel=cancel, **options)
+
+    return with_model(params.task, params, cancel, work)
+
+
 @tasks.task
 async def export_pages(params: Any, cancel: Cancel) -> tasks.Events:
     """`json`: `pages` (values of Items of tasks.read; the text of lines and cells may have been edited), their `names`,
@@ -548,6 +579,8 @@ TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "inspect": inspect,
     "listen": listen,
     "load": load,
+    "look": look,
+    "look.load": load_looker,
     "overview": overview,
     "read": read,
     "read.export": export_pages,

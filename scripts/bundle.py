@@ -18,7 +18,8 @@ ENTRIES = [
     "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
     "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
     "modules/views/lab/lab-view.js", "css/lab.css", "lab-worker.js",
-    "modules/views/read/read-view.js", "css/read.css", "modules/history/history-panel.js",
+    "modules/views/read/read-view.js", "css/read.css", "modules/views/pictures/pictures-view.js", "css/pictures.css",
+    "modules/history/history-panel.js",
     "modules/server/server-panel.js",
 ]  # fmt: skip
 PARTS = ["modules", "css"]

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyapp.engine.blocks.layout import READ_AS
 from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
+from pyapp.models.loading.timm import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "models.md"
@@ -23,8 +24,12 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Hugging Face**: a folder or a name on the hub with config.json of this `model_type`, and model.safetensors (shards
   included) or pytorch_model.bin. An unknown `model_type` is refused before any weights are read. The tokenizer is
   tokenizer.json, or the files of the older classes: vocab.json with merges.txt, vocab.txt, or a sentencepiece model
-  (Llama, Gemma, T5, ALBERT, DeBERTa, XLM-R, CamemBERT, BARThez, mBART and Marian, by the class in tokenizer_config.json
-  or config.json).
+  (Llama, Gemma, T5, ALBERT, DeBERTa, XLM-R, CamemBERT, BARThez, mBART, M2M100, Pegasus and Marian, by the class in
+  tokenizer_config.json or config.json).
+- **timm**: a folder or a name of the hub (`timm/mobilenetv3_small_100.lamb_in1k`) whose config.json names an
+  `architecture` of timm's, for pictures' labels and features: TIMM. Their
+  preparation of pictures is timm's, from `pretrained_cfg`. Without `label_names` in config.json, 1,000 outputs are
+  ImageNet's classes, others are numbers.
 - **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
   tests read what they wrote. A model whose settings the form cannot say, such as another activation, is not written.
   A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:
@@ -35,16 +40,20 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   mmproj.gguf --image street.jpg`, and so for `generate` and `serve` (in Python `projector=`). The projectors of LLaVA
   1.5, Idefics3 and SmolVLM, Gemma 3, Qwen2-VL and Qwen2.5-VL are known; tests compare them with the same models in
   folders. They are read, not written.
-- **Parity**: how many small configurations the tests compare with transformers: names of parameters, outputs (within
-  1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
+- **Parity**: how many small configurations the tests compare with transformers, or with timm: names of parameters,
+  outputs (within 1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
   Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for
   "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
   ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
-  cache, and the tokens of conversations by their image processors and chat templates. Models that name a character for
-  each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a batch with
-  padding, gradients, texts and times of words. Models that speak ("text-to-speech") are compared by names, hidden
-  states, durations, what is heard at each moment and samples, without and with noise, and gradients; codecs of sound
-  ("audio-codec") by names, vectors, codes, samples, chunks, padding and gradients.
+  cache, and the tokens of conversations by their image processors and chat templates. Models that name a character
+  for each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a
+  batch with padding, gradients, texts and times of words; those of them that write its text (`moonshine`) by the
+  tokens that they write instead. Models that speak ("text-to-speech") are compared by names, hidden states,
+  durations, what is heard at each moment and samples, without and with noise, and gradients; models that name what a
+  recording is of ("audio-classification") by names, what is made of samples, logits of a recording and of a batch
+  with padding, and gradients; models that make music ("text-to-audio") by names, logits of codes, the codes that they
+  write, sound and gradients; codecs of sound ("audio-codec") by names, vectors, codes, samples, chunks, padding and
+  gradients.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.
@@ -54,7 +63,8 @@ type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, 
 others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
 
 Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
-(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo and LCM, from folders of diffusers) have loaders of their own.
+(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, from folders of diffusers;
+[pictures.md](pictures.md)) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |
@@ -70,7 +80,7 @@ def configurations() -> Iterator[tuple[str, str, Any]]:
         for name, config in module.CONFIGS.items():
             if (folder / f"{name}.json").is_file():
                 yield config["model_type"], name, module
-                if isinstance(decoder := config.get("decoder"), dict):
+                if isinstance(decoder := config.get("decoder"), dict) and decoder["model_type"] in MODEL_TYPES:
                     yield decoder["model_type"], name, module
 
 
@@ -109,7 +119,8 @@ def render() -> str:
     for kind, other in READ_AS.items():
         read_as[other].append(kind)
     types = "; ".join(f"{', '.join(kinds)} as {other}" for other, kinds in read_as.items())
-    return HEAD.replace("TYPES", types) + "\n".join(lines) + "\n"
+    known = ", ".join(family.title for family in FAMILIES)
+    return HEAD.replace("TYPES", types).replace("TIMM", known) + "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

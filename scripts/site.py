@@ -68,13 +68,19 @@ LIBRARIES = {
     "pdfjs/cmaps": [f"pdfjs-dist/cmaps/{name}" for name in ("[!U]*", "Uni*-UCS2-*", "Uni*-UTF16-*")],
 }
 ON_DEMAND = ("pdfjs/cmaps",)  # folders whose files a browser stores when it has used them
-# The page's name of a model's task.
+# The page's name of a model's task. Of an architecture with several, the first counts.
 PAGE_TASKS = {
     "causal-lm": "chat",
     "image-text-to-text": "chat",
     "features": "embed",
     "line-reading": "read",
-    "image-to-text": "read",
+    "image-to-text": "image-to-text",
+    "object-detection": "detect",
+    "semantic-segmentation": "segment",
+    "mask-generation": "cut-out",
+    "depth-estimation": "depth",
+    "zero-shot-image-classification": "match-image",
+    "image-classification": "classify-image",
     "speech-recognition": "transcribe",
     "text-to-speech": "speak",
 }
@@ -220,7 +226,7 @@ def model_tasks() -> dict[str, dict[str, str]]:
     """The page's task of each architecture, by `model_type` and by GGUF's name: for files that are dropped on it."""
 
     def task_of(module: str) -> str | None:
-        return next((PAGE_TASKS[task] for task in TASKS[module] if task in PAGE_TASKS), None)
+        return next((PAGE_TASKS[task] for task in PAGE_TASKS if task in TASKS[module]), None)
 
     indexes = {"model_types": MODEL_TYPES, "gguf": GGUF_ARCHITECTURES}
     found = {
@@ -228,6 +234,7 @@ def model_tasks() -> dict[str, dict[str, str]]:
         for index, names in indexes.items()
     }
     found["model_types"]["whisper"] = "transcribe"  # a loader of its own, not in the index
+    found["model_types"]["vision-encoder-decoder"] = "read"  # the page knows those that caption
     return found
 
 

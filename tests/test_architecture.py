@@ -26,7 +26,7 @@ LAYERS = [
         "formats",
         "hub",
         *("extension", "extension_arguments", "extension_cuda"),
-        *"amp backends compiler distributions fft jit linalg profiler random settings special testing".split(),
+        *"amp backends compiler distributions fft jit linalg profiler random settings signal special testing".split(),
         *("utils", "version"),
     },
     {"optim", "adapters"},
@@ -42,6 +42,7 @@ LAYER = {package: height for height, packages in enumerate(LAYERS) for package i
 NEIGHBOURS = {
     ("models", "text"), ("audio", "text"),
     ("models", "vision"),  # how a model's pictures are prepared
+    ("models", "audio"),  # how its sound is
     ("datasets", "vision"),  # reads pictures
     ("onnx", "text"),  # what makes a pattern slow
     ("audio", "onnx"),  # networks for speech and speakers

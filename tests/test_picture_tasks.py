@@ -16,32 +16,19 @@ import pytest
 import pyapp
 from pyapp import nn, tasks, vision
 from pyapp.errors import ModelError
-from pyapp.events import Cancel, Done, Error, Item
+from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.loading.pictures import load_image_model
-from tests.models.picture_configs import CONFIGS, WITH_TOKENS
+from tests.models.picture_configs import CONFIGS
+from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.test_pictures import make
-from tests.test_text_tasks import WORDS, tokenizer_json
+from tests.test_text_tasks import WORDS
 from tests.vision.processor_cases import pictures
 
 Image = pytest.importorskip("PIL.Image")
 pytestmark = pytest.mark.native_only  # needs Pillow, the tokenizers library, files
-CLASSES = {
-    "deit": ("image-classification", "DeiTForImageClassification"),
-    "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
-    "resnet": ("image-classification", "ResNetForImageClassification"),
-    "yolos": ("object-detection", "YolosForObjectDetection"),
-    "sam": ("mask-generation", "SamModel"),
-    "blip": ("image-to-text", "BlipForConditionalGeneration"),
-    "detr": ("object-detection", "DetrForObjectDetection"),
-    "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
-    "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
-    "clip": ("zero-shot-image-classification", "CLIPModel"),
-    "siglip": ("zero-shot-image-classification", "SiglipModel"),
-    "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -50,39 +37,8 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tokenizers")
     pytest.importorskip("PIL")
     found = tmp_path_factory.mktemp("pictures")
-    for name, (task, architecture) in CLASSES.items():
-        folder, config = found / name, CONFIGS[name] | {"architectures": [architecture]}
-        model = make(name, task)
-        folder.mkdir()
-        write_safetensors(folder / "model.safetensors", model.state_dict())
-        processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}}
-        if name == "segformer":
-            processor = {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}}
-        if name == "depth_anything":
-            processor = {
-                "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32},
-                "keep_aspect_ratio": True, "ensure_multiple_of": 4,
-            }  # fmt: skip
-        if name == "sam":
-            processor = {
-                "image_processor_type": "SamImageProcessor", "do_pad": True, "size": {"longest_edge": 20},
-                "pad_size": {"height": 20, "width": 20},
-            }  # fmt: skip
-        if name in ("yolos", "detr"):
-            processor = {
-                "image_processor_type": "YolosImageProcessor",
-                "size": {"shortest_edge": 32, "longest_edge": 64},
-            }
-        if name == "sam":  # as newer files have it
-            (folder / "processor_config.json").write_text(json.dumps({"image_processor": processor}))
-        else:
-            (folder / "preprocessor_config.json").write_text(json.dumps(processor))
-        if task in WITH_TOKENS:
-            (folder / "tokenizer.json").write_text(tokenizer_json())
-        if task == "image-to-text":
-            config |= {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
-            (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))
-        (folder / "config.json").write_text(json.dumps(config))
+    for name in CLASSES:
+        write_picture_folder(found / name, name)
     for i, pixels in enumerate(pictures()):
         (found / f"{i}.png").write_bytes(encode_png(pixels))
     return found
@@ -240,6 +196,52 @@ def test_masks_of_points_and_boxes(top: Path) -> None:
     ):  # fmt: skip
         (error,) = (event for event in run(tasks.cut_out_objects(files, model=loaded, **options)) if event.what)
         assert message in str(error)
+
+
+def test_a_named_picture_is_seen_once(top: Path) -> None:
+    """What other points show in it is computed from what was seen; another name, and no name, look anew."""
+    loaded = load_image_model(top / "sam", "mask-generation")
+
+    def cut(image: Any, **options: Any) -> tuple[Any, list[int]]:
+        events = run(tasks.cut_out_objects(image, model=loaded, **options))
+        assert isinstance(events[-1], Done), events[-1]
+        layers = [event.done for event in events if isinstance(event, Progress) and event.what == "seeing"]
+        return next(event.values for event in events if isinstance(event, Item)), layers
+
+    first, second = {"points": [[3, 4]]}, {"points": [[3, 4], [20, 20]], "labels": [1, 0]}
+    assert cut(top / "0.png", picture="a", **first)[1] == [1, 2]
+    again, layers = cut(None, picture="a", **second)
+    assert layers == [] and again == cut(top / "0.png", **second)[0]
+    other, layers = cut(top / "1.png", picture="b", **first)
+    assert layers == [1, 2] and other["size"] == [64, 23] and list(loaded.seen) == ["b"]
+    (error,) = run(tasks.cut_out_objects([top / "0.png", top / "1.png"], model=loaded, picture="c", **first))
+    assert "a name of one image" in str(error)
+
+
+def test_the_tables_of_prompts_may_be_quantised(top: Path, tmp_path: Path) -> None:
+    """The page makes the matrices of large models 8-bit: SAM reads whole tables, not only rows of them."""
+    sizes = {"hidden_size": 32, "mlp_dim": 32}
+    config = CONFIGS["sam"] | {
+        part: CONFIGS["sam"][part] | more
+        for part, more in (
+            ("vision_config", {"output_channels": 32, "num_pos_feats": 16}),
+            ("prompt_encoder_config", {"hidden_size": 32}), ("mask_decoder_config", sizes),
+        )
+    }  # fmt: skip
+    model = make("sam", "mask-generation", **config)
+    for path in (top / "sam").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = []
+    for dtype in (None, "q8_0"):
+        loaded = load_image_model(tmp_path, "mask-generation", dtype=dtype)
+        assert (loaded.model.mask_decoder.mask_tokens.weight.dtype is pyapp.float32) == (dtype is None)
+        events = run(tasks.cut_out_objects(top / "0.png", model=loaded, points=[[3, 4], [9, 2]], labels=[1, 0]))
+        assert isinstance(events[-1], Done), events[-1]
+        found.append(next(event.values["segments"][0] for event in events if isinstance(event, Item)))
+    assert found[0]["score"] == pytest.approx(found[1]["score"], abs=0.02)
+    assert found[0]["share"] == pytest.approx(found[1]["share"], abs=0.05)
 
 
 def test_texts_and_quantised_weights(top: Path) -> None:

@@ -218,6 +218,22 @@ def test_masked_words(folders: dict[str, Path]) -> None:
         fill("the cat")
 
 
+def test_sparse_vectors_are_splades(folders: dict[str, Path]) -> None:
+    """log(1 + relu(score)), the largest of all tokens of a text, padding apart (SPLADE's formula)."""
+    sparse = pyapp.pipeline("embed-sparse", folders["fill-mask"])
+    model, texts = make("bert", "masked-lm"), ["the cat sat", "a"]
+    for text, found in zip(texts, sparse(texts), strict=True):
+        ids = [2, *(WORDS.index(word) for word in text.split()), 3]
+        with pyapp.no_grad():
+            wanted = np.log1p(np.maximum(model(pyapp.tensor([ids])).numpy()[0], 0).max(0))
+        assert found["ids"] == list(np.argsort(-wanted)[: (wanted > 0).sum()])
+        np.testing.assert_allclose(found["weights"], wanted[found["ids"]], atol=1e-5)
+        assert found["words"][:3] == [WORDS[i] if i < len(WORDS) else f"<{i}>" for i in found["ids"][:3]]
+    assert [len(found["ids"]) for found in sparse(texts, top=2)] == [2, 2]
+    with pytest.raises(OptionError, match="top: 0 is no number of words"):
+        sparse(texts, top=0)
+
+
 async def _events(stream: Any) -> list[Any]:
     return [event async for event in stream]
 
@@ -327,6 +343,8 @@ def test_commands(folders: dict[str, Path], tmp_path: Path) -> None:
     assert len(labelled) == 1 and labelled[0].endswith("\tthe cat")
     ranked = lines("rerank", "cat", file, "-m", str(folders["rerank"]))
     assert {line.split("\t")[1] for line in ranked} == {"the cat", "a dog"} and ranked == sorted(ranked, reverse=True)
+    weights = [json.loads(line) for line in lines("embed", str(file), "-m", str(folders["fill-mask"]), "--sparse")]
+    assert all(min(found.values()) > 0 for found in weights) and weights[0] != weights[1]
     assert len(lines("fill-mask", "the [MASK]", "-m", str(folders["fill-mask"]), "--top", "2")) == 2
     assert len(lines("fill-mask", "-", "-m", str(folders["fill-mask"]), stdin="the [MASK]\n[MASK] dog\n")) == 10
     assert lines("embed", str(folders["embed"]), "-m", str(folders["embed"]), code=1) == []

@@ -12,7 +12,7 @@ import { ModelFiles } from "./modules/worker/model-files.js";
 import { handlersFor } from "./modules/worker/handlers.js";
 
 /** Packages that a task needs at once. @type {Record<string, string[]>} */
-const PACKAGES = { transcribe: ["numpy"], chat: ["markupsafe", "jinja2", ...LATER], embed: ["numpy", ...LATER], read: ["numpy", "numpy-later", ...LATER] };
+const PACKAGES = { generate: [], transcribe: ["numpy"], chat: ["markupsafe", "jinja2", ...LATER], embed: ["numpy", ...LATER], read: ["numpy", "numpy-later", ...LATER] };
 
 allowOwnScripts();
 const running = new Map(); // request id -> AbortController
@@ -24,7 +24,7 @@ const handlers = handlersFor({ python, models, storePromise, inlets });
 
 const [, threads, task = "generate", model] = self.name.split(" ");
 models.prefetch(task, model);
-python.start(PACKAGES[task] ?? [], threadsFor(threads));
+python.start(PACKAGES[task] ?? PACKAGES.read, threadsFor(threads));
 
 /** Messages to a running request; they have no answer. @type {Record<string, (params: any) => void>} */
 const asides = {

@@ -9,74 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import exp, fsum
-from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.audio.mel import HOP
-from pyapp.audio.windows import Samples
+from pyapp.audio.sample_transcription import SampleTranscription
 from pyapp.audio.word_times import Draft, WordTime
 from pyapp.engine import no_grad
 from pyapp.engine.lazy import np
-from pyapp.errors import OptionError
-from pyapp.events import Cancel, Done, Event, Metric, Progress, Segment
-
-if TYPE_CHECKING:
-    from pyapp.audio.activity import SpeechDetector
-    from pyapp.audio.options import TranscribeOptions
-    from pyapp.audio.turns import Turns
+from pyapp.events import Event
 
 WINDOW, SIDE = 30.0, 5.0  # seconds that are heard together, and at each end again by the next window
 PAUSE = 0.8  # seconds without a word that end a segment
 LONGEST = 15.0  # seconds of a segment
-NO_TIMES = 1 << 62  # a number above those of all characters
-HINT = "Choose a Whisper model for it"
 
 
-class CharacterTranscription:
-    """The state between windows, as pyapp.audio.transcribe.Transcription. Moments count from the beginning of a clip.
+class CharacterTranscription(SampleTranscription):
+    """The state between windows, as pyapp.audio.transcribe.Transcription. Moments count from the start of a clip."""
 
-    Settings of Whisper's search, prompts and thresholds mean nothing here; OptionError for those that ask for another
-    text: translation, prompts and prefixes.
-    """
-
-    def __init__(
-        self, loaded: Any, audio: Any, options: TranscribeOptions, cancel: Cancel,
-        detector: SpeechDetector | None = None, turns: Turns | None = None,
-    ) -> None:  # fmt: skip
-        if options.task != "transcribe":
-            raise OptionError("this model does not translate", where="task", hint=HINT)
-        for name in ("initial_prompt", "prefix"):
-            if getattr(options, name) is not None:
-                raise OptionError("this model takes no text before what it hears", where=name, hint=HINT)
-        self._model, self._tokenizer, self._processor = loaded.model, loaded.tokenizer, loaded.processor
-        self._options, self._cancel, self._detector, self._turns = options, cancel, detector, turns
-        self._samples = Samples(audio)
+    def __init__(self, loaded: Any, *args: Any, **options: Any) -> None:
+        super().__init__(loaded, *args, **options)
         self._step: int = self._model.config.samples_per_moment
-        self._heard = 0  # samples
-        self._segments: list[Segment] = []
         self._words: list[WordTime] = []  # of the segment that has not ended
 
-    def events(self) -> Iterator[Event]:
-        """As transcribe_events; there are no Language, Partial and Doubt."""
-        began = perf_counter()
-        for start, end in self._options.clips():
-            last = None if end is None else round(end * SAMPLE_RATE)
-            yield from self._hear(round(start * SAMPLE_RATE), last)
-            yield from self._end_segment()
-        total = self._samples.total
-        duration = (self._heard if total is None else total) / SAMPLE_RATE
-        yield Metric("speed", duration / max(perf_counter() - began, 1e-9), "x real time")
-        segments = [
-            {name: value for name, value in segment.to_dict().items() if name not in ("type", "guess", "continues")}
-            for segment in self._segments
-        ]
-        text = "".join(segment.text for segment in self._segments)
-        language = self._options.language
-        yield Done(
-            "complete",
-            {"text": text, "language": language, "duration": duration, "task": "transcribe", "segments": segments},
-        )
+    def _hear_clip(self, begin: int, last: int | None) -> Iterator[Event]:
+        yield from self._hear(begin, last)
+        yield from self._end_segment()
 
     def _hear(self, begin: int, last: int | None) -> Iterator[Event]:
         """The windows from sample `begin` to `last`, or to the end of the recording."""
@@ -100,10 +58,8 @@ class CharacterTranscription:
             for word in self._tokenizer.words(numbers[:ready], first):
                 yield from self._add(word, chances, first, begin)
             numbers, chances, first = numbers[ready:], chances[ready:], first + ready
-            at = self._heard = until
-            self._samples.forget(at - side)
-            total = self._samples.total
-            yield Progress("transcribing", at / SAMPLE_RATE, None if total is None else total / SAMPLE_RATE, "seconds")
+            at = until
+            yield self._progress(at, side)
 
     def _window(self, start: int, stop: int, at: int, until: int, final: bool) -> tuple[list[int], list[float]]:
         """The numbers of the moments from sample `at` to `until` (all further ones if `final`) and the logarithms of
@@ -152,18 +108,5 @@ class CharacterTranscription:
         if not words:
             return
         text, tokens = "".join(word.word for word in words), [token for word in words for token in word.tokens]
-        draft = Draft(round(words[0].start * SAMPLE_RATE) // HOP, words[0].start, words[-1].end, text, tokens, words)
-        for part in [draft] if self._turns is None else self._turns.parts(draft, NO_TIMES):
-            told = [
-                {"word": word.word, "start": word.start, "end": word.end, "probability": word.probability}
-                | ({} if part.speaker is None else {"speaker": part.speaker})
-                for word in part.words
-            ]
-            logs = [float(np.log(max(word.probability, 1e-30))) for word in part.words]
-            segment = Segment(
-                part.text, part.start, part.end, len(self._segments), part.seek, tuple(part.tokens),
-                avg_logprob=fsum(logs) / len(logs), words=tuple(told) if self._options.word_timestamps else None,
-                speaker=part.speaker,
-            )  # fmt: skip
-            self._segments.append(segment)
-            yield segment
+        seek = round(words[0].start * SAMPLE_RATE) // HOP
+        yield from self._tell(Draft(seek, words[0].start, words[-1].end, text, tokens, words))

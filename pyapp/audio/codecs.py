@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def encode_sound(loaded: Any, samples: Any, rate: int, **settings: Any) -> Codes:
     """The codes of samples, floats (N,) or (channels, N), `rate` of them a second. One channel stands for all of the
     model's. Settings: of EnCodec `bandwidth`, in kilobits a second, one of the configuration's (by default the
-    smallest); of DAC `codebooks`, how many (by default all). ArgumentError for other samples and settings.
+    smallest); of the others `codebooks`, how many (by default all). ArgumentError for other samples and settings.
     """
     model = loaded.model
     array, channels = np.atleast_2d(np.asarray(samples, np.float32)), model.config.audio_channels

@@ -1,8 +1,8 @@
 """Log-mel filter banks as Kaldi computes them, which networks for speakers read.
 
 Source: https://kaldi-asr.org/doc/feat.html, and the behaviour of torchaudio.compliance.kaldi.fbank (BSD): frames of
-25 ms each 10 ms without padding, the mean removed, pre-emphasis of 0.97, a Povey or Hamming window, the power of an FFT
-of 512, triangles on the scale 1127 ln(1 + f / 700) from 20 Hz to 8 kHz, natural logarithms.
+25 ms each 10 ms without padding, the mean removed, pre-emphasis of 0.97, a Povey, Hamming or Hann window, the power of
+an FFT of 512, triangles on the scale 1127 ln(1 + f / 700) from 20 Hz to 8 kHz, natural logarithms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POINTS = 512  # of the FFT
 LOWEST = 20.0  # Hz
 PRE_EMPHASIS = 0.97
 SMALLEST = 1.1920929e-07  # the smallest step of float32, below which no power goes into the logarithm
-WINDOWS = ("povey", "hamming")
+WINDOWS = ("povey", "hamming", "hann")
 
 
 def filter_bank(samples: NDArray[np.float32], bins: int = 80, window: str = "povey") -> NDArray[np.float32]:
@@ -43,14 +43,15 @@ def filter_bank(samples: NDArray[np.float32], bins: int = 80, window: str = "pov
     return logs
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def window_of(name: str) -> NDArray[np.float64]:
     """(400,)"""
     angles = 2 * np.pi * np.arange(FRAME, dtype=np.float64) / (FRAME - 1)
     if name == "hamming":
         return 0.54 - 0.46 * np.cos(angles)
-    if name == "povey":
-        return (0.5 - 0.5 * np.cos(angles)) ** 0.85
+    if name in ("povey", "hann"):
+        found: NDArray[np.float64] = (0.5 - 0.5 * np.cos(angles)) ** (0.85 if name == "povey" else 1)
+        return found
     raise OptionError(f"there is no window {name!r:.40}", where="window", hint=f"Choose {' or '.join(WINDOWS)}")
 
 

@@ -153,7 +153,11 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
     samples = 0
     for number, (part, read) in enumerate(parts):
         heard, generator = bytearray(), Generator().manual_seed(options.seed_of(number))
-        for step in _sentence(model, read.ids, options, generator):
+        if hasattr(model, "spoken"):  # it writes codes (pyapp.audio.token_voice)
+            steps = model.spoken(read.ids, options, generator, options.seed_of(number))
+        else:
+            steps = _sentence(model, read.ids, options, generator)
+        for step in steps:
             cancel.check()
             if step is not None:
                 heard += as_pcm(step)

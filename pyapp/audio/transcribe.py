@@ -63,16 +63,20 @@ def transcribe_events(
     Yields Language, Partial (the text of the window that is being decoded), Segment, Progress in seconds, and at the
     end Doubt if the text may be a guess, Metric ("speed", seconds of sound per second), and Done with text, language,
     duration, task and segments as in openai's JSON; `guess` is the Doubt's share. Raises OptionError for a setting that
-    does not fit the model or for bad samples, Cancelled. A model that names characters (pyapp.audio.characters) has no
-    `encoder`.
+    does not fit the model or for bad samples, Cancelled. Models that hear samples (pyapp.audio.characters and
+    pyapp.audio.utterances) have no `encoder`.
     """
     options = options or TranscribeOptions()
     if detector is None and options.skip_silence:
         detector = EnergyDetector()
     if getattr(model, "processor", None) is not None:
         from pyapp.audio.characters import CharacterTranscription
+        from pyapp.audio.utterances import UtteranceTranscription
+        from pyapp.nn.sequence_to_sequence import SequenceToSequence
 
-        return CharacterTranscription(model, audio, options, cancel or Cancel(), detector, turns).events()
+        writes = isinstance(model.model, SequenceToSequence)
+        kind = UtteranceTranscription if writes else CharacterTranscription
+        return kind(model, audio, options, cancel or Cancel(), detector, turns).events()
     return Transcription(model, audio, options, cancel or Cancel(), detector, turns, encoder).events()
 
 

@@ -15,7 +15,7 @@ import click
 
 from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
-from pyapp.cli.texts import ItemsView, model_option, type_option
+from pyapp.cli.texts import ItemsView, labels_line, model_option, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
 from pyapp.formats.sink import open_sink
@@ -51,8 +51,7 @@ def classify_image(
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
-        found = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
-        return [f"{found}\t{files[index]}"]
+        return [labels_line(values["labels"], files[index])]
 
     view: View = JsonView() if as_json else ItemsView(lines)
     if chosen is None:
@@ -309,6 +308,18 @@ def caption(
     )
 
 
+def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[tuple[str, float]]:
+    """FILE[:SCALE], each as a pair."""
+    found = []
+    for text in value:
+        file, _, scale = text.rpartition(":")
+        try:
+            found.append((file, float(scale)) if file else (text, 1.0))
+        except ValueError:  # the colon is part of the name
+            found.append((text, 1.0))
+    return found
+
+
 @command(short_help="Draw pictures of texts.")
 @click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
 @model_option
@@ -330,9 +341,34 @@ def caption(
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same.")
 @click.option(
     "--schedule",
-    type=click.Choice(["ddim", "euler", "euler-ancestral", "lcm"]),
-    help="How noise is taken away. [default: the model's]",
+    metavar="NAME",
+    help="How noise is taken away: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "
+    "[default: the model's]",
 )
+@click.option("--image", type=click.Path(exists=True, dir_okay=False), help="A picture to start from.")
+@click.option(
+    "--strength",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="How much the start picture changes. [default: 0.8; 1 with a mask]",
+)
+@click.option(
+    "--mask",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A picture that is white where the start picture is to be drawn anew, and black where it stays.",
+)
+@click.option(
+    "--lora",
+    metavar="FILE[:SCALE]",
+    multiple=True,
+    callback=scaled_files,
+    help="A LoRA file, or a name on the hub, and how much it counts (1); may be given again.",
+)
+@click.option("--control", metavar="MODEL", help="A folder, or a name on the hub, of a ControlNet.")
+@click.option("--control-image", type=click.Path(exists=True, dir_okay=False), help="The picture that it reads.")
+@click.option(
+    "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
+)
+@click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
 @type_option
 @threads_option
 @json_option
@@ -340,8 +376,9 @@ def imagine(
     prompts: tuple[str, ...], model: str, output: str, dtype: str | None, threads: int | None, as_json: bool,
     **options: Any,
 ) -> int:  # fmt: skip
-    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo and LCM forms): the names of the
-    files that were written.
+    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms): the
+    names of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is
+    white there is drawn anew.
     """
     from pyapp import tasks
 

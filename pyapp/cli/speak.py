@@ -33,6 +33,8 @@ FASTEST = 10  # as pyapp.audio.speaking has it, which the help need not import
 class SpeakView(View):
     """Collects the samples of a text, or writes them to standard output as they come."""
 
+    kind = "speech"
+
     def __init__(self, output: Path | None) -> None:
         super().__init__()
         self.output, self.pcm, self.rate = output, bytearray(), 0
@@ -62,7 +64,7 @@ class SpeakView(View):
     def done(self, event: Done) -> None:
         if event.reason == "complete":
             seconds = time.perf_counter() - self._start
-            click.echo(f"[{event.results['duration']:.1f} s of speech in {seconds:.1f} s]", err=True)
+            click.echo(f"[{event.results['duration']:.1f} s of {self.kind} in {seconds:.1f} s]", err=True)
 
 
 class SpeakJson(SpeakView):
@@ -88,6 +90,8 @@ class SpeakJson(SpeakView):
               help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'), or a folder for "
               'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
 @optional_model
+@click.option("--codec", metavar="MODEL",
+              help="The codec of a language model that writes codes: hubertsiuzdak/snac_24khz of Orpheus.")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, of models that have several.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
@@ -105,14 +109,16 @@ class SpeakJson(SpeakView):
 @threads_option
 @json_option
 def speak(
-    text: str | None, files: tuple[str, ...], output: str, model: str | None, dtype: str | None, server: str | None,
-    threads: int | None, as_json: bool, **options: Any,
+    text: str | None, files: tuple[str, ...], output: str, model: str | None, codec: str | None, dtype: str | None,
+    server: str | None, threads: int | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Speak TEXT ("-": from stdin) with a model such as facebook/mms-tts-eng, into a file.
 
     Each sentence is computed by itself, so a text may have any length. After Ctrl-C what was spoken so far is kept as
     NAME.partial.wav. Voices of MMS read letters: write numbers as words. Models with phonemize in their
-    tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them.
+    tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them. With
+    --codec the model is a language model, such as canopylabs/orpheus-3b-0.1-ft, whose voices are tara, leah, jess, leo,
+    dan, mia, zac and zoe: 0 to 7 for --speaker.
     """
     if text == STDIN:
         text, files = None, (*files, STDIN)
@@ -123,18 +129,18 @@ def speak(
     if files.count(STDIN) > 1:
         raise click.BadParameter("stdin holds one text.", param_hint="--file")
     chosen = chosen_model(model, server)
-    targets = _targets(files, output, as_json)
+    targets = targets_of(files, output, as_json)
     texts = [text] if text is not None else [read_text(file) for file in files]
     use_threads(threads)
     for number, (target, content) in enumerate(zip(targets, texts, strict=True)):
         file = files[number] if files else None
-        code = _speak(content or "", target, chosen, dtype, options, as_json, file)
+        code = _speak(content or "", target, chosen, codec, dtype, options, as_json, file)
         if code:
             return code
     return 0
 
 
-def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | None]:
+def targets_of(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | None]:
     """Where the texts are written; None: standard output. Wrong usage before a model speaks for minutes."""
     from pyapp.audio.sound_files import BY_SUFFIX, check_format
 
@@ -156,7 +162,7 @@ def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | 
     if len(files) > 1:
         raise wrong(f"{output}: several texts need a folder that is there.")
     if path.suffix.lower() not in BY_SUFFIX:
-        raise wrong(f"{output}: speech is written as {', '.join(BY_SUFFIX)}: name it {path.stem}.wav.")
+        raise wrong(f"{output}: sound is written as {', '.join(BY_SUFFIX)}: name it {path.stem}.wav.")
     try:
         check_format(BY_SUFFIX[path.suffix.lower()])
     except OptionError as error:
@@ -167,14 +173,24 @@ def _targets(files: tuple[str, ...], output: str, as_json: bool) -> list[Path | 
 
 
 def _speak(
-    text: str, target: Path | None, model: Any, dtype: str | None, options: dict[str, Any], as_json: bool,
-    file: str | None,
+    text: str, target: Path | None, model: Any, codec: str | None, dtype: str | None, options: dict[str, Any],
+    as_json: bool, file: str | None,
 ) -> int:  # fmt: skip
     """Speaks one text; the exit code."""
     from pyapp import tasks
 
     view = SpeakJson(target, file) if as_json else SpeakView(target)
-    code = forward(lambda cancel: tasks.speak(text, options, model=model, dtype=dtype, cancel=cancel), view)
+    return write_sound(
+        view,
+        lambda cancel: tasks.speak(text, options, model=model, codec=codec, dtype=dtype, cancel=cancel),
+        target,
+        as_json,
+    )
+
+
+def write_sound(view: SpeakView, events: Any, target: Path | None, as_json: bool) -> int:
+    """Runs the task `events(cancel)` and writes the sound that `view` has kept of it; the exit code."""
+    code = forward(events, view)
     if target is None or code == 1 or not view.pcm:
         return code
     from pyapp.audio.sound_files import BY_SUFFIX, encoded

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -81,6 +81,11 @@ def read_text(file: str) -> str:
         ) from None
 
 
+def labels_line(labels: Sequence[Mapping[str, Any]], of: str) -> str:
+    """A line with labels and their probabilities, and what has them."""
+    return ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in labels) + f"\t{of}"
+
+
 class ItemsView(View):
     """Writes the lines of each text, in the order of the texts."""
 
@@ -123,6 +128,12 @@ class RankView(ItemsView):
         self._write([f"{self._scores[i]:.4f}\t{self._texts[i]}" for i in event.results.get("order", ())])
 
 
+def weights_of_words(index: int, values: Any) -> list[str]:
+    """A sparse vector as a JSON object."""
+    rounded = {word: round(weight, 4) for word, weight in zip(values["words"], values["weights"], strict=True)}
+    return [json.dumps(rounded, ensure_ascii=False)]
+
+
 @command(short_help="Turn each line of a file into a vector.")
 @file_argument
 @optional_model
@@ -130,6 +141,7 @@ class RankView(ItemsView):
 @click.option("--prompt", type=WORDS, help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
+@click.option("--sparse", is_flag=True, help="Weights of words, by a model that fills masks, such as SPLADE.")
 @type_option
 @device_option
 @threads_option
@@ -141,13 +153,22 @@ def embed(
     dtype: str | None,
     threads: int | None,
     as_json: bool,
+    sparse: bool,
     **options: Any,
 ) -> int:
-    """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line."""
+    """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line; with --sparse an object of words
+    and their weights.
+    """
     from pyapp import tasks
 
     texts = read_lines(file)
     use_threads(threads)
+    if sparse:
+        if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
+            raise click.UsageError(f"{', '.join(given)} does not go with --sparse.")
+        own: View = JsonView() if as_json else ItemsView(weights_of_words)
+        found = chosen_model(model, server)
+        return forward(lambda cancel: tasks.embed_sparse(texts, model=found, dtype=dtype, cancel=cancel), own)
     view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
     return forward(
         lambda cancel: tasks.embed(texts, model=chosen_model(model, server), dtype=dtype, cancel=cancel, **options),
@@ -179,8 +200,7 @@ def classify(
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
-        labels = ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in values["labels"])
-        return [f"{labels}\t{texts[index]}"]
+        return [labels_line(values["labels"], texts[index])]
 
     view: View = JsonView() if as_json else ItemsView(lines)
     return forward(
@@ -243,8 +263,11 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @click.option(
     "--prefix", default="", type=WORDS, help='Put this before each text, such as "translate English to German: ".'
 )
-@click.option("--source", metavar="TOKEN", help="The token of the language of FILE, such as fr_XX (mBART).")
-@click.option("--target", metavar="TOKEN", help="The token of the language to write, such as de_DE.")
+@click.option(
+    "--from", "--source", "source", metavar="LANGUAGE",
+    help="The language of FILE: fr (M2M100, mBART), fra_Latn (NLLB), by the model's own code.",
+)  # fmt: skip
+@click.option("--to", "--target", "target", metavar="LANGUAGE", help="The language to write, such as de or deu_Latn.")
 @click.option(
     "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
 )
@@ -257,7 +280,7 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @threads_option
 @json_option
 def translate(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
-    """Translate or summarise each line of FILE ("-": stdin) with a model such as T5, BART or OPUS-MT."""
+    """Translate or summarise each line of FILE ("-": stdin) with a model such as OPUS-MT, NLLB, T5 or BART."""
     from pyapp import tasks
 
     texts = read_lines(file)

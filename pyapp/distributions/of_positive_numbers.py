@@ -7,7 +7,7 @@ from typing import Any
 
 from ..engine.ops import digamma, lgamma, where, zeros_like
 from ..engine.tensor import Tensor
-from .constraints import greater_than_eq, nonnegative, positive, unit_interval
+from .constraints import Constraint, greater_than_eq, interval, nonnegative, positive, real, unit_interval
 from .continuous import EULER, Cauchy, Normal, _uniform
 from .distribution import Distribution, as_tensors
 from .gamma import Gamma
@@ -303,3 +303,64 @@ class Kumaraswamy(Distribution):
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0
         return 1 - b.reciprocal() + (1 - a.reciprocal()) * (digamma(b + 1) + EULER) - a.log() - b.log()
+
+
+class GeneralizedPareto(Distribution):
+    """What exceeds a high limit `loc` (Pickands 1975): tails that end (concentration below 0), fall exponentially (0)
+    or are heavy.
+    """
+
+    has_rsample = True
+    arg_constraints = {"loc": real, "scale": positive, "concentration": real}
+
+    def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale, self.concentration = as_tensors(loc, scale, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        shape = self.concentration
+        return interval(self.loc, where(shape < 0, self.loc - self.scale / self._safe(), math.inf))
+
+    def _safe(self) -> Tensor:
+        """The concentration, 1 where it is (nearly) 0 and formulas of the exponential distribution hold."""
+        return where(self._is_exponential(), 1.0, self.concentration)
+
+    def _is_exponential(self) -> Tensor:
+        return self.concentration.abs() < 1e-8
+
+    @property
+    def mean(self) -> Tensor:
+        shape = where(self.concentration < 1, self.concentration, 0.0)
+        return where(self.concentration < 1, self.loc + self.scale / (1 - shape), math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        shape = where(self.concentration < 0.5, self.concentration, 0.0)
+        return where(self.concentration < 0.5, (self.scale / (1 - shape)).square() / (1 - 2 * shape), math.inf)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        return self.icdf(_uniform(self.scale, self._extended_shape(sample_shape)))
+
+    def _log_survival(self, value: Tensor) -> Tensor:
+        z, shape = (value - self.loc) / self.scale, self._safe()
+        return -where(self._is_exponential(), z, (shape * z).log1p() / shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return self._log_survival(value) * (1 + self.concentration) - self.scale.log()
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return -self._log_survival(value).expm1()
+
+    def icdf(self, value: Tensor) -> Tensor:
+        log, shape = -(-value).log1p(), self._safe()
+        return self.loc + self.scale * where(self._is_exponential(), log, (shape * log).expm1() / shape)
+
+    def entropy(self) -> Tensor:
+        return self.scale.log() + self.concentration + 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
-from pyapp.nn.layers.feed_forward import FeedForward
+from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn.ungated_decoder import UngatedBlock
 
 from .loading.config import DecoderConfig
 from .loading.gguf import Gguf, biases, pairs_of_llama
@@ -28,23 +29,12 @@ class Config(DecoderConfig):
     mlp_bias: bool = False
 
 
-class Block(PreNormBlock):
-    """Attention and feed-forward, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        size, epsilon = config.hidden_size, config.rms_norm_eps
-        attention = GroupedQueryAttention(layer, size, config.heads(), rotary, bias=config.attention_bias)
-        feed_forward = FeedForward(
-            size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias, names=("up_proj", "down_proj")
-        )
-        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
-
-
 class ArceeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+        norm = partial(RMSNorm, config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, partial(UngatedBlock, norm=norm), norm())
 
 
 GGUF = Gguf("arcee", order=pairs_of_llama, read=biases)

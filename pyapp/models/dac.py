@@ -15,21 +15,18 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
-from pyapp.nn import Conv1d, ConvTranspose1d, Embedding, Module, ModuleList
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.sound_codes import Codes, check_codes, check_samples
+from pyapp.nn import Conv1d, ConvTranspose1d, Module, ModuleList
+from pyapp.nn.sound_codes import Codes, DirectionQuantizer, Snake, check_codes, check_samples, count_of_codebooks
 
+from .loading.codec_config import LARGEST, MOST_CODEBOOKS, check_codec, check_numbers, check_sizes
 from .loading.config import check_fields, read_config, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
 MODEL_TYPES = ("dac",)
 BASE = "dac"
-LARGEST, MOST_RATIOS = 1 << 13, 16  # channels and steps of a convolution; ratios
-MOST_CODEBOOKS, MOST_ENTRIES = 256, 1 << 20
 DILATIONS = (1, 3, 9)
 ENDS, LAST = 7, 3  # taps of the first and last convolutions; of the encoder's last
-SMALLEST = 1e-9  # added to the slope of an activation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,22 +44,17 @@ class Config:
     def __post_init__(self) -> None:
         check_fields(self)
         ratios = self.downsampling_ratios
-        require(0 < len(ratios) <= MOST_RATIOS, f"downsampling_ratios has {len(ratios)} entries")
-        fits = all(type(ratio) is int and 0 < ratio <= LARGEST for ratio in ratios)
-        require(fits, f"downsampling_ratios is {ratios!r:.60}, expected whole numbers up to {LARGEST}")
+        check_numbers(self, "downsampling_ratios")
         widest = self.hidden_size
         require(widest <= LARGEST, f"encoder_hidden_size {self.encoder_hidden_size} makes {widest} channels")
-        for name in ("decoder_hidden_size", "codebook_dim"):
-            require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name)}, expected at most {LARGEST}")
+        check_sizes(self, "decoder_hidden_size", "codebook_dim")
         halves = 1 << len(ratios)
         require(
             self.decoder_hidden_size % halves == 0,
             f"decoder_hidden_size is {self.decoder_hidden_size}, expected a multiple of {halves}",
         )
         require(self.n_codebooks <= MOST_CODEBOOKS, f"n_codebooks is {self.n_codebooks}")
-        size = self.codebook_size
-        require(1 < size <= MOST_ENTRIES and size & (size - 1) == 0, f"codebook_size is {size}, expected a power of 2")
-        require(100 <= self.sampling_rate <= 1_536_000, f"sampling_rate is {self.sampling_rate} Hz")
+        check_codec(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -87,19 +79,6 @@ class Config:
     def audio_channels(self) -> int:
         """One."""
         return 1
-
-
-class Snake(Module):
-    """x + sin²(a x) / a, with a slope a for each channel."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.alpha = new_parameter(ops.ones, 1, width, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, N) → (B, C, N)."""
-        wave = (self.alpha * x).sin()
-        return x + wave * wave / (self.alpha + SMALLEST)
 
 
 class ResidualUnit(Module):
@@ -182,31 +161,15 @@ class Decoder(Module):
         return self.conv2(self.snake1(x)).tanh()
 
 
-class Quantizer(Module):
-    """A codebook of few dimensions."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.in_proj = Conv1d(config.hidden_size, config.codebook_dim, 1)
-        self.out_proj = Conv1d(config.codebook_dim, config.hidden_size, 1)
-        self.codebook = Embedding(config.codebook_size, config.codebook_dim)
-
-    def encode(self, x: Tensor) -> Tensor:
-        """x (B, D, T) → the numbers (B, T) int64 of the entries that point the same way."""
-        vectors = ops.normalize(self.in_proj(x).transpose(1, 2), dim=-1)  # (B, T, d)
-        return (vectors @ ops.normalize(self.codebook.weight, dim=-1).T).argmax(-1)
-
-    def decode(self, numbers: Tensor) -> Tensor:
-        """numbers (B, T) → (B, D, T)."""
-        return self.out_proj(self.codebook(numbers).transpose(1, 2))
-
-
 class ResidualQuantizer(Module):
     """Codebooks one after the other."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.quantizers = ModuleList(Quantizer(config) for _ in range(config.n_codebooks))
+        self.quantizers = ModuleList(
+            DirectionQuantizer(config.hidden_size, config.codebook_size, config.codebook_dim)
+            for _ in range(config.n_codebooks)
+        )
 
     def encode(self, x: Tensor, count: int) -> Tensor:
         """x (B, D, T) → codes (B, count, T) int64."""
@@ -248,9 +211,7 @@ class Dac(Module):
         """
         kind, most = type(self).__name__, self.config.n_codebooks
         check_samples(kind, samples, 1)
-        count = most if codebooks is None else codebooks
-        if type(count) is not int or not 1 <= count <= most:
-            raise ArgumentError(f"{kind}: codebooks is 1 to {most}, not {codebooks!r:.40}")
+        count = count_of_codebooks(kind, codebooks, most)
         with no_grad():
             whole = ops.pad(samples, (0, -samples.shape[2] % self.config.step))
             return Codes((self.quantizer.encode(self.encoder(whole), count),), (None,))

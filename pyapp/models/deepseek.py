@@ -9,12 +9,12 @@ from math import log, sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
-from pyapp.engine.ops import arange, cat, where, zeros
-from pyapp.nn import Linear, Module, Parameter, ResidualLinear, RMSNorm
+from pyapp.engine import Tensor
+from pyapp.engine.ops import cat, zeros
+from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
 from pyapp.nn.decoder_blocks import PreNormBlock
-from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, require
@@ -154,58 +154,14 @@ class LatentAttention(SelfAttention):
         return self.o_proj(y.reshape(*before, heads * self.value_dim), residual)
 
 
-class GroupedRouter(Router):
-    """Chooses experts of the best groups: `limited` of `groups`. A group's score is that of its best expert; with
-    `sigmoid` that of its best two, with the bias e_score_correction_bias, which counts for the choice alone and gets no
-    gradient.
-    """
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(
-            config.hidden_size, config.n_routed_experts, config.num_experts_per_tok,
-            config.norm_topk_prob and config.sigmoid,
-        )  # fmt: skip
-        self.sigmoid, self.scaling = config.sigmoid, config.routed_scaling_factor
-        limited = config.sigmoid or config.topk_method == "group_limited_greedy"
-        self.groups, self.limited = (config.n_group, config.topk_group) if limited else (1, 1)
-        if config.sigmoid:
-            self.e_score_correction_bias = Parameter(zeros(config.n_routed_experts), requires_grad=False)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (N, D) → shares (N, count) and experts (N, count) int64."""
-        logits = ops.linear(x, self.weight)  # (N, E)
-        scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
-        choice = scores + self.e_score_correction_bias if self.sigmoid else scores
-        if self.limited < self.groups:
-            members = choice.reshape(x.shape[0], self.groups, -1)  # (N, G, E / G)
-            best = members.topk(2, -1)[0].sum(-1) if self.sigmoid else members.amax(-1)  # (N, G)
-            chosen = best.topk(self.limited, -1)[1]  # (N, limited)
-            groups = arange(self.groups, dtype="int64", device=x.device)
-            kept = (chosen.unsqueeze(-1) == groups).to("float32").sum(1).unsqueeze(-1) > 0  # (N, G, 1)
-            choice = where(kept, members, float("-inf") if self.sigmoid else 0.0).reshape(choice.shape)
-        chosen = choice.topk(self.count, -1)[1]
-        shares = scores.gather(1, chosen)
-        if self.normalized:
-            shares = shares / (shares.sum(-1, True) + 1e-20)
-        return shares * self.scaling, chosen
-
-
-class SparseFeedForward(Module):
-    """A mixture of experts, and experts that every token has, added to the residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        inner = config.moe_intermediate_size
-        self.experts = Experts(config.hidden_size, inner, config.n_routed_experts, config.hidden_act)
-        self.gate = GroupedRouter(config)
-        self.shared_experts = GatedFeedForward(
-            config.hidden_size, inner * config.n_shared_experts, config.hidden_act, bias=config.mlp_bias
-        )
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return self.shared_experts(x, residual) + self.experts(flat, *self.gate(flat)).reshape(x.shape)
+def limited_router(config: Config) -> GroupedRouter:
+    """The router of a layer."""
+    limited = config.sigmoid or config.topk_method == "group_limited_greedy"
+    groups = (config.n_group, config.topk_group) if limited else (1, 1)
+    return GroupedRouter(
+        config.hidden_size, config.n_routed_experts, config.num_experts_per_tok, groups, sigmoid=config.sigmoid,
+        normalized=config.norm_topk_prob and config.sigmoid, scaling=config.routed_scaling_factor,
+    )  # fmt: skip
 
 
 class Block(PreNormBlock):
@@ -217,7 +173,7 @@ class Block(PreNormBlock):
         feed_forward: Module = (
             GatedFeedForward(size, config.intermediate_size, config.hidden_act, bias=config.mlp_bias)
             if dense
-            else SparseFeedForward(config)
+            else SharedExpertsFeedForward(config, limited_router(config), config.mlp_bias)
         )
         attention = LatentAttention(config, layer, rotary)
         super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))

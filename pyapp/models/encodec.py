@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from math import ceil, floor, log2, prod
+from functools import partial
+from math import floor, log2
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -16,77 +17,41 @@ from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.formats.checkpoint import TensorInfo
-from pyapp.nn import ELU, LSTM, Conv1d, ConvTranspose1d, GroupNorm, Identity, Module, ModuleList
-from pyapp.nn.parameter import new_parameter
+from pyapp.nn import LSTM, Module
+from pyapp.nn.seanet import ResidualQuantizer, decoder, encoder
 from pyapp.nn.sound_codes import Codes, check_codes, check_samples
 
-from .loading.config import check_fields, read_config, require
+from .loading.codec_config import MOST_CODEBOOKS, MOST_LAYERS, SeanetConfig
+from .loading.config import read_config, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
 MODEL_TYPES = ("encodec",)
 BASE = "encodec"
 IGNORED = r"quantizer\.layers\.\d+\.codebook\.(inited|cluster_size|embed_avg)"  # of training
-LARGEST, MOST_LAYERS = 1 << 13, 32  # channels, taps and steps of a convolution; layers and ratios
-MOST_CODEBOOKS, MOST_ENTRIES = 256, 1 << 20
-NORMS, MODES = ("weight_norm", "time_group_norm"), ("reflect", "constant", "replicate")
+NORMS = ("weight_norm", "time_group_norm")
 SMALLEST = 1e-8  # added to the loudness of a chunk
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(SeanetConfig):
     """The fields of config.json."""
 
     target_bandwidths: list[float] = (1.5, 3.0, 6.0, 12.0, 24.0)  # type: ignore[assignment]
-    sampling_rate: int = 24000
-    audio_channels: int = 1
     normalize: bool = False
     chunk_length_s: float | None = None
     overlap: float | None = None
-    hidden_size: int = 128
-    num_filters: int = 32
-    num_residual_layers: int = 1
-    upsampling_ratios: list[int] = (8, 5, 4, 2)  # type: ignore[assignment]
     norm_type: str = "weight_norm"
-    kernel_size: int = 7
-    last_kernel_size: int = 7
-    residual_kernel_size: int = 3
-    dilation_growth_rate: int = 2
-    use_causal_conv: bool = True
-    pad_mode: str = "reflect"
-    compress: int = 2
     num_lstm_layers: int = 2
-    trim_right_ratio: float = 1.0
-    codebook_size: int = 1024
     codebook_dim: int | None = None
-    use_conv_shortcut: bool = True
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        ratios, widths = self.upsampling_ratios, self.target_bandwidths
-        require(0 < len(ratios) <= MOST_LAYERS // 2, f"upsampling_ratios has {len(ratios)} entries")
-        fits = all(type(ratio) is int and 0 < ratio <= LARGEST for ratio in ratios)
-        require(fits, f"upsampling_ratios is {ratios!r:.60}, expected whole numbers up to {LARGEST}")
+        super().__post_init__()
+        widths = self.target_bandwidths
         plausible = widths and all(type(width) in (int, float) and 0 < width <= 1e4 for width in widths)
         require(bool(plausible), f"target_bandwidths is {widths!r:.60}, expected numbers of kilobits a second")
-        for name in ("hidden_size", "kernel_size", "last_kernel_size", "residual_kernel_size", "compress"):
-            require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name)}, expected at most {LARGEST}")
-        width = self.num_filters << len(ratios)
-        require(width <= LARGEST, f"num_filters is {self.num_filters}: the last layer would have {width} channels")
-        require(self.num_filters % self.compress == 0, f"compress {self.compress} does not divide num_filters")
-        for name in ("num_residual_layers", "num_lstm_layers"):
-            require(getattr(self, name) <= MOST_LAYERS, f"{name} is {getattr(self, name)}")
-        widest = self.dilation_growth_rate ** (self.num_residual_layers - 1)
-        require(
-            widest <= LARGEST, f"dilation_growth_rate is {self.dilation_growth_rate}: the last dilation is too large"
-        )
-        require(self.audio_channels <= 2, f"audio_channels is {self.audio_channels}, expected 1 or 2")
-        require(100 <= self.sampling_rate <= 1_536_000, f"sampling_rate is {self.sampling_rate} Hz")
+        require(self.num_lstm_layers <= MOST_LAYERS, f"num_lstm_layers is {self.num_lstm_layers}")
         require(self.norm_type in NORMS, f"norm_type is {self.norm_type!r:.40}, expected {' or '.join(NORMS)}")
-        require(self.pad_mode in MODES, f"pad_mode is {self.pad_mode!r:.40}, expected one of {', '.join(MODES)}")
-        require(0 <= self.trim_right_ratio <= 1, f"trim_right_ratio is {self.trim_right_ratio}")
-        size = self.codebook_size
-        require(1 < size <= MOST_ENTRIES and size & (size - 1) == 0, f"codebook_size is {size}, expected a power of 2")
         require(
             self.codebook_dim in (None, self.hidden_size),
             f"codebook_dim is {self.codebook_dim}, expected hidden_size {self.hidden_size}",
@@ -108,11 +73,6 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
-
-    @property
-    def step(self) -> int:
-        """Samples of a moment."""
-        return prod(self.upsampling_ratios)
 
     @property
     def moments(self) -> int:
@@ -138,77 +98,6 @@ class Config:
         return max(1, length), max(1, int((1.0 - self.overlap) * length))
 
 
-# -- convolutions
-
-
-class PaddedConv(Module):
-    """A convolution behind a padding, with which the length of its result is that of the sound divided by the stride,
-    rounded up; of the past only, if `causal`.
-    """
-
-    def __init__(
-        self, config: Config, inputs: int, outputs: int, taps: int, stride: int = 1, dilation: int = 1
-    ) -> None:
-        super().__init__()
-        self.causal, self.mode, self.stride = config.use_causal_conv, config.pad_mode, stride
-        self.taps = (taps - 1) * dilation + 1
-        self.conv = Conv1d(inputs, outputs, taps, stride, dilation=dilation)
-        self.norm = GroupNorm(1, outputs) if config.norm_type == "time_group_norm" else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, N) → (B, C', N / stride)."""
-        total = self.taps - self.stride
-        more = -x.shape[2] % self.stride
-        left, right = (total, 0) if self.causal else (total - total // 2, total // 2)
-        y = self.conv(padded(x, left, right + more, self.mode))
-        return y if self.norm is None else self.norm(y)
-
-
-def padded(x: Tensor, left: int, right: int, mode: str) -> Tensor:
-    """x (B, C, N) with values before and after it. Sound that is too short to be reflected ends with zeros first."""
-    short = max(left, right) - x.shape[2] + 1 if mode == "reflect" else 0
-    if min(left, right) < 0 or short <= 0:
-        return ops.pad(x, (left, right), mode=mode)
-    return ops.pad(ops.pad(x, (0, short)), (left, right), mode=mode).narrow(2, 0, left + x.shape[2] + right)
-
-
-class TrimmedConvTranspose(Module):
-    """A transposed convolution whose result is `stride` times as long as the sound."""
-
-    def __init__(self, config: Config, inputs: int, outputs: int, taps: int, stride: int) -> None:
-        super().__init__()
-        total = taps - stride
-        right = ceil(total * config.trim_right_ratio) if config.use_causal_conv else total // 2
-        self.left, self.stride = total - right, stride
-        self.conv = ConvTranspose1d(inputs, outputs, taps, stride)
-        self.norm = GroupNorm(1, outputs) if config.norm_type == "time_group_norm" else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, T) → (B, C', T * stride)."""
-        y = self.conv(x)
-        y = y if self.norm is None else self.norm(y)
-        return y.narrow(2, self.left, x.shape[2] * self.stride)
-
-
-class ResidualBlock(Module):
-    """Two convolutions, of which the first has fewer channels behind it, beside a third one or nothing."""
-
-    def __init__(self, config: Config, width: int, dilation: int) -> None:
-        super().__init__()
-        inner = width // config.compress
-        first = PaddedConv(config, width, inner, config.residual_kernel_size, dilation=dilation)
-        self.block = ModuleList([ELU(), first, ELU(), PaddedConv(config, inner, width, 1)])
-        self.shortcut: Module = PaddedConv(config, width, width, 1) if config.use_conv_shortcut else Identity()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, N) → (B, C, N)."""
-        y = x
-        for layer in self.block:
-            y = layer(y)
-        found: Tensor = self.shortcut(x) + y
-        return found
-
-
 class Recurrence(Module):
     """LSTM layers with a residual."""
 
@@ -222,108 +111,15 @@ class Recurrence(Module):
         return (self.lstm(steps)[0] + steps).permute(1, 2, 0)
 
 
-class Layers(Module):
-    def __init__(self, layers: Sequence[Module]) -> None:
-        super().__init__()
-        self.layers = ModuleList(layers)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers:
-            x = layer(x)
-        return x
-
-
-def encoder(config: Config) -> Layers:
-    """Sound (B, channels, N) → vectors of moments (B, D, T)."""
-    width = config.num_filters
-    layers: list[Module] = [PaddedConv(config, config.audio_channels, width, config.kernel_size)]
-    for ratio in reversed(config.upsampling_ratios):
-        layers += _residual_blocks(config, width)
-        layers += [ELU(), PaddedConv(config, width, 2 * width, 2 * ratio, ratio)]
-        width *= 2
-    last = PaddedConv(config, width, config.hidden_size, config.last_kernel_size)
-    return Layers([*layers, Recurrence(config, width), ELU(), last])
-
-
-def decoder(config: Config) -> Layers:
-    """Vectors of moments (B, D, T) → sound (B, channels, N)."""
-    width = config.num_filters << len(config.upsampling_ratios)
-    layers: list[Module] = [
-        PaddedConv(config, config.hidden_size, width, config.kernel_size),
-        Recurrence(config, width),
-    ]
-    for ratio in config.upsampling_ratios:
-        width //= 2
-        layers += [ELU(), TrimmedConvTranspose(config, 2 * width, width, 2 * ratio, ratio)]
-        layers += _residual_blocks(config, width)
-    last = PaddedConv(config, width, config.audio_channels, config.last_kernel_size)
-    return Layers([*layers, ELU(), last])
-
-
-def _residual_blocks(config: Config, width: int) -> list[Module]:
-    return [ResidualBlock(config, width, config.dilation_growth_rate**i) for i in range(config.num_residual_layers)]
-
-
-# -- codebooks
-
-
-class Codebook(Module):
-    """Vectors, of which the nearest one stands for another."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.embed = new_parameter(ops.zeros, config.codebook_size, config.hidden_size)
-
-    def encode(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → the numbers (B, T) int64 of the nearest entries."""
-        apart = (self.embed * self.embed).sum(1) - 2 * (x @ self.embed.T)  # (B, T, entries), but for a number of each x
-        return apart.argmin(-1)
-
-    def decode(self, numbers: Tensor) -> Tensor:
-        """numbers (B, T) → (B, T, D)."""
-        return ops.embedding(self.embed, numbers)
-
-
-class Quantization(Module):
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.codebook = Codebook(config)
-
-
-class ResidualQuantizer(Module):
-    """Codebooks one after the other."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.layers = ModuleList(Quantization(config) for _ in range(config.codebooks))
-
-    def encode(self, x: Tensor, count: int) -> Tensor:
-        """x (B, D, T) → codes (B, count, T) int64."""
-        left, found = x.transpose(1, 2), []
-        for layer in [*self.layers][:count]:
-            numbers = layer.codebook.encode(left)
-            left = left - layer.codebook.decode(numbers)
-            found.append(numbers)
-        return ops.stack(found, 1)
-
-    def decode(self, codes: Tensor) -> Tensor:
-        """codes (B, count, T) → (B, D, T)."""
-        total = None
-        for i, layer in enumerate([*self.layers][: codes.shape[1]]):
-            vectors = layer.codebook.decode(codes.select(1, i))
-            total = vectors if total is None else total + vectors
-        assert total is not None
-        return total.transpose(1, 2)
-
-
 class Encodec(Module):
     """Sound to codes, and codes to sound."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.encoder, self.decoder = encoder(config), decoder(config)
-        self.quantizer = ResidualQuantizer(config)
+        recurrence = partial(Recurrence, config)
+        self.encoder, self.decoder = encoder(config, recurrence), decoder(config, recurrence)
+        self.quantizer = ResidualQuantizer(config.codebooks, config.codebook_size, config.hidden_size)
 
     @property
     def device(self) -> Device:

@@ -9,12 +9,13 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import Linear, Module
 from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.layers.experts import Experts, Router
-from pyapp.nn.layers.gated import gated
-from pyapp.nn.layers.linear import ResidualLinear
-from pyapp.nn.scaled_decoder import ScaledBlock, ScaledLanguageModel
+from pyapp.nn.scaled_decoder import (
+    ScaledBlock,
+    ScaledLanguageModel,
+    ScaledSharedFeedForward,
+    ScaledSparseFeedForward,
+)
 
 from .loading.config import check_choice
 from .loading.gguf import NAMES, TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
@@ -54,46 +55,12 @@ class Config(MultiplierConfig):
         return super().saved() | ({"model_type": "granitemoeshared"} if self.shared_intermediate_size else {})
 
 
-class SparseFeedForward(Module):
-    """A mixture of experts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        size = config.hidden_size
-        self.router = Router(size, config.num_local_experts, config.num_experts_per_tok)
-        self.experts = Experts(size, config.intermediate_size, config.num_local_experts, config.hidden_act)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., hidden_size) → (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return self.experts(flat, *self.router(flat)).reshape(x.shape)
-
-
-class SharedFeedForward(Module):
-    """The expert of every token, with gate and up in one matrix."""
-
-    tensor_parallel: Mapping[str, tuple[str, ...]] = {
-        "input_linear": ("outputs", "inner", "inner"), "output_linear": ("inputs", "inner"),
-    }  # fmt: skip
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        inner = config.shared_intermediate_size
-        self.input_linear = Linear(config.hidden_size, 2 * inner, bias=False)
-        self.output_linear = ResidualLinear(inner, config.hidden_size, bias=False)
-        self.activation = config.hidden_act
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., hidden_size) → (..., hidden_size)."""
-        return self.output_linear(gated(self.input_linear(x), self.activation))
-
-
 class Block(ScaledBlock):
     """Attention and a mixture of experts."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__(config, layer, rotary, SparseFeedForward(config), "block_sparse_moe")
-        self.shared_mlp = SharedFeedForward(config) if config.shared_intermediate_size else None
+        super().__init__(config, layer, rotary, ScaledSparseFeedForward(config), "block_sparse_moe")
+        self.shared_mlp = ScaledSharedFeedForward(config) if config.shared_intermediate_size else None
 
     def feed_forward(self, x: Tensor) -> Tensor:
         y = super().feed_forward(x)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.sound import MomentClassifier, SoundEncoder, SoundLayers, plain_attention, positional_names
+from pyapp.nn.sound import (
+    MomentClassifier,
+    SoundClassifier,
+    SoundEncoder,
+    SoundLayers,
+    plain_attention,
+    positional_names,
+)
 
 from .loading.sound_config import SoundConfig
 
@@ -21,13 +28,25 @@ class Config(SoundConfig):
     conv_pos_batch_norm: bool = False
 
 
+def encoder(config: Config) -> SoundEncoder:
+    """The encoder of a configuration."""
+    layers = SoundLayers(config, plain_attention, config.conv_pos_batch_norm)
+    return SoundEncoder(config, layers, config.feat_proj_layer_norm)
+
+
 class HubertForCTC(MomentClassifier):
     """Scores of characters."""
 
     def __init__(self, config: Config) -> None:
-        layers = SoundLayers(config, plain_attention, config.conv_pos_batch_norm)
-        super().__init__(BASE, SoundEncoder(config, layers, config.feat_proj_layer_norm))
+        super().__init__(BASE, encoder(config))
+
+
+class HubertForSequenceClassification(SoundClassifier):
+    """Scores of the labels of recordings."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, encoder(config))
 
 
 renamed = positional_names
-TASKS = {"speech-recognition": HubertForCTC}
+TASKS = {"speech-recognition": HubertForCTC, "audio-classification": HubertForSequenceClassification}

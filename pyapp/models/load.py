@@ -485,7 +485,8 @@ def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = Non
 @dataclass(frozen=True)
 class LoadedSpeechModel:
     """A speech model and its tokenizer. `config` holds the hyper-parameters as JSON values. `processor` prepares the
-    samples of one that is no Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer.
+    samples of one that is no Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer, or a Tokenizer if it
+    writes texts. `generation`: the object of its generation_config.json.
     """
 
     name: str
@@ -493,6 +494,7 @@ class LoadedSpeechModel:
     tokenizer: Any
     config: dict[str, Any]
     processor: Any = None
+    generation: dict[str, Any] = field(default_factory=dict)
 
 
 def load_speech_model(
@@ -507,8 +509,8 @@ def load_speech_model(
 ) -> LoadedSpeechModel:
     """Loads a Whisper model by name (embedded, or `owner/repo` on the hub), from a folder, a file (openai's .pt,
     whisper.cpp's ggml-*.bin, .safetensors with its config.json), or a mapping of roles ("model", "config", "tokenizer",
-    "generation_config") to paths, bytes or ByteSources; or a wav2vec 2.0, HuBERT or WavLM with characters, of which the
-    mapping has "vocab.json", "tokenizer_config" and "preprocessor_config" too.
+    "generation_config") to paths, bytes or ByteSources; a Moonshine, of which it has "preprocessor_config" too; or a
+    wav2vec 2.0, HuBERT or WavLM with characters, of which it has "vocab.json" and "tokenizer_config" as well.
 
     `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
     ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small
@@ -525,7 +527,7 @@ def load_speech_model(
 
         name = os.fspath(source)
         named, source = source, dict(hub.resolve(source, report=report, cancel=cancel).files)
-        if "config" in source and names_characters(read_settings(source["config"])):
+        if "config" in source and hears_samples(read_settings(source["config"])):
             from pyapp.models.loading.sound import files_of
 
             source = files_of(named, report, cancel)
@@ -557,13 +559,13 @@ def _load(
     config, generation = (
         read_json_file(files[role]) if role in files else None for role in ("config", "generation_config")
     )
-    if config is not None and names_characters(config):
+    if config is not None and hears_samples(config):
         from pyapp.models.loading.sound import load_sound_model
 
         if group is not None:
             raise ModelError("models of this architecture run in one process", where=name)
-        heard, characters, processor = load_sound_model(name, files, config, dtype, device, report, cancel)
-        return LoadedSpeechModel(name, heard, characters, heard.config.to_dict(), processor)
+        heard, tokenizer, processor = load_sound_model(name, files, config, dtype, device, report, cancel)
+        return LoadedSpeechModel(name, heard, tokenizer, heard.config.to_dict(), processor, generation or {})
     if config is not None:
         check_architecture(config, files["config"].name)
     checkpoint = open_checkpoint(files["model"])
@@ -589,8 +591,8 @@ def _load(
     return LoadedSpeechModel(name, model, words, model.config.to_dict())
 
 
-def names_characters(config: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of a model that names a character for each moment."""
+def hears_samples(config: Mapping[str, Any]) -> bool:
+    """Whether a configuration is of a model that hears samples, and not the spectrograms of Whisper."""
     return "speech-recognition" in TASKS.get(MODEL_TYPES.get(str(config.get("model_type")), ""), ())
 
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import partial
-from math import inf
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad
-from pyapp.engine.ops import arange, empty, ones
-from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.parameter import Initialization, Parameter, new_parameter
-from pyapp.nn.recurrent import StateText
-from pyapp.nn.state_space import StateSpaceLanguageModel, causal_convolution, chunked_scan, draw_steps
+from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
+from pyapp.nn.state_space import StateSpaceLanguageModel
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, read_config, require, step_limits
 from .loading.gguf import MAMBA_FORMS, MAMBA_KEYS, MAMBA_NAMES, Gguf, GgufForm
 
 MODEL_TYPES = ("mamba2",)
@@ -55,14 +48,7 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
-        given = dict(values)
-        limits = given.get("time_step_limit")
-        if limits is not None:
-            pair = isinstance(limits, list | tuple) and len(limits) == 2
-            require(pair and all(type(x) in (int, float) for x in limits), f"time_step_limit is {limits!r:.60}")
-            given["shortest_step"] = max(limits[0], 0.0)
-            given["longest_step"] = None if limits[1] == inf else limits[1]
-        return read_config(cls, given)
+        return read_config(cls, {**values, **step_limits(values)})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -79,69 +65,17 @@ class Config:
         return LONGEST
 
 
-class GatedNorm(Module):
-    """The root mean square norm, group by group, of x times silu(gate)."""
-
-    def __init__(self, size: int, groups: int, epsilon: float) -> None:
-        super().__init__()
-        self.groups, self.epsilon = groups, epsilon
-        self.weight = Parameter(ones(size))
-
-    def forward(self, x: Tensor, gate: Tensor) -> Tensor:
-        """x and gate (..., size) → (..., size)."""
-        y = x * gate.silu()
-        parts = y.reshape(*y.shape[:-1], self.groups, y.shape[-1] // self.groups)
-        parts = parts * (parts.square().mean(-1, True) + self.epsilon).rsqrt()
-        return parts.reshape(y.shape) * self.weight
-
-
-class Mixer(Module):
-    """Projects to heads, mixes each channel with its last tokens and each head with its state, and gates the result."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        inner, heads, shared = config.inner_size, config.num_heads, config.n_groups * config.state_size
-        width = inner + 2 * shared
-        self.layer, self.groups, self.head_dim = layer, config.n_groups, config.head_dim
-        self.limits = config.shortest_step, config.longest_step
-        self.sizes, self.parts = (inner, width, heads), (inner, shared, shared)
-        self.activation = activation_named(config.hidden_act)
-        self.in_proj = Linear(config.hidden_size, inner + width + heads, bias=config.use_bias)
-        self.conv1d = Conv1d(width, width, config.conv_kernel, groups=width, bias=config.use_conv_bias)
-        self.dt_bias = new_parameter(empty, heads)
-        self.A_log = new_parameter(empty, heads)
-        self.D = Parameter(ones(heads))
-        self.norm = GatedNorm(inner, config.n_groups, config.layer_norm_epsilon)
-        self.out_proj = ResidualLinear(inner, config.hidden_size, bias=config.use_bias)
-        if Initialization.on:
-            with no_grad():
-                self.A_log.copy_(arange(1, heads + 1, dtype="float32").log())
-            draw_steps(self.dt_bias)
-
-    def forward(self, x: Tensor, text: StateText, residual: Tensor) -> Tensor:
-        """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
-        gate, mixed, steps = self.in_proj(text.masked(x)).split(self.sizes, -1)
-        convolve = partial(causal_convolution, weight=self.conv1d.weight, bias=self.conv1d.bias)
-        mixed = text.masked(self.activation(text.carry(self.layer, 0, convolve, mixed)))
-        x, inward, outward = mixed.split(self.parts, -1)
-        steps = (steps + self.dt_bias).softplus()  # (..., T, H)
-        if self.limits != (0.0, None):
-            steps = steps.clamp(*self.limits)
-        scan = partial(chunked_scan, decay=-self.A_log.exp(), groups=self.groups)
-        y = text.carry(self.layer, 1, scan, x, steps, inward, outward)  # (..., T, inner)
-        heads = (*x.shape[:-1], self.D.shape[0], self.head_dim)
-        y = (y.reshape(heads) + x.reshape(heads) * self.D.unsqueeze(-1)).reshape(y.shape)
-        return self.out_proj(self.norm(y, gate), residual)
-
-
 class Mamba2ForCausalLM(StateSpaceLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        mixers = (Mixer(config, layer) for layer in range(config.num_hidden_layers))
-        width = config.inner_size + 2 * config.n_groups * config.state_size
-        state = (config.num_heads, config.head_dim, config.state_size)
-        super().__init__(config, mixers, [((config.conv_kernel - 1, width), state)] * config.num_hidden_layers)
+        settings = Mamba2Settings(
+            config.num_heads, config.head_dim, config.state_size, config.n_groups, config.conv_kernel,
+            config.layer_norm_epsilon, config.hidden_act, config.use_bias, config.use_bias, config.use_conv_bias,
+            (config.shortest_step, config.longest_step),
+        )  # fmt: skip
+        mixers = (Mamba2Mixer(config.hidden_size, settings, layer) for layer in range(config.num_hidden_layers))
+        super().__init__(config, mixers, [settings.states] * config.num_hidden_layers)
 
 
 def renamed(name: str) -> str:

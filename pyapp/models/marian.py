@@ -12,17 +12,15 @@ from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
-from pyapp.engine.lazy import np
 from pyapp.nn import Embedding, Module
 from pyapp.nn.sequence_to_sequence import BartLanguageModel, Decoder, Encoder, FixedPositions
+from pyapp.nn.sinusoids import paired_sinusoids
 
 from .loading.config import check_fields, check_padding, read_config, require
 
 MODEL_TYPES = ("marian",)
 BASE = "model"  # the name of encoder and decoder in files with a head
 IGNORED = r"(model\.)?(encoder|decoder)\.embed_positions\.weight"  # tensors of files that are computed here
-MAX_TIMESCALE = 10000.0
 
 
 @dataclass(frozen=True)
@@ -70,20 +68,12 @@ class Config:
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
-def sinusoids(positions: int, width: int) -> Tensor:
-    """Table (P, D) float32: the sines of all angles, then their cosines (Vaswani et al. 2017, arXiv 1706.03762)."""
-    exponents = 2 * (np.arange(width) // 2) / width
-    angles = np.arange(positions)[:, None] / MAX_TIMESCALE ** exponents[None, :]
-    table = np.concatenate([np.sin(angles[:, 0::2]), np.cos(angles[:, 1::2])], 1)
-    return ops.from_numpy(table.astype(np.float32))
-
-
 class MarianModel(Module):
     """Encoder and decoder over one table of words, or over one each."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        places = partial(sinusoids, config.max_position_embeddings, config.d_model)
+        places = partial(paired_sinusoids, config.max_position_embeddings, config.d_model)
         table = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
         if config.share_encoder_decoder_embeddings:
             self.shared = table

@@ -1,5 +1,7 @@
 """mBART (Liu et al. 2020, arXiv 2001.08210): BART in many languages, with the norms before each part and after the last
-layers. A language's token begins or ends a text.
+layers. A language's token begins or ends a text. Also models of the same layers with fixed positions: M2M100 (Fan et
+al. 2020, arXiv 2010.11125) and NLLB (2022, arXiv 2207.04672), and Pegasus for summaries (Zhang et al. 2019, arXiv
+1912.08777).
 
 Parameters have the names of Hugging Face's files.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -18,13 +21,21 @@ from pyapp.nn.sequence_to_sequence import (
     BartModel,
     BartTextDecoder,
     Decoder,
+    FixedPositions,
     learned_positions,
 )
+from pyapp.nn.sinusoids import padded_sinusoids, paired_sinusoids
 
 from .loading.config import check_fields, check_padding, read_config, require
 
-MODEL_TYPES = ("mbart",)
+MODEL_TYPES = ("mbart", "m2m_100", "pegasus")
 BASE = "model"  # the name of encoder and decoder in files with a head
+IGNORED = r"(model\.)?(encoder|decoder)\.embed_positions\.weights?"  # of fixed positions, which are computed here
+# What a config.json leaves out, by its model_type.
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "m2m_100": {"activation_function": "relu", "scale_embedding": True},
+    "pegasus": {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1},
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,8 @@ class Config:
     bos_token_id: int = 0
     eos_token_id: int = 2
     decoder_start_token_id: int = 2
+    forced_eos_token_id: int | None = None
+    kind: str = "mbart"  # the model_type
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -54,15 +67,19 @@ class Config:
             require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         require(max(self.encoder_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
         check_padding(self.pad_token_id, self.vocab_size)
+        width = self.d_model
+        require(width % 2 == 0 and width > 2, f"d_model is {width}, expected an even number from 4")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
+        kind = values.get("model_type", MODEL_TYPES[0])
+        return read_config(cls, {**DEFAULTS.get(kind, {}), **values, "kind": kind})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+        values = asdict(self)
+        return {"model_type": values.pop("kind")} | values
 
     @property
     def width(self) -> int:
@@ -74,13 +91,26 @@ class Config:
         """The source's hidden states have the decoder's width."""
 
 
+def _fixed(make: Callable[..., Any], *sizes: int) -> Callable[[Any], Module]:
+    return lambda config: FixedPositions(partial(make, *sizes))
+
+
 class MBart(BartLanguageModel):
     """The model with its head over words."""
 
     def __init__(self, config: Config) -> None:
-        model = BartModel(config, norm_first=True)
+        places, width, padding = config.max_position_embeddings, config.d_model, config.pad_token_id
+        if config.kind == "mbart":
+            model = BartModel(config, norm_first=True)
+        else:
+            fairseq = config.kind == "m2m_100"
+            positions = (
+                _fixed(padded_sinusoids, places, width, padding) if fairseq else _fixed(paired_sinusoids, places, width)
+            )
+            offset = padding + 1 if fairseq else 0
+            model = BartModel(config, positions, offset, norm_embedding=False, norm_first=True)
         table = model.shared if config.tie_word_embeddings else None
-        super().__init__(config, model, config.vocab_size, table)
+        super().__init__(config, model, config.vocab_size, table, bias=config.kind != "m2m_100")
 
 
 class MBartTextDecoder(BartTextDecoder):

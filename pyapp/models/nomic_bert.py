@@ -13,16 +13,15 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, GatedFeedForward, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.encoders import Encoder, Headed, LinearHead, Pooler, Transform, Words, attend, visible_keys
-from pyapp.nn.layers.joined import JoinedLinear
+from pyapp.nn import Embedding, Linear, Module
+from pyapp.nn.encoders import Headed, LinearHead, Transform, Words
 from pyapp.nn.parameter import new_parameter
+from pyapp.nn.rotary_encoder import RotaryEncoder
 
 from .loading.config import check_fields, check_heads, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
-from .loading.weights import Stored
+from .loading.weights import Stored, rows_of
 
 MODEL_TYPES = ("nomic_bert",)
 BASE = "nomic_bert"  # the encoder's name in files with a head
@@ -87,6 +86,11 @@ class Config(Labelled):
         """Features of a head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
 
+    @property
+    def bias(self) -> bool:
+        """Whether projections have biases."""
+        return False
+
 
 def renamed(name: str) -> str:
     """The library's name of a tensor of the hub's files."""
@@ -106,88 +110,10 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
     for prefix in ("", f"{BASE}."):
         for layer in range(config.num_hidden_layers):
             for i, part in enumerate(("q_proj", "k_proj", "v_proj")):
-                cut = partial(_rows, first=i * rows, count=rows)
+                cut = partial(rows_of, first=i * rows, count=rows)
                 source = f"{prefix}layers.{layer}.attn.Wqkv.weight"
                 found[f"{prefix}layers.{layer}.self_attn.{part}.weight"] = Stored((source,), values=cut)
     return found
-
-
-def _rows(x: Tensor, first: int, count: int) -> Tensor:
-    return x.narrow(0, first, count).contiguous()
-
-
-class Embeddings(Module):
-    """The sum of a token's word and type, normalised."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.word_embeddings = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        self.token_type_embeddings = Embedding(config.type_vocab_size, config.hidden_size)
-        self.LayerNorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
-        """ids and type_ids (B, T) → (B, T, D)."""
-        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
-        return self.LayerNorm(self.word_embeddings(ids) + self.token_type_embeddings(types))
-
-
-class Attention(Module):
-    """Multi-head attention of each text to itself, with rotary positions."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.heads, self.size = config.num_attention_heads, config.size
-        inner = self.heads * self.size
-        self.q_proj = Linear(config.hidden_size, inner, bias=False)
-        self.k_proj = Linear(config.hidden_size, inner, bias=False)
-        self.v_proj = Linear(config.hidden_size, inner, bias=False)
-        self.o_proj = ResidualLinear(inner, config.hidden_size, bias=False)
-        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
-
-    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
-        """x (B, T, D) → x + attention (B, T, D)."""
-        parts = self.qkv(self, x).reshape(*x.shape[:2], 3 * self.heads, self.size)
-        qk = ops.rope(parts.narrow(2, 0, 2 * self.heads), table, interleaved=False)  # (B, T, 2 H, size)
-        q, k = (qk.narrow(2, i * self.heads, self.heads) for i in range(2))
-        return self.o_proj(attend(q, k, parts.narrow(2, 2 * self.heads, self.heads), mask), x)
-
-
-class Block(Module):
-    """Attention and a feed-forward part, each followed by a norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.self_attn = Attention(config)
-        self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.mlp = GatedFeedForward(config.hidden_size, config.intermediate_size, config.hidden_act)
-        self.post_mlp_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        x = self.post_attention_layernorm(self.self_attn(x, mask, table))
-        return self.post_mlp_layernorm(self.mlp(x, x))
-
-
-class NomicBert(Encoder):
-    """The encoder; with `pooler`, also a layer over the first token."""
-
-    def __init__(self, config: Config, pooler: bool = False) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.embeddings = Embeddings(config)
-        self.layers = ModuleList(Block(config) for _ in range(config.num_hidden_layers))
-        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
-        self.rotary = RotaryTable(config.to_dict())
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask, type_ids)
-        mask, table = visible_keys(attention_mask), self.rotary.upto(ids.shape[1], self.device)
-        x = self.embeddings(ids, type_ids)
-        for layer in self.layers:
-            x = layer(x, mask, table)
-        return x
 
 
 class Predictions(Module):
@@ -210,7 +136,7 @@ class NomicBertForMaskedLM(Headed):
     """Scores of the words that may stand at each token."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(BASE, NomicBert(config))
+        super().__init__(BASE, RotaryEncoder(config))
         self.cls = Module()
         self.cls.predictions = Predictions(config, self.encoder.word_embeddings)
 
@@ -223,7 +149,7 @@ class NomicBertForSequenceClassification(Headed):
     """Scores of the labels of a text, or of a pair of texts."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(BASE, NomicBert(config, pooler=True))
+        super().__init__(BASE, RotaryEncoder(config, pooler=True))
         self.classifier = Linear(config.hidden_size, len(config.labels))
 
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -233,7 +159,7 @@ class NomicBertForSequenceClassification(Headed):
 
 def token_classification(config: Config) -> LinearHead:
     """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), NomicBert(config), config.hidden_size, len(config.labels))
+    return LinearHead((BASE, "classifier"), RotaryEncoder(config), config.hidden_size, len(config.labels))
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -260,7 +186,7 @@ GGUF = Gguf(
     keys=ENCODER_KEYS, joined=_QKV, read=_from_gguf, write=_to_gguf,
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
-    "features": NomicBert,
+    "features": RotaryEncoder,
     "masked-lm": NomicBertForMaskedLM,
     "sequence-classification": NomicBertForSequenceClassification,
     "token-classification": token_classification,

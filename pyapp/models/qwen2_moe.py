@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn import Linear, Module, RMSNorm
+from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
 from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
-from pyapp.nn.layers.experts import Experts, Router
+from pyapp.nn.layers.experts import SharedExpertFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import layer_types
@@ -48,25 +47,6 @@ class Config(QwenExpertsConfig):
         return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
 
 
-class SparseFeedForward(Module):
-    """A mixture of experts, added to the residual."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.gate = Router(config.hidden_size, config.num_experts, config.num_experts_per_tok, config.norm_topk_prob)
-        self.shared_expert = GatedFeedForward(
-            config.hidden_size, config.shared_expert_intermediate_size, config.hidden_act
-        )
-        self.shared_expert_gate = Linear(config.hidden_size, 1, bias=False)
-        self.experts = Experts(config.hidden_size, config.moe_intermediate_size, config.num_experts, config.hidden_act)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        shared = self.shared_expert(flat) * self.shared_expert_gate(flat).sigmoid()
-        return residual + (self.experts(flat, *self.gate(flat)) + shared).reshape(x.shape)
-
-
 class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
@@ -75,7 +55,7 @@ class Block(PreNormBlock):
         heads = config.heads(window=config.window(layer))
         attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.qkv_bias, output_bias=False)
         feed_forward: Module = (
-            SparseFeedForward(config)
+            SharedExpertFeedForward(config)
             if config.is_sparse(layer)
             else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
         )

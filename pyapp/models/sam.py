@@ -6,7 +6,7 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from math import pi
 from typing import Any
 
@@ -270,16 +270,27 @@ class VisionEncoder(ImageModel):
         )
         self.neck = Neck(config)
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, 3, H, W) → (B, C, side, side)."""
+    def steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Tensor]:
+        """As `forward`; yields how many layers are done, and how many there are."""
         check_pictures("SAM", pixel_values, self.config.num_channels, self.config.image_size)
         rows, columns = self.config.grid
         x = self.patch_embed(pixel_values).reshape(pixel_values.shape[0], rows, columns, self.config.hidden_size)
         if self.pos_embed is not None:
             x = x + self.pos_embed
-        for layer in self.layers:
+        for i, layer in enumerate(self.layers):
             x = layer(x)
+            yield i + 1, len(self.layers)
         return self.neck(x)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, 3, H, W) → (B, C, side, side)."""
+        steps = self.steps(pixel_values)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: Tensor = end.value
+                return found
 
 
 # -- what points and boxes show
@@ -317,6 +328,11 @@ class MaskEmbedding(Module):
         return self.conv3(self.activation(over_channels(self.conv2(x), self.layer_norm2)))
 
 
+def vectors_of(table: Embedding) -> Tensor:
+    """All vectors (N, C) of a table, whose weights may be quantised."""
+    return table(ops.arange(table.num_embeddings, device=table.weight.device))
+
+
 class PromptEncoder(Module):
     """The tokens of points and boxes."""
 
@@ -330,14 +346,14 @@ class PromptEncoder(Module):
 
     def points(self, waves: Tensor, labels: Tensor) -> Tensor:
         """waves (B, P, N, C) of points, labels (B, P, N): 1 of the object, 0 not of it, -1 no point → (B, P, N, C)."""
-        x = ops.where((labels == -1).unsqueeze(3), self.not_a_point_embed.weight, waves)
+        x = ops.where((labels == -1).unsqueeze(3), vectors_of(self.not_a_point_embed), waves)
         for value in (0, 1):
-            x = x + (labels == value).unsqueeze(3).to(x.dtype) * self.point_embed[value].weight
+            x = x + (labels == value).unsqueeze(3).to(x.dtype) * vectors_of(self.point_embed[value])
         return x
 
     def boxes(self, waves: Tensor) -> Tensor:
         """waves (B, P, 2, C) of the corners → (B, P, 2, C)."""
-        return waves + ops.cat([self.point_embed[2].weight, self.point_embed[3].weight])
+        return waves + ops.cat([vectors_of(self.point_embed[2]), vectors_of(self.point_embed[3])])
 
 
 class DecoderAttention(Module):
@@ -443,7 +459,7 @@ class MaskDecoder(Module):
         and scores (B, M).
         """
         batch, width, rows, columns = image.shape
-        own = ops.cat([self.iou_token.weight, self.mask_tokens.weight])  # (1 + M, C)
+        own = ops.cat([vectors_of(self.iou_token), vectors_of(self.mask_tokens)])  # (1 + M, C)
         masks = own.shape[0] - 1
         tokens = ops.cat([own.unsqueeze(0).expand(batch, 1 + masks, width), prompts], 1)
         x, image = self.transformer(tokens, image.flatten(2).transpose(1, 2), places)
@@ -475,6 +491,10 @@ class Sam(ImageModel):
         """pixel_values (B, 3, H, W) → (B, C, side, side)."""
         return self.vision_encoder(pixel_values)
 
+    def features_in_steps(self, pixel_values: Tensor) -> Generator[tuple[int, int], None, Tensor]:
+        """As `features`; yields how many layers are done, and how many there are."""
+        return self.vision_encoder.steps(pixel_values)
+
     def masks(
         self, features: Tensor, points: Tensor | None = None, labels: Tensor | None = None,
         boxes: Tensor | None = None, given: Tensor | None = None, several: bool = True,
@@ -493,7 +513,7 @@ class Sam(ImageModel):
             waves = self.shared_image_embedding((points.to("float32") + 0.5) / sides)  # (B, P, N, C)
             tokens.append(self.prompt_encoder.points(waves, labels))
             if boxes is None:
-                none = self.prompt_encoder.not_a_point_embed.weight.reshape(1, 1, 1, width)
+                none = vectors_of(self.prompt_encoder.not_a_point_embed).reshape(1, 1, 1, width)
                 tokens.append(none.expand(*points.shape[:2], 1, width))
         if boxes is not None:
             corners = (boxes.to("float32").reshape(*boxes.shape[:2], 2, 2) + 0.5) / sides
@@ -501,7 +521,7 @@ class Sam(ImageModel):
         prompts = ops.cat(tokens, 2)  # (B, P, N', C)
         count = prompts.shape[1]
         if given is None:
-            dense = self.prompt_encoder.no_mask_embed.weight.reshape(1, width, 1, 1)
+            dense = vectors_of(self.prompt_encoder.no_mask_embed).reshape(1, width, 1, 1)
         else:
             dense = self.prompt_encoder.mask_embed(given)
         image = (features + dense).unsqueeze(1).expand(batch, count, width, rows, columns)

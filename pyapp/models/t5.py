@@ -1,5 +1,6 @@
 """T5 (Raffel et al. 2019, arXiv 1910.10683), T5 1.1 and FLAN-T5: an encoder and a decoder with biases by distance in
-place of positions.
+place of positions. Also mT5 (Xue et al. 2020, arXiv 2010.11934), and UMT5 (Chung et al. 2023, arXiv 2304.09151), of
+which every layer has biases of its own.
 
 Parameters have the names of Hugging Face's files. Scores of attention are not scaled.
 """
@@ -12,6 +13,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
+from pyapp.engine.ops import cat
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear, RMSNorm
 from pyapp.nn.encoders import Encoder, Words, as_bias, attend_joined, visible_keys
 from pyapp.nn.layers.gated import activation_named
@@ -22,7 +24,7 @@ from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 from .loading.config import check_fields, check_padding, read_config, require
 from .loading.gguf import LENGTHS, Gguf
 
-MODEL_TYPES = ("t5",)
+MODEL_TYPES = ("t5", "mt5", "umt5")
 BASE = "transformer"  # what some files put before the names
 USUAL = 512  # tokens of the published models, for GGUF's key
 MOST = 1 << 15  # tokens: the biases know no largest position
@@ -50,6 +52,7 @@ class Config:
     pad_token_id: int = 0
     eos_token_id: int = 1
     decoder_start_token_id: int = 0
+    kind: str = "t5"  # the model_type
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -69,11 +72,14 @@ class Config:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
+        kind = values.get("model_type", MODEL_TYPES[0])
+        usual = {} if kind == "t5" else {"feed_forward_proj": "gated-gelu"}
+        return read_config(cls, {**usual, **values, "kind": kind})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+        values = asdict(self)
+        return {"model_type": values.pop("kind")} | values
 
     @property
     def decoder_layers(self) -> int:
@@ -94,15 +100,24 @@ class Config:
         return "gelu_new" if self.feed_forward_proj == "gated-gelu" else name
 
     @property
+    def biased_layers(self) -> int:
+        """How many layers, from the first, have biases by distance. Layers without have those of the first."""
+        return max(self.num_layers, self.decoder_layers) if self.kind == "umt5" else 1
+
+    @property
     def scaled(self) -> bool:
-        """Whether the head reads the decoder's output divided by the root of d_model: where it is the embedding."""
-        return self.tie_word_embeddings if self.scale_decoder_outputs is None else self.scale_decoder_outputs
+        """Whether the head reads the decoder's output divided by the root of d_model: where it is the embedding, but
+        never in mT5.
+        """
+        if self.scale_decoder_outputs is None:
+            return self.tie_word_embeddings and self.kind != "mt5"
+        return self.scale_decoder_outputs
 
 
 def adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
     """The configuration of a file with these tensors: a file with a head of its own has it, one without is tied."""
     tied = settings.get("tie_word_embeddings") is not False
-    scaled = settings.get("scale_decoder_outputs", tied)
+    scaled = settings.get("scale_decoder_outputs", tied and settings.get("model_type") != "mt5")
     own = "lm_head.weight" in names and not (tied and scaled)
     return {**settings, "tie_word_embeddings": not own, "scale_decoder_outputs": scaled}
 
@@ -128,7 +143,7 @@ class Attention(Module):
 
 
 class SelfAttention(Module):
-    """Attention of a text to itself, after a norm; the first layer has the biases of all."""
+    """Attention of a text to itself, after a norm."""
 
     def __init__(self, config: Config, biased: bool) -> None:
         super().__init__()
@@ -223,26 +238,37 @@ class Stack(Module):
         self.embed_tokens.weight = table.weight
         more = [CrossAttention] if decoder else []
         self.block = ModuleList(
-            Block(SelfAttention(config, i == 0), *(part(config) for part in more), FeedForward(config))
+            Block(
+                SelfAttention(config, i < config.biased_layers), *(part(config) for part in more), FeedForward(config)
+            )
             for i in range(layers)
         )
         self.final_layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
 
     def bias(self, tokens: int, keys: int) -> Tensor:
-        """The biases (1, H, T, S) of the last T of S tokens."""
+        """The biases (1, L H, T, S) of the last T of S tokens, of the heads of all L layers that have biases."""
         buckets = distance_buckets(
             tokens, keys, self.config.relative_attention_num_buckets, self.config.relative_attention_max_distance,
             not self.decoder, keys - tokens,
         )  # fmt: skip
-        return distance_bias(self.block[0].layer[0].SelfAttention.relative_attention_bias.weight, buckets)
+        tables = [block.layer[0].SelfAttention.relative_attention_bias.weight for block in self._biased()]
+        return distance_bias(tables[0] if len(tables) == 1 else cat(tables, 1), buckets)
+
+    def _biased(self) -> list[Module]:
+        return [block for i, block in enumerate(self.block) if i < self.config.biased_layers]
+
+    def _own(self, bias: Tensor, layer: int) -> Tensor:
+        """The biases (…, H, T, S) of a layer, of those of all."""
+        heads = self.config.num_heads
+        return bias if bias.shape[1] == heads else bias.narrow(1, layer * heads, heads)
 
     def encode(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """ids (B, S), mask (B, 1, 1, S) → (B, S, d_model)."""
         x = self.embed_tokens(ids)
-        bias = as_bias(mask, self.bias(ids.shape[1], ids.shape[1]))  # (B or 1, H, S, S)
-        for block in self.block:
+        bias = as_bias(mask, self.bias(ids.shape[1], ids.shape[1]))  # (B or 1, L H, S, S)
+        for i, block in enumerate(self.block):
             attention, dense = block.layer
-            x = dense(attention.encode(x, bias))
+            x = dense(attention.encode(x, self._own(bias, i)))
         return self.final_layer_norm(x)
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
@@ -251,7 +277,7 @@ class Stack(Module):
         bias = memory.distances(self.bias)
         for i, block in enumerate(self.block):
             attention, source, dense = block.layer
-            x = dense(source(attention.decode(x, memory, i, bias), memory, i))
+            x = dense(source(attention.decode(x, memory, i, self._own(bias, i)), memory, i))
         return self.final_layer_norm(x)
 
 
@@ -308,7 +334,10 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     gated = "enc.blk.0.ffn_gate.weight" in values["tensors"]
     special = {f"{config}_token_id": values["special"][role] for config, role in (("pad", "padding"), ("eos", "eos"))}
     given = {name: number for name, number in special.items() if type(number) is int}
-    return found | given | {"feed_forward_proj": "gated-gelu" if gated else "relu"}
+    own = "enc.blk.1.attn_rel_b.weight" in values["tensors"]  # biases in each layer
+    return found | given | {
+        "feed_forward_proj": "gated-gelu" if gated else "relu", "model_type": "umt5" if own else "t5",
+    }  # fmt: skip
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
@@ -361,7 +390,7 @@ GGUF = Gguf(
         "decoder_start_token_id": "decoder_start_token_id",
     },
     read=_from_gguf, write=_to_gguf,
-    unsaid=("num_decoder_layers", "scale_decoder_outputs", "feed_forward_proj", "dense_act_fn", "is_gated_act"),
+    unsaid=("kind", "num_decoder_layers", "scale_decoder_outputs", "feed_forward_proj", "dense_act_fn", "is_gated_act"),
     encoder="t5encoder",
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": T5, "features": T5Encoder}

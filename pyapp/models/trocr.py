@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
-from math import log
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
-from pyapp.engine.lazy import np
 from pyapp.nn import Module
 from pyapp.nn.sequence_to_sequence import POSITION_OFFSET, BartTextDecoder, Decoder, FixedPositions, learned_positions
+from pyapp.nn.sinusoids import padded_sinusoids
 
 from .loading.config import check_fields, check_padding, read_config, require
 
@@ -46,7 +44,9 @@ class Config:
         check_fields(self)
         heads = self.decoder_attention_heads
         require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
-        require(self.d_model % 2 == 0, f"d_model {self.d_model} is odd")
+        require(
+            self.d_model % 2 == 0 and self.d_model > 2, f"d_model is {self.d_model}, expected an even number from 4"
+        )
         require(self.decoder_layers <= 1 << 10, "a model of more than 1,024 layers")
         check_padding(self.pad_token_id, self.vocab_size)
 
@@ -70,24 +70,13 @@ class Config:
         return self.cross_attention_hidden_size
 
 
-def sinusoids(positions: int, width: int, padding: int) -> Tensor:
-    """(positions + padding + 1, width) float32: sines, then cosines; the row of padding is zero. The first position has
-    the row after it.
-    """
-    speeds = np.exp(np.arange(width // 2, dtype="float32") * np.float32(-log(10000) / (width // 2 - 1)))
-    angles = np.arange(positions + padding + 1, dtype="float32")[:, None] * speeds
-    table = np.concatenate([np.sin(angles), np.cos(angles)], 1).astype("float32")
-    table[padding] = 0
-    return ops.tensor(table)
-
-
 class TrocrDecoder(BartTextDecoder):
     """The decoder with its scores of words."""
 
     def __init__(self, config: Config) -> None:
         learned = config.use_learned_position_embeddings
         sizes = config.max_position_embeddings, config.d_model, config.pad_token_id
-        positions = learned_positions(config) if learned else FixedPositions(partial(sinusoids, *sizes))
+        positions = learned_positions(config) if learned else FixedPositions(partial(padded_sinusoids, *sizes))
         decoder = Decoder(
             config, positions, POSITION_OFFSET if learned else config.pad_token_id + 1,
             norm_embedding=config.layernorm_embedding, source_width=config.source_width,

@@ -5,7 +5,14 @@ al. 2023, arXiv 2305.13516) in the language of its file, which name a character 
 from __future__ import annotations
 
 from pyapp.dataclass import dataclass
-from pyapp.nn.sound import MomentClassifier, SoundEncoder, SoundLayers, plain_attention, positional_names
+from pyapp.nn.sound import (
+    MomentClassifier,
+    SoundClassifier,
+    SoundEncoder,
+    SoundLayers,
+    plain_attention,
+    positional_names,
+)
 
 from .loading.config import require
 from .loading.sound_config import LARGEST, SoundConfig
@@ -33,12 +40,24 @@ class Config(SoundConfig):
         return self.adapter_attn_dim if self.do_stable_layer_norm else None
 
 
+def encoder(config: Config) -> SoundEncoder:
+    """The encoder of a configuration."""
+    return SoundEncoder(config, SoundLayers(config, plain_attention))
+
+
 class Wav2Vec2ForCTC(MomentClassifier):
     """Scores of characters."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(BASE, SoundEncoder(config, SoundLayers(config, plain_attention)))
+        super().__init__(BASE, encoder(config))
+
+
+class Wav2Vec2ForSequenceClassification(SoundClassifier):
+    """Scores of the labels of recordings."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, encoder(config))
 
 
 renamed = positional_names
-TASKS = {"speech-recognition": Wav2Vec2ForCTC}
+TASKS = {"speech-recognition": Wav2Vec2ForCTC, "audio-classification": Wav2Vec2ForSequenceClassification}

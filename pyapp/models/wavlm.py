@@ -13,7 +13,14 @@ from pyapp.nn import Embedding, Linear
 from pyapp.nn.encoders import as_bias, attend_joined
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.relative_positions import distance_bias, distance_buckets
-from pyapp.nn.sound import MomentClassifier, SoundAttention, SoundEncoder, SoundLayers, positional_names
+from pyapp.nn.sound import (
+    MomentClassifier,
+    SoundAttention,
+    SoundClassifier,
+    SoundEncoder,
+    SoundLayers,
+    positional_names,
+)
 
 from .loading.config import require
 from .loading.sound_config import SoundConfig
@@ -79,5 +86,12 @@ class WavLMForCTC(MomentClassifier):
         super().__init__(BASE, SoundEncoder(config, Layers(config)))
 
 
+class WavLMForSequenceClassification(SoundClassifier):
+    """Scores of the labels of recordings."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, SoundEncoder(config, Layers(config)))
+
+
 renamed = positional_names
-TASKS = {"speech-recognition": WavLMForCTC}
+TASKS = {"speech-recognition": WavLMForCTC, "audio-classification": WavLMForSequenceClassification}

@@ -56,7 +56,7 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        Experts Router SparseFeedForward
+        Experts GroupedRouter Router SharedExpertFeedForward SharedExpertsFeedForward SparseFeedForward
     """,
     "layers.gated": """
         GatedFeedForward JoinedGatedFeedForward

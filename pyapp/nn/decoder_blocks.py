@@ -30,9 +30,9 @@ class HeadNormAttention(GroupedQueryAttention):
 
     def __init__(
         self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, epsilon: float, *,
-        bias: bool = False, norm: Callable[[int, float], Module] = RMSNorm,
+        bias: bool = False, output_bias: bool | None = None, norm: Callable[[int, float], Module] = RMSNorm,
     ) -> None:  # fmt: skip
-        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias, output_bias=output_bias)
         for name in self.norms:
             self.add_module(name, norm(heads.head_dim, epsilon))
 

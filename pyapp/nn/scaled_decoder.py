@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine import Tensor
 from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from .layers.experts import Experts, Router
+from .layers.gated import gated
+from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import RMSNorm
 from .module import Module
 
@@ -49,6 +52,40 @@ class ScaledBlock(Module):
         """x (..., T, hidden_size) → (..., T, hidden_size)."""
         x = x + self.self_attn(self.input_layernorm(x), text) * self.scale
         return x + self.feed_forward(self.post_attention_layernorm(x)) * self.scale
+
+
+class ScaledSparseFeedForward(Module):
+    """A mixture of experts."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.router = Router(size, config.num_local_experts, config.num_experts_per_tok)
+        self.experts = Experts(size, config.intermediate_size, config.num_local_experts, config.hidden_act)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        return self.experts(flat, *self.router(flat)).reshape(x.shape)
+
+
+class ScaledSharedFeedForward(Module):
+    """The expert of every token, with gate and up in one matrix."""
+
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
+        "input_linear": ("outputs", "inner", "inner"), "output_linear": ("inputs", "inner"),
+    }  # fmt: skip
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        inner = config.shared_intermediate_size
+        self.input_linear = Linear(config.hidden_size, 2 * inner, bias=False)
+        self.output_linear = ResidualLinear(inner, config.hidden_size, bias=False)
+        self.activation = config.hidden_act
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → (..., hidden_size)."""
+        return self.output_linear(gated(self.input_linear(x), self.activation))
 
 
 class ScaledLanguageModel(CausalLanguageModel):

@@ -176,13 +176,14 @@ class CachedMemory:
 
 class Decoding:
     """The steps of a model's decoder over a memory: `step(tokens)` takes the next token of each row and returns the
-    logits (R, V) of those after them. After the first step, a step is the replay of a Graph.
+    logits (R, V) of those after them. After the first step, a step is the replay of a Graph. `each`: the tokens that
+    the model reads at a place of a row, such as the codes of a moment of sound; there are then `each` times R rows.
     """
 
-    def __init__(self, model: SequenceToSequence, memory: CachedMemory) -> None:
+    def __init__(self, model: SequenceToSequence, memory: CachedMemory, each: int = 1) -> None:
         self.model, self.memory = model, memory
-        tokens = int32_tensor([0] * memory.rows, memory.encoded.device)
-        self._tokens, self._write = tokens.reshape(memory.rows, 1), writer(tokens)
+        tokens = int32_tensor([0] * (memory.rows * each), memory.encoded.device)
+        self._tokens, self._write = tokens.reshape(memory.rows * each, 1), writer(tokens)
         self._graph: Graph | None = None
         self._seen = 0  # the capacity of the memory at the last step; 0 before the first
 
@@ -233,10 +234,19 @@ class SequenceToSequence(Module):
         token_mask: Tensor | None = None,
     ) -> Tensor:
         """Sources (B, S), texts (B, T) → logits (B, T, V). The masks, in the shapes of both, are 0 for padding."""
-        self.check(ids, attention_mask)
+        self.check_source(ids, attention_mask)
         self.check(tokens, token_mask)
         encoded = self.encode(ids, attention_mask)  # (B, S, D)
-        return self.decode(tokens, WholeMemory(encoded, attention_mask, tokens.shape[1], token_mask))
+        mask = self.source_mask(attention_mask, ids, encoded)
+        return self.decode(tokens, WholeMemory(encoded, mask, tokens.shape[1], token_mask))
+
+    def source_mask(self, mask: Tensor | None, source: Tensor, encoded: Tensor) -> Tensor | None:
+        """The mask of what `encode` returns, from that of the source."""
+        return mask
+
+    def check_source(self, ids: Tensor, mask: Tensor | None) -> None:
+        """ArgumentError for what is no source of this model."""
+        self.check(ids, mask)
 
     def check(self, ids: Tensor, mask: Tensor | None) -> None:
         """check_ids of this model."""
@@ -245,16 +255,18 @@ class SequenceToSequence(Module):
 
 class BartLanguageModel(SequenceToSequence):
     """A `model` of BART's form, with an encoder and a decoder, and its head over so many words; `table`: the words'
-    vectors, where the head has the same.
+    vectors, where the head has the same; `bias`: whether the words have one in the files.
     """
 
-    def __init__(self, config: Any, model: Module, words: int, table: Embedding | None) -> None:
+    def __init__(
+        self, config: Any, model: Module, words: int, table: Embedding | None, bias: bool = True
+    ) -> None:  # fmt: skip
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
         self.model = model
         self.lm_head = Words(config.d_model, words, table, bias=False)
-        self.register_buffer("final_logits_bias", ops.zeros(1, words))
+        self.register_buffer("final_logits_bias", ops.zeros(1, words) if bias else None)
 
     @property
     def device(self) -> Device:
@@ -266,7 +278,8 @@ class BartLanguageModel(SequenceToSequence):
         return found
 
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        return self.lm_head(self.model.decoder(tokens, memory)) + self.final_logits_bias
+        logits: Tensor = self.lm_head(self.model.decoder(tokens, memory))  # (R, T, V)
+        return logits if self.final_logits_bias is None else logits + self.final_logits_bias
 
 
 def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
@@ -284,13 +297,13 @@ def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
 class Attention(Module):
     """Multi-head attention, to the text itself or to another one, whose hidden states may have another width."""
 
-    def __init__(self, width: int, heads: int, source_width: int | None = None) -> None:
+    def __init__(self, width: int, heads: int, source_width: int | None = None, bias: bool = True) -> None:
         super().__init__()
         self.heads = heads
-        self.k_proj = Linear(source_width or width, width)
-        self.v_proj = Linear(source_width or width, width)
-        self.q_proj = Linear(width, width)
-        self.out_proj = ResidualLinear(width, width)
+        self.k_proj = Linear(source_width or width, width, bias)
+        self.v_proj = Linear(source_width or width, width, bias)
+        self.q_proj = Linear(width, width, bias)
+        self.out_proj = ResidualLinear(width, width, bias)
         if source_width in (None, width):
             self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
 
@@ -345,15 +358,15 @@ class DecoderLayer(Module):
 
     def __init__(
         self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False,
-        source_width: int | None = None,
+        source_width: int | None = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.self_attn = Attention(width, heads)
+        self.self_attn = Attention(width, heads, bias=bias)
         self.self_attn_layer_norm = LayerNorm(width)
-        self.encoder_attn = Attention(width, heads, source_width)
+        self.encoder_attn = Attention(width, heads, source_width, bias)
         self.encoder_attn_layer_norm = LayerNorm(width)
-        self.fc1 = Linear(width, inner)
-        self.fc2 = ResidualLinear(inner, width)
+        self.fc1 = Linear(width, inner, bias)
+        self.fc2 = ResidualLinear(inner, width, bias)
         self.final_layer_norm = LayerNorm(width)
         self.activation = activation_named(activation)
         self.norm_first = norm_first
@@ -465,13 +478,18 @@ def learned_positions(config: Any) -> Embedding:
 
 
 class BartModel(Module):
-    """Encoder and decoder with learned positions, over one table of words; `norm_first` as TextStack's."""
+    """Encoder and decoder over one table of words. `positions` makes a table of positions, whose first row that counts
+    is `offset`, by default BART's; the other options are TextStack's.
+    """
 
-    def __init__(self, config: Any, norm_first: bool = False) -> None:
+    def __init__(
+        self, config: Any, positions: Callable[[Any], Module] = learned_positions, offset: int = POSITION_OFFSET,
+        **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.shared = table = Embedding(config.vocab_size, config.d_model, config.pad_token_id)
-        self.encoder = Encoder(config, learned_positions(config), POSITION_OFFSET, table, norm_first=norm_first)
-        self.decoder = Decoder(config, learned_positions(config), POSITION_OFFSET, table, norm_first=norm_first)
+        self.encoder = Encoder(config, positions(config), offset, table, **options)
+        self.decoder = Decoder(config, positions(config), offset, table, **options)
 
 
 class BartTextDecoder(Module):

@@ -181,16 +181,21 @@ class SoundLayers(Module):
         """What is added to the scores of all layers (1, H, T, T), if anything is."""
         return None
 
-    def forward(self, x: Tensor, heard: Tensor | None) -> Tensor:
-        """x (B, T, D), heard (B, T) bool → (B, T, D)."""
+    def forward(self, x: Tensor, heard: Tensor | None, states: list[Tensor] | None = None) -> Tensor:
+        """x (B, T, D), heard (B, T) bool → (B, T, D). `states` gets what each layer reads, and the result."""
         if heard is not None:
             x = x * heard.unsqueeze(2).to(x.dtype)
         x = x + self.pos_conv_embed(x)
         x = x if self.stable else self.layer_norm(x)
         mask, bias = visible_keys(heard), self.bias(x.shape[1])
         for layer in self.layers:
+            if states is not None:
+                states.append(x)
             x = layer(x, mask, bias)
-        return self.layer_norm(x) if self.stable else x
+        x = self.layer_norm(x) if self.stable else x
+        if states is not None:
+            states.append(x)
+        return x
 
 
 def plain_attention(config: Any, layer: int) -> SoundAttention:
@@ -232,8 +237,10 @@ class SoundEncoder(Module):
         with no_grad():
             self(ops.zeros(1, samples, device=self.feature_projection.projection.weight.device))
 
-    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """input_values (B, N), attention_mask (B, N) → hidden states (B, T, D)."""
+    def forward(
+        self, input_values: Tensor, attention_mask: Tensor | None = None, states: list[Tensor] | None = None
+    ) -> Tensor:
+        """input_values (B, N), attention_mask (B, N) → hidden states (B, T, D). `states` as SoundLayers'."""
         kind = type(self).__name__
         if input_values.ndim != 2 or self.moments(input_values.shape[1]) < 1:
             raise ArgumentError(f"{kind}: samples are (B, N), enough for a moment, not {describe(input_values)}")
@@ -242,19 +249,16 @@ class SoundEncoder(Module):
                 f"{kind}: attention_mask is {describe(attention_mask)}, the samples {describe(input_values)}"
             )
         x = self.feature_extractor(input_values)
-        return self.encoder(self.feature_projection(x), self.heard(attention_mask, x.shape[1]))
+        return self.encoder(self.feature_projection(x), self.heard(attention_mask, x.shape[1]), states)
 
 
-class MomentClassifier(Module):
-    """Scores of characters for each moment, trained with connectionist temporal classification (Graves et al. 2006,
-    https://doi.org/10.1145/1143844.1143891). `name` is that of the encoder in files.
-    """
+class SoundHead(Module):
+    """An encoder below a head. `name` is that of the encoder in files."""
 
     def __init__(self, name: str, encoder: SoundEncoder) -> None:
         super().__init__()
         self.name, self.config = name, encoder.config
         self.add_module(name, encoder)
-        self.lm_head = Linear(self.config.hidden_size, self.config.vocab_size)
 
     @property
     def encoder(self) -> SoundEncoder:
@@ -266,7 +270,47 @@ class MomentClassifier(Module):
     @property
     def device(self) -> Device:
         """The device on which the model computes."""
-        return self.lm_head.weight.device
+        return self.encoder.feature_projection.projection.weight.device
+
+
+class SoundClassifier(SoundHead):
+    """Scores of the labels of a whole recording, from the mean of its moments (Yang et al. 2021, arXiv 2105.01051): of
+    those of the last layer, or of all layers, each with its weight; the last ones are read behind the last norm.
+    """
+
+    def __init__(self, name: str, encoder: SoundEncoder) -> None:
+        super().__init__(name, encoder)
+        config, layers = self.config, self.config.num_hidden_layers + 1
+        self.layer_weights = None
+        if config.use_weighted_layer_sum:
+            self.layer_weights = new_parameter(ops.ones, layers)
+        self.projector = Linear(config.hidden_size, config.classifier_proj_size)
+        self.classifier = Linear(config.classifier_proj_size, len(config.labels))
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """input_values (B, N), attention_mask (B, N) → logits (B, labels)."""
+        states: list[Tensor] | None = None if self.layer_weights is None else []
+        x = self.encoder(input_values, attention_mask, states)  # (B, T, D)
+        if states is not None:
+            assert self.layer_weights is not None
+            weights = self.layer_weights.softmax(-1).reshape(-1, 1, 1, 1)
+            x = (ops.stack(states) * weights).sum(0)
+        x = self.projector(x)
+        heard = self.encoder.heard(attention_mask, x.shape[1])
+        if heard is None:
+            return self.classifier(x.mean(1))
+        shares = heard.to(x.dtype).unsqueeze(2)  # (B, T, 1)
+        return self.classifier((x * shares).sum(1) / shares.sum(1))
+
+
+class MomentClassifier(SoundHead):
+    """Scores of characters for each moment, trained with connectionist temporal classification (Graves et al. 2006,
+    https://doi.org/10.1145/1143844.1143891).
+    """
+
+    def __init__(self, name: str, encoder: SoundEncoder) -> None:
+        super().__init__(name, encoder)
+        self.lm_head = Linear(self.config.hidden_size, self.config.vocab_size)
 
     def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """input_values (B, N), attention_mask (B, N) → logits (B, T, V)."""

@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from pyapp.errors import OptionError
 
-from . import cohere_text, openai_text, responses, speaking, speech, tgi, vectors
+from . import cohere_text, drawing, openai_text, responses, speaking, speech, tgi, vectors
 from .answers import the_end
 from .context import Context, Handler
 from .openapi import description
@@ -122,6 +122,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/audio/transcriptions", speech.transcriptions),
     ("POST", "/v1/audio/translations", speech.translations),
     ("POST", "/v1/audio/speech", speaking.speech),
+    ("POST", "/v1/images/generations", drawing.generations),
+    ("POST", "/v1/images/edits", drawing.edits),
     ("POST", "/", tgi.either),
     ("GET", "/info", tgi.info),
     ("POST", "/generate", tgi.generate),

@@ -119,15 +119,16 @@ class Context:
             data += part
         return bytes(data)
 
-    async def form(self, request: Request) -> FormData:
-        """The fields and files of a multipart request."""
+    async def form(self, request: Request, files: int = 1) -> FormData:
+        """The fields and files of a multipart request; at most so many files."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
             raise Problem(f"the body must be multipart/form-data, not {kind or 'untyped':.60}", status=415)
         try:
             parser = MultiPartParser(
-                Headers(raw=request.headers.raw), self._body(request), max_files=1, max_fields=64, max_part_size=1 << 20
-            )
+                Headers(raw=request.headers.raw), self._body(request), max_files=files, max_fields=64,
+                max_part_size=1 << 20,
+            )  # fmt: skip
             return await parser.parse()
         except (MultiPartException, KeyError, ValueError) as error:
             message = getattr(error, "message", None) or str(error)

@@ -12,9 +12,11 @@ from typing import Any
 from pyapp import __version__
 from pyapp.audio.sound_files import FORMATS
 from pyapp.audio.speaking import SEEDS as SOUND_SEEDS
+from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
+from pyapp.models.diffusion.sampling import SEEDS as PICTURE_SEEDS
 from pyapp.text.options import SEEDS
 
-from . import cohere_text, responses
+from . import cohere_text, drawing, responses
 from .sampling import COHERE, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
 
@@ -27,6 +29,7 @@ OBJECT: Schema = {"type": "object"}
 IGNORED: Schema = {"description": "Without effect here."}
 TEXTS: Schema = {"oneOf": [TEXT, {"type": "array", "items": TEXT}]}
 TOKENS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+FILE: Schema = {"type": "string", "format": "binary"}
 VECTOR: Schema = {"type": "array", "items": {"type": "number"}}
 
 
@@ -113,7 +116,7 @@ GENERATED = an_object(generated_text=TEXT, details=OBJECT)
 USAGE = an_object(prompt_tokens=whole(0), completion_tokens=whole(0), total_tokens=whole(0))
 COMPLETION = an_object(id=TEXT, object=TEXT, created=whole(), model=TEXT, choices=array(OBJECT), usage=USAGE)
 SOUND_FIELDS: dict[str, Schema] = {
-    "file": {"type": "string", "format": "binary"}, "model": MODEL, "language": TEXT, "prompt": TEXT,
+    "file": FILE, "model": MODEL, "language": TEXT, "prompt": TEXT,
     "response_format": one_of("json", "text", "srt", "verbose_json", "vtt", "diarized_json", default="json"),
     "speakers": {**TEXT, "description": "auto, or how many there are"},
     "temperature": number(0, 1), "stream": FLAG, "timestamp_granularities[]": array(one_of("word", "segment")),
@@ -138,6 +141,17 @@ RESPONSE = an_object(
     output=array(OBJECT),
     usage=an_object(input_tokens=whole(0), output_tokens=whole(0), total_tokens=whole(0)),
 )  # fmt: skip
+PICTURE_FIELDS: dict[str, Schema] = {
+    "model": MODEL, "prompt": TEXT, "n": whole(1, drawing.MOST, default=1),
+    "size": {**TEXT, "description": "As 512x512, in multiples of 8; auto: the model's, or the picture's."},
+    "response_format": one_of("b64_json", default="b64_json"), "output_format": one_of("png", default="png"),
+    "background": one_of("auto", "opaque", default="auto"), "stream": FLAG, "seed": whole(0, PICTURE_SEEDS - 1),
+    "steps": whole(1, drawing.STEPS), "guidance": number(0, 100), "negative_prompt": TEXT,
+    "schedule": one_of(*SCHEDULES), **ignored(*drawing.WITHOUT_EFFECT),
+}  # fmt: skip
+PICTURES = an_object(
+    created=whole(), data=array(an_object(b64_json=TEXT)), background=TEXT, output_format=TEXT, size=TEXT
+)
 HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 
 
@@ -185,7 +199,7 @@ class Route:
             content["application/json"] = {"schema": self.answer}
         if self.streams:
             content["text/event-stream"] = {"schema": TEXT}
-        if self.form:
+        if self.form and self.answer is TRANSCRIPT:
             content["text/plain"] = {"schema": TEXT}
         return {"description": "The answer.", "content": content}
 
@@ -280,6 +294,15 @@ ROUTES: dict[tuple[str, str], Route] = {
          "seed": whole(0, SOUND_SEEDS - 1, default=0), "phonemes": FLAG,
          "instructions": {"description": "Is refused."}},
         {"input": "It is so.", "voice": "alloy", "response_format": "wav"}, ("input",), streams=True,
+    ),
+    ("POST", "/v1/images/generations"): Route(
+        "Pictures of a text (OpenAI)", PICTURES, PICTURE_FIELDS,
+        {"prompt": "a red cat", "size": "16x16", "steps": 1}, ("prompt",), streams=True,
+    ),
+    ("POST", "/v1/images/edits"): Route(
+        "A picture that is changed as a text says, or filled in where the mask is transparent (OpenAI)", PICTURES,
+        {**PICTURE_FIELDS, "image": FILE, "image[]": FILE, "mask": FILE, "strength": number(0, 1)}, None,
+        ("prompt", "image"), streams=True, form=True,
     ),
     ("POST", "/"): Route(
         "What the body asks for: a text, as /generate with an array as the answer, if it has `parameters` or `stream`, "

@@ -21,6 +21,7 @@ from pyapp.distributed.leading import Leader
 from pyapp.errors import Cancelled, ModelError, OptionError, PyappError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint
+from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading.by_task import TASK_OF_CLASS
 from pyapp.tasks.keeper import LOADERS, known
@@ -35,7 +36,7 @@ from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
 MIB = 1 << 20
-TASKS = ("generate", "embed", "classify", "transcribe", "speak")
+TASKS = ("generate", "embed", "classify", "transcribe", "speak", "imagine")
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
 ROOM_SECONDS = 60.0  # that a request waits for the memory of others
@@ -286,9 +287,10 @@ class Models:
         finally:
             self._loading = None
         loaded, runner = parts
-        parameters: Iterable[Any] = getattr(loaded, "model", loaded).parameters()
+        modules = getattr(loaded, "modules", None) or (getattr(loaded, "model", loaded),)
+        parameters: Iterable[Any] = (parameter for module in modules for parameter in module.parameters())
         model.nbytes = sum(parameter.nbytes for parameter in parameters) + getattr(runner, "cache_nbytes", 0)
-        del loaded, runner, parameters  # else they would live on in the error
+        del loaded, runner, modules, parameters  # else they would live on in the error
         try:
             await self._make_room(model, model.nbytes, wait=False)
         except Problem as problem:
@@ -431,7 +433,8 @@ def bytes_of_files(source: Any) -> int:
     if path.is_file():
         return path.stat().st_size
     kinds = ("*.safetensors", "*.gguf", "*.bin")
-    return max(sum(file.stat().st_size for file in path.glob(kind)) for kind in kinds)
+    parts = [part for part in path.iterdir() if part.is_dir()] if (path / INDEX).is_file() else [path]
+    return sum(max(sum(file.stat().st_size for file in part.glob(kind)) for kind in kinds) for part in parts)
 
 
 def name_of(source: str) -> str:
@@ -447,6 +450,8 @@ def task_of(source: str) -> str:
     path = Path(source)
     if not path.exists():
         return "generate"  # a name on the hub; loading says what is wrong with it
+    if (path / INDEX).is_file():
+        return "imagine"
     try:
         config = path / "config.json" if path.is_dir() else path.with_name("config.json")
         if config.is_file():
@@ -468,6 +473,8 @@ def _task_of_settings(settings: Any) -> str:
         return "transcribe"
     if "text-to-speech" in ends:
         return "speak"
+    if "audio-classification" in ends:
+        return "classify-sound"
     if "sequence-classification" in ends:
         return "classify"
     kind = str(settings.get("model_type", ""))

@@ -16,15 +16,15 @@ from pyapp.audio.options import AUTO, TranscribeOptions
 from pyapp.audio.transcript import Transcript
 from pyapp.audio.transcript_writers import format_transcript
 from pyapp.errors import OptionError
-from pyapp.events import Done, Error, Event, Segment
+from pyapp.events import Done, Segment
 
-from .answers import DONE, Answer, EventStream, cancelled_by_leaving, data_line
-from .batching import Job
+from .answers import DONE, EventStream, cancelled_by_leaving, data_line
 from .context import Context, upload_of
 from .fields import Fields
 from .generation import broken
-from .problems import Problem, of_event
-from .served import Beside, ServedModel
+from .problems import Problem
+from .running import Running
+from .served import Beside
 
 DIARIZED, CHUNKS = "diarized_json", "chunks"
 OF_GENERATION = ("generation_parameters", "generate_kwargs")  # today's name and an older one
@@ -134,18 +134,14 @@ async def heard(
     model = await context.model(request, name, "transcribe")
     beside: Beside = model.runner
     context.admit()
-    answer = Answer(context.deliveries)
-
-    def begin() -> None:
-        events = tasks.transcribe(
-            data, options, vad=beside.vad, speaker_model=beside.speakers, encoder=beside.encoder, model=model.loaded,
-            cancel=answer.cancel,
-        )  # fmt: skip
-        context.engine.activate(Job(events, answer.emit, answer.cancel), model)
-
     request.scope["pyapp.log"]["bytes"] = len(data)
-    running = Hearing(context, model, answer)
-    context.engine.post(begin)
+    running = Hearing(
+        context, model,
+        lambda cancel: tasks.transcribe(
+            data, options, vad=beside.vad, speaker_model=beside.speakers, encoder=beside.encoder, model=model.loaded,
+            cancel=cancel,
+        ),
+    )  # fmt: skip
     if stream:
         source = running.chunks(chosen, options)
         return EventStream(source, broken, running.close, context.settings.seconds, context.settings.ping_seconds)
@@ -184,31 +180,13 @@ def options_of(form: FormData, task: str, chosen: str) -> TranscribeOptions:
         raise Problem(f"{where}: {error.what}", param=where) from None
 
 
-class Hearing:
-    """A recording that is transcribed; `close` stops it and gives its place free."""
+class Hearing(Running):
+    """A recording that is transcribed."""
 
-    def __init__(self, context: Context, model: ServedModel, answer: Answer) -> None:
-        self._context, self._model, self._answer = context, model, answer
-        self._open = True
-        context.in_flight += 1
+    names: Mapping[str, str] = {"audio": "file", "<bytes>": "file"}
 
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._context.in_flight -= 1
-            self._answer.cancel.set()
-
-    async def events(self) -> AsyncGenerator[Event, None]:
-        """The events. Problem for an Error."""
-        async with aclosing(self._answer.events()) as events:
-            async for event in events:
-                if isinstance(event, Error):
-                    raise of_event(event, names={"audio": "file", "<bytes>": "file"})
-                if isinstance(event, Done):
-                    if event.reason == "cancelled":
-                        raise Problem("the client has left", status=499)
-                    self._context.metrics.sound.labels(self._model.name).inc(event.results.get("duration") or 0)
-                yield event
+    def count(self, results: Mapping[str, Any]) -> None:
+        self._context.metrics.sound.labels(self._model.name).inc(results.get("duration") or 0)
 
     async def chunks(self, chosen: str, options: TranscribeOptions) -> AsyncGenerator[str, None]:
         """OpenAI's events of a streamed transcript. With the formats that have times, each segment comes with its own,

@@ -76,6 +76,14 @@ def load_voice(source: Any, tokenizer: Any, report: Callable[[Event], None], can
     return load_voice(source, report=report, cancel=cancel, **options)
 
 
+def load_sound_labels(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    from pyapp.models.loading.sound_labels import load_sound_classifier
+
+    return load_sound_classifier(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -96,6 +104,8 @@ LOADERS: Mapping[str, Loader] = {
     "image-to-text": load_picture_model_for("image-to-text"),
     "read": load_reader,
     "speak": load_voice,
+    "classify-sound": load_sound_labels,
+    "compose": load_for("text-to-audio"),
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),
@@ -147,9 +157,7 @@ class Keeper:
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
         if key is not None:
-            of_files = (identity(value, None) if isinstance(value, os.PathLike | str) else value
-                        for value in settings.values())  # fmt: skip
-            key = (task, key, self.device, *of_files)
+            key = (task, key, self.device, *settings, *map(_marked, settings.values()))
         if self._model is None or key is None or key != self._key:
             self.drop()  # before the new one needs the memory
             start = time.perf_counter()
@@ -209,6 +217,13 @@ def known_name(source: str | None, task: str) -> str:
 def _status(path: Path) -> os.stat_result:
     """The status of a file; of a link to nowhere, its own."""
     return path.stat() if path.exists() else path.lstat()
+
+
+def _marked(value: Any) -> object:
+    """A setting as a part of a key; files, also in lists, with their status."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_marked, value))
+    return identity(value, None) if isinstance(value, os.PathLike | str) else value
 
 
 def identity(source: Any, tokenizer: Any) -> object:

@@ -15,7 +15,7 @@ from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat, interpolate, tensor
 from pyapp.errors import ArgumentError, OptionError
-from pyapp.events import Done, Event, Item, Notice, Progress
+from pyapp.events import Done, Event, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
@@ -50,7 +50,7 @@ def _listed(images: Any) -> list[Any]:
     return list(images) if isinstance(images, list | tuple) else [images]
 
 
-def check_files(images: Any, *_: Any) -> None:
+def check_files(images: Any, *_: Any, **more: Any) -> None:
     """OSError for a picture whose file is not there."""
     for image in _listed(images):
         if isinstance(image, str | os.PathLike):
@@ -220,14 +220,43 @@ def _runs(numbers: Any) -> list[list[int]]:
     return found
 
 
+def _seen(
+    loaded: Any, image: Any, picture: str | None
+) -> Generator[Progress | None, None, tuple[Tensor, tuple[int, int]]]:
+    """What a model such as SAM sees of a picture, and its size (height, width): Progress while it looks, unless it
+    remembers the picture of this name.
+    """
+    if picture is None or picture not in loaded.seen:
+        ((_, prepared),) = _batches(loaded, [image], 1)
+        yield None
+        loaded.seen.clear()  # it remembers one picture
+        with no_grad():
+            steps = loaded.model.features_in_steps(prepared.pixel_values)
+            while True:
+                try:
+                    done, total = next(steps)
+                except StopIteration as end:
+                    found = end.value, prepared.sizes[0]
+                    break
+                yield Progress("seeing", done, total, "layers")
+        if picture is None:
+            return found
+        loaded.seen[picture] = found
+    known: tuple[Tensor, tuple[int, int]] = loaded.seen[picture]
+    return known
+
+
 def cut_out(
     loaded: Any, images: Sequence[Any], *, points: Sequence[Sequence[float]] = (),
-    labels: Sequence[int] | None = None, box: Sequence[float] | None = None,
+    labels: Sequence[int] | None = None, box: Sequence[float] | None = None, picture: str | None = None,
 ) -> Work:  # fmt: skip
     """Items with `segments`, `size` [height, width] and `runs`: what points and a box show in each picture, by a model
     such as SAM. points: [x, y] in pixels; labels: 1 where a point is of the object, 0 where it is not (None: all 1);
     box: left, top, right, bottom in pixels. The one segment is the mask of the best score: `label` "object", number 1,
     its `share` of the picture and its `score`.
+
+    The model looks at a picture once, if `picture` is a name of it, of one image: other points and boxes in the picture
+    of the same name are then answered at once, and the image is not read again (None may stand in its place).
     """
     kinds = [1] * len(points) if labels is None else list(labels)
     if not points and box is None:
@@ -241,9 +270,10 @@ def cut_out(
             if len(place) != count:
                 raise OptionError(f"{list(place)!r:.60}: expected {count} numbers", where=name)
     images = _listed(images)
-    for chosen, prepared in _batches(loaded, images, 1):
-        yield None
-        height, width = prepared.sizes[0]
+    if picture is not None and len(images) != 1:
+        raise OptionError(f"it is a name of one image, and there are {len(images)}", where="picture")
+    for index, image in enumerate(images):
+        features, (height, width) = yield from _seen(loaded, image, picture)
         seen = loaded.processor.seen(height, width)  # the picture's size in the model's input
         scale = tensor([seen[1] / width, seen[0] / height])
         found_points = found_labels = found_box = None
@@ -255,8 +285,6 @@ def cut_out(
             found_box = corners.reshape(1, 1, 4).to(loaded.model.device)
         several = box is None and len(points) == 1  # only one point can have several meanings
         with no_grad():
-            features = loaded.model.features(prepared.pixel_values)
-            yield None
             masks, scores = loaded.model.masks(features, found_points, found_labels, found_box, several=several)
             best = int(scores.reshape(-1).argmax())
             mask = masks.reshape(1, -1, *masks.shape[3:]).narrow(1, best, 1)  # (1, 1, h, w)
@@ -267,8 +295,8 @@ def cut_out(
         segment = {
             "label": "object", "number": 1, "share": float(inside.mean()), "score": float(scores.reshape(-1)[best]),
         }  # fmt: skip
-        yield Item(chosen.start, {"segments": [segment], "size": [height, width], "runs": _runs(inside)})
-        yield Progress("pictures", chosen.stop, len(images), "pictures")
+        yield Item(index, {"segments": [segment], "size": [height, width], "runs": _runs(inside)})
+        yield Progress("pictures", index + 1, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
 
@@ -295,14 +323,27 @@ def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BAT
     yield Done("complete", {"count": len(images)})
 
 
-def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
+def check_start(
+    prompts: Any, *, image: Any = None, mask: Any = None, control_image: Any = None, **more: Any
+) -> None:  # fmt: skip
+    """OSError for a start picture, and the like, whose file is not there."""
+    check_files([given for given in (image, mask, control_image) if given is not None])
+
+
+def drawn_texts(
+    loaded: Any, prompts: Sequence[str], *, image: Any = None, mask: Any = None, control_image: Any = None,
+    **options: Any,
+) -> Work:  # fmt: skip
     """Items with `png`, a picture of each prompt as base64 of a PNG file, `size` [height, width] and `seed`.
 
-    Options: negative_prompt, steps, guidance, height, width, seed, schedule ("ddim", "euler", "euler-ancestral",
-    "lcm"); pyapp.models.diffusion.sampling.ImagineOptions says what they mean.
+    image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
+    where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
+    height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
+    pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
+    (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
-    from pyapp.models.diffusion.schedules import ALIKE
+    from pyapp.vision.reading import read_image
 
     unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
     if unknown:
@@ -312,11 +353,12 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")
     settings = ImagineOptions(**options)
-    kind = loaded.schedule.get("_class_name")
-    if settings.schedule is None and kind in ALIKE:
-        yield Notice(f"the model names {kind}, which is not supported: DDIM takes its place", where=loaded.name)
+    picture, mask, control = (
+        given if given is None or isinstance(given, Tensor) else read_image(given, mode)
+        for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"))
+    )
     yield None
-    drawing = Drawing(loaded, prompts, settings)
+    drawing = Drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -330,10 +372,16 @@ def drawn_texts(loaded: Any, prompts: Sequence[str], **options: Any) -> Work:
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
-imagine = stream_of("imagine", drawn_texts, remote=False)
+imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control"))
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)
 embed_images = stream_of("embed-image", vectors_of_images, remote=False, check=check_files)
 read_images = stream_of("image-to-text", texts_of_images, remote=False, check=check_files)
+
+# By the task of a model: what it does with pictures, for callers that get the task as a text.
+LOOKS = {
+    "classify-image": classify_images, "cut-out": cut_out_objects, "depth": estimate_depth, "detect": detect_objects,
+    "image-to-text": read_images, "match-image": match_images, "segment": segment_images,
+}  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.events import Cancel, Done, Item
 
-from .core import Breath, Events, Remote, Step, only_here, task
+from .core import Breath, Events, Remote, Step, given, only_here, task
 from .keeper import keeper
 from .text_batches import Work, checked_texts
 
@@ -22,6 +22,7 @@ async def speak(
     options: SpeakOptions | Mapping[str, Any] | None = None,
     *,
     model: Any,
+    codec: Any = None,
     key: object = None,
     dtype: str | None = None,
     cancel: Cancel | None = None,
@@ -30,7 +31,8 @@ async def speak(
     pyapp.audio.speaking.speak_events: a Sound for each sentence as soon as it is computed, and Done.
 
     `model` is a folder, a name on the hub such as facebook/mms-tts-eng, a loaded model, or a Server
-    (pyapp.serve.client); `key` identifies models
+    (pyapp.serve.client); `codec`: the codec of a language model that writes codes, such as hubertsiuzdak/snac_24khz of
+    canopylabs/orpheus-3b-0.1-ft; `key` identifies models
     without a name: the last used model is kept. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type
     of the matrices.
     """
@@ -40,14 +42,15 @@ async def speak(
     chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
     check_text(text)  # before a model is loaded
     if isinstance(model, Remote):
-        only_here(dtype=dtype)
+        only_here(dtype=dtype, codec=codec)
         async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
         return
     loaded = model
     if not hasattr(model, "tokenizer"):
-        async with Step(keeper.get("speak", model, None, key, cancel, dtype=dtype)) as loading:
+        chosen_ones = {"dtype": dtype} | given(codec=codec)
+        async with Step(keeper.get("speak", model, None, key, cancel, **chosen_ones)) as loading:
             async for event in loading:
                 yield event
         loaded = loading.value

@@ -1,7 +1,6 @@
 """Tasks over many texts: embeddings, labels, ranking, masked words, translation, labelled parts, answers.
 
-The tasks are streams of events: Progress, an Item for each text as soon as its batch is done, and Done. `pipeline`
-gives the same as functions that return when everything is done.
+The tasks are streams of events: Progress, an Item for each text as soon as its batch is done, and Done.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from pyapp.text.encoding import Encoding
 from pyapp.text.spans import softmax
 
 from .core import Breath, Events, Remote, Step, only_here, task
-from .keeper import LOADERS, keeper, known
+from .keeper import keeper
 from .spans import answer_questions, label_tokens
-from .speaking import speak_texts
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
 
-__top_level__ = ["pipeline"]
-
-LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")  # the tokens of mBART's languages
+# The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
+LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
+LISTED = 24  # languages in an error
+SPARSE = 256  # words of a sparse vector, unless more are asked for
 MASK_NAMES = ("[MASK]", "<mask>")
 
 # -- the work, step by step: generators of events over a loaded model
@@ -91,6 +90,38 @@ def embed_encoded(
         dimensions = len(vector)
         yield Item(index, {"embedding": vector})
     yield Done("complete", {"count": len(encodings), "dimensions": dimensions, "similarity": settings.similarity})
+
+
+def sparse_texts(
+    loaded: Any, texts: Sequence[str], *, top: int | None = None, batch_size: int = BATCH_SIZE
+) -> Work:  # fmt: skip
+    """Items with `words`, their `ids` and `weights`, largest first: a sparse vector over the vocabulary, of at most
+    `top` words (None: 256), by a model that fills masks and was trained for it (SPLADE: Formal et al. 2021, arXiv
+    2109.10086). The weight of a word is log(1 + its largest score above 0 at any token). Done with `dimensions`, the
+    vocabulary's.
+    """
+    words = loaded.model.config.vocab_size
+    top = min(SPARSE, words) if top is None else top
+    if type(top) is not int or not 1 <= top <= words:
+        raise OptionError(f"{top!r:.40} is no number of words from 1 to {words:,}", where="top")
+    texts = checked_texts(texts)
+    encodings = yield from encoded(loaded, texts, None, loaded.model.encoder.most)
+
+    def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
+        scores = loaded.model(ids, mask, types).relu() * mask.to("float32").unsqueeze(-1)  # (B, T, V)
+        found: Tensor = pyapp.cat(list(scores.amax(1).log1p().topk(top, -1)), -1)  # (B, 2 top): weights, then ids
+        return found
+
+    tokenizer = loaded.tokenizer
+    for index, row in batches(loaded, encodings, run, batch_size):
+        if isinstance(row, Event):
+            yield row
+            continue
+        weights = [weight for weight in row[:top] if weight > 0]
+        numbers = [int(number) for number in row[top : top + len(weights)]]
+        named = [tokenizer.piece(number) or f"<{number}>" for number in numbers]
+        yield Item(index, {"words": named, "ids": numbers, "weights": weights})
+    yield Done("complete", {"count": len(texts), "dimensions": words})
 
 
 def embed_tokens(loaded: Any, texts: Sequence[str], *, batch_size: int = BATCH_SIZE) -> Work:
@@ -250,7 +281,8 @@ def translate_texts(
     """Items with `text`: what the model writes for each text, a translation or a summary.
 
     `prefix` is put before each text ("translate English to German: " of T5, ">>fra<< " of OPUS-MT). `source`, `target`:
-    the tokens of the language of the texts and of that to write ("de_DE" of mBART). The other options are those of
+    the language of the texts and that to write, by its token or the code in it ("de_DE" or "de" of mBART, "deu_Latn" or
+    "deu" of NLLB, "de" of M2M100). The other options are those of
     text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
     from pyapp.text.sequence_to_sequence import SearchOptions, search
@@ -277,10 +309,18 @@ def translate_texts(
 
 
 def language_of(tokenizer: Any, name: str, where: str) -> int:
-    """The id of a language's token."""
+    """The id of a language's token, by the token or the code in it. OptionError for a code of none or several."""
+    chosen = [name]
     if name not in tokenizer.special_names:
-        raise OptionError(f"the tokenizer has no token {name!r:.60}", where=where)
-    [found] = tokenizer.encode(name, bos=False, eos=False)
+        languages = sorted(filter(LANGUAGE.fullmatch, tokenizer.special_names))
+        chosen = [token for token in languages if token == f"__{name}__" or token.startswith(f"{name}_")]
+        if len(chosen) != 1:
+            known = chosen or languages
+            raise OptionError(
+                f"the tokenizer has {'several tokens' if chosen else 'no token'} {name!r:.60}", where=where,
+                hint=f"Choose {', '.join(known[:LISTED])}{' …' if len(known) > LISTED else ''}" if known else None,
+            )  # fmt: skip
+    [found] = tokenizer.encode(chosen[0], bos=False, eos=False)
     return int(found)
 
 
@@ -302,37 +342,28 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 
 # -- streams of events
 
-WORK: Mapping[str, Callable[..., Work]] = {
-    "embed": embed_texts,
-    "classify": classify_texts,
-    "rerank": rerank_texts,
-    "fill-mask": fill_masks,
-    "translate": translate_texts,
-    "token-classification": label_tokens,
-    "question-answering": answer_questions,
-    "speak": speak_texts,
-}
 # The loader of a task, where it has another name.
 LOADED_FOR = {
-    "rerank": "classify", "embed-image": "match-image",
+    "rerank": "classify", "embed-image": "match-image", "embed-sparse": "fill-mask",
+    "audio-classification": "classify-sound",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip
 
 
 async def _stream(
-    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object, dtype: str | None,
-    cancel: Cancel | None, options: Mapping[str, Any],
+    name: str, work: Callable[..., Work], arguments: Sequence[Any], model: Any, key: object,
+    of_loader: Mapping[str, Any], cancel: Cancel | None, options: Mapping[str, Any],
 ) -> AsyncGenerator[Event, None]:  # fmt: skip
     cancel = cancel or Cancel()
     if isinstance(model, Remote):
-        only_here(dtype=dtype)
+        only_here(**of_loader)
         async with aclosing(model.of_texts(name, arguments, options, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
         return
     loaded = model
     if not hasattr(model, "tokenizer"):
-        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, dtype=dtype)) as loading:
+        async with Step(keeper.get(LOADED_FOR.get(name, name), model, None, key, cancel, **of_loader)) as loading:
             async for step in loading:
                 yield step
         loaded = loading.value
@@ -346,10 +377,12 @@ async def _stream(
 
 
 def stream_of(
-    name: str, work: Callable[..., Work], remote: bool = True, check: Callable[..., None] | None = None
-) -> Callable[..., Events]:
+    name: str, work: Callable[..., Work], remote: bool = True, check: Callable[..., None] | None = None,
+    loading: Sequence[str] = (),
+) -> Callable[..., Events]:  # fmt: skip
     """The stream of a task: arguments and options of `work`, and those of every stream here. remote: whether a server's
-    model may do the work. check: gets the arguments before the model is loaded, and raises what is wrong with them.
+    model may do the work. check: gets the arguments and options before the model is loaded, and raises what is wrong
+    with them. loading: the options that are the loader's.
     """
 
     @task
@@ -360,8 +393,11 @@ def stream_of(
         if isinstance(model, Remote) and not remote:
             raise OptionError("a server's models do not do this", where="model")
         if check is not None:
-            check(*arguments)
-        async with aclosing(_stream(name, work, arguments, model, key, dtype, cancel, options)) as events:
+            check(*arguments, **options)
+        of_loader: dict[str, Any] = {"dtype": dtype}
+        if not hasattr(model, "tokenizer"):
+            of_loader |= {name: options.pop(name) for name in loading if name in options}
+        async with aclosing(_stream(name, work, arguments, model, key, of_loader, cancel, options)) as events:
             async for event in events:
                 yield event
 
@@ -373,6 +409,7 @@ def stream_of(
 
 
 embed = stream_of("embed", embed_texts)
+embed_sparse = stream_of("embed-sparse", sparse_texts, remote=False)
 classify = stream_of("classify", classify_texts)
 embed_every_token = stream_of("embed-tokens", embed_tokens, remote=False)
 rerank = stream_of("rerank", rerank_texts)
@@ -380,58 +417,3 @@ fill_mask = stream_of("fill-mask", fill_masks)
 translate = stream_of("translate", translate_texts)
 label = stream_of("token-classification", label_tokens)
 answer = stream_of("question-answering", answer_questions)
-
-
-# -- functions
-
-
-class Pipeline:
-    """A task and its model as a function: `pipeline("embed", "owner/name")(texts)`.
-
-    The result is a list with the values of each text in order; of one text given as a str, its values alone. Options
-    are those of the task.
-    """
-
-    def __init__(self, name: str, loaded: Any) -> None:
-        self.name, self.loaded = name, loaded
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        found: dict[int, Any] = {}
-        for event in WORK[self.name](self.loaded, *arguments, **options):
-            if isinstance(event, Item):
-                found[event.index] = _only(event.values)
-        texts = arguments[1] if self.name == "rerank" and len(arguments) > 1 else arguments[0] if arguments else None
-        ordered = [found[index] for index in sorted(found)]
-        return ordered[0] if isinstance(texts, str) and ordered else ordered
-
-    def __repr__(self) -> str:
-        return f"<pipeline {self.name} of {self.loaded.name}>"
-
-
-def _only(values: Mapping[str, Any]) -> Any:
-    return next(iter(values.values())) if len(values) == 1 else dict(values)
-
-
-def pipeline(
-    name: str,
-    model: Any,
-    *,
-    dtype: str | None = None,
-    device: Any = None,
-    report: Callable[[Event], None] | None = None,
-) -> Pipeline:
-    """A function over texts: "embed" → vectors, "classify" → labels, "rerank" (query, texts) → scores, "fill-mask" →
-    words, "translate" → texts, "token-classification" → labelled parts, "question-answering" (questions, contexts) →
-    answers, "speak" → (samples, samples a second).
-
-    `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
-    ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.
-    """
-    if name not in WORK:
-        raise OptionError(f"{name!r:.60} is no task", where="name", hint=f"Tasks: {', '.join(WORK)}")
-    if hasattr(model, "tokenizer"):
-        return Pipeline(name, model)
-    found = LOADERS[LOADED_FOR.get(name, name)](
-        known(model, name), None, report or (lambda event: None), Cancel(), dtype=dtype, device=device
-    )
-    return Pipeline(name, found)

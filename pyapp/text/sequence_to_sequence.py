@@ -129,14 +129,16 @@ class SearchOptions:
 def search(
     model: SequenceToSequence, ids: Tensor, attention_mask: Tensor | None, options: SearchOptions
 ) -> Iterator[list[list[int]] | None]:
-    """Sources ids (B, S) int32 → at last the texts: token ids without the first one, ending with an end token if they
-    ended. Before that None after every step, so that the caller can do other work or stop.
+    """Sources ids (B, S) int32, or what else the model reads → at last the texts: token ids without the first one,
+    ending with an end token if they ended. Before that None after every step, so that the caller can do other work or
+    stop.
     """
-    model.check(ids, attention_mask)
+    model.check_source(ids, attention_mask)
     options = options.within(model.most)
     with no_grad():
         encoded = model.encode(ids, attention_mask)  # (B, S, D)
-        memory = CachedMemory(encoded, attention_mask, options.num_beams, options.max_new_tokens)
+        mask = model.source_mask(attention_mask, ids, encoded)
+        memory = CachedMemory(encoded, mask, options.num_beams, options.max_new_tokens)
         kind = _Greedy if options.num_beams == 1 else _Beams
         state, decoding = kind(ids.shape[0], options), Decoding(model, memory)
     while True:

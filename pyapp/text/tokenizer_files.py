@@ -38,7 +38,8 @@ VOCABULARIES = (
 # The classes of models' tokenizers that are read by their class, by model_type.
 CLASSES = {
     "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer", "mbart": "MBartTokenizer",
-    "t5": "T5Tokenizer", "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
+    **dict.fromkeys(("t5", "mt5", "umt5"), "T5Tokenizer"), "m2m_100": "M2M100Tokenizer", "pegasus": "PegasusTokenizer",
+    "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
     "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
     "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
@@ -149,7 +150,12 @@ def _read(
         from pyapp.formats.sentencepiece_model import read_sentencepiece_model
         from pyapp.text.sentencepiece_classes import document_of_class
 
-        document = document_of_class(read_sentencepiece_model(source), settings, where)
+        numbers = _json(files, "vocab.json") if "vocab.json" in files else None
+        if numbers is not None:
+            from pyapp.text.vocabulary_files import checked_vocabulary
+
+            numbers = checked_vocabulary(numbers, files["vocab.json"].name)
+        document = document_of_class(read_sentencepiece_model(source), settings, where, numbers)
         return Tokenizer(document, settings, end_ids=ends, where=where)
     if key.endswith(".txt") and looks_like_text(head):
         if key == MERGES:

@@ -53,6 +53,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "DPT": _defaults({"height": 384, "width": 384}, 3),
+    "TimmWrapper": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
@@ -63,12 +64,23 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
 # Processors whose single `size` is that of the shorter side.
-KEEP_SHAPE = ("CLIP", "Bit", "ConvNext", "MobileNetV1", "MobileNetV2", "Detr", "Yolos", "RTDetr", "Llava")
+KEEP_SHAPE = (
+    "TimmWrapper",
+    "CLIP",
+    "Bit",
+    "ConvNext",
+    "MobileNetV1",
+    "MobileNetV2",
+    "Detr",
+    "Yolos",
+    "RTDetr",
+    "Llava",
+)
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
     "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
-    "mobilenet_v2": "MobileNetV2",
+    "mobilenet_v2": "MobileNetV2", "mobilenet_v3": "TimmWrapper", "vgg": "TimmWrapper", "timm_wrapper": "TimmWrapper",
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
@@ -302,7 +314,8 @@ class ImageProcessor:
             if self.kind == "ConvNext" and self.size["shortest_edge"] < 384:
                 image = _cropped(image, *(self.size["shortest_edge"],) * 2)
         if self.do_center_crop:
-            image = _cropped(image, self.crop_size["height"], self.crop_size["width"])
+            sides = self.crop_size["height"], self.crop_size["width"]
+            image = _cropped(image, *sides, to_even=self.kind == "TimmWrapper")
         x = image.permute(2, 0, 1).to("float32")  # (3, h, w)
         if self.do_rescale:
             x = x * self.rescale_factor
@@ -501,8 +514,10 @@ def _plausible(height: int, width: int) -> tuple[int, int]:
     return height, width
 
 
-def _cropped(image: Tensor, height: int, width: int) -> Tensor:
-    """The middle (height, width) of (H, W, 3), black outside of it."""
+def _cropped(image: Tensor, height: int, width: int, to_even: bool = False) -> Tensor:
+    """The middle (height, width) of (H, W, 3), black outside of it. to_even: halves of a pixel are rounded as
+    torchvision does, not down.
+    """
     high, wide = int(image.shape[0]), int(image.shape[1])
     if high < height or wide < width:
         larger = ops.zeros(max(height, high), max(width, wide), 3, dtype="uint8", device=image.device)
@@ -511,6 +526,8 @@ def _cropped(image: Tensor, height: int, width: int) -> Tensor:
         # Both offsets of transformers: that of the crop in the picture, and that of the picture in its frame.
         top, left = top + (high - height) // 2, left + (wide - width) // 2
         image = larger
+    elif to_even:
+        top, left = round((high - height) / 2), round((wide - width) / 2)
     else:
         top, left = (high - height) // 2, (wide - width) // 2
     top, left = max(0, top), max(0, left)

@@ -129,3 +129,50 @@ def test_a_chain_is_replayed() -> None:
         graph = capture(chain)
         x.copy_(pyapp.randn(33, 70))
         np.testing.assert_array_equal(graph.replay().numpy(), chain().numpy())
+
+
+WHOLE = (pyapp.bool, pyapp.uint8, pyapp.int8, pyapp.int32, pyapp.int64)
+
+
+@pytest.mark.parametrize("kind", WHOLE, ids=lambda kind: kind.name)
+def test_whole_numbers_wrap_and_compare_as_numpys(kind: pyapp.dtype) -> None:
+    """Dense, in rows that begin at any byte, broadcast, and beside numbers."""
+    sizes = np.arange(2 * 300).reshape(2, 300)
+    a, b = (pyapp.from_numpy(values).to(kind) for values in (sizes * 7 % 251 - 100, sizes * 13 % 241 - 90))
+    pairs = [(a, b), (a[:, 1:], b[:, :-1]), (a[:, ::2], b[:, 1::2]), (a, b[:1]), (a[:, :1], b), (a.t(), b.t())]
+    logical = {"bitwise_and": np.logical_and, "bitwise_or": np.logical_or, "bitwise_xor": np.logical_xor}
+    for x, y in pairs:
+        for name in ("add", "subtract", "multiply", "maximum", "minimum", *logical, "equal", "less", "greater_equal"):
+            if kind is pyapp.bool and name == "subtract":
+                continue
+            ours = {"equal": "eq", "less": "lt", "greater_equal": "ge"}.get(name, name)
+            expected = getattr(np, name)(x.numpy(), y.numpy())
+            assert np.array_equal(getattr(pyapp, ours)(x, y).numpy(), expected), (name, x.shape)
+        for name, function in logical.items():
+            found = getattr(pyapp, name.replace("bitwise", "logical"))(x, y).numpy()
+            assert np.array_equal(found, function(x.numpy(), y.numpy())), name
+        assert np.array_equal(pyapp.logical_not(x).numpy(), np.logical_not(x.numpy()))
+        assert np.array_equal(pyapp.bitwise_not(x).numpy(), np.bitwise_not(x.numpy()))
+    for number in (3, 300, -1) if kind is not pyapp.bool else ():
+        own = np.asarray(number).astype(a.numpy().dtype)  # as torch: a number takes the tensor's type, and wraps
+        assert np.array_equal((a == number).numpy(), a.numpy() == own), number
+        assert np.array_equal((a < number).numpy(), a.numpy() < own), number
+        assert np.array_equal((a * number).numpy(), a.numpy() * own), number
+
+
+def test_parts_of_rows_are_read_where_they_lie() -> None:
+    x = np.random.default_rng(0).standard_normal((5, 301)).astype(np.float32)
+    ours = pyapp.from_numpy(x)
+    assert np.array_equal((ours[:, 1:] - ours[:, :-1]).numpy(), x[:, 1:] - x[:, :-1])
+    assert np.array_equal((ours[:, 3:103] * ours[:1, :100]).numpy(), x[:, 3:103] * x[:1, :100])
+    assert np.array_equal((ours[1:, 200:] + ours[1:, 200:]).numpy(), 2 * x[1:, 200:])
+    assert np.array_equal((ours[:, :100] / ours[:, 7:8]).numpy(), x[:, :100] / x[:, 7:8])
+
+
+def test_sums_of_a_transposed_tensor() -> None:
+    x = np.random.default_rng(0).standard_normal((70, 45)).astype(np.float32)
+    ours = pyapp.from_numpy(x).t()
+    for name in ("sum", "mean", "amax", "prod"):
+        expected = getattr(x.T.astype(np.float64), name.removeprefix("a"))(1)
+        assert np.allclose(getattr(ours, name)(1).numpy(), expected, rtol=1e-4, atol=1e-6), name
+    assert np.array_equal(ours.argmax(1).numpy(), x.T.argmax(1))

@@ -85,6 +85,15 @@ def test_what_does_not_fit_is_named(message: str) -> None:
         REFUSED[message]()
 
 
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_a_matrix_that_is_not_finite_is_nan_at_once(bad: float) -> None:
+    """LAPACK's divide and conquer may never end there."""
+    x = pyapp.eye(4).repeat(2, 1, 1)
+    x[0, 3, 0], x[0, 1, 0] = bad, 1e-30
+    for found in (linalg.svdvals(x), linalg.svd(x).S, linalg.eigvalsh(x), linalg.eigh(x)[0]):
+        assert found[0].isnan().all() and found[1].tolist() == [1.0] * 4
+
+
 def test_approximations_of_low_rank() -> None:
     """What has a low rank is found exactly, wide or high; the largest singular values of others nearly."""
     pyapp.manual_seed(0)

@@ -174,3 +174,11 @@ def test_a_name_is_declared_once() -> None:
     with pytest.raises(ValueError, match="norm: .* declares what pyapp.engine.ops.norms declares"):
         function()(norm)
     assert pyapp.norm is not norm
+
+
+def test_the_class_has_methods_of_modules_that_are_not_imported() -> None:
+    code = (
+        "import sys, pyapp; m = 'pyapp.engine.ops.diagonals'; assert m not in sys.modules; "
+        "print(pyapp.Tensor.trace(pyapp.ones(2, 2)).item(), hasattr(pyapp.Tensor, 'none'), m in sys.modules)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["2.0", "False", "True"]

@@ -80,3 +80,9 @@ def test_what_does_not_fit_is_named() -> None:
         log_mel(samples, table, filters[:, :200], ranges, 2, 160)
     with pytest.raises(ValueError, match=r"int32 ranges \(3, 2\)"):
         log_mel(samples, table, filters, ranges[:2], 2, 160)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_more_points_than_samples_are_refused_before_memory_is_taken(center: bool) -> None:
+    with pytest.raises((RuntimeError, ValueError), match="stft: "):
+        pyapp.stft(pyapp.ones(100), (1 << 62) - 1, center=center, return_complex=True)

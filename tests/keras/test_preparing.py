@@ -192,3 +192,9 @@ def test_boxes_that_do_not_fit_are_refused() -> None:
         ("many dims", r"takes boxes \(N, 4\)", lambda: tools.compute_iou(np.ones((1, 1, 2, 4)), ONE, "xyxy")),
         ("an encoding", "deltas are those of", lambda: tools.encode_box_to_deltas([], [], "xyxy", "xyxy", "xyxy")),
     ])  # fmt: skip
+
+
+def test_a_mean_and_variance_that_are_given_hold_for_vectors() -> None:
+    layer = layers.Normalization(mean=0.5, variance=4.0)
+    assert layer(np.array([0.5, 2.5], "float32")).tolist() == [0.0, 1.0]
+    assert layer(np.array([4.5], "float32")).tolist() == [2.0]

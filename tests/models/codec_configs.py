@@ -26,8 +26,33 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "dac", "sampling_rate": 1600, "encoder_hidden_size": 4, "downsampling_ratios": [2, 4],
         "decoder_hidden_size": 24, "n_codebooks": 3, "codebook_size": 16, "codebook_dim": 5,
     },
+    # As hubertsiuzdak/snac_24khz.
+    "snac": {
+        "model_type": "snac", "sampling_rate": 1600, "encoder_dim": 4, "encoder_rates": [2, 3], "decoder_dim": 24,
+        "decoder_rates": [3, 2], "attn_window_size": None, "codebook_size": 16, "codebook_dim": 5,
+        "vq_strides": [4, 2, 1],
+    },
+    # As hubertsiuzdak/snac_32khz.
+    "snac-attention": {
+        "model_type": "snac", "sampling_rate": 1600, "encoder_dim": 16, "encoder_rates": [2, 4], "decoder_dim": 128,
+        "decoder_rates": [4, 2], "attn_window_size": 8, "codebook_size": 16, "codebook_dim": 5, "vq_strides": [2, 1],
+        "noise": False, "depthwise": False,
+    },
+    # As kyutai/mimi.
+    "mimi": {
+        "model_type": "mimi", "sampling_rate": 1600, "hidden_size": 16, "num_filters": 4, "upsampling_ratios": [4, 2],
+        "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 24,
+        "codebook_size": 16, "codebook_dim": 6, "vector_quantization_hidden_dimension": 6, "num_quantizers": 4,
+        "upsample_groups": 16, "sliding_window": 20, "frame_rate": 100.0,
+    },
+    "mimi-plain": {
+        "model_type": "mimi", "sampling_rate": 1600, "hidden_size": 12, "num_filters": 4, "upsampling_ratios": [4, 2],
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 24,
+        "codebook_size": 16, "codebook_dim": 12, "vector_quantization_hidden_dimension": 12, "num_quantizers": 3,
+        "upsample_groups": 4, "attention_bias": True, "use_conv_shortcut": True, "head_dim": 8,
+    },
 }  # fmt: skip
-OTHER_DEVICE = ["encodec", "encodec-chunks", "dac"]
+OTHER_DEVICE = ["encodec", "encodec-chunks", "dac", "snac", "mimi"]
 SAMPLES = 901
 
 
@@ -37,6 +62,12 @@ def sound(channels: int, count: int = SAMPLES) -> np.ndarray:
     times = np.arange(count) / 1600
     tones = np.sin(2 * np.pi * 90 * times * (1 + times)) + 0.4 * generator.standard_normal((2, channels, count))
     return (0.5 * tones).astype(np.float32)
+
+
+def noise(shape: tuple[int, ...]) -> np.ndarray:
+    """float32 of the shape."""
+    generator = np.random.Generator(np.random.Philox(key=shape[-1]))
+    return generator.standard_normal(shape).astype(np.float32)
 
 
 def mask(channels: int, count: int = SAMPLES) -> np.ndarray:

@@ -41,6 +41,15 @@ GPT_OSS = SMALL | {
 }  # fmt: skip
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 
+MAMBA_LAYERS = {
+    "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 8, "mamba_chunk_size": 4,
+}  # fmt: skip
+QWEN_LINEAR = SMALL | {
+    "num_hidden_layers": 3, "head_dim": 16, "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "linear_key_head_dim": 12, "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "shared_expert_intermediate_size": 24,
+}  # fmt: skip
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama": SMALL | {"model_type": "llama"},
     "llama-tied": SMALL | {"model_type": "llama", "tie_word_embeddings": True, "attention_bias": True, "head_dim": 12},
@@ -272,6 +281,64 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 6,
         "max_window_layers": 1,
     },
+    "qwen3_next": QWEN_LINEAR | EXPERTS | {"model_type": "qwen3_next", "mlp_only_layers": [1]},
+    "qwen3_5": QWEN_LINEAR | {"model_type": "qwen3_5_text", "tie_word_embeddings": True},
+    "qwen3_5_moe": QWEN_LINEAR
+    | EXPERTS
+    | {"model_type": "qwen3_5_moe_text", "linear_num_key_heads": 4, "linear_conv_kernel_dim": 3},
+    "granitemoehybrid": SMALL
+    | GRANITE
+    | MAMBA_LAYERS
+    | {
+        "model_type": "granitemoehybrid",
+        "num_hidden_layers": 3,
+        "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+        "num_local_experts": 4,
+        "shared_intermediate_size": 24,
+    },
+    "granitemoehybrid-dense": SMALL
+    | GRANITE
+    | MAMBA_LAYERS
+    | {
+        "model_type": "granitemoehybrid",
+        "layer_types": ["full_attention", "linear_attention"],
+        "num_local_experts": 0,
+        "shared_intermediate_size": 24,
+        "position_embedding_type": "rope",
+        "mamba_d_head": "auto",
+        "mamba_proj_bias": True,
+    },
+    "falcon_h1": SMALL
+    | MAMBA_LAYERS
+    | {
+        "model_type": "falcon_h1",
+        "mamba_d_ssm": 64,
+        "projectors_bias": True,
+        "mlp_multipliers": [0.7, 0.9],
+        "ssm_multipliers": [0.9, 0.8, 1.1, 1.2, 0.7],
+        "key_multiplier": 0.6,
+        "embedding_multiplier": 1.5,
+        "lm_head_multiplier": 0.8,
+        "attention_in_multiplier": 1.2,
+        "attention_out_multiplier": 0.9,
+        "ssm_in_multiplier": 1.25,
+        "ssm_out_multiplier": 0.75,
+    },
+    "falcon_h1-norm": SMALL | MAMBA_LAYERS | {"model_type": "falcon_h1", "mamba_d_ssm": 64, "mamba_rms_norm": True},
+    "glm4_moe": SMALL
+    | {
+        "model_type": "glm4_moe",
+        "head_dim": 16,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 3,
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 1.6,
+        "use_qk_norm": True,
+        "attention_bias": True,
+        "rms_norm_eps": 1e-4,
+    },
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
@@ -294,10 +361,12 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
-    "falcon_mamba": {"mixer_rms_eps": 1e-5},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
+# Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1.
+SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
@@ -305,4 +374,5 @@ OTHER_DEVICE = [
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
+    "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1",
 ]  # fmt: skip

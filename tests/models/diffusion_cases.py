@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,28 @@ UNETS: dict[str, dict[str, Any]] = {
         "addition_embed_type": "text_time", "addition_time_embed_dim": 4, "projection_class_embeddings_input_dim": 34,
     },
     "lcm": _UNET | {"layers_per_block": 1, "attention_head_dim": 4, "time_cond_proj_dim": 6},
+    "fills": _UNET | {"layers_per_block": 1, "attention_head_dim": 4, "in_channels": 9},
 }  # fmt: skip
-DECODERS: dict[str, dict[str, Any]] = {
+AUTOENCODERS: dict[str, dict[str, Any]] = {
     "plain": {
         "block_out_channels": [8, 16], "layers_per_block": 1, "latent_channels": 4, "norm_num_groups": 4,
         "down_block_types": ["DownEncoderBlock2D"] * 2, "up_block_types": ["UpDecoderBlock2D"] * 2,
     },
+    "three": {
+        "block_out_channels": [4, 8, 8], "layers_per_block": 2, "latent_channels": 3, "norm_num_groups": 2,
+        "down_block_types": ["DownEncoderBlock2D"] * 3, "up_block_types": ["UpDecoderBlock2D"] * 3,
+        "use_quant_conv": False, "use_post_quant_conv": False, "shift_factor": 0.1, "scaling_factor": 1.5,
+    },
+}  # fmt: skip
+EIGHT = {  # an autoencoder of 8 pixels a latent
+    "block_out_channels": [4, 4, 4, 4], "layers_per_block": 1, "latent_channels": 4, "norm_num_groups": 2,
+    "down_block_types": ["DownEncoderBlock2D"] * 4, "up_block_types": ["UpDecoderBlock2D"] * 4,
+}  # fmt: skip
+CONTROL = {"conditioning_embedding_out_channels": [4, 4, 6, 8]}  # what a ControlNet has besides its U-Net
+CONTROLLED, CONTROL_SCALE = ("one", "xl"), 0.8  # models
+TINY = {  # AutoencoderTiny
+    "encoder_block_out_channels": [8, 8], "decoder_block_out_channels": [6, 6], "num_encoder_blocks": [1, 2],
+    "num_decoder_blocks": [2, 1], "latent_channels": 4, "scaling_factor": 1.1,
 }  # fmt: skip
 _STABLE = {"beta_start": 0.00085, "beta_end": 0.012, "beta_schedule": "scaled_linear"}
 # (class of diffusers, its settings, steps)
@@ -48,6 +65,48 @@ SCHEDULES: list[tuple[str, dict[str, Any], int]] = [
     ("EulerAncestralDiscreteScheduler", _STABLE | {"timestep_spacing": "trailing"}, 1),
     ("LCMScheduler", _STABLE | {"original_inference_steps": 50}, 4),
     ("LCMScheduler", _STABLE | {"original_inference_steps": 50, "clip_sample": True}, 3),
+    ("DDPMScheduler", _STABLE | {"clip_sample": True, "clip_sample_range": 2.0, "steps_offset": 1}, 4),
+    ("PNDMScheduler", _STABLE | {"skip_prk_steps": True, "steps_offset": 1, "set_alpha_to_one": False}, 7),
+    ("PNDMScheduler", _STABLE | {"skip_prk_steps": True, "prediction_type": "v_prediction"}, 3),
+    (
+        "DDIMScheduler",
+        _STABLE | {
+            "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing",
+            "clip_sample": False,
+        }, 3,
+    ),
+    ("EulerDiscreteScheduler", _STABLE | {"use_karras_sigmas": True, "timestep_spacing": "leading"}, 4),
+    ("EulerDiscreteScheduler", _STABLE | {"use_exponential_sigmas": True, "final_sigmas_type": "sigma_min"}, 4),
+    ("EulerDiscreteScheduler", _STABLE | {"interpolation_type": "log_linear"}, 4),
+    (
+        "EulerDiscreteScheduler",
+        _STABLE | {
+            "rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing",
+        }, 3,
+    ),
+    ("HeunDiscreteScheduler", _STABLE, 4),
+    ("HeunDiscreteScheduler", _STABLE | {"use_karras_sigmas": True, "prediction_type": "v_prediction"}, 3),
+    ("LMSDiscreteScheduler", _STABLE, 7),
+    ("DPMSolverMultistepScheduler", _STABLE, 6),
+    ("DPMSolverMultistepScheduler", _STABLE | {"use_karras_sigmas": True, "timestep_spacing": "leading"}, 6),
+    ("DPMSolverMultistepScheduler", _STABLE | {"solver_order": 3, "final_sigmas_type": "sigma_min"}, 6),
+    ("DPMSolverMultistepScheduler", _STABLE | {"solver_type": "heun", "prediction_type": "sample"}, 5),
+    ("DPMSolverMultistepScheduler", _STABLE | {"algorithm_type": "sde-dpmsolver++", "steps_offset": 1}, 4),
+    (
+        "DPMSolverMultistepScheduler",
+        _STABLE | {"algorithm_type": "sde-dpmsolver++", "solver_type": "heun", "use_karras_sigmas": True}, 4,
+    ),
+    ("DPMSolverMultistepScheduler", _STABLE | {"use_karras_sigmas": True, "final_sigmas_type": "sigma_min"}, 16),
+    ("UniPCMultistepScheduler", _STABLE, 6),
+    (
+        "UniPCMultistepScheduler",
+        _STABLE | {"solver_order": 3, "solver_type": "bh1", "final_sigmas_type": "sigma_min"}, 7,
+    ),
+    ("UniPCMultistepScheduler", _STABLE | {"solver_order": 3, "disable_corrector": [0]}, 7),
+    (
+        "UniPCMultistepScheduler",
+        _STABLE | {"use_karras_sigmas": True, "timestep_spacing": "trailing", "prediction_type": "v_prediction"}, 5,
+    ),
 ]  # fmt: skip
 
 
@@ -65,8 +124,9 @@ def network(x: Any, time: float) -> Any:
 def inputs(name: str) -> dict[str, np.ndarray]:
     """What a U-Net of UNETS reads, by the names of pyapp's arguments."""
     config = UNETS[name]
+    sides = (7, 9) if name == "two" else (8, 12)
     found = {
-        "latents": numbers(1, 2, 4, 8, 12), "time": np.array([731.0], np.float32),
+        "latents": numbers(1, 2, config["in_channels"], *sides), "time": np.array([731.0], np.float32),
         "text": numbers(2, 2, 5, config["cross_attention_dim"]),
     }  # fmt: skip
     if "addition_embed_type" in config:
@@ -107,5 +167,58 @@ MODELS: dict[str, tuple[str, list[dict[str, Any]], tuple[str, dict[str, Any]], f
     "one": ("one", [text_config(12)], (SCHEDULES[0][0], SCHEDULES[0][1]), 5.0, 3),
     "xl": ("xl", [text_config(4), text_config(8, 10)], (SCHEDULES[3][0], SCHEDULES[3][1]), 4.0, 3),
     "lcm": ("lcm", [text_config(12)], (SCHEDULES[7][0], SCHEDULES[7][1]), 6.0, 2),
+    "fills": ("fills", [text_config(12)], (SCHEDULES[0][0], SCHEDULES[0][1]), 5.0, 3),
 }
 LATENTS = 7  # the salt of the first latents
+# Pictures that are changed: (model, schedule, steps, strength, whether there is a mask)
+CHANGES: list[tuple[str, str, int, float, bool]] = [
+    ("one", "DDIMScheduler", 4, 0.6, False), ("one", "HeunDiscreteScheduler", 5, 0.5, False),
+    ("one", "EulerAncestralDiscreteScheduler", 4, 0.8, False), ("one", "DPMSolverMultistepScheduler", 5, 0.7, False),
+    ("one", "PNDMScheduler", 5, 0.9, False), ("xl", "EulerDiscreteScheduler", 4, 0.6, False),
+    ("one", "DDIMScheduler", 4, 0.6, True), ("one", "UniPCMultistepScheduler", 4, 1.0, True),
+    ("fills", "EulerDiscreteScheduler", 3, 1.0, True), ("fills", "DDIMScheduler", 4, 0.75, True),
+]  # fmt: skip
+
+
+# LoRA files: (model, form of the names, matrices)
+LORAS: list[tuple[str, str, list[str]]] = [
+    ("one", "peft", ["unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q",
+                     "unet.mid_block.attentions.0.transformer_blocks.0.ff.net.0.proj",
+                     "unet.up_blocks.1.resnets.1.conv1", "text_encoder.text_model.encoder.layers.0.self_attn.v_proj"]),
+    ("one", "old", ["unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.processor.to_k",
+                    "unet.mid_block.attentions.0.transformer_blocks.0.attn2.processor.to_out"]),
+    ("one", "kohya", ["lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn2_to_v",
+                      "lora_unet_mid_block_attentions_0_proj_in",
+                      "lora_te_text_model_encoder_layers_1_mlp_fc2"]),
+    ("xl", "kohya", ["lora_unet_input_blocks_4_1_transformer_blocks_0_attn1_to_q",
+                     "lora_unet_input_blocks_5_0_emb_layers_1", "lora_unet_output_blocks_3_0_skip_connection",
+                     "lora_unet_output_blocks_2_1_proj_out", "lora_unet_middle_block_1_proj_in",
+                     "lora_unet_output_blocks_5_2_conv", "lora_unet_input_blocks_3_0_op",
+                     "lora_te2_text_model_encoder_layers_0_self_attn_out_proj",
+                     "lora_te1_text_model_encoder_layers_1_self_attn_out_proj"]),
+]  # fmt: skip
+LORA_SCALE = 0.7
+
+
+def lora_state(case: int, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """The tensors of a LoRA file, by the shapes of the weights that it changes."""
+    _, form, names = LORAS[case]
+    ends = {"peft": ("lora_A.weight", "lora_B.weight"), "old": ("down.weight", "up.weight"),
+            "kohya": ("lora_down.weight", "lora_up.weight")}[form]  # fmt: skip
+    found = {}
+    for i, name in enumerate(names):
+        shape, join = shapes[name], "_lora." if form == "old" else "."
+        rest = [1] * (len(shape) - 2)
+        found[f"{name}{join}{ends[0]}"] = numbers(100 + i, 2, *shape[1:]) * np.float32(0.4)
+        found[f"{name}{join}{ends[1]}"] = numbers(150 + i, shape[0], 2, *rest) * np.float32(0.4)
+        if form == "kohya":
+            found[f"{name}.alpha"] = np.array(3 if case == 3 else 1 + i, np.float32)  # diffusers mixes up those of XL
+    return found
+
+
+def start_picture() -> tuple[np.ndarray, np.ndarray]:
+    """A picture uint8 (20, 18, 3), whose sides are rounded down, and a mask uint8 (20, 18)."""
+    picture = np.clip(128 + 50 * numbers(8, 20, 18, 3), 0, 255).astype(np.uint8)
+    mask = np.zeros((20, 18), np.uint8)
+    mask[4:13, 6:] = 255
+    return picture, mask

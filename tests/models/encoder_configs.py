@@ -36,6 +36,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3, "conv_act": "gelu", "type_vocab_size": 2,
     },
     "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "gte": {"model_type": "gte", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 2},
+    "eurobert": {
+        "model_type": "eurobert", **_SIZES, **_LABELS, "pad_token_id": 0, "num_key_value_heads": 2, "mlp_bias": True,
+        "tie_word_embeddings": True,
+    },
+    "eurobert_mean": {
+        "model_type": "eurobert", **_SIZES, **_LABELS, "pad_token_id": 0, "classifier_pooling": "mean",
+        "attention_bias": True,
+    },
     "electra": {"model_type": "electra", **_SIZES, **_LABELS, "embedding_size": 8},
     "albert": {"model_type": "albert", **_SIZES, **_LABELS, "embedding_size": 8, "num_hidden_layers": 3},
     "albert_groups": {
@@ -67,4 +76,4 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
     return ids, mask, types if config["model_type"] in TYPED else None
 
 
-TYPED = ("albert", "bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "nomic_bert")
+TYPED = ("albert", "bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "nomic_bert", "gte")

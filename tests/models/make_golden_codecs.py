@@ -1,4 +1,4 @@
-"""Makes golden_codecs/NAME.json with transformers, one for each configuration of codec_configs.py:
+"""Makes golden_codecs/NAME.json with transformers and the package snac, one for each configuration of codec_configs.py:
 
     PYTHONPATH=. python tests/models/make_golden_codecs.py [NAME …]
 
@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from snac import SNAC
 from torch.nn.utils import parametrize
 from transformers import AutoConfig, AutoModel
 
-from tests.models.codec_configs import CONFIGS, SAMPLES, mask, sound
+from tests.models.codec_configs import CONFIGS, SAMPLES, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
 
 FOLDER = Path(__file__).with_name("golden_codecs")
@@ -31,17 +32,40 @@ MARGIN = 1e-4  # between the distances of the two nearest entries
 def model_of(name: str) -> tuple[Any, dict[str, list[int]]]:
     """The model with ordinary weights, and the shapes of its tensors by the names of files."""
     config = dict(CONFIGS[name])
+    if config["model_type"] == "snac":
+        del config["model_type"]
+        return ordinary(SNAC(**config).float().eval())
     model = AutoModel.from_config(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
     if name == "dac":  # its files have the norms only while it is trained
         model.apply_weight_norm()
-    filed = {key: list(value.shape) for key, value in model.state_dict().items()}
+    return ordinary(model)
+
+
+def ordinary(model: Any) -> tuple[Any, dict[str, list[int]]]:
+    """The same model without norms of weights, and the shapes of its tensors with them."""
+    filed = {mimi_name(key): list(value.shape) for key, value in model.state_dict().items()}
     for module in model.modules():
         if parametrize.is_parametrized(module, "weight"):
             parametrize.remove_parametrizations(module, "weight")
     with torch.no_grad():
         for key, tensor in model.state_dict().items():
-            tensor.copy_(torch.from_numpy(np.asarray(codec_weights(key, tuple(tensor.shape)))))
+            if key.endswith(("cluster_usage", "initialized")):
+                tensor.fill_(2)
+            elif not key.endswith("inv_freq"):
+                own = mimi_name(key)
+                twice = 2 if own.endswith("embed_sum") else 1
+                values = codec_weights(own.replace("embed_sum", "embed"), tuple(tensor.shape))
+                tensor.copy_(torch.from_numpy(twice * np.asarray(values)))
     return model, filed
+
+
+def mimi_name(key: str) -> str:
+    """The name in files of Mimi's parameters: transformers has moved them."""
+    for part in ("encoder", "decoder"):
+        key = key.replace(f"{part}.{part}_seanet.", f"{part}.").replace(
+            f"{part}.{part}_transformer", f"{part}_transformer"
+        )
+    return key.replace("encoder.downsample.", "downsample.").replace("decoder.upsample.", "upsample.")
 
 
 def rounded(values: Any) -> Any:
@@ -50,8 +74,7 @@ def rounded(values: Any) -> Any:
 
 def watched(model: Any) -> None:
     """Refuses codes that rounding decides."""
-    for layer in getattr(model.quantizer, "layers", ()):
-        book = layer.codebook
+    for book in [module for module in model.quantizer.modules() if hasattr(module, "quantize")]:
 
         def quantize(states: Any, book: Any = book) -> Any:
             best = torch.cdist(states, book.embed).square().topk(2, largest=False)
@@ -62,7 +85,7 @@ def watched(model: Any) -> None:
 
 
 def watched_dac(model: Any) -> None:
-    """The same of DAC."""
+    """The same of DAC and SNAC."""
     for quantizer in model.quantizer.quantizers:
 
         def decode(latents: Any, quantizer: Any = quantizer, known: Any = quantizer.decode_latents) -> Any:
@@ -77,10 +100,14 @@ def watched_dac(model: Any) -> None:
 
 def golden(name: str) -> dict[str, Any]:
     model, filed = model_of(name)
+    if isinstance(model, SNAC):
+        return {"filed": filed, **of_snac(model)}
     watched(model)
     config = model.config
     if name == "dac":
         return {"filed": filed, **of_dac(model)}
+    if config.model_type == "mimi":
+        return {"filed": filed, **of_mimi(model)}
     samples, padding = (torch.from_numpy(make(config.audio_channels)) for make in (sound, mask))
     runs = {}
     with torch.no_grad():
@@ -122,12 +149,59 @@ def of_dac(model: Any) -> dict[str, Any]:
     return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
 
 
+def of_mimi(model: Any) -> dict[str, Any]:
+    """The same of Mimi."""
+    samples, runs = torch.from_numpy(sound(1)), {}
+    for run, count in (("small", 1), ("large", model.config.num_quantizers)):
+        with torch.no_grad():
+            codes = model.encode(samples, num_quantizers=count).audio_codes
+            found = model.decode(codes).audio_values[..., :SAMPLES]
+        runs[run] = {"codes": [codes.tolist()], "scales": [None], "samples": rounded(shown(found.numpy(), 400))}
+    vectors = model.encoder(samples).latents
+    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    decoded = model.decode(torch.tensor(runs["large"]["codes"][0])).audio_values
+    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
+
+
+def of_snac(model: Any) -> dict[str, Any]:
+    """The same of SNAC, whose codebooks have unequal numbers of codes."""
+    samples = model.preprocess(torch.from_numpy(sound(1)))
+    watched_dac(model)
+    torch.randn = lambda shape, **_: torch.from_numpy(noise(tuple(shape)))
+    runs = {}
+    for run, count in (("small", 1), ("large", len(model.vq_strides))):
+        with torch.no_grad():
+            codes = model.encode(samples)[:count]
+            found = model.decoder(vectors_of(model, codes))[..., :SAMPLES]
+        runs[run] = {
+            "codes": [own.unsqueeze(1).tolist() for own in codes], "scales": [None] * count,
+            "samples": rounded(shown(found.numpy(), 400)),
+        }  # fmt: skip
+    vectors = model.encoder(samples)
+    (vectors * torch.from_numpy(direction("vectors", tuple(vectors.shape))).float()).sum().backward()
+    decoded = model.decoder(vectors_of(model, [torch.tensor(own).squeeze(1) for own in runs["large"]["codes"]]))
+    (decoded * torch.from_numpy(direction("samples", tuple(decoded.shape))).float()).sum().backward()
+    return {"parameters": parameters_of(model), "vectors": rounded(shown(vectors.detach().numpy(), 200)), **runs}
+
+
+def vectors_of(model: Any, codes: Any) -> torch.Tensor:
+    """The vectors of the codes of the first codebooks."""
+    if len(codes) == len(model.vq_strides):
+        return model.quantizer.from_codes(codes)
+    books = zip(model.quantizer.quantizers, codes, strict=False)
+    return sum(book.out_proj(book.decode_code(own)).repeat_interleave(book.stride, dim=-1) for book, own in books)
+
+
 def parameters_of(model: Any) -> dict[str, list[Any]]:
     """The shape of each parameter, and two numbers of its gradient."""
     found = {}
     for key, parameter in model.named_parameters():
         grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        found[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
+        found[mimi_name(key)] = [
+            list(parameter.shape),
+            *rounded([grad.sum(), (grad * direction(mimi_name(key), grad.shape)).sum()]),
+        ]
     return found
 
 

@@ -15,11 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCTC, Wav2Vec2CTCTokenizer, Wav2Vec2FeatureExtractor
 
-from tests.models.seeded import direction, shown, sound_weights
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import CONFIGS, LABELS, SAMPLES, VOCABULARY, recording
 
 FOLDER = Path(__file__).with_name("golden_sounds")
@@ -35,10 +34,6 @@ def model_of(name: str) -> Any:
             if tensor.is_floating_point():
                 tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
     return model
-
-
-def rounded(values: Any) -> Any:
-    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
 
 def golden(name: str) -> dict[str, Any]:
@@ -58,13 +53,9 @@ def golden(name: str) -> dict[str, Any]:
     decoded = tokenizer.decode(numbers, output_word_offsets=True)
     loss = model(alone.input_values, labels=torch.tensor([LABELS])).loss
     loss.backward()
-    parameters = {}
-    for key, parameter in model.named_parameters():
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
-        parameters[key] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(key, grad.shape)).sum()])]
     return {
-        "state": sorted(key for key in model.state_dict() if key not in parameters),
-        "parameters": parameters,
+        "state": sorted({*model.state_dict()} - {key for key, _ in model.named_parameters()}),
+        "parameters": gradients_of(model),
         "masks": by_layer,
         "input": rounded(shown(batch["input_values"].numpy())),
         "logits": rounded(shown(logits.numpy(), 200)),

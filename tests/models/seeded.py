@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -78,14 +80,16 @@ def codec_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
     if name.endswith(("embed", "codebook.weight")):
         return (draw(name, shape) * np.float32(1 / 0.3 if "embed" in name else shape[-1] ** 0.5)).astype(np.float32)
     inputs = shape[0] * shape[2] / 2 if len(shape) == 3 and _is_transposed(name) else float(np.prod(shape[1:]))
-    loud = 0.1 if name == "decoder.conv2.weight" else 1.0  # DAC's last one, before a hyperbolic tangent
+    of_snac = name.startswith("decoder.model.") and shape[0] == 1
+    loud = 0.1 if name == "decoder.conv2.weight" else 0.02 if of_snac else 1.0  # the last, before a hyperbolic tangent
     return draw(name, shape) * np.float32(loud * shape[-1] ** 0.5 * inputs**-0.5 if len(shape) == 3 else 1)
 
 
 def _is_transposed(name: str) -> bool:
     """Whether this is the weight of a transposed convolution; those of EnCodec's decoder do not say it."""
     of_encodec = name.startswith("decoder.layers.") and name.endswith(".conv.weight") and ".block." not in name
-    return of_encodec or ".conv_t1." in name
+    of_snac = name.startswith("decoder.model.") and name.endswith(".block.1.weight") and name.count(".block.") == 1
+    return of_encodec or of_snac or ".conv_t1." in name
 
 
 def picture(count: int, height: int, width: int) -> np.ndarray:
@@ -98,3 +102,26 @@ def shown(values: np.ndarray, most: int = 48) -> np.ndarray:
     """Some numbers of an output, of all of its parts: at most `most`, at equal distances."""
     flat = np.asarray(values).reshape(-1)
     return flat[:: max(1, -(-len(flat) // most) | 1)]
+
+
+def music_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `draw` and `codec_weights`, for models that write the codes of a codec."""
+    own = name.removeprefix("audio_encoder.")
+    return codec_weights(own, shape) if own != name else draw(name, shape)
+
+
+def rounded(values: Any) -> list[float]:
+    """The numbers of an array, short in JSON."""
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def gradients_of(model: Any, names: Mapping[str, str] | None = None) -> dict[str, list[Any]]:
+    """Of each parameter of a torch model, by its name (in files, as `names` says): the shape, the sum of its gradient,
+    and the product of that with a fixed vector.
+    """
+    found = {}
+    for key, parameter in model.named_parameters():
+        own = key if names is None else names[key]
+        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
+        found[own] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(own, grad.shape)).sum()])]
+    return found

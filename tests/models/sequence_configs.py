@@ -16,8 +16,12 @@ _T5 = {
 CONFIGS: dict[str, dict[str, Any]] = {
     "t5": _T5,
     "flan_t5": _T5 | {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False},
+    "mt5": _T5 | {"model_type": "mt5"},
+    "umt5": _T5 | {"model_type": "umt5", "relative_attention_num_buckets": 16},
     "bart": {"model_type": "bart", **_SIZES},
     "mbart": {"model_type": "mbart", **_SIZES, "scale_embedding": True, "decoder_start_token_id": 2},
+    "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},
+    "pegasus": {"model_type": "pegasus", **_SIZES, "decoder_start_token_id": 5},
     "marian": {
         "model_type": "marian", **_SIZES, "pad_token_id": 39, "decoder_start_token_id": 39, "scale_embedding": True,
         "activation_function": "swish",
@@ -27,10 +31,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 34,
     },
 }  # fmt: skip
-QUANTISED = ("t5", "bart", "mbart", "marian")  # run with weights in block types
+QUANTISED = ("t5", "umt5", "bart", "mbart", "m2m_100", "pegasus", "marian")  # run with weights in block types
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.
-IN_GGUF = dict.fromkeys(("t5", "flan_t5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
+IN_GGUF = dict.fromkeys(("t5", "flan_t5", "umt5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
 IDS = [[5, 17, 30, 8, 21, 12, 3], [9, 26, 14, 31, 1, 1, 1]]
 MASK = [[1] * 7, [1] * 4 + [0] * 3]
 # The heads over BART: tokens of two texts with an end token after each part, the second with padding.

@@ -4,7 +4,6 @@ gradients; and their files.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,36 +15,24 @@ import pyapp
 from pyapp.audio.codecs import decode_sound, encode_sound
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.loading.codec import TASK, load_codec
 from pyapp.nn import functional
 from pyapp.nn.sound_codes import Codes
-from tests.models.codec_configs import CONFIGS, mask, sound
+from tests.models.codec_configs import CONFIGS, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
+from tests.models.small_models import golden_of, numbers, seeded_model
 
-FOLDER = Path(__file__).with_name("golden_codecs")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-OF_TRAINING = ("inited", "cluster_size", "embed_avg")  # the ends of names
+NOT_READ = ("inited", "initialized", "cluster_size", "embed_avg", "inv_freq")  # the ends of names
 
 
 def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+    return golden_of("golden_codecs", name)
 
 
 def make(name: str, **changed: Any) -> Any:
     """The model of a configuration, with its seeded weights."""
-    config = CONFIGS[name] | changed
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
-    model = module.TASKS[TASK](module.Config.from_dict(config)).eval()
-    with pyapp.no_grad():
-        for key, value in model.state_dict().items():
-            value.copy_(pyapp.from_numpy(codec_weights(key, tuple(value.shape))))
-    return model
-
-
-def numbers(x: pyapp.Tensor) -> np.ndarray:
-    return np.asarray(x.detach().cpu().numpy(), np.float64)
+    return seeded_model(CONFIGS[name] | changed, TASK, codec_weights)
 
 
 @pytest.fixture(scope="module", params=CONFIGS)
@@ -57,7 +44,8 @@ def test_names_and_shapes(case: Any) -> None:
     expected, model = case
     found = {key: list(value.shape) for key, value in model.state_dict().items()}
     wanted = {key: shape for key, (shape, *_) in expected["parameters"].items()}
-    books = {key: shape for key, shape in expected["filed"].items() if key.endswith(".embed")}
+    filed = {key.replace(".embed_sum", ".embed"): shape for key, shape in expected["filed"].items()}
+    books = {key: shape for key, shape in filed.items() if key.endswith(".embed")}
     assert found == wanted | books
 
 
@@ -66,8 +54,11 @@ def test_codes_and_samples(case: Any, run: str, padded: bool) -> None:
     expected, model = case
     config = model.config
     samples = pyapp.from_numpy(sound(config.audio_channels))
-    if hasattr(config, "n_codebooks"):
-        settings: dict[str, Any] = {"codebooks": None if padded else 1}
+    if hasattr(config, "vq_strides"):
+        draw = lambda shape: pyapp.from_numpy(noise(shape))  # noqa: E731
+        settings: dict[str, Any] = {"codebooks": None if padded else 1, "noise": draw}
+    elif hasattr(config, "n_codebooks") or hasattr(config, "num_quantizers"):
+        settings = {"codebooks": None if padded else 1}
     else:
         padding = pyapp.from_numpy(mask(config.audio_channels))
         settings = {"bandwidth": config.target_bandwidths[-1], "mask": padding} if padded else {}
@@ -92,11 +83,16 @@ def test_gradients(case: Any) -> None:
         chunk = chunk.narrow(2, 0, model.config.chunk[0])
     elif hasattr(model.config, "n_codebooks"):
         chunk = functional.pad(chunk, (0, -chunk.shape[2] % model.config.step))
-    vectors = model.encoder(chunk)
+    elif hasattr(model.config, "vq_strides"):
+        chunk = functional.pad(chunk, (0, -chunk.shape[2] % model.config.group))
+    vectors = getattr(model, "vectors", model.encoder)(chunk)
     np.testing.assert_allclose(shown(numbers(vectors), 200), expected["vectors"], **CLOSE)
     along = direction("vectors", tuple(vectors.shape)).astype(np.float32)
     (vectors * pyapp.from_numpy(along)).sum().backward()
-    samples = model.decode(Codes((pyapp.tensor(expected["large"]["codes"][0]),), (None,)))
+    levels = hasattr(model.config, "vq_strides")
+    chunks = [pyapp.tensor(chunk) for chunk in expected["large"]["codes"][: None if levels else 1]]
+    drawn = {"noise": lambda shape: pyapp.from_numpy(noise(shape))} if levels else {}
+    samples = model.decode(Codes(tuple(chunks), (None,) * len(chunks)), **drawn)
     along = direction("samples", tuple(samples.shape)).astype(np.float32)
     (samples * pyapp.from_numpy(along)).sum().backward()
     for key, parameter in model.named_parameters():
@@ -118,7 +114,11 @@ def in_file(expected: dict[str, Any], model: Any, older: bool) -> dict[str, pyap
     names = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
     for key, shape in expected["filed"].items():
         owner, _, part = key.rpartition(".parametrizations.weight.")
-        if key.endswith(OF_TRAINING):
+        if key.endswith("cluster_usage"):
+            value = pyapp.full(shape, 2.0)
+        elif key.endswith("embed_sum"):
+            value = 2 * state[key.removesuffix("_sum")]
+        elif key.endswith(NOT_READ):
             value = pyapp.zeros(*shape)
         elif not owner:
             value = state[key]
@@ -155,6 +155,17 @@ def test_folders_load(name: str, older: bool, tmp_path: Path) -> None:
         np.testing.assert_allclose(numbers(value), numbers(wanted), rtol=1e-5, atol=1e-7, err_msg=key)
 
 
+def test_files_of_snac_do_not_name_it(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "snac", dict(make("snac").state_dict()))
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["model_type"], settings["architectures"]
+    (folder / "config.json").write_text(json.dumps(settings))
+    loaded = load_codec(folder)
+    codes = encode_sound(loaded, sound(1)[0, 0], 1600)
+    assert [chunk.shape[2] for chunk in codes.chunks] == [38, 76, 152]
+    assert decode_sound(loaded, codes, 901)[0].shape == (1, 901)
+
+
 def test_sound_of_any_rate_and_channels(tmp_path: Path) -> None:
     """From samples at another rate to codes and back: as long as before, and the codes of the model's own rate."""
     name = "encodec-chunks"
@@ -189,7 +200,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"codebook_size": 17}, "power of 2"), ({"codebook_size": 1 << 40}, "codebook_size"), ({"overlap": 1.0}, "overlap"),
     ({"codebook_dim": 5}, "codebook_dim"), ({"target_bandwidths": [0.1]}, "0 codebooks"), ({"overlap": 0.5}, "belong"),
     ({"hidden_size": 1 << 30}, "hidden_size"), ({"trim_right_ratio": 3.0}, "trim_right_ratio"),
-    ({"chunk_length_s": -1.0, "overlap": 0.1}, "chunk_length_s"), ({"model_type": "mimi"}, "'mimi' is not known"),
+    ({"chunk_length_s": -1.0, "overlap": 0.1}, "chunk_length_s"), ({"model_type": "xcodec"}, "'xcodec' is not known"),
 ]  # fmt: skip
 
 
@@ -201,8 +212,29 @@ HOSTILE_DAC: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
+HOSTILE_SNAC: list[tuple[dict[str, Any], str]] = [
+    ({"encoder_rates": [2, "x"]}, "encoder_rates"), ({"vq_strides": [4, 3]}, "multiple"), ({"vq_strides": []}, "vq"),
+    ({"decoder_rates": [3, 3]}, "longer"), ({"latent_dim": 5}, "latent_dim"), ({"decoder_dim": 22}, "multiple of 4"),
+    ({"attn_window_size": 4}, "heads"), ({"encoder_dim": 1 << 20}, "hidden_size"), ({"codebook_size": 9}, "power of 2"),
+]  # fmt: skip
+
+
+HOSTILE_MIMI: list[tuple[dict[str, Any], str]] = [
+    ({"num_quantizers": 1}, "1 of 1 codebooks"), ({"codebook_dim": 5}, "codebook_dim"), ({"frame_rate": 0.0}, "frame"),
+    ({"frame_rate": 200.0}, "stand for 1"), ({"upsample_groups": 5}, "upsample_groups"), ({"head_dim": 3}, "in pairs"),
+    ({"num_key_value_heads": 1}, "num_key_value_heads"), ({"max_position_embeddings": 1 << 24, "head_dim": 64}, "many"),
+    ({"pad_mode": "x"}, "pad_mode"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("name", "changed", "told"), [*(("encodec", *one) for one in HOSTILE), *(("dac", *one) for one in HOSTILE_DAC)]
+    ("name", "changed", "told"),
+    [
+        *(("encodec", *one) for one in HOSTILE),
+        *(("dac", *one) for one in HOSTILE_DAC),
+        *(("snac", *one) for one in HOSTILE_SNAC),
+        *(("mimi", *one) for one in HOSTILE_MIMI),
+    ],
 )
 def test_hostile_configurations(name: str, changed: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=told):
@@ -232,8 +264,13 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         model.decode(Codes((codes, codes), (None, None)))
     with pytest.raises(ArgumentError, match="no codes"):
         model.decode(Codes((), ()))
-    with pytest.raises(ArgumentError, match="codebooks is 1 to 3, not 4"):
-        make("dac").encode(samples, 4)
+    for name in ("dac", "snac"):
+        with pytest.raises(ArgumentError, match="codebooks is 1 to 3, not 4"):
+            make(name).encode(samples, 4)
+    levels = [pyapp.zeros(1, 1, count, dtype="int64") for count in (2, 3, 8)]
+    for chunks, told in ((levels, "8, 6, 8. moments"), ([levels[0]] * 4, "4 codebooks, expected 3")):
+        with pytest.raises(ArgumentError, match=told):
+            make("snac").decode(Codes(tuple(chunks), (None,) * len(chunks)))
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match=r"config\.json is missing"):
         load_codec(tmp_path)

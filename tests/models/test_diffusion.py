@@ -5,6 +5,7 @@ hostile configurations.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,27 +15,40 @@ import pytest
 
 import pyapp
 from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig, renamed
+from pyapp.models.diffusion.controlnet import ControlNet, ControlNetConfig
 from pyapp.models.diffusion.load import TextEncoder, load_diffusion
+from pyapp.models.diffusion.read_schedule import NAMES, read_schedule
 from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
-from pyapp.models.diffusion.schedules import read_schedule
+from pyapp.models.diffusion.tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from pyapp.models.diffusion.unet import UNet, UNetConfig
 from pyapp.models.loading.config import read_config
 from pyapp.models.loading.towers_config import ClipTextConfig
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import (
-    DECODERS,
+    AUTOENCODERS,
+    CHANGES,
+    CONTROL,
+    CONTROL_SCALE,
+    CONTROLLED,
+    EIGHT,
     LATENTS,
+    LORA_SCALE,
+    LORAS,
     MERGES,
     MODELS,
     NEGATIVE,
     PROMPTS,
     SCHEDULES,
+    TINY,
     UNETS,
     inputs,
+    lora_state,
     network,
     numbers,
+    start_picture,
     vocabulary,
 )
 from tests.models.seeded import picture_weights, shown
@@ -66,11 +80,22 @@ def test_unets_are_those_of_diffusers(name: str) -> None:
     check(model, golden()["unets"][name], output)
 
 
-def test_the_decoder_is_that_of_diffusers() -> None:
-    model = drawn(Autoencoder(AutoencoderConfig.from_dict(DECODERS["plain"])))
+@pytest.mark.parametrize("name", [*AUTOENCODERS, "tiny"])
+def test_autoencoders_are_those_of_diffusers(name: str) -> None:
+    if name == "tiny":
+        model: Any = drawn(TinyAutoencoder(TinyAutoencoderConfig.from_dict(TINY)))
+    else:
+        model = drawn(Autoencoder(AutoencoderConfig.from_dict(AUTOENCODERS[name])))
+    expected = golden()["tiny"] if name == "tiny" else golden()["autoencoders"][name]
     with pyapp.no_grad():
-        output = model(pyapp.from_numpy(numbers(5, 2, 4, 3, 5)))
-    check(model, golden()["decoders"]["plain"], output)
+        output = model(pyapp.from_numpy(numbers(5, 2, model.config.latent_channels, 3, 5)))
+        pixels = pyapp.from_numpy(numbers(9, 1, 3, 8, 12))
+        encoded = model.encode(pixels, lambda x: pyapp.from_numpy(numbers(11, *x.shape)))
+    check(model, expected, output)
+    np.testing.assert_allclose(shown(encoded.numpy()), expected["encoded"], atol=1e-4, rtol=1e-4)
+    for wrong in (pyapp.zeros(1, 3, 8, 7), pyapp.zeros(1, 4, 8, 8), pyapp.zeros(3, 8, 8)):
+        with pytest.raises(ArgumentError, match="multiples of"):
+            model.encode(wrong, lambda x: x)
     assert (
         renamed("decoder.mid_block.attentions.0.proj_attn.weight") == "decoder.mid_block.attentions.0.to_out.0.weight"
     )
@@ -88,15 +113,17 @@ def test_schedules_are_those_of_diffusers(case: int) -> None:
     (kind, settings, steps), expected = SCHEDULES[case], golden()["schedules"][case]
     chosen, config = read_schedule({"_class_name": kind, **settings})
     made, drawn_so_far = chosen(config, steps), iter(range(100))
-    assert made.times == pytest.approx(expected["times"]) and made.first == pytest.approx(expected["first"])
+    assert made.times == pytest.approx(expected["times"], rel=1e-5, abs=1e-4)
+    assert made.first == pytest.approx(expected["first"], rel=1e-4)
     x = pyapp.from_numpy(numbers(6, 1, 4, 2, 3)) * made.first
 
     def noise(x: pyapp.Tensor) -> pyapp.Tensor:
         return pyapp.from_numpy(numbers(10 + next(drawn_so_far), *x.shape))
 
+    near = 1e-4 + 2e-7 * made.first  # rounding of the noise at the beginning
     for i, wanted in enumerate(expected["states"]):
         x = made.after(x, network(made.scaled(x, i), made.times[i]), i, noise)
-        np.testing.assert_allclose(shown(x.numpy()), wanted, atol=1e-4, rtol=1e-4)
+        np.testing.assert_allclose(shown(x.numpy()), wanted, atol=near, rtol=1e-4, err_msg=f"step {i}")
 
 
 def test_what_is_not_supported_is_refused() -> None:
@@ -109,25 +136,54 @@ def test_what_is_not_supported_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ModelError):
             UNetConfig.from_dict(UNETS["one"] | change)
-    for change in ({"up_block_types": ["AttnUpDecoderBlock2D"]}, {"scaling_factor": 0}, {"norm_num_groups": 5}):
+    for change in ({"up_block_types": ["AttnUpDecoderBlock2D"]}, {"scaling_factor": 0}, {"norm_num_groups": 5},
+                   {"down_block_types": ["DownBlock2D"]}, {"in_channels": 4}, {"latent_channels": 10**6}):  # fmt: skip
         with pytest.raises(ModelError):
-            AutoencoderConfig.from_dict(DECODERS["plain"] | change)
-    for values in ({"_class_name": "HeunDiscreteScheduler"}, {"_class_name": "DDIMScheduler", "beta_start": -1.0},
+            AutoencoderConfig.from_dict(AUTOENCODERS["plain"] | change)
+    for change in ({"num_decoder_blocks": [1]}, {"num_encoder_blocks": [1, 10**6]}, {"act_fn": "gelu"},
+                   {"decoder_block_out_channels": [6, 8]}, {"encoder_block_out_channels": [8, "8"]},
+                   {"num_encoder_blocks": [], "num_decoder_blocks": []}):  # fmt: skip
+        with pytest.raises(ModelError):
+            TinyAutoencoderConfig.from_dict(TINY | change)
+    for values in ({"_class_name": "FlowScheduler"}, {"_class_name": "DDIMScheduler", "beta_start": -1.0},
                    {"_class_name": "DDIMScheduler", "prediction_type": "flow"}, {},
-                   {"_class_name": "EulerDiscreteScheduler", "use_karras_sigmas": True}):  # fmt: skip
+                   {"_class_name": "EulerDiscreteScheduler", "use_beta_sigmas": True},
+                   {"_class_name": "DPMSolverMultistepScheduler", "solver_order": 4},
+                   {"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "dpmsolver"},
+                   {"_class_name": "PNDMScheduler"},
+                   {"_class_name": "UniPCMultistepScheduler", "predict_x0": False}):  # fmt: skip
         with pytest.raises(ModelError):
-            read_schedule(values)
+            kind, config = read_schedule(values)
+            kind(config, 5)
     with pytest.raises(OptionError, match="schedule"):
-        read_schedule({"_class_name": "DDIMScheduler"}, "heun")
+        read_schedule({"_class_name": "DDIMScheduler"}, "heun++")
+    for name in NAMES:  # of a file of any other
+        kind, config = read_schedule({"_class_name": "DDIMScheduler", "clip_sample": False}, name)
+        made = kind(config, 5)
+        assert len(made.times) == {"heun": 9, "pndm": 6}.get(name.removesuffix("-karras"), 5)
+        with pytest.raises(OptionError, match="strength"):
+            made.begin(0.19)
+    for name in ("unipc", "dpm++"):
+        kind, config = read_schedule({"timestep_spacing": "leading"}, name)
+        with pytest.raises(OptionError, match="steps"):
+            kind(config, 1000)
     chosen, config = read_schedule({"_class_name": "LCMScheduler"})
     for steps in (0, 51, 2.5):
         with pytest.raises(OptionError, match="steps"):
             chosen(config, steps)  # type: ignore[arg-type]
     model = UNet(UNetConfig.from_dict(UNETS["one"]))
-    with pytest.raises(ArgumentError, match="multiples of 2"):
-        model(pyapp.zeros(1, 4, 7, 8), pyapp.zeros(1), pyapp.zeros(1, 3, 12))
+    with pytest.raises(ArgumentError, match="latents"):
+        model(pyapp.zeros(1, 3, 8, 8), pyapp.zeros(1), pyapp.zeros(1, 3, 12))
     with pytest.raises(ArgumentError, match="text"):
         model(pyapp.zeros(1, 4, 8, 8), pyapp.zeros(1), pyapp.zeros(1, 3, 10))
+
+
+def write_part(folder: Path, kind: str, config: dict[str, Any], model: Any) -> Path:
+    """The folder of a part by itself."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
+    write_safetensors(folder / "diffusion_pytorch_model.safetensors", drawn(model).state_dict())
+    return folder
 
 
 def write_model(folder: Path, name: str) -> Path:
@@ -135,10 +191,14 @@ def write_model(folder: Path, name: str) -> Path:
     unet, texts, (schedule, settings), _, _ = MODELS[name]
     parts: dict[str, tuple[str, dict[str, Any], Any]] = {
         "unet": ("UNet2DConditionModel", UNETS[unet], UNet(UNetConfig.from_dict(UNETS[unet]))),
-        "vae": ("AutoencoderKL", DECODERS["plain"], Autoencoder(AutoencoderConfig.from_dict(DECODERS["plain"]))),
+        "vae": (
+            "AutoencoderKL",
+            AUTOENCODERS["plain"],
+            Autoencoder(AutoencoderConfig.from_dict(AUTOENCODERS["plain"])),
+        ),
     }
     index: dict[str, Any] = {
-        "_class_name": "StableDiffusionXLPipeline" if len(texts) > 1 else "StableDiffusionPipeline",
+        "_class_name": f"StableDiffusion{'XL' if len(texts) > 1 else 'Inpaint' if name == 'fills' else ''}Pipeline",
         "scheduler": ["diffusers", schedule], "safety_checker": [None, None],
     }  # fmt: skip
     for i, config in enumerate(texts):
@@ -168,7 +228,7 @@ def write_model(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "fills"])
 def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     pytest.importorskip("tokenizers")
     _, _, _, guidance, steps = MODELS[name]
@@ -184,6 +244,128 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     )
     pictures = list(drawing.pictures())
     assert [picture.shape for picture in pictures] == [(16, 16, 3)] * 2 and pictures[0].dtype is pyapp.uint8
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_controlnets_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("tokenizers")
+    unet, _, _, guidance, steps = MODELS[name]
+    expected, config = golden()["controlled"][name], UNETS[unet] | CONTROL
+    network = ControlNet(ControlNetConfig.from_dict(config))
+    own = {key: list(value.shape) for key, value in network.named_parameters() if key.startswith("controlnet_")}
+    assert own == expected["parameters"]
+    loaded = load_diffusion(
+        write_model(tmp_path / "model", name),
+        vae=write_part(tmp_path / "vae", "AutoencoderKL", EIGHT, Autoencoder(AutoencoderConfig.from_dict(EIGHT))),
+        control=write_part(tmp_path / "control", "ControlNetModel", config, network),
+    )
+    options = ImagineOptions(
+        negative_prompt=NEGATIVE, steps=steps, guidance=guidance, height=32, width=40, control_scale=CONTROL_SCALE
+    )
+    picture = pyapp.from_numpy(start_picture()[0])
+    drawing = Drawing(
+        loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)), control=picture
+    )
+    for i in range(drawing.steps):
+        drawing.step(i)
+    np.testing.assert_allclose(shown(drawing.latents.numpy()), expected["latents"], atol=3e-4, rtol=3e-4)
+    with pytest.raises(OptionError, match="go together"):
+        Drawing(loaded, PROMPTS, options)
+    for change in ({"conditioning_embedding_out_channels": [4]}, {"conditioning_channels": 1}, {"down_block_types": 5},
+                   {"global_pool_conditions": True}):  # fmt: skip
+        with pytest.raises(ModelError):
+            ControlNetConfig.from_dict(config | change)
+    if name == CONTROLLED[0]:
+        with pytest.raises(ArgumentError, match="the picture is"):
+            network(pyapp.zeros(1, 4, 4, 4), pyapp.zeros(1), pyapp.zeros(1, 3, 12), pyapp.zeros(1, 3, 16, 32))
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("case", range(len(LORAS)))
+def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
+    pytest.importorskip("tokenizers")
+    (name, _, names), expected = LORAS[case], golden()["loras"][case]
+    folder, file = write_model(tmp_path / "model", name), tmp_path / "lora.safetensors"
+    state = {key: pyapp.from_numpy(value) for key, value in lora_state(case, expected["shapes"]).items()}
+    write_safetensors(file, state)
+    loaded = load_diffusion(folder, lora=[(file, LORA_SCALE)])
+    _, _, _, guidance, steps = MODELS[name]
+    options = ImagineOptions(negative_prompt=NEGATIVE, steps=steps, guidance=guidance, width=16, height=16)
+    drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)))
+    for i in range(drawing.steps):
+        drawing.step(i)
+    np.testing.assert_allclose(shown(drawing.latents.numpy()), expected["latents"], atol=3e-4, rtol=3e-4)
+    half = load_diffusion(folder, lora=[str(file), (file, 0.1)], dtype="float16")
+    assert half.unet.mid_block.attentions[0].transformer_blocks[0].attn1.to_q.weight.dtype is pyapp.float16
+    if case:
+        return
+    first = next(iter(state))
+    for change in ({first: pyapp.zeros(2, 5)}, {first: pyapp.zeros(3, 8)}, {"unet.nothing.lora_A.weight": state[first]},
+                   {f"{names[0]}.dora_scale": state[first]}):  # fmt: skip
+        write_safetensors(file, state | change)
+        with pytest.raises(ModelError, match=r"LoRA|to_q"):
+            load_diffusion(folder, lora=file)
+    write_safetensors(tmp_path / "model" / "other.safetensors", state)
+    load_diffusion(folder, lora=f"{folder}:other.safetensors")
+    with pytest.raises(ModelError, match="no such LoRA"):
+        load_diffusion(folder, lora=f"{folder}:nothing.safetensors")
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize(("dtype", "error"), [("q8_0", 0.02), ("float16", 2e-3)])
+def test_weights_of_another_type_draw_nearly_the_same(tmp_path: Path, dtype: str, error: float) -> None:
+    """Convolutions are converted too, and LoRA files are added to what is converted."""
+    pytest.importorskip("tokenizers")
+    folder, file = write_model(tmp_path / "model", "one"), tmp_path / "lora.safetensors"
+    path, shape = "unet.up_blocks.0.resnets.0.conv1", (16, 32, 3, 3)
+    change = {f"{path}.lora_A.weight": numbers(1, 2, *shape[1:]), f"{path}.lora_B.weight": numbers(2, 16, 2, 1, 1)}
+    write_safetensors(file, {name: pyapp.from_numpy(value) for name, value in change.items()})
+    found = []
+    for kind in (None, dtype):
+        loaded = load_diffusion(folder, dtype=kind, lora=[(file, 0.05)])
+        text, _ = loaded.texts(PROMPTS)
+        with pyapp.no_grad():
+            given = {key: pyapp.from_numpy(value) for key, value in inputs("one").items()}
+            found.append(loaded.unet(given["latents"], given["time"], text).numpy())
+    weight = loaded.unet.up_blocks[0].resnets[0].conv1.weight
+    assert weight.dtype.name == dtype and weight.nbytes < 0.55 * 4 * np.prod(shape)
+    difference = np.linalg.norm(found[1] - found[0]) / np.linalg.norm(found[0])
+    assert 0 < difference < error
+    with pytest.raises(OptionError, match="q9_0"):
+        load_diffusion(folder, dtype="q9_0")
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+def test_changed_pictures_are_those_of_diffusers(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    loaded = {name: load_diffusion(write_model(tmp_path / name, name)) for name in {name for name, *_ in CHANGES}}
+    picture, mask = map(pyapp.from_numpy, start_picture())
+    for (name, kind, steps, strength, masked), expected in zip(CHANGES, golden()["changes"], strict=True):
+        settings = next(settings for known, settings, _ in SCHEDULES if known == kind)
+        model = replace(loaded[name], schedule={"_class_name": kind, **settings})
+        count = iter(range(20, 40))
+        options = ImagineOptions(negative_prompt=NEGATIVE, steps=steps, guidance=4.0, strength=strength)
+        drawing = Drawing(
+            model, PROMPTS, options, lambda shape, count=count: pyapp.from_numpy(numbers(next(count), *shape)),
+            picture, mask.unsqueeze(2) if masked else None,
+        )  # fmt: skip
+        assert (drawing.height, drawing.width) == (20, 18)
+        for i in range(drawing.steps):
+            drawing.step(i)
+        np.testing.assert_allclose(
+            shown(drawing.latents.numpy()), expected, atol=3e-4, rtol=3e-4, err_msg=f"{name} {kind} {strength}"
+        )
+    large, one = ImagineOptions(), loaded["one"]
+    for arguments, match in (
+        ((loaded["fills"], PROMPTS, large), "fills in"), ((one, PROMPTS, large, None, None, mask), "mask is of"),
+        ((one, PROMPTS, ImagineOptions(strength=0.5)), "strength is of"),
+        ((one, PROMPTS, ImagineOptions(strength=0.1, steps=5), None, picture), "strength of 0.1"),
+        ((one, PROMPTS, large, None, picture[:1]), "no multiple of 2"),
+        ((one, PROMPTS, large, None, pyapp.zeros(2, 5000, 3, dtype=pyapp.uint8)), "too many"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=match):
+            Drawing(*arguments)
 
 
 @pytest.mark.native_only  # needs the tokenizers library, files and a command
@@ -207,7 +389,7 @@ def test_the_command_draws_and_says_what_is_missing(tmp_path: Path) -> None:
     assert read_image(tmp_path / "3-2.png").shape == (32, 16, 3)
     assert run("cat", *size, "-o", str(target), "--schedule", "lcm").stdout.split() == [str(target)]
     for arguments, message in (
-        (["--width", "17"], "multiple of 4"), (["--steps", "2000"], "1,000"),
+        (["--width", "17"], "multiple of 2"), (["--steps", "2000"], "1,000"),
         (["--schedule", "lcm", "--steps", "60"], "50 steps"), (["-m", str(tmp_path)], "model_index.json"),
     ):  # fmt: skip
         assert message in run("cat", *size, *arguments, code=1).output
@@ -218,10 +400,45 @@ def test_the_command_draws_and_says_what_is_missing(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match=message):
             load_diffusion(folder)
         (tmp_path / "away").rename(place)
-    schedule = folder / "scheduler" / "scheduler_config.json"
-    schedule.write_text(schedule.read_text().replace("DDIMScheduler", "PNDMScheduler"))
-    assert "DDIM takes its place" in run("cat", *size, "-o", str(target)).output
-    assert "DDIM takes its place" not in run("cat", *size, "-o", str(target), "--schedule", "euler").output
+    # Changed pictures: the white part of the mask alone is new.
+    picture, mask = start_picture()
+    for name, pixels in (("start", picture), ("mask", np.repeat(mask[..., None], 3, 2))):
+        (tmp_path / f"{name}.png").write_bytes(encode_png(pixels))
+    more = ["-m", str(folder), "-o", str(target), "-s", "5", "--image", str(tmp_path / "start.png")]
+    found = run("cat", *more, "--strength", "0.6", "--json")
+    assert [
+        event["total"] for event in map(json.loads, found.stdout.splitlines()) if event.get("what") == "drawing"
+    ] == [3] * 3
+    changed = target.read_bytes()
+    assert read_image(changed).shape == (20, 18, 3)
+    run("cat", *more, "--strength", "0.6", "--mask", str(tmp_path / "mask.png"))
+    assert target.read_bytes() != changed
+    assert "takes none" in run("cat", *more, "--strength", "0.1", code=1).output
+    assert "no.png" in testing.CliRunner().invoke(cli, ["imagine", "cat", *more, "--mask", "no.png"]).output
+    # Another autoencoder.
+    tiny = tmp_path / "tiny"
+    tiny.mkdir()
+    assert "config.json" in run("cat", *size, "--vae", str(tiny), code=1).output
+    tiny.rmdir()
+    write_part(tiny, "AutoencoderTiny", TINY, TinyAutoencoder(TinyAutoencoderConfig.from_dict(TINY)))
+    before = target.read_bytes()
+    run("cat", *more, "--strength", "0.6", "--vae", str(tiny))
+    assert read_image(target).shape == (20, 18, 3) and target.read_bytes() != before
+    # A ControlNet.
+    config = {key: value for key, value in UNETS["one"].items() if key != "up_block_types"} | CONTROL
+    network = ControlNet(ControlNetConfig.from_dict(config))
+    control = write_part(tmp_path / "control", "ControlNetModel", config, network)
+    eight = write_part(tmp_path / "eight", "AutoencoderKL", EIGHT, Autoencoder(AutoencoderConfig.from_dict(EIGHT)))
+    more = ["-m", str(folder), "-o", str(target), "-s", "2", "--control", str(control), "--vae", str(eight)]
+    picked = ["--control-image", str(tmp_path / "start.png")]
+    run("cat", *more, *picked)
+    before = target.read_bytes()
+    assert read_image(before).shape == (16, 16, 3)
+    run("cat", *more, *picked, "--control-scale", "0.1")
+    assert target.read_bytes() != before
+    assert "go together" in run("cat", *more, code=1).output
+    assert "2 pixels a latent" in run("cat", *size, "--control", str(control), *picked, code=1).output
+    assert "is no ControlNet" in run("cat", *size, "--control", str(eight), *picked, code=1).output
     index = json.loads((folder / "model_index.json").read_text())
     (folder / "model_index.json").write_text(json.dumps(index | {"_class_name": "FluxPipeline"}))
     with pytest.raises(ModelError, match="FluxPipeline"):

@@ -21,6 +21,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.loading.by_task import build
+from pyapp.nn.rotary import rotary_frequencies
 from tests.models.encoder_configs import CONFIGS, QUANTISED, batch
 from tests.models.seeded import direction, draw
 from tests.together import fewer_in_browser
@@ -129,6 +130,40 @@ def test_words_are_tied_to_the_embedding() -> None:
     assert model.cls.predictions.decoder.weight is model.encoder.word_embeddings.weight
     untied = make("bert", "masked-lm", tie_word_embeddings=False)
     assert untied.cls.predictions.decoder.weight is not untied.encoder.word_embeddings.weight
+
+
+def test_gtes_files_of_alibaba_load() -> None:
+    """Queries, keys and values in one matrix, and both inputs of the gate; angles stretched by "ntk"."""
+    model, older = make("gte", "masked-lm"), {}
+    names = {new: old for old, new in module_of("gte").OLDER_NAMES.items()}
+    for key, value in model.state_dict().items():
+        name = f"new.{key.removeprefix('gte.')}" if key.startswith("gte.") else key
+        for new, old in names.items():
+            name = name.replace(new, old)
+        older[name] = value
+    for layer in range(2):
+        start = f"new.encoder.layer.{layer}."
+        for kind in ("weight", "bias"):
+            parts = [older.pop(f"{start}self_attn.{part}_proj.{kind}") for part in "qkv"]
+            older[f"{start}attention.qkv_proj.{kind}"] = pyapp.cat(parts)
+        parts = [older.pop(f"{start}mlp.{part}_proj.weight") for part in ("up", "gate")]
+        older[f"{start}mlp.up_gate_proj.weight"] = pyapp.cat(parts)
+    assert "new.encoder.layer.1.attn_ln.bias" in older and "lm_head.norm.weight" in older
+    file = io.BytesIO()
+    write_safetensors(file, older)
+    settings = CONFIGS["gte"] | {"model_type": "new", "rope_theta": 160_000.0}
+    with open_checkpoint(file.getvalue()) as checkpoint:
+        found = build(checkpoint, settings, "masked-lm")
+    with pyapp.no_grad():
+        assert (run(found, "gte") == run(model, "gte")).all()
+    stretched = settings | {"rope_theta": 20.0, "rope_scaling": {"type": "ntk", "factor": 8.0}}
+    config = module_of("gte").Config.from_dict(stretched)
+    speeds = rotary_frequencies(config.to_dict(), length=9)
+    assert speeds.attention_factor == 1.0  # heads of 4 features: base 20 * 8, divided by the root of 8
+    np.testing.assert_allclose(speeds.per_position, [8**-0.5, 160**-0.5 * 8**-0.5], rtol=1e-6)
+    for scaling in ({"type": "ntk", "factor": 0}, {"type": "ntk", "factor": 8.0, "mixed_b": 0.6}, 3):
+        with pytest.raises(ModelError):
+            module_of("gte").Config.from_dict(stretched | {"rope_scaling": scaling})
 
 
 def test_nomic_berts_files_on_the_hub_load() -> None:

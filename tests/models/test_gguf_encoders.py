@@ -33,7 +33,10 @@ TEXTS = ["the cats sat on the mat", "the dog", "green cat"]
 CASES = encoder_configs.IN_GGUF | {
     name: changes | {"vocab_size": len(PIECES)} for name, changes in sequence_configs.IN_GGUF.items()
 }
-ARCHITECTURES = {"xlm_roberta": "bert", "distilbert": "bert", "nomic_bert": "nomic-bert", "modernbert": "modern-bert"}
+ARCHITECTURES = {
+    "xlm_roberta": "bert", "distilbert": "bert", "nomic_bert": "nomic-bert", "modernbert": "modern-bert",
+    "t5": "t5encoder", "umt5": "t5encoder",
+}  # fmt: skip
 CONFIGS = encoder_configs.CONFIGS | sequence_configs.CONFIGS
 POOLING = {"bert": "cls", "modernbert": "lasttoken"}  # others: mean
 
@@ -134,13 +137,13 @@ def test_a_file_gives_the_vectors_of_its_folder(name: str, tmp_path: Path) -> No
     assert loaded.model.most == 9 and {p.dtype.name for p in loaded.model.parameters()} == {"q8_0", "float32"}
     with open_checkpoint(file) as checkpoint:
         values = checkpoint.values  # type: ignore[attr-defined]
-        architecture = ARCHITECTURES.get(name, "t5encoder" if name == "t5" else name)
+        architecture = ARCHITECTURES.get(name, name)
         assert values["general.architecture"] == architecture and values[f"{architecture}.attention.causal"] is False
         assert values[f"{architecture}.pooling_type"] == {"cls": 2, "lasttoken": 3}.get(POOLING.get(name, "mean"), 1)
         assert values["tokenizer.ggml.model"] == ("t5" if "t5" in name or "roberta" in name else "bert")
 
 
-@pytest.mark.parametrize("name", ["t5", "flan_t5"])  # tied and not, relu and gated-gelu
+@pytest.mark.parametrize("name", ["t5", "flan_t5", "umt5"])  # tied and not, relu and gated-gelu
 def test_a_file_writes_the_texts_of_its_folder(name: str, tmp_path: Path) -> None:
     _, folder = folder_of(name, tmp_path / "folder", "seq2seq-lm")
     file = converted(folder, tmp_path / "model.gguf", "f32")

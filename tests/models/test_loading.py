@@ -21,7 +21,7 @@ from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import build, load_model, module_of, read_model, read_settings
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.text.session import capacity_of
-from tests.models.decoder_configs import CONFIGS, QUANTISED
+from tests.models.decoder_configs import CONFIGS, QUANTISED, SENSITIVE
 from tests.models.test_decoders import TEXT, golden, make, numbers
 from tests.together import check_each, fewer_in_browser
 
@@ -152,6 +152,24 @@ def test_old_names_of_gpt_neox_and_falcon(tmp_path: Path) -> None:
     np.testing.assert_array_equal(logits(found), logits(model))
 
 
+def test_qwens_that_also_see_pictures(tmp_path: Path) -> None:
+    """The language model of such a folder: settings in text_config, tensors under language_model, and others."""
+    model, state = model_and_state("qwen3_5")
+    own = {f"model.language_model.{key.removeprefix('model.')}": value for key, value in state.items()}
+    more = {"model.visual.blocks.0.weight": pyapp.ones(2), "mtp.norm.weight": pyapp.ones(2)}
+    write_safetensors(tmp_path / "model.safetensors", own | more)
+    found = load(tmp_path / "model.safetensors", "qwen3_5", model_type="qwen3_5", text_config=CONFIGS["qwen3_5"])
+    np.testing.assert_array_equal(logits(found), logits(model))
+
+
+def test_steps_without_a_limit(tmp_path: Path) -> None:
+    model, state = model_and_state("granitemoehybrid")
+    write_safetensors(tmp_path / "model.safetensors", state)
+    for limits in ([0.0, float("inf")], [0.0, {"__float__": "Infinity"}]):
+        found = load(tmp_path / "model.safetensors", "granitemoehybrid", time_step_limit=limits)
+        np.testing.assert_array_equal(logits(found), logits(model))
+
+
 def test_published_names_of_granites_experts(tmp_path: Path) -> None:
     model, state = model_and_state("granitemoe-shared")
     names = {"router.weight": "router.layer.weight", "experts.gate_up_proj": "input_linear.weight",
@@ -184,7 +202,8 @@ def test_quantised_while_it_loads(name: str, dtype: str, tmp_path: Path) -> None
     found = load(tmp_path / "model.safetensors", name, dtype)
     assert any(parameter.dtype.is_quantized for parameter in found.parameters())
     expected = logits(model)
-    assert np.abs(logits(found) - expected).mean() < (0.06 if dtype == "q8_0" else 0.5) * np.abs(expected).mean()
+    close = 0.5 if dtype != "q8_0" else 0.2 if name in SENSITIVE else 0.06
+    assert np.abs(logits(found) - expected).mean() < close * np.abs(expected).mean()
 
 
 def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
@@ -273,6 +292,14 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("mamba", {"state_size": 1 << 20}, "state_size"), ("mamba", {"expand": float("nan")}, "expand"),
     ("mamba", {"hidden_size": "x"}, "hidden_size"), ("mamba", {"conv_kernel": 1}, "conv_kernel"),
     ("mamba2", {"n_groups": 3}, "n_groups"), ("mamba2", {"time_step_limit": [0.1]}, "time_step_limit"),
+    ("qwen3_next", {"linear_num_key_heads": 3}, "divide"), ("qwen3_5", {"layer_types": ["odd"] * 3}, "layer_types"),
+    ("qwen3_5", {"linear_value_head_dim": 1 << 30}, "too many"), ("qwen3_5", {"linear_conv_kernel_dim": 1}, "kernel"),
+    ("granitemoehybrid", {"layer_types": ["mamba"]}, "layer_types"), ("falcon_h1", {"mamba_n_groups": 3}, "divide"),
+    ("granitemoehybrid-dense", {"mamba_expand": 1 << 40}, "mamba_expand"),
+    ("granitemoehybrid", {"position_embedding_type": "odd"}, "position_embedding_type"),
+    ("falcon_h1", {"mamba_d_state": 1 << 30}, "too many"), ("falcon_h1", {"mlp_multipliers": [1.0]}, "mlp_multipliers"),
+    ("falcon_h1", {"mamba_d_head": "auto", "mamba_d_ssm": 65}, "mamba_n_heads"),
+    ("glm4_moe", {"n_group": 3}, "n_group"), ("glm4_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
     ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
     ("opt", {"activation_function": "exec"}, "activation"), ("bloom", {"n_head": 3}, "divide"),
     ("bloom", {"seq_length": 1 << 40}, "max_position_embeddings"), ("mpt", {"n_heads": 5}, "divide"),

@@ -58,7 +58,7 @@ def make(name: str, **changes: Any) -> Any:
                 scale = 4.0 if "shared" in key or "embed_tokens" in key else 1.0
                 values = draw(key, tuple(parameter.shape), golden(name)["salt"])
                 parameter.copy_(pyapp.from_numpy((scale * values).astype(np.float32)))
-        if hasattr(model, "final_logits_bias"):
+        if getattr(model, "final_logits_bias", None) is not None:
             model.final_logits_bias.copy_(pyapp.from_numpy(draw("bias", model.final_logits_bias.shape)))
     return model
 
@@ -107,10 +107,9 @@ def test_the_cache_gives_the_logits_of_whole_texts(name: str) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_searches_find_the_texts_of_transformers(name: str, kind: str) -> None:
     model = cached_model(name)
-    ends = {"t5": 1, "bart": 2, "mbart": 2, "marian": 0}[CONFIGS[name]["model_type"]]
-    config = model.config.to_dict() | {"eos_token_id": ends}
-    options = SearchOptions.from_files(config, {}, {"max_new_tokens": MOST} | SEARCHES[kind])
-    *steps, found = search(model, *sources(), options)
+    config = model.config.to_dict() | {"forced_eos_token_id": None}
+    settings = SearchOptions.from_files(config, {}, {"max_new_tokens": MOST} | SEARCHES[kind])
+    *steps, found = search(model, *sources(), settings)
     assert found == golden(name)["searches"][kind]
     assert len(steps) < MOST and set(steps) <= {None}
 
@@ -169,7 +168,7 @@ def test_the_encoder_of_t5_alone() -> None:
 
 @pytest.mark.parametrize("name", QUANTISED)
 def test_quantised_weights_run(name: str) -> None:
-    sizes = {"d_ff": 64, "d_kv": 8} if name == "t5" else {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
+    sizes = {"d_ff": 64, "d_kv": 8} if "t5" in name else {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
     model, (ids, mask) = make(name, d_model=32, **sizes), sources()
     with pyapp.no_grad():
         exact = model(ids, pyapp.tensor(TEXTS), mask).numpy()
@@ -229,7 +228,9 @@ def test_buckets_of_any_number_and_distance() -> None:
 def test_hostile_configurations_and_shapes_are_refused() -> None:
     for name, change in (("bart", {"encoder_attention_heads": 3}), ("t5", {"num_layers": 10**9}),
                          ("t5", {"feed_forward_proj": "gated-"}), ("t5", {"relative_attention_num_buckets": 2}),
-                         ("marian", {"pad_token_id": 40}), ("mbart", {"activation_function": "none"})):  # fmt: skip
+                         ("marian", {"pad_token_id": 40}),
+                         ("m2m_100", {"d_model": 2, "decoder_attention_heads": 1, "encoder_attention_heads": 1}),
+                         ("mbart", {"activation_function": "none"})):  # fmt: skip
         with pytest.raises(ModelError):
             make(name, **change)
     model, (ids, mask) = cached_model("bart"), sources()

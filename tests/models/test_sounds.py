@@ -4,7 +4,6 @@ logits, padding, texts, times of words, and gradients; and their files.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,40 +12,28 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp.audio.processors import SampleProcessor
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.load import load_speech_model
-from pyapp.models.loading.sound import TASK, SampleProcessor
+from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
 from pyapp.text.ctc_tokenizer import CTCTokenizer
-from tests.models.seeded import direction, shown, sound_weights
+from tests.models.seeded import shown, sound_weights
+from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
 from tests.models.sound_configs import CONFIGS, LABELS, QUANTISED, SAMPLES, VOCABULARY, recording
 
-FOLDER = Path(__file__).with_name("golden_sounds")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 OLDER = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
 
 
 def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+    return golden_of("golden_sounds", name)
 
 
 def make(name: str, **changed: Any) -> Any:
     """The model of a configuration, with its seeded weights."""
-    config = CONFIGS[name] | changed
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
-    model = module.TASKS[TASK](module.Config.from_dict(config)).eval()
-    with pyapp.no_grad():
-        for key, value in model.state_dict().items():
-            if value.is_floating_point():
-                value.copy_(pyapp.from_numpy(sound_weights(key, tuple(value.shape))))
-    return model
-
-
-def numbers(x: pyapp.Tensor) -> np.ndarray:
-    return np.asarray(x.detach().cpu().numpy(), np.float64)
+    return seeded_model(CONFIGS[name] | changed, TASK, sound_weights)
 
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
@@ -67,9 +54,8 @@ def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
 
 def test_names_and_shapes(case: Any) -> None:
     _, expected, model = case
-    found = {key: list(parameter.shape) for key, parameter in model.named_parameters()}
-    assert found == {key: shape for key, (shape, *_) in expected["parameters"].items()}
-    assert {*model.state_dict()} == {*found, *expected["state"]}
+    assert shapes_of(model) == shapes_in(expected)
+    assert {*model.state_dict()} == {*shapes_of(model), *expected["state"]}
 
 
 def test_logits_texts_and_times(case: Any) -> None:
@@ -106,15 +92,7 @@ def test_gradients(case: Any) -> None:
     loss = functional.ctc_loss(
         scores, pyapp.tensor([LABELS]), pyapp.tensor([scores.shape[0]]), pyapp.tensor([len(LABELS)]), reduction="sum"
     )
-    assert abs(loss.item() - expected["loss"]) < 2e-3
-    loss.backward()
-    for key, parameter in model.named_parameters():
-        grad = numbers(parameter.grad) if parameter.grad is not None else np.zeros(parameter.shape)
-        _, total, product = expected["parameters"][key]
-        found = [grad.sum(), (grad * direction(key, grad.shape)).sum()]
-        np.testing.assert_allclose(found, [total, product], rtol=5e-3, atol=5e-3, err_msg=key)
-    model.zero_grad()
-    model.requires_grad_(False)
+    check_gradients(model, loss, expected)
 
 
 def test_folders_load(case: Any, tmp_path: Path) -> None:

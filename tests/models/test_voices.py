@@ -4,7 +4,6 @@ with noise, a batch with padding, and gradients; and their files.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -15,34 +14,22 @@ import pytest
 import pyapp
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import write_safetensors
-from pyapp.models._index import MODEL_TYPES
 from pyapp.models.loading.voice import TASK, load_voice
 from tests.models.seeded import direction, shown, voice_weights
+from tests.models.small_models import golden_of, numbers, seeded_model
 from tests.models.voice_configs import CONFIGS, QUANTISED, SPEAKER, TEXTS, VOCABULARY, noise
 
-FOLDER = Path(__file__).with_name("golden_voices")
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SETTINGS = {"phonemize": False, "pad_token": "_", "language": "eng", "add_blank": True, "normalize": True}
 
 
 def golden(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
-    return found
+    return golden_of("golden_voices", name)
 
 
 def make(name: str, **changed: Any) -> Any:
     """The model of a configuration, with its seeded weights."""
-    config = CONFIGS[name] | changed
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
-    model = module.TASKS[TASK](module.Config.from_dict(config)).eval()
-    with pyapp.no_grad():
-        for key, value in model.state_dict().items():
-            value.copy_(pyapp.from_numpy(voice_weights(key, tuple(value.shape))))
-    return model
-
-
-def numbers(x: pyapp.Tensor) -> np.ndarray:
-    return np.asarray(x.detach().cpu().numpy(), np.float64)
+    return seeded_model(CONFIGS[name] | changed, TASK, voice_weights)
 
 
 def drawn(shape: tuple[int, ...]) -> pyapp.Tensor:

@@ -85,6 +85,14 @@ def test_batch_of_views_onto_one_matrix(kernels: Kernels) -> None:
     close(matmul(kernels, a, b), a, b)
 
 
+@pytest.mark.parametrize("m", [1, 3, 40])
+def test_without_items_nothing_is_read_or_written(kernels: Kernels, m: int) -> None:
+    c, a, b = np.full((m, 33), 7, np.float32), normal(m, 5), normal(5, 33)
+    strides = dict(a_batch=m * 5, a_row=5, a_column=1, b_batch=0, b_row=33, b_column=1, c_batch=m * 33, c_row=33)
+    assert kernels.run("matmul_f32", c=c, a=a, b=b, batch=0, m=m, n=33, k=5, **strides) == OK
+    np.testing.assert_array_equal(c, 7)
+
+
 def test_backward_strides(kernels: Kernels) -> None:
     a, b = normal(2, 9, 20)[:, ::-1], normal(2, 20, 17, seed=6)[::-1, :, ::-1]
     close(matmul(kernels, a, b), a, b)

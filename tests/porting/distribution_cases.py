@@ -46,6 +46,16 @@ MADE: dict[str, tuple[Callable[[Any, Any, Any, Any], Any], Any]] = {  # by (torc
     "Weibull": (lambda t, d, a, b: d.Weibull(a, b), INSIDE),
     "Pareto": (lambda t, d, a, b: d.Pareto(a, b), [0.6, 3.0, 4.0]),
     "HalfCauchy": (lambda t, d, a, b: d.HalfCauchy(a), INSIDE),
+    "Wishart": (
+        lambda t, d, a, b: d.Wishart(a[1:] + 1.5, t.diag(b[:2]) + 0.2), [[2.0, 0.3], [0.3, 1.0]]
+    ),
+    "Wishart of the inverse": (
+        lambda t, d, a, b: d.Wishart(t.tensor(1.5), precision_matrix=t.eye(2) * 2), [[2.0, 0.3], [0.3, 1.0]]
+    ),
+    "LKJCholesky": (
+        lambda t, d, a, b: d.LKJCholesky(3, a[:2]), [[1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.48, 0.64, 0.6]]
+    ),
+    "GeneralizedPareto": (lambda t, d, a, b: d.GeneralizedPareto(0.1, b, t.tensor([-0.3, 0.0, 0.4])), INSIDE),
     "InverseGamma": (lambda t, d, a, b: d.InverseGamma(a, b), INSIDE),
     "FisherSnedecor": (lambda t, d, a, b: d.FisherSnedecor(a * 2, b * 3), INSIDE),
     "Kumaraswamy": (lambda t, d, a, b: d.Kumaraswamy(a[:2], b[:2]), INSIDE[:2]),

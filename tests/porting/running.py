@@ -11,7 +11,20 @@ from typing import Any
 import numpy as np
 
 SCRIPTS = Path(__file__).parent / "scripts"
-NAMES = ("resnet", "language_model", "vae", "tagger", "unet", "dcgan", "translation", "mixed")
+NAMES = (
+    "resnet",
+    "language_model",
+    "vae",
+    "tagger",
+    "unet",
+    "dcgan",
+    "translation",
+    "mixed",
+    "functional",
+    "experts",
+    "reinforcement",
+    "diffusion",
+)
 
 
 def ported(text: str) -> str:

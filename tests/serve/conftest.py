@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import pytest
 
+from tests.models.test_diffusion import write_model as write_painter
 from tests.models.test_voices import make as make_voice
 from tests.models.test_voices import write as write_voice
 from tests.text.chat_model import write_chat_model
@@ -29,12 +30,14 @@ def model_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_chat_model(folder / "chat", dim=32)
     write_embedder(folder / "embedder")
     write_voice(folder / "voice", "vits", dict(make_voice("vits").state_dict()))
-    return {name: folder / name for name in ("chat", "embedder", "voice")}
+    write_painter(folder / "painter", "one")
+    return {name: folder / name for name in ("chat", "embedder", "voice", "painter")}
 
 
 @pytest.fixture(scope="session")
 def client(model_folders: dict[str, Path]) -> Iterator[Any]:
-    """A client of an application in this process: a chat model, an embedder, a voice and the embedded speech model."""
+    """A client of an application in this process: a chat model, an embedder, a voice, a model that draws and the
+    embedded speech model."""
     pytest.importorskip("starlette")
     pytest.importorskip("multipart")
     from starlette.testclient import TestClient

@@ -16,13 +16,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pyapp.formats.png import encode_png
+from pyapp.vision.reading import read_image
+from tests.models.diffusion_cases import start_picture
 from tests.serve.conftest import ROOT, Process
 
 pytestmark = pytest.mark.native_only
 
 SOUND = ROOT / "web/models/speech/samples/weather.wav"
+PICTURE = ROOT / "web/models/reader/samples/bill.png"
 DOCS = ROOT / "docs/serving.md"
 HELLO: list[dict[str, str]] = [{"role": "user", "content": "hello"}]
 
@@ -41,7 +46,7 @@ def server(model_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFact
 
 
 def openai_models(client: Any) -> None:
-    assert [model.id for model in client.models.list()] == ["chat", "embedder", "voice", "speech"]
+    assert [model.id for model in client.models.list()] == ["chat", "embedder", "voice", "painter", "speech"]
 
 
 def openai_model(client: Any) -> None:
@@ -161,6 +166,26 @@ def openai_speech(client: Any) -> None:
         assert len(b"".join(answer.iter_bytes())) > 1000
 
 
+def openai_generations(client: Any) -> None:
+    ask: dict[str, Any] = {"model": "painter", "prompt": "a red cat", "size": "16x24", "extra_body": {"steps": 2}}
+    found = client.images.generate(**ask, n=2)
+    assert [read_image(base64.b64decode(picture.b64_json)).shape for picture in found.data] == [(24, 16, 3)] * 2
+    [event] = client.images.generate(**ask, stream=True)
+    assert event.type == "image_generation.completed" and event.size == "16x24"
+
+
+def openai_edits(client: Any) -> None:
+    picture, mask = start_picture()
+    files = [encode_png(pixels) for pixels in (picture, np.concatenate([picture, 255 - mask[..., None]], 2))]
+    ask: dict[str, Any] = {"model": "painter", "prompt": "a red cat", "extra_body": {"steps": 2, "seed": 5}}
+    found = [
+        client.images.edit(image=image, **ask, **more).data[0].b64_json
+        for image, more in ((files[0], {}), ([files[0]], {}), (files[1], {}), (files[1], {"mask": files[1]}))
+    ]
+    assert read_image(base64.b64decode(found[0])).shape == (20, 18, 3)
+    assert found[0] == found[1] != found[2] and found[2] == found[3]
+
+
 def openai_realtime(client: Any) -> None:
     from pyapp.audio import open_audio
     from pyapp.audio.resampling import resample
@@ -186,7 +211,8 @@ OPENAI: dict[str, Callable[[Any], None]] = {
     "/v1/responses/{id}/input_items": openai_input_items, "/v1/responses/input_tokens": openai_input_tokens,
     "/v1/embeddings": openai_embeddings,
     "/v1/audio/transcriptions": openai_transcriptions, "/v1/audio/speech": openai_speech,
-    "/v1/realtime": openai_realtime,
+    "/v1/realtime": openai_realtime, "/v1/images/generations": openai_generations,
+    "/v1/images/edits": openai_edits,
 }  # fmt: skip
 
 
@@ -294,7 +320,9 @@ def test_curl(server: Process) -> None:
     kept.sort(key=lambda entry: entry[0][0] == "DELETE")  # what the others ask for
     for (method, path), route in kept:
         command = ["curl", "-sS", "-X", method, "-H", "Authorization: Bearer secret", "-w", "\n%{http_code}"]
-        if route.form:
+        if path == "/v1/images/edits":
+            command += ["-F", f"image=@{PICTURE}", "-F", "prompt=a cat", "-F", "size=16x16", "-F", "steps=2"]
+        elif route.form:
             command += ["-F", f"file=@{SOUND}"]
         elif route.example is not None:
             command += ["-H", "Content-Type: application/json", "-d", json.dumps(dict(route.example))]

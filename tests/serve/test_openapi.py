@@ -6,8 +6,10 @@ import json
 from itertools import cycle
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pyapp.formats.png import encode_png
 from tests.serve.conftest import ROOT
 
 pytestmark = pytest.mark.native_only
@@ -39,7 +41,7 @@ def test_the_description_is_valid() -> None:
 
 def test_examples_and_fields(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every field that a route asks for, or lets pass, is described, and no other."""
-    from pyapp.serve import openapi, speech
+    from pyapp.serve import drawing, openapi, speech
     from pyapp.serve.fields import Fields
 
     asked: dict[str, set[str]] = {}
@@ -59,7 +61,11 @@ def test_examples_and_fields(client: Any, monkeypatch: pytest.MonkeyPatch) -> No
         where = path.replace("{name:path}", "chat")
         if "{id}" in where:
             where = where.replace("{id}", client.post("/v1/responses", json={"input": "a"}).json()["id"])
-        if route.form:
+        if path == "/v1/images/edits":
+            picture = encode_png(np.zeros((8, 8, 3), np.uint8))
+            answer = client.post(where, files={"image": ("a.png", picture)}, data={"prompt": "a", "steps": "2"})
+            assert asked[""] | {*drawing.FILES} == set(route.fields or ()), path
+        elif route.form:
             answer = client.post(where, files={"file": ("a.wav", SOUND.read_bytes())})
             assert set(route.fields or ()) == set(speech.FIELDS), path
         elif route.example is not None:

@@ -555,7 +555,8 @@ def test_inference_servers_routes(client: Any) -> None:
 def test_operation(client: Any) -> None:
     listed = client.get("/v1/models").json()["data"]
     assert {model["id"]: model["task"] for model in listed} == {
-        "chat": "generate", "embedder": "embed", "voice": "speak", "speech": "transcribe"}  # fmt: skip
+        "chat": "generate", "embedder": "embed", "voice": "speak", "painter": "imagine",
+        "speech": "transcribe"}  # fmt: skip
     assert client.get("/v1/models/chat").json()["object"] == "model"
     answer = client.get("/health", headers={"X-Request-ID": "mine-1"})
     assert answer.status_code == 200 and answer.headers["x-request-id"] == "mine-1"

@@ -19,6 +19,7 @@ from tests.text.make_golden_tokenizers import TEXTS, sentencepiece
 OUT = Path(__file__).with_name("golden_sentencepiece_classes.json")
 SPECIAL = [
     "a <mask> b", "Hello</s> world", "<pad>the  time", "<s>Hello", "<extra_id_3> park", "en_XX hello", "[MASK] the",
+    "<mask_1> the <unk_5>",
 ]  # fmt: skip
 MODELS: dict[str, dict[str, Any]] = {
     "fairseq": {"kind": "unigram", "vocab_size": 80, "rules": True},
@@ -37,6 +38,10 @@ MODELS: dict[str, dict[str, Any]] = {
         "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3,
         "pad_piece": "<pad>",
     },
+    "pegasus": {
+        "kind": "unigram", "vocab_size": 80, "rules": True, "bos_id": 0, "eos_id": 1, "unk_id": 2,
+    },
+    "m2m": {"kind": "bpe", "vocab_size": 120, "rules": True},
     "deberta": {
         "kind": "unigram", "vocab_size": 80, "rules": True, "pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3,
         "pad_piece": "[PAD]", "bos_piece": "[CLS]", "eos_piece": "[SEP]", "unk_piece": "[UNK]",
@@ -45,6 +50,7 @@ MODELS: dict[str, dict[str, Any]] = {
 FILES = {
     "fairseq": "sentencepiece.bpe.model", "t5": "spiece.model", "llama": "tokenizer.model", "gemma": "tokenizer.model",
     "albert": "spiece.model", "barthez": "sentencepiece.bpe.model", "deberta": "spm.model",
+    "pegasus": "spiece.model", "m2m": "sentencepiece.bpe.model",
 }  # fmt: skip
 CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("XLMRobertaTokenizer", "fairseq", {}),
@@ -63,7 +69,18 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("BarthezTokenizer", "barthez", {}),
     ("DebertaV2Tokenizer", "deberta", {}),
     ("DebertaV2Tokenizer", "deberta", {"do_lower_case": True}),
+    ("PegasusTokenizer", "pegasus", {}),
+    ("M2M100Tokenizer", "m2m", {"src_lang": "fr"}),
 ]
+
+
+def listed(model: bytes) -> dict[str, int]:
+    """A vocab.json of M2M100: fairseq's special tokens, and the pieces in another order."""
+    from sentencepiece import SentencePieceProcessor
+
+    known = SentencePieceProcessor(model_proto=model)
+    pieces = [known.id_to_piece(i) for i in range(3, known.get_piece_size())]
+    return {piece: number for number, piece in enumerate(["<s>", "<pad>", "</s>", "<unk>", *sorted(pieces)])}
 
 
 def main() -> None:
@@ -77,13 +94,16 @@ def main() -> None:
             Path(folder, FILES[name]).write_bytes(models[name])
             config = {"tokenizer_class": kind.removesuffix("Fast"), **settings}
             Path(folder, "tokenizer_config.json").write_text(json.dumps(config))
+            if name == "m2m":
+                Path(folder, "vocab.json").write_text(json.dumps(listed(models[name])))
             native = getattr(transformers, kind).from_pretrained(folder)
         rows = [native(text)["input_ids"] for text in TEXTS + SPECIAL]
         pair = native("hello", "the world")["input_ids"]
         cases.append({"class": kind, "model": name, "settings": settings, "ids": rows, "pair": pair,
-                      "size": len(native)})  # fmt: skip
+                      "size": len(native) + len(getattr(native, "lang_token_to_id", []))})  # fmt: skip
     golden = {
         "texts": TEXTS + SPECIAL, "files": FILES, "cases": cases,
+        "numbers": listed(models["m2m"]),
         "models": {name: base64.b64encode(data).decode() for name, data in models.items()},
     }  # fmt: skip
     OUT.write_text(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")

@@ -21,6 +21,7 @@ from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.gguf_vocabulary import GgufVocabulary
 from pyapp.text.pattern_limits import danger, growth
 from pyapp.text.pieces import byte_of_character
+from pyapp.text.sentencepiece_classes import document_of_class
 from pyapp.text.tokenizer import NativeBackend, Tokenizer
 from pyapp.text.tokenizer_files import gguf_tokenizer, load_tokenizer
 from pyapp.text.word_patterns import WORD_PATTERNS, name_of_pattern, word_pattern
@@ -74,6 +75,8 @@ def of_class(case: dict[str, Any], **files: bytes) -> Tokenizer:
     name = case["model"]
     config = {"tokenizer_class": case["class"], **case["settings"]}
     beside = files or {"tokenizer_config.json": json.dumps(config).encode()}
+    if name == "m2m":
+        beside["vocab.json"] = json.dumps(CLASSES["numbers"]).encode()
     return load_tokenizer({CLASSES["files"][name]: base64.b64decode(CLASSES["models"][name]), **beside})
 
 
@@ -94,8 +97,22 @@ def test_the_language_of_texts() -> None:
     encodings = tokenizer.encode_batch(CLASSES["texts"])
     from_language(tokenizer, encodings, "de_DE")
     assert [encoding.ids for encoding in encodings] == german["ids"]
-    with pytest.raises(OptionError, match="source: the tokenizer has no token 'xx_XX'"):
+    from_language(tokenizer, encodings, "en")
+    assert [encoding.ids for encoding in encodings] == english["ids"]
+    with pytest.raises(OptionError, match="source: the tokenizer has no token 'xx_XX'.*Choose ar_AR"):
         from_language(tokenizer, encodings, "xx_XX")
+    french = CLASSES["cases"][-1]
+    many = of_class({**french, "settings": {"src_lang": "de"}})
+    encodings = many.encode_batch(CLASSES["texts"])
+    for name in ("fr", "__fr__"):
+        from_language(many, encodings, name)
+        assert [encoding.ids for encoding in encodings] == french["ids"]
+    with pytest.raises(ModelError, match="src_lang 'q' is no language"):
+        of_class({**french, "settings": {"src_lang": "q"}})
+    with pytest.raises(FileFormatError, match="without gaps"):
+        numbers = {"<s>": 0, "<pad>": 2}
+        document_of_class(read_sentencepiece_model(BytesSource(base64.b64decode(CLASSES["models"]["m2m"]))),
+                          {"tokenizer_class": "M2M100Tokenizer"}, "model", numbers)  # fmt: skip
     roberta = of_class(CLASSES["cases"][0])
     with pytest.raises(OptionError, match="source: "):
         from_language(roberta, roberta.encode_batch(["a"]), "<s>")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import inf, prod
 from typing import Any
 
 from .. import dtype as _dtype
+from .. import shape as shapes
 from ..device import cpu
 from ..dtype import of_number
 from ..element_types import CODES, number_slot, opcodes, padded
@@ -164,6 +166,15 @@ def _without_repeats(x: Tensor) -> Tensor:
     )
 
 
+_LONG = 64  # elements, from which the kernel of any strides reads a row where it lies
+
+
+@lru_cache(4096)
+def _has_long_rows(shape: Shape, strides: Shape) -> bool:
+    """Whether it is a part of every row of another tensor, as x[:, 1:] is: a kernel reads it without a copy."""
+    return len(shape) > 1 and strides[-1] == 1 and shape[-1] >= _LONG and not shapes.is_packed(shape, strides)
+
+
 def _with_number(kernel: Any, a: Any, b: Any) -> Any:
     """One of the two is a number."""
     x, first = (a, True) if isinstance(a, Tensor) else (b, False)
@@ -197,6 +208,8 @@ def _claim_binary(name: str) -> None:
             if a.strides == layout[1]:
                 count = layout[0]
                 y = empty_contiguous(shape, _F32, a.device, layout)
+            elif _has_long_rows(shape, a.strides):
+                return of_any(a, b)
             else:
                 a, y, count = result_like(a)
             b = b if b.strides == a.strides else dense(b)
@@ -212,6 +225,8 @@ def _claim_binary(name: str) -> None:
             shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
         if not count:
             return empty_contiguous(shape, _F32, a.device)
+        if _has_long_rows(a.shape, a.strides) or _has_long_rows(b.shape, b.strides):
+            return of_any(a, b)
         a, b = dense(a), dense(b)
         if a_walk is None:
             a, a_walk = dense(a.expand(shape)), (count, 0)

@@ -54,6 +54,9 @@ def _plan(
         parts = [merged(shape[a:b], strides[a:b]) for a, b in ((0, first), (first, last), (last, len(shape)))]
         known = [part for part in parts if part is not None]
         if len(known) == 3:
+            (outer, near), (_, far), (inner, _) = known
+            if inner == 1 and abs(near) < abs(far):  # rows that lie nearer to each other than their elements
+                known = [(1, 0), known[1], (outer, near)]
             return result, None, tuple([size for size, _ in known] + [step for _, step in known])
         order, inner = tuple(range(len(shape))), prod(shape[last:])
     else:

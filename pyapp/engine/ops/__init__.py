@@ -5,7 +5,7 @@ Python's operators are imported at once.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ..declare import FUNCTIONS
+from ..declare import FUNCTIONS, METHODS
 from ..op import RESERVED
 from ..tensor import Tensor
 from ..user_errors import name_methods
@@ -38,15 +38,20 @@ def __dir__() -> list[str]:
     return [*globals(), *FUNCTION_MODULES]
 
 
-def _method_of(self: Tensor, name: str) -> Any:
-    """A method whose module is not imported yet."""
-    module = METHOD_MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"'Tensor' object has no attribute {name!r}")
-    importlib.import_module("." + module, __name__)
-    return object.__getattribute__(self, name)
+class _Later:
+    """A method of Tensor, or a property, whose module is imported when it is first asked for."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, tensor: Tensor | None, owner: type) -> Any:
+        importlib.import_module("." + METHOD_MODULES[self.name], __name__)  # replaces this one
+        return getattr(owner if tensor is None else tensor, self.name)
 
 
-Tensor.__getattr__ = _method_of  # type: ignore[attr-defined]
+for _name in METHOD_MODULES.keys() - METHODS.keys():
+    setattr(Tensor, _name, _Later(_name))
 _OWN = "size stride item tolist numpy data_view array __bool__ __index__ __int__ __float__ backward".split()
 name_methods(Tensor, _OWN)  # public methods of tensor.py and autograd.py: their errors have their names

@@ -320,6 +320,7 @@ if TYPE_CHECKING:
     from .promotion import can_cast as can_cast
     from .promotion import is_complex as is_complex
     from .promotion import is_floating_point as is_floating_point
+    from .promotion import is_signed as is_signed
     from .promotion import promote_types as promote_types
     from .promotion import result_type as result_type
     from .random import Generator as Generator
@@ -381,6 +382,7 @@ if TYPE_CHECKING:
     from .scans import cummax as cummax
     from .scans import cummin as cummin
     from .scans import cumsum as cumsum
+    from .scattering import as_strided_scatter as as_strided_scatter
     from .scattering import diagonal_scatter as diagonal_scatter
     from .scattering import index_add as index_add
     from .scattering import index_copy as index_copy
@@ -400,6 +402,7 @@ if TYPE_CHECKING:
     from .selection import index_select as index_select
     from .selection import masked_select as masked_select
     from .selection import nonzero as nonzero
+    from .selection import nonzero_static as nonzero_static
     from .selection import take as take
     from .selection import take_along_dim as take_along_dim
     from .selection import unravel_index as unravel_index
@@ -504,6 +507,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "argsort": "sorting",
     "argwhere": "selection",
     "as_strided": "view",
+    "as_strided_scatter": "scattering",
     "as_tensor": "create",
     "asarray": "create",
     "asin": "elementwise.trigonometry",
@@ -710,6 +714,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "is_neg": "complex_numbers",
     "is_nonzero": "torch_synonyms",
     "is_same_size": "torch_answers",
+    "is_signed": "promotion",
     "is_tensor": "torch_synonyms",
     "isclose": "elementwise.compare",
     "isfinite": "elementwise.compare",
@@ -807,6 +812,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "newaxis": "torch_synonyms",
     "nextafter": "elementwise.arithmetic",
     "nonzero": "selection",
+    "nonzero_static": "selection",
     "norm": "norms",
     "normal": "random",
     "normalize": "normalization",
@@ -1041,7 +1047,9 @@ METHOD_MODULES: dict[str, str] = {
     "addmm": "linalg.products",
     "addmm_": "linalg.products",
     "addmv": "linalg.products",
+    "addmv_": "linalg.products",
     "addr": "linalg.products",
+    "addr_": "linalg.products",
     "adjoint": "complex_numbers",
     "all": "reduce",
     "allclose": "elementwise.compare",
@@ -1070,6 +1078,7 @@ METHOD_MODULES: dict[str, str] = {
     "argsort": "sorting",
     "argwhere": "selection",
     "as_strided": "view",
+    "as_strided_scatter": "scattering",
     "as_subclass": "torch_answers",
     "asin": "elementwise.trigonometry",
     "asin_": "elementwise.trigonometry",
@@ -1240,7 +1249,9 @@ METHOD_MODULES: dict[str, str] = {
     "i0": "elementwise.bessel",
     "i0_": "elementwise.bessel",
     "igamma": "elementwise.incomplete_gamma",
+    "igamma_": "elementwise.incomplete_gamma",
     "igammac": "elementwise.incomplete_gamma",
+    "igammac_": "elementwise.incomplete_gamma",
     "imag": "complex_numbers",
     "index_add": "scattering",
     "index_add_": "scattering",
@@ -1363,6 +1374,7 @@ METHOD_MODULES: dict[str, str] = {
     "multiply_": "elementwise.arithmetic",
     "mv": "linalg.products",
     "mvlgamma": "elementwise.incomplete_gamma",
+    "mvlgamma_": "elementwise.incomplete_gamma",
     "name": "torch_answers",
     "nan_to_num": "elementwise.arithmetic",
     "nan_to_num_": "elementwise.arithmetic",
@@ -1390,6 +1402,7 @@ METHOD_MODULES: dict[str, str] = {
     "nextafter": "elementwise.arithmetic",
     "nextafter_": "elementwise.arithmetic",
     "nonzero": "selection",
+    "nonzero_static": "selection",
     "norm": "norms",
     "normal_": "random",
     "not_equal": "elementwise.compare",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from operator import index
+from typing import Any
 
 from ..declare import function, method
 from ..lazy import np
@@ -102,15 +103,25 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 
 @function(factory=True)
-def tril_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """(2, count): rows and columns of a lower triangle."""
-    return tensor_of(np.stack(np.tril_indices(row, offset, col)).astype("int64"))
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Tensor:
+    """(2, count): rows and columns of a lower triangle, int64 unless a dtype is given."""
+    return _places(np.tril_indices, row, col, offset, dtype)
 
 
 @function(factory=True)
-def triu_indices(row: int, col: int, offset: int = 0) -> Tensor:
-    """(2, count): rows and columns of an upper triangle."""
-    return tensor_of(np.stack(np.triu_indices(row, offset, col)).astype("int64"))
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None) -> Tensor:
+    """(2, count): rows and columns of an upper triangle, int64 unless a dtype is given."""
+    return _places(np.triu_indices, row, col, offset, dtype)
+
+
+def _places(triangle: Any, row: int, col: int, offset: int, dtype: Any) -> Tensor:
+    """What NumPy's function gives: (2, count). RuntimeError for sizes below 0."""
+    row, col, offset = index(row), index(col), index(offset)
+    if min(row, col) < 0:
+        raise RuntimeError(f"triangle: the sizes {row} and {col} are not 0 or more")
+    offset = min(max(offset, -row - 1), col + 1)  # beyond are none, or all
+    found = tensor_of(np.stack(triangle(row, offset, col)).astype("int64"))
+    return found if dtype is None else found.to(dtype)
 
 
 @function(method=True)

@@ -43,7 +43,7 @@ def element_function(function: Callable[..., Any], tensors: int, numbers: int = 
     program = ElementProgram(written, tensors + 1, numbers)
 
     def compute(*given: Any) -> Tensor:
-        found: Tensor = computed_elements(given[:tensors], program, given[tensors:])
+        found: Tensor = computed_elements(list(given[:tensors]), program, given[tensors:])
         return found
 
     return compute

@@ -135,28 +135,24 @@ def irfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = Non
     return movedim(_scaled(_irdft(moved, size), _scale("irfft", size, norm, True)), -1, d)
 
 
-def _size(sizes: Any, i: int) -> int | None:
-    return None if sizes is None else int(sizes[i])
+def fft2(x: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
+    """fftn along the last two dims, or those given."""
+    return fftn(x, s, dim, norm)
 
 
-def fft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
-    """fft along two dims."""
-    return fft(fft(x, _size(s, 1), dim[1], norm), _size(s, 0), dim[0], norm)
-
-
-def ifft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+def ifft2(x: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of fft2."""
-    return ifft(ifft(x, _size(s, 1), dim[1], norm), _size(s, 0), dim[0], norm)
+    return ifftn(x, s, dim, norm)
 
 
-def rfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+def rfft2(x: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """fft2 of a real tensor: rfft along the last of the dims."""
-    return fft(rfft(x, _size(s, 1), dim[1], norm), _size(s, 0), dim[0], norm)
+    return rfftn(x, s, dim, norm)
 
 
-def irfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+def irfft2(x: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of rfft2."""
-    return irfft(ifft(x, _size(s, 0), dim[0], norm), _size(s, 1), dim[1], norm)
+    return irfftn(x, s, dim, norm)
 
 
 def _dims(name: str, count: int, s: Any, dim: Any) -> list[tuple[int, int | None]]:
@@ -245,12 +241,12 @@ def ihfftn(x: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -
     return y
 
 
-def hfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+def hfft2(x: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """hfftn along two dims."""
     return hfftn(x, s, dim, norm)
 
 
-def ihfft2(x: Tensor, s: Any = None, dim: tuple[int, int] = (-2, -1), norm: str | None = None) -> Tensor:
+def ihfft2(x: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
     """The inverse of hfft2."""
     return ihfftn(x, s, dim, norm)
 
@@ -355,10 +351,12 @@ def stft(
             x.unsqueeze(0), n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
             return_complex,
         ).squeeze(0)  # fmt: skip
-    hop = n_fft // 4 if hop_length is None else hop_length
-    shape = _stft_window("stft", n_fft, win_length or n_fft, window, x)
     if center:
         x = pad(x, (n_fft // 2, n_fft // 2), pad_mode)
+    if not 0 < n_fft <= x.shape[1]:
+        raise RuntimeError(f"stft: n_fft {n_fft} is not in 1 .. {x.shape[1]}, the samples of {describe(x)}")
+    hop = n_fft // 4 if hop_length is None else hop_length
+    shape = _stft_window("stft", n_fft, win_length or n_fft, window, x)
     frames = windows(x, 1, n_fft, hop, name="stft") * shape  # (B, frames, n_fft)
     y = _dft(_in_complex(frames), False) if complex_input or onesided is False else _rdft(frames)
     y = _scaled(y, n_fft**-0.5 if normalized else 1.0).transpose(1, 2)

@@ -267,7 +267,7 @@ def local_response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float =
     if x.ndim < 3:
         raise ValueError(f"local_response_norm: takes (N, C, L, ...), got {describe(x)}")
     size = index(size)
-    squares = (x * x).reshape(x.shape[0], x.shape[1], -1)
+    squares = (x * x).flatten(2)
     wide = pad(squares, (0, 0, size // 2, (size - 1) // 2))
     mean = windows(wide, 1, size, 1, name="local_response_norm").sum(-1) / size
     return x / (reshape(mean, x.shape) * alpha + k) ** beta

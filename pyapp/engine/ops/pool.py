@@ -17,6 +17,7 @@ from ..user_errors import describe
 from .composite_gradient import fused_gradient
 from .conv import _each, _padded, _viewed
 from .create import arange, ones
+from .dtype_limits import iinfo
 from .elementwise.arithmetic import _rounded
 from .elementwise.select import where
 from .random import rand
@@ -74,7 +75,7 @@ class _Windows:
 
     def places_of_max(self, x: Tensor) -> Tensor:
         """Where the largest element of each window is in the flattened spatial dims: (..., *out), int64."""
-        seen = self.of(x, float("-inf"))
+        seen = self.of(x, float("-inf") if x.dtype.is_floating_point else iinfo(x.dtype).min)
         if not seen.numel():
             return tensor_of(np.zeros(seen.shape[:-1], "int64"))
 
@@ -181,7 +182,10 @@ def _largest(seen: Tensor, places: Callable[[], Tensor] | None = None) -> Tensor
     """
     chosen = seen.argmax(-1, True)
     if not seen.dtype.is_floating_point:
-        return chosen
+        if places is None:
+            return chosen
+        equal = array_of(seen) == array_of(seen.gather(-1, chosen))  # padding is as small as the smallest integer
+        return tensor_of((equal & (places().numpy() >= 0)).argmax(-1)[..., None])
     found = array_of(seen.gather(-1, chosen))
     if np.isfinite(found).all():
         return chosen

@@ -51,7 +51,7 @@ def _type_as(x: Tensor, other: Tensor) -> Tensor:
     return x.to(other.dtype)
 
 
-@method()
+@function(method=True)
 def is_signed(x: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
     return x.dtype.name[0] != "u" and x.dtype.category > 0

@@ -383,8 +383,10 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
 
 
 @function(factory=True)
-def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None) -> Tensor:
-    """Normal numbers of mean and standard deviation: numbers with a size, or tensors, broadcast."""
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None
+) -> Tensor:
+    """Normal numbers of mean and standard deviation: numbers with a size, and a dtype; or tensors, broadcast."""
     if not (isinstance(std, Tensor) and not std.numel()) and not (std.min() if isinstance(std, Tensor) else std) >= 0:
         raise ValueError(f"normal: the standard deviation is not negative, got {describe(std)}")
     shapes = [v.shape for v in (mean, std) if isinstance(v, Tensor)]
@@ -392,7 +394,7 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator 
         raise ValueError("normal: two numbers need a size")
     shape = broadcast_shapes(*shapes, op="normal") if size is None else tuple(size)
     device = next((v.device for v in (mean, std) if isinstance(v, Tensor)), None)
-    return randn(shape, generator=generator, device=device) * std + mean
+    return randn(shape, generator=generator, device=device, dtype=dtype) * std + mean
 
 
 @function(factory=True)

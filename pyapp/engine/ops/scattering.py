@@ -20,7 +20,7 @@ from .elementwise.select import where
 from .index import _put, _take_back
 from .padding import pad
 from .selection import _grid, _index_array
-from .view import expand, reshape
+from .view import as_strided, expand, reshape
 
 
 def _d_source(g: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -281,6 +281,14 @@ def _with_part(name: str, x: Tensor, src: Tensor, part_of: Callable[[Tensor], Te
 def diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of x with src written to x.diagonal(offset, dim1, dim2)."""
     return _with_part("diagonal_scatter", x, src, lambda whole: diagonal(whole, offset, dim1, dim2))
+
+
+@function(method=True)
+def as_strided_scatter(
+    x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """A copy of x, which is dense, with src written to x.as_strided(size, stride, storage_offset)."""
+    return _with_part("as_strided_scatter", x, src, lambda whole: as_strided(whole, size, stride, storage_offset))
 
 
 @function(method=True)

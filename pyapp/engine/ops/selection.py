@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 from .. import dtype as _dtype
@@ -14,6 +15,7 @@ from ..tensor import Tensor, adopt_array
 from ..user_errors import describe
 from .create import from_numpy
 from .index import _take_back
+from .padding import pad
 from .view import expand, reshape, reshaped
 
 
@@ -111,6 +113,16 @@ def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
     found = np.argwhere(array_of(reshape(x, 1) if as_tuple and not x.ndim else x)).astype(np.int64)
     there = int64_tensor(found).to(x.device)
     return tuple(there.select(1, i).contiguous() for i in range(found.shape[1])) if as_tuple else there
+
+
+@function(method=True)
+def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """The first `size` rows of nonzero(), filled up with `fill_value`: (size, dims), int64."""
+    size = index(size)
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: the size {size} is not 0 or more")
+    found = nonzero(x)[:size]
+    return pad(found, (0, 0, 0, size - found.shape[0]), value=fill_value)
 
 
 @function(method=True)

@@ -379,8 +379,8 @@ def atleast_3d(*tensors: Any) -> Any:
 
 @function(method=True)
 def ravel(x: Tensor) -> Tensor:
-    """The elements as a vector; a view where possible."""
-    return reshape(x, -1)
+    """The elements as a vector, dense: a view where x is dense."""
+    return reshape(x.contiguous(), -1)
 
 
 def _places(size: Sequence[int], stride: Sequence[int], offset: int) -> Any:

@@ -50,17 +50,16 @@ class Normalization(Layer):
     def build(self, input_shape: Any) -> None:
         kept = sorted(axis % len(input_shape) for axis in self.axis)
         self.shape = [size if place in kept else 1 for place, size in enumerate(input_shape)]
-        self.shape[0] = 1
         sizes = [input_shape[place] for place in kept]
         if self.given is None:
             self.mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
             self.variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
             self.count = self.add_weight((), "zeros", "int32", trainable=False, name="count")  # Keras has it too
             return
-        count = prod(sizes)  # numbers that are given are no weights
-        self.mean, self.variance = (  # type: ignore[assignment]
-            ops.as_tensor(value).to(self.compute_dtype).reshape(-1).expand(count).reshape(sizes) for value in self.given
-        )
+        given = [ops.as_tensor(value).to(self.compute_dtype).reshape(-1) for value in self.given]  # no weights
+        if all(value.numel() == 1 for value in given):
+            self.shape, sizes = [1] * len(input_shape), [1]
+        self.mean, self.variance = (value.expand(prod(sizes)).reshape(sizes) for value in given)  # type: ignore[assignment]
 
     def adapt(self, data: Any) -> None:
         """Measures the mean and variance of an array or tensor (N, …)."""

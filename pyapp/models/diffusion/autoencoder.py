@@ -1,4 +1,4 @@
-"""The decoder of Stable Diffusion's autoencoder: latents to pixels.
+"""Stable Diffusion's autoencoder: pixels to latents, and back.
 
 Parameters and fields have the names of diffusers' AutoencoderKL.
 """
@@ -12,14 +12,16 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
-from pyapp.nn import Conv2d, GroupNorm, Linear, Module, ModuleList
+from pyapp.nn import GroupNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import attend
+from pyapp.nn.layers.convolution import BlockConv2d
 
 from ..loading.config import check_fields, read_config, require
+from .schedules import Noise
 from .unet import WIDEST, ResidualBlock, Resized
 
 EPSILON = 1e-6  # of all norms
-IGNORED = r"(encoder|quant_conv)\..*"  # pixels to latents
+LEAST, MOST = -30.0, 20.0  # of the logarithm of a variance
 # What older files call the parts of the attention.
 OLDER = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
 
@@ -38,10 +40,12 @@ class AutoencoderConfig:
     block_out_channels: tuple[int, ...] = (64,)
     layers_per_block: int = 1
     latent_channels: int = 4
+    in_channels: int = 3
     out_channels: int = 3
     norm_num_groups: int = 32
     scaling_factor: float = 0.18215
     shift_factor: float | None = None
+    use_quant_conv: bool = True
     use_post_quant_conv: bool = True
     mid_block_add_attention: bool = True
 
@@ -52,15 +56,17 @@ class AutoencoderConfig:
             require(type(channels) is int and 1 <= channels <= WIDEST, f"{channels!r:.20} channels of a level")
             require(channels % self.norm_num_groups == 0, f"norm_num_groups does not divide {channels} channels")
         require(1 <= self.layers_per_block <= 64, f"layers_per_block is {self.layers_per_block:,}")
-        require(max(self.latent_channels, self.out_channels) <= 256, "implausibly many channels")
+        require(self.latent_channels <= 256, f"latent_channels is {self.latent_channels:,}")
+        require(self.in_channels == self.out_channels == 3, "only autoencoders of red, green and blue are supported")
         require(0 < self.scaling_factor < 1e6, f"scaling_factor is {self.scaling_factor}")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AutoencoderConfig:
         """From the object of a config.json. ModelError for an autoencoder of another kind."""
-        kinds = values.get("up_block_types", ["UpDecoderBlock2D"])
-        plain = isinstance(kinds, list | tuple) and all(kind == "UpDecoderBlock2D" for kind in kinds)
-        require(plain, f"up_block_types {kinds!r:.80} are not supported, only UpDecoderBlock2D")
+        for name, known in (("down_block_types", "DownEncoderBlock2D"), ("up_block_types", "UpDecoderBlock2D")):
+            kinds = values.get(name, [known])
+            plain = isinstance(kinds, list | tuple) and all(kind == known for kind in kinds)
+            require(plain, f"{name} {kinds!r:.80} are not supported, only {known}")
         act = values.get("act_fn", "silu")
         require(act == "silu", f"act_fn {act!r:.60} is not supported")
         return read_config(cls, values)
@@ -88,57 +94,138 @@ class PlaceAttention(Module):
         return x + y.transpose(1, 2).reshape(x.shape)
 
 
+class Middle(Module):
+    """The coarsest level: attention between two residual blocks."""
+
+    def __init__(self, config: AutoencoderConfig) -> None:
+        super().__init__()
+        width, groups = config.block_out_channels[-1], config.norm_num_groups
+        self.resnets = ModuleList(ResidualBlock(width, width, 0, groups, EPSILON) for _ in range(2))
+        self.attentions = ModuleList([PlaceAttention(width, groups)] if config.mid_block_add_attention else [])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, C, H, W)."""
+        x = self.resnets[0](x)
+        for attention in self.attentions:
+            x = attention(x)
+        return self.resnets[1](x)
+
+
+class Halved(Module):
+    """A filter that halves the sides of a map, with zeros below and on the right."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv = BlockConv2d(width, width, 3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, C, H / 2, W / 2)."""
+        return self.conv(ops.pad(x, (0, 1, 0, 1)))
+
+
+class Level(Module):
+    """Residual blocks, and what leads to the next level ("downsamplers" or "upsamplers"), None at the last one."""
+
+    def __init__(self, inputs: list[int], width: int, groups: int, name: str, resized: Module | None) -> None:
+        super().__init__()
+        self.resnets = ModuleList(ResidualBlock(before, width, 0, groups, EPSILON) for before in inputs)
+        self.resized = name if resized is not None else None
+        if resized is not None:
+            self.add_module(name, ModuleList([resized]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) → (B, width, H', W')."""
+        for block in self.resnets:
+            x = block(x)
+        return x if self.resized is None else self._modules[self.resized][0](x)
+
+
+class Encoder(Module):
+    """Residual blocks over coarser and coarser maps."""
+
+    def __init__(self, config: AutoencoderConfig) -> None:
+        super().__init__()
+        widths, groups, count = config.block_out_channels, config.norm_num_groups, config.layers_per_block
+        self.conv_in = BlockConv2d(config.in_channels, widths[0], 3, padding=1)
+        self.down_blocks = ModuleList()
+        for i, width in enumerate(widths):
+            inputs = [widths[max(i - 1, 0)], *[width] * (count - 1)]
+            resized = Halved(width) if i + 1 < len(widths) else None
+            self.down_blocks.append(Level(inputs, width, groups, "downsamplers", resized))
+        self.mid_block = Middle(config)
+        self.conv_norm_out = GroupNorm(groups, widths[-1], EPSILON)
+        self.conv_out = BlockConv2d(widths[-1], 2 * config.latent_channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, 3, scale * H, scale * W) → (B, 2 * C, H, W)."""
+        x = self.conv_in(x)
+        for level in self.down_blocks:
+            x = level(x)
+        return self.conv_out(ops.silu(self.conv_norm_out(self.mid_block(x))))
+
+
 class Decoder(Module):
     """Residual blocks over finer and finer maps."""
 
     def __init__(self, config: AutoencoderConfig) -> None:
         super().__init__()
         widths, groups = config.block_out_channels[::-1], config.norm_num_groups
-        self.conv_in = Conv2d(config.latent_channels, widths[0], 3, padding=1)
-        self.mid_block = Module()
-        self.mid_block.resnets = ModuleList(ResidualBlock(widths[0], widths[0], 0, groups, EPSILON) for _ in range(2))
-        self.mid_block.attentions = ModuleList(
-            [PlaceAttention(widths[0], groups)] if config.mid_block_add_attention else []
-        )
+        self.conv_in = BlockConv2d(config.latent_channels, widths[0], 3, padding=1)
+        self.mid_block = Middle(config)
         self.up_blocks = ModuleList()
         for i, width in enumerate(widths):
-            level = Module()
             inputs = [widths[max(i - 1, 0)], *[width] * config.layers_per_block]
-            level.resnets = ModuleList(ResidualBlock(before, width, 0, groups, EPSILON) for before in inputs)
-            if i + 1 < len(widths):
-                level.upsamplers = ModuleList([Resized(width, False)])
-            self.up_blocks.append(level)
+            resized = Resized(width, False) if i + 1 < len(widths) else None
+            self.up_blocks.append(Level(inputs, width, groups, "upsamplers", resized))
         self.conv_norm_out = GroupNorm(groups, widths[-1], EPSILON)
-        self.conv_out = Conv2d(widths[-1], config.out_channels, 3, padding=1)
+        self.conv_out = BlockConv2d(widths[-1], config.out_channels, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, 3, scale * H, scale * W)."""
-        x = self.mid_block.resnets[0](self.conv_in(x))
-        for attention in self.mid_block.attentions:
-            x = attention(x)
-        x = self.mid_block.resnets[1](x)
+        x = self.mid_block(self.conv_in(x))
         for level in self.up_blocks:
-            for block in level.resnets:
-                x = block(x)
-            if "upsamplers" in level._modules:
-                x = level.upsamplers[0](x)
+            x = level(x)
         return self.conv_out(ops.silu(self.conv_norm_out(x)))
 
 
 class Autoencoder(Module):
-    """Latents to pixels."""
+    """Pixels to latents, and back."""
 
     def __init__(self, config: AutoencoderConfig) -> None:
         super().__init__()
         self.config = config
         channels = config.latent_channels
-        self.post_quant_conv = Conv2d(channels, channels, 1) if config.use_post_quant_conv else None
+        self.encoder = Encoder(config)
+        self.quant_conv = BlockConv2d(2 * channels, 2 * channels, 1) if config.use_quant_conv else None
+        self.post_quant_conv = BlockConv2d(channels, channels, 1) if config.use_post_quant_conv else None
         self.decoder = Decoder(config)
+
+    def encode(self, pixels: Tensor, noise: Noise) -> Tensor:
+        """pixels (B, 3, scale * H, scale * W), from -1 to 1 → latents (B, C, H, W) of the U-Net, drawn from what the
+        encoder finds likely.
+        """
+        check_pixels(pixels, self.config.scale)
+        x = self.encoder(pixels)
+        mean, variance = ops.chunk(x if self.quant_conv is None else self.quant_conv(x), 2, 1)
+        latents = mean + (variance.clamp(LEAST, MOST) / 2).exp() * noise(mean)
+        return (latents - (self.config.shift_factor or 0)) * self.config.scaling_factor
 
     def forward(self, latents: Tensor) -> Tensor:
         """latents (B, C, H, W), as the U-Net has them → pixels (B, 3, scale * H, scale * W), from -1 to 1."""
-        channels = self.config.latent_channels
-        if latents.ndim != 4 or latents.shape[1] != channels:
-            raise ArgumentError(f"Autoencoder: latents are (B, {channels}, H, W), not {describe(latents)}")
+        check_latents(latents, self.config.latent_channels)
         x = latents / self.config.scaling_factor + (self.config.shift_factor or 0)
         return self.decoder(x if self.post_quant_conv is None else self.post_quant_conv(x))
+
+
+def check_pixels(pixels: Tensor, scale: int) -> None:
+    """ArgumentError unless pixels are (B, 3, H, W) with sides of multiples of `scale`."""
+    if pixels.ndim != 4 or pixels.shape[1] != 3 or any(n < scale or n % scale for n in pixels.shape[2:]):
+        raise ArgumentError(
+            f"Autoencoder: pixels are (B, 3, H, W) with sides of multiples of {scale}, not {describe(pixels)}"
+        )
+
+
+def check_latents(latents: Tensor, channels: int) -> None:
+    """ArgumentError unless latents are (B, channels, H, W)."""
+    if latents.ndim != 4 or latents.shape[1] != channels:
+        raise ArgumentError(f"Autoencoder: latents are (B, {channels}, H, W), not {describe(latents)}")

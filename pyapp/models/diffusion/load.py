@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
@@ -25,17 +25,28 @@ from ..load import read_settings
 from ..loading.config import read_config, require
 from ..loading.towers_config import ClipTextConfig
 from ..loading.weights import load_weights
-from . import autoencoder
-from .autoencoder import Autoencoder, AutoencoderConfig
+from .autoencoder import Autoencoder, AutoencoderConfig, renamed
+from .controlnet import SCALE, ControlNet, ControlNetConfig
+from .lora import add_lora, as_pairs
+from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
 
 INDEX = "model_index.json"
-PIPELINES = ("StableDiffusionPipeline", "StableDiffusionXLPipeline", "LatentConsistencyModelPipeline")
+PIPELINES = (
+    "StableDiffusionPipeline", "StableDiffusionXLPipeline", "LatentConsistencyModelPipeline",
+    "StableDiffusionImg2ImgPipeline", "StableDiffusionXLImg2ImgPipeline", "LatentConsistencyModelImg2ImgPipeline",
+    "StableDiffusionInpaintPipeline", "StableDiffusionXLInpaintPipeline",
+)  # fmt: skip
 TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection")
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
 SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
+LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
 TOKENIZER = r"tokenizer(_2)?/(tokenizer\.json|vocab\.json|merges\.txt|tokenizer_config\.json|special_tokens_map\.json)"
 PARTS = ("text_encoder", "text_encoder_2", "unet", "vae")
+AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
+    "AutoencoderKL": lambda values: Autoencoder(AutoencoderConfig.from_dict(values)),
+    "AutoencoderTiny": lambda values: TinyAutoencoder(TinyAutoencoderConfig.from_dict(values)),
+}
 
 
 class TextEncoder(Module):
@@ -57,17 +68,23 @@ class TextEncoder(Module):
 
 @dataclass(frozen=True)
 class LoadedDiffusion:
-    """The parts of a model: tokenizers with encoders of texts, the U-Net, the decoder of latents, and the objects of
-    scheduler_config.json and model_index.json.
+    """The parts of a model: tokenizers with encoders of texts, the U-Net, the autoencoder of latents, and the objects
+    of scheduler_config.json and model_index.json.
     """
 
     name: str
     tokenizers: tuple[Tokenizer, ...]
     encoders: tuple[TextEncoder, ...]
     unet: UNet
-    decoder: Autoencoder
+    autoencoder: Autoencoder | TinyAutoencoder
     schedule: Mapping[str, Any]
     settings: Mapping[str, Any]
+    control: ControlNet | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the first encoder."""
+        return self.tokenizers[0]
 
     @property
     def model(self) -> UNet:
@@ -75,9 +92,20 @@ class LoadedDiffusion:
         return self.unet
 
     @property
+    def modules(self) -> tuple[Module, ...]:
+        """All parts with parameters."""
+        more = () if self.control is None else (self.control,)
+        return *self.encoders, self.unet, self.autoencoder, *more
+
+    @property
     def device(self) -> Device:
         """The device on which the model computes."""
         return self.unet.conv_in.weight.device
+
+    @property
+    def fills(self) -> bool:
+        """Whether the U-Net reads a mask and the rest of a picture beside the latents."""
+        return self.unet.config.in_channels > self.unet.config.out_channels
 
     @property
     def is_xl(self) -> bool:
@@ -101,20 +129,89 @@ class LoadedDiffusion:
         return ops.cat(states, 2), pooled
 
 
+class Told(TypedDict):
+    """Who is told of downloads, and may stop them."""
+
+    report: Callable[[Event], None]
+    cancel: Cancel
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How weights are read: in which type, where to, and whom to tell."""
+
+    dtype: str | None
+    device: Device | str | None
+    report: Callable[[Event], None]
+    cancel: Cancel
+
+    def read(self, part: str, module: Module, file: Path) -> None:
+        """Fills the module of a part."""
+
+        def progress(done: int, total: int) -> None:
+            self.cancel.check()
+            self.report(Progress(f"reading {part}", done, total, "bytes"))
+
+        # Newer files leave out the name of the transformer of texts.
+        base = "text_model" if "text" in part else ""
+        with open_checkpoint(file) as checkpoint:
+            load_weights(
+                module, checkpoint, base=base, renames=renamed if part == "vae" else None,
+                ignored=re.compile(r".*\.position_ids"), dtype=self.dtype, device=self.device, progress=progress,
+            )  # fmt: skip
+        module.eval()
+
+    def part(self, part: str, source: str | os.PathLike[str]) -> Any:
+        """A part in a folder, or under a name on the hub, of its own."""
+        name, told = os.fspath(source), Told(report=self.report, cancel=self.cancel)
+        small = hub.resolve_files(source, lambda names: [name for name in names if name == "config.json"], **told)
+        values = _settings_of(small, "", name)
+        made = _made(part, str(values.get("_class_name")), values, name)
+        large = hub.resolve_files(source, lambda names: _large(names, [""], name), **told)
+        self.read(part, made, next(large[path] for path in large if not _is_shard(path)))
+        return made
+
+    def add_lora(self, modules: Mapping[str, Module], source: str | os.PathLike[str], scale: float) -> None:
+        """Adds a LoRA file to the weights."""
+        path = Path(source)
+        if not path.is_file():
+            name, _, wanted = os.fspath(source).partition(":")
+
+            def choose(names: Sequence[str]) -> list[str]:
+                known = [file for file in names if file.endswith(SUFFIXES[0])]
+                found = [file for file in known if file == (wanted or LORA)] or ([] if wanted else known)
+                if len(found) != 1:
+                    raise ModelError(
+                        "it is not clear which file is the LoRA" if found else "there is no such LoRA file",
+                        where=os.fspath(source), hint=f"Name one of its files: {name}:FILE",
+                    )  # fmt: skip
+                return found
+
+            [path] = hub.resolve_files(name, choose, report=self.report, cancel=self.cancel).values()
+        with open_checkpoint(path) as checkpoint:
+            add_lora(modules, checkpoint, scale)
+
+
 def load_diffusion(
     source: str | os.PathLike[str],
     *,
     dtype: str | None = None,
     device: Device | str | None = None,
+    vae: str | os.PathLike[str] | None = None,
+    lora: Any = None,
+    control: str | os.PathLike[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedDiffusion:
     """Loads a folder of diffusers, or a name on the hub.
 
-    dtype: a float type or a block type of the matrices ("float16", "q8_0" …). ModelError for a pipeline or a part that
-    is not known, before weights are downloaded; the errors of `hub.resolve`.
+    dtype: a float type or a block type of the matrices ("float16", "q8_0" …). vae: a folder or a name of another
+    autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub (owner/repo, owner/repo:file), or
+    several, each alone or as a pair with how much it counts. control: a folder or a name of a ControlNet. ModelError
+    for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
+    reading = Reading(dtype, device, report, cancel)
     name = os.fspath(source)
     small = hub.resolve_files(source, _small, report=report, cancel=cancel)
     if INDEX not in small:
@@ -124,29 +221,19 @@ def load_diffusion(
     settings = read_settings(small[INDEX])
     kind = settings.get("_class_name")
     require(kind in PIPELINES, f"the pipeline {kind!r:.60} is not known", f"Known: {', '.join(PIPELINES)}")
-    wanted = [part for part in PARTS if _is_there(settings.get(part))]
+    wanted = [part for part in PARTS if _is_there(settings.get(part)) and (part != "vae" or vae is None)]
     made = {part: _made(part, settings[part][1], _settings_of(small, part, name), name) for part in wanted}
+    if vae is not None:
+        made["vae"] = reading.part("vae", vae)
     for part in ("text_encoder", "unet", "vae"):
         if part not in made and (part != "text_encoder" or "text_encoder_2" not in made):
             raise ModelError(f"its {part} is missing", where=name)
     large = hub.resolve_files(source, lambda names: _large(names, wanted, name), report=report, cancel=cancel)
     for part in wanted:
         file = large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
-        with open_checkpoint(file) as checkpoint:
-            # Newer files leave out the name of the transformer of texts.
-            base, renames, ignored = "text_model" if "text" in part else "", None, r".*\.position_ids"
-            if part == "vae":
-                renames, ignored = autoencoder.renamed, autoencoder.IGNORED
-
-            def progress(done: int, total: int, part: str = part) -> None:
-                cancel.check()
-                report(Progress(f"reading {part}", done, total, "bytes"))
-
-            load_weights(
-                made[part], checkpoint, base=base, renames=renames, ignored=re.compile(ignored), dtype=dtype,
-                device=device, progress=progress,
-            )  # fmt: skip
-        made[part].eval()
+        reading.read(part, made[part], file)
+    for file, scale in as_pairs(lora):
+        reading.add_lora({part: made[part] for part in wanted if part != "vae"}, file, scale)
     tokenizers = []
     for part in (part for part in wanted if part.startswith("text_encoder")):
         folder = "tokenizer" + part.removeprefix("text_encoder")
@@ -162,7 +249,10 @@ def load_diffusion(
             )  # fmt: skip
     encoders = tuple(made[part] for part in wanted if part.startswith("text_encoder"))
     schedule = _settings_of(small, "scheduler", name, "scheduler_config.json")
-    found = LoadedDiffusion(name, tuple(tokenizers), encoders, made["unet"], made["vae"], schedule, settings)
+    found = LoadedDiffusion(
+        name, tuple(tokenizers), encoders, made["unet"], made["vae"], schedule, settings,
+        None if control is None else reading.part("control", control),
+    )  # fmt: skip
     _check_fit(found)
     return found
 
@@ -186,20 +276,27 @@ def _large(names: Sequence[str], parts: Sequence[str], where: str) -> list[str]:
     """The files of weights of the parts, shards included."""
     found = []
     for part in parts:
-        candidates = (f"{part}/{stem}{suffix}" for suffix in SUFFIXES for stem in WEIGHTS)
+        candidates = (_inside(part, f"{stem}{suffix}") for suffix in SUFFIXES for stem in WEIGHTS)
         chosen = next((path for path in candidates if path in names), None)
         if chosen is None:
-            raise ModelError(f"there are no weights in its {part}", where=where, hint="Give all files of the model")
+            of = f" in its {part}" if part else ""
+            raise ModelError(f"there are no weights{of}", where=where, hint="Give all files of the model")
         found.append(chosen)
         if chosen.endswith(".index.json"):
-            found += [name for name in names if name.startswith(f"{part}/") and _is_shard(name)]
+            found += [name for name in names if name.startswith(_inside(part, "")) and _is_shard(name)]
     return found
 
 
+def _inside(part: str, name: str) -> str:
+    """The path of a part's file."""
+    return f"{part}/{name}" if part else name
+
+
 def _settings_of(files: Mapping[str, Path], part: str, where: str, name: str = "config.json") -> dict[str, Any]:
-    if f"{part}/{name}" not in files:
-        raise ModelError(f"its {part}/{name} is missing", where=where, hint="Give all files of the model")
-    return read_settings(files[f"{part}/{name}"])
+    path = _inside(part, name)
+    if path not in files:
+        raise ModelError(f"its {path} is missing", where=where, hint="Give all files of the model")
+    return read_settings(files[path])
 
 
 def _made(part: str, kind: str, values: Mapping[str, Any], where: str) -> Any:
@@ -208,8 +305,12 @@ def _made(part: str, kind: str, values: Mapping[str, Any], where: str) -> Any:
         with skip_initialization():
             if part == "unet":
                 return UNet(UNetConfig.from_dict(values))
+            if part == "control":
+                require(kind == "ControlNetModel", f"{kind!r:.60} is no ControlNet")
+                return ControlNet(ControlNetConfig.from_dict(values))
             if part == "vae":
-                return Autoencoder(AutoencoderConfig.from_dict(values))
+                require(kind in AUTOENCODERS, f"{part} is {kind!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")
+                return AUTOENCODERS[kind](values)
             require(kind in TEXT_CLASSES, f"{part} is {kind!r:.60}", f"Known: {', '.join(TEXT_CLASSES)}")
             width = values.get("projection_dim", 512) if kind == TEXT_CLASSES[1] else None
             require(width is None or (type(width) is int and 1 <= width <= 1 << 16), f"projection_dim is {width!r:.60}")
@@ -220,20 +321,27 @@ def _made(part: str, kind: str, values: Mapping[str, Any], where: str) -> Any:
 
 def _check_fit(found: LoadedDiffusion) -> None:
     """ModelError for parts that do not belong together."""
-    unet, decoder = found.unet.config, found.decoder.config
+    unet, channels = found.unet.config, found.autoencoder.config.latent_channels
     widths = [encoder.config.hidden_size for encoder in found.encoders]
     wide = sum(widths)
     require(
         wide == unet.cross_attention_dim, f"the texts have {wide} numbers, the U-Net reads {unet.cross_attention_dim}"
     )
-    channels = decoder.latent_channels
     require(
-        unet.in_channels == unet.out_channels == channels,
-        f"the U-Net has {unet.in_channels} to {unet.out_channels} channels, the decoder {channels}",
+        unet.out_channels == channels and unet.in_channels in (channels, 2 * channels + 1),
+        f"the U-Net has {unet.in_channels} to {unet.out_channels} channels, the autoencoder {channels}",
     )
+    if found.control is not None:
+        given, wanted = found.control.config, (unet.block_out_channels, unet.cross_attention_dim, channels)
+        fits = (given.block_out_channels, given.cross_attention_dim, given.in_channels) == wanted
+        fits = fits and given.addition_embed_type == unet.addition_embed_type
+        fits = fits and given.layers_per_block == unet.layers_per_block
+        require(fits, "the ControlNet was made for another kind of U-Net")
+        scale = found.autoencoder.config.scale
+        require(scale == SCALE, f"an autoencoder of {scale} pixels a latent has no ControlNet")
     if found.is_xl:
         projection = found.encoders[-1].text_projection
         pooled = 0 if projection is None else projection.out_features
-        wanted = pooled + 6 * (unet.addition_time_embed_dim or 0)
-        given = unet.projection_class_embeddings_input_dim
-        require(wanted == given, f"the vector of a text and the sizes are {wanted} numbers, the U-Net reads {given}")
+        count = pooled + 6 * (unet.addition_time_embed_dim or 0)
+        read = unet.projection_class_embeddings_input_dim
+        require(count == read, f"the vector of a text and the sizes are {count} numbers, the U-Net reads {read}")

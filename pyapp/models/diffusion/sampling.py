@@ -1,9 +1,9 @@
-"""Pictures of texts, step by step."""
+"""Pictures of texts, or of texts and pictures, step by step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import log
+from math import ceil, log
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -12,9 +12,11 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
 from pyapp.text.options import check_number
+from pyapp.vision.resampling import resize
 
 from .load import LoadedDiffusion
-from .schedules import Schedule, read_schedule
+from .read_schedule import read_schedule
+from .schedules import Schedule
 
 SIDES = 1 << 12  # pixels at most
 SEEDS = 1 << 63
@@ -23,7 +25,9 @@ SEEDS = 1 << 63
 @dataclass(frozen=True)
 class ImagineOptions:
     """How pictures are made. guidance: how much more the prompt counts than the negative prompt; 1 or less computes the
-    prompt alone. None: the model's usual size, and a usual number of steps and guidance.
+    prompt alone. strength: the part of the steps that a start picture is changed by, 1 for all. None: the model's usual
+    size (or the start picture's, rounded down to what the model can draw), a usual number of steps, guidance and
+    strength. control_scale: how much a ControlNet counts.
     """
 
     negative_prompt: str = ""
@@ -33,6 +37,8 @@ class ImagineOptions:
     width: int | None = None
     seed: int = 0
     schedule: str | None = None
+    strength: float | None = None
+    control_scale: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.negative_prompt, str):
@@ -42,6 +48,9 @@ class ImagineOptions:
                 check_number(name, getattr(self, name), 1, most, whole=True)
         if self.guidance is not None:
             check_number("guidance", self.guidance, 0, 100)
+        check_number("control_scale", self.control_scale, 0, 10)
+        if self.strength is not None:
+            check_number("strength", self.strength, 0, 1)
         check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
 
 
@@ -63,49 +72,118 @@ def guidance_waves(scale: float, width: int) -> Tensor:
 
 
 class Drawing:
-    """Pictures of prompts under way. `noise` makes the random numbers of a shape: new latents first, then those that a
-    schedule asks for.
+    """Pictures of prompts under way. `picture`, uint8 (H, W, 3), is where they start; of the pixels that are light in
+    `mask`, uint8 (H, W, 1), all is new, and the others stay. `control`, uint8 (H, W, 3), is what a ControlNet reads.
+    `noise` makes the random numbers of a shape: those of the
+    start picture, of new latents, of the masked picture, then those that a schedule asks for.
     """
 
     def __init__(
-        self, loaded: LoadedDiffusion, prompts: Sequence[str], options: ImagineOptions, noise: Any = None
-    ) -> None:
+        self, loaded: LoadedDiffusion, prompts: Sequence[str], options: ImagineOptions, noise: Any = None,
+        picture: Tensor | None = None, mask: Tensor | None = None, control: Tensor | None = None,
+    ) -> None:  # fmt: skip
         self.loaded, self.options, self.count = loaded, options, len(prompts)
         steps, guidance = usual(loaded)
+        strength = self._strength(picture, mask)
+        if picture is not None:
+            steps = max(steps, ceil(1 / max(strength, 1e-3)))
         steps = steps if options.steps is None else options.steps
         self.guidance = guidance if options.guidance is None else options.guidance
         kind, config = read_schedule(loaded.schedule, options.schedule)
         self.schedule: Schedule = kind(config, steps)
-        scale, step = loaded.decoder.config.scale, loaded.unet.config.step
-        usual_side = loaded.unet.config.sample_size * scale
-        sides = [usual_side if side is None else side for side in (options.height, options.width)]
-        for name, side in zip(("height", "width"), sides, strict=True):
-            if side % (scale * step):
-                raise OptionError(f"{side} is no multiple of {scale * step}", where=name)
-        self.height, self.width = sides
+        if (control is None) != (loaded.control is None):
+            raise OptionError("a ControlNet and a picture for it go together", where="control_image")
+        self.height, self.width = self._sides(control if picture is None else picture)
+        self.first_step = 0 if picture is None else self.schedule.begin(strength)
         self._draw = _drawer(options.seed) if noise is None else noise
         self._learnt = loaded.unet.config.time_cond_proj_dim
         self.guided = self._learnt is None and self.guidance > 1
+        self._more: Tensor | None = None  # maps (N, C', H, W) that the U-Net reads beside the latents
+        self._around: tuple[Tensor, Tensor, Tensor] | None = None  # the picture's latents, their noise, the mask
         with no_grad():
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
             self._text, self._pooled = loaded.texts(texts)
-            shape = (self.count, loaded.unet.config.in_channels, self.height // scale, self.width // scale)
-            self.latents = self.noise(shape) * self.schedule.first
+            self._control = None if control is None else self._pixels(control)
+            if picture is None:
+                self.latents = self._noise_of_latents() * self.schedule.first
+            else:
+                self._start(picture, mask, strength)
+
+    def _strength(self, picture: Tensor | None, mask: Tensor | None) -> float:
+        """The part of the steps that are taken. OptionError for a mask without a picture, and the like."""
+        given, fills = self.options.strength, self.loaded.fills
+        if picture is None and given is not None:
+            raise OptionError("a strength is of a start picture, and there is none", where="strength")
+        if mask is not None and picture is None:
+            raise OptionError("a mask is of a start picture, and there is none", where="mask")
+        if fills and mask is None:
+            raise OptionError("this model fills in a part of a picture", where="mask", hint="Give a picture and a mask")
+        return given if given is not None else 0.8 if mask is None else 1.0
+
+    def _sides(self, picture: Tensor | None) -> tuple[int, int]:
+        """The height and the width in pixels."""
+        options, scale = self.options, self.loaded.autoencoder.config.scale
+        found = []
+        for i, (name, side) in enumerate((("height", options.height), ("width", options.width))):
+            if side is None and picture is not None:
+                side = picture.shape[i] // scale * scale
+            side = self.loaded.unet.config.sample_size * scale if side is None else side
+            if side < 1 or side % scale:
+                raise OptionError(f"{side} is no multiple of {scale} from {scale}", where=name)
+            if side > SIDES:
+                raise OptionError(f"{side:,} pixels are too many", where=name, hint=f"Give at most {SIDES:,}")
+            found.append(side)
+        return found[0], found[1]
 
     @property
     def steps(self) -> int:
         """The number of steps."""
-        return len(self.schedule.times)
+        return len(self.schedule.times) - self.first_step
 
     def noise(self, shape: Sequence[int]) -> Tensor:
         """Normal numbers of a shape, on the model's device."""
         found: Tensor = self._draw(tuple(shape)).to(self.loaded.device)
         return found
 
+    def _noise_of_latents(self) -> Tensor:
+        config = self.loaded.autoencoder.config
+        return self.noise((self.count, config.latent_channels, self.height // config.scale, self.width // config.scale))
+
+    def _pixels(self, picture: Tensor) -> Tensor:
+        """A picture uint8 (H, W, C) → (1, C, height, width), from 0 to 1."""
+        x = resize(picture, self.height, self.width, "lanczos").permute(2, 0, 1).unsqueeze(0)
+        return x.to("float32").to(self.loaded.device) / 255
+
+    def _start(self, picture: Tensor, mask: Tensor | None, strength: float) -> None:
+        """The latents of a start picture with noise, and what the mask leaves of it."""
+        autoencoder, fills = self.loaded.autoencoder, self.loaded.fills
+        pixels = self._pixels(picture) * 2 - 1
+        fresh = mask is not None and strength == 1
+        source = None
+        if not (fresh and fills):
+            source = autoencoder.encode(pixels, lambda x: self.noise(x.shape))
+            source = source.expand(self.count, *source.shape[1:])
+        noise = self._noise_of_latents()
+        self.latents = noise * self.schedule.first
+        if source is not None and not fresh:
+            self.latents = self.schedule.noised(source, noise, self.first_step)
+        if mask is None:
+            return
+        new = (self._pixels(mask) >= 0.5).to("float32")  # (1, 1, height, width)
+        small = ops.interpolate(new, self.latents.shape[2:], mode="nearest")
+        if not fills:
+            assert source is not None
+            self._around = source, noise, small
+            return
+        rest = autoencoder.encode(pixels * (1 - new), lambda x: self.noise(x.shape))
+        more = ops.cat([small, rest], 1)
+        self._more = more.expand(self.count * (1 + self.guided), *more.shape[1:])
+
     def found(self, i: int) -> Tensor:
-        """What the U-Net finds in the latents at step i (N, C, H, W)."""
+        """What the U-Net finds in the latents at step i of the schedule (N, C, H, W)."""
         device, x = self.loaded.device, self.schedule.scaled(self.latents, i)
         x = ops.cat([x, x]) if self.guided else x
+        x = x if self._more is None else ops.cat([x, self._more], 1)
         time = ops.tensor([self.schedule.times[i]], device=device)
         sizes = guidance = None
         if self.loaded.is_xl:
@@ -113,22 +191,34 @@ class Drawing:
             sizes = ops.tensor([row] * x.shape[0], dtype="float32", device=device)
         if self._learnt is not None:
             guidance = guidance_waves(self.guidance, self._learnt).expand(x.shape[0], self._learnt).to(device)
-        y = self.loaded.unet(x, time, self._text, self._pooled, sizes, guidance)
+        added: Sequence[Tensor] = ()
+        if self.loaded.control is not None and self._control is not None:
+            channels, scale = self.loaded.control.config.in_channels, self.options.control_scale
+            picture = self._control.expand(x.shape[0], *self._control.shape[1:])
+            seen = x.narrow(1, 0, channels)
+            added = self.loaded.control(seen, time, self._text, picture, scale, self._pooled, sizes)
+        y = self.loaded.unet(x, time, self._text, self._pooled, sizes, guidance, added)
         if not self.guided:
             return y
         without, following = ops.chunk(y, 2)
         return without + (following - without) * self.guidance
 
-    def step(self, i: int) -> None:
-        """Step i of the latents."""
+    def step(self, number: int) -> None:
+        """A step of the latents, from 0."""
+        i = self.first_step + number
         with no_grad():
             self.latents = self.schedule.after(self.latents, self.found(i), i, lambda x: self.noise(x.shape))
+            if self._around is not None:
+                source, noise, mask = self._around
+                last = i + 1 == len(self.schedule.times)
+                source = source if last else self.schedule.noised(source, noise, i + 1)
+                self.latents = source + (self.latents - source) * mask
 
     def pictures(self) -> Iterator[Tensor]:
         """The pictures uint8 (height, width, 3), decoded one by one."""
         for i in range(self.count):
             with no_grad():
-                pixels = self.loaded.decoder(self.latents.narrow(0, i, 1))[0]  # (3, height, width)
+                pixels = self.loaded.autoencoder(self.latents.narrow(0, i, 1))[0]  # (3, height, width)
                 pixels = ((pixels / 2 + 0.5).clamp(0, 1) * 255).round().to("uint8")
             yield pixels.permute(1, 2, 0).cpu().contiguous()
 

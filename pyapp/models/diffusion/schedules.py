@@ -1,13 +1,13 @@
 """Schedules: at which times the U-Net is asked, and how much of the noise that it finds each step takes away.
 
-Fields have the names of diffusers' scheduler_config.json, and the numbers are those of its schedulers: DDIM (Song et
-al. 2020, arXiv 2010.02502), Euler and Euler ancestral (Karras et al. 2022, arXiv 2206.00364), LCM (Luo et al. 2023,
-arXiv 2310.04378).
+Fields have the names of diffusers' scheduler_config.json, and the numbers are those of its schedulers: DDPM (Ho et al.
+2020, arXiv 2006.11239), DDIM (Song et al. 2020, arXiv 2010.02502), PNDM (Liu et al. 2022, arXiv 2202.09778) and LCM
+(Luo et al. 2023, arXiv 2310.04378). Those over deviations of the noise are in deviations.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -15,7 +15,7 @@ from pyapp.engine import Tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 
-from ..loading.config import check_fields, read_config, require
+from ..loading.config import check_fields, require
 
 Noise = Callable[[Tensor], Tensor]  # x → noise of its shape
 SPACINGS = ("leading", "trailing", "linspace")
@@ -32,11 +32,24 @@ class ScheduleConfig:
     prediction_type: str = "epsilon"
     timestep_spacing: str | None = None
     steps_offset: int = 0
-    set_alpha_to_one: bool = True
+    rescale_betas_zero_snr: bool = False
+    set_alpha_to_one: bool | None = None
     clip_sample: bool = False
     clip_sample_range: float = 1.0
     original_inference_steps: int = 50
     timestep_scaling: float = 10.0
+    skip_prk_steps: bool = False
+    use_karras_sigmas: bool = False
+    use_exponential_sigmas: bool = False
+    final_sigmas_type: str = "zero"
+    interpolation_type: str = "linear"
+    solver_order: int = 2
+    solver_type: str | None = None
+    algorithm_type: str = "dpmsolver++"
+    lower_order_final: bool = True
+    euler_at_final: bool = False
+    predict_x0: bool = True
+    disable_corrector: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -44,20 +57,24 @@ class ScheduleConfig:
         require(0 < self.beta_start <= self.beta_end < 1, f"the betas are {self.beta_start} to {self.beta_end}")
         for name, known in (
             ("beta_schedule", ("scaled_linear", "linear")), ("prediction_type", ("epsilon", "v_prediction", "sample")),
-            ("timestep_spacing", (None, *SPACINGS)),
+            ("timestep_spacing", (None, *SPACINGS)), ("final_sigmas_type", ("zero", "sigma_min")),
+            ("interpolation_type", ("linear", "log_linear")),
         ):  # fmt: skip
             given = getattr(self, name)
             require(given in known, f"{name} {given!r:.60} is not known", f"Known: {', '.join(map(str, known))}")
         require(self.original_inference_steps <= self.num_train_timesteps, "original_inference_steps is too large")
+        require(1 <= self.solver_order <= 3, f"solver_order is {self.solver_order:,}, expected 1 to 3")
 
 
 class Schedule:
     """A schedule of `steps` steps: `times` are those of the U-Net. `scaled(x, i)` is what it reads at step i, and
-    `after(x, found, i, noise)` what follows from what it found. `first` is the deviation of the noise at the beginning.
+    `after(x, found, i, noise)` what follows from what it found, where i counts up from the first step that is taken.
+    `first` is the deviation of the noise at the beginning. It remembers past steps: each picture needs a new one.
     """
 
     spacing = "leading"
     first = 1.0
+    order = 1  # the times of each step
 
     def __init__(self, config: ScheduleConfig, steps: int) -> None:
         self.config, self.steps = config, steps
@@ -69,7 +86,10 @@ class Schedule:
             betas = np.linspace(first**0.5, last**0.5, most, dtype="float32") ** 2
         else:
             betas = np.linspace(first, last, most, dtype="float32")
-        self.kept: Any = np.cumprod(1 - betas, dtype="float32")  # of a picture, at each time of the training
+        kept: Any = np.cumprod(1 - betas, dtype="float32")
+        self.kept = (
+            until_nothing(kept) if config.rescale_betas_zero_snr else kept
+        )  # of a picture, at each time of the training
         self.times: list[float] = [float(time) for time in self._times()]
 
     def _times(self) -> Any:
@@ -81,6 +101,19 @@ class Schedule:
         if spacing == "trailing":
             return np.round(np.arange(most, 0, -most / steps)).astype("int64") - 1
         return (np.arange(steps) * (most // steps)).round()[::-1].astype("int64") + config.steps_offset
+
+    def begin(self, strength: float) -> int:
+        """The first step of a picture that is changed, by the part of the steps taken. OptionError for none."""
+        taken = min(int(self.steps * strength), self.steps)
+        if taken < 1:
+            what = f"a strength of {strength} of {self.steps} steps takes none"
+            raise OptionError(what, where="strength", hint="Give more of it, or more steps")
+        return (self.steps - taken) * self.order
+
+    def noised(self, x: Tensor, noise: Tensor, i: int) -> Tensor:
+        """A picture x (B, C, H, W) with the noise of step i."""
+        kept = float(self.kept[int(self.times[i])])
+        return x * kept**0.5 + noise * (1 - kept) ** 0.5
 
     def picture(self, x: Tensor, found: Tensor, kept: float) -> Tensor:
         """The picture without noise, of x, what the network found, and the part of a picture that x has kept."""
@@ -101,11 +134,19 @@ class Schedule:
 class DDIM(Schedule):
     """Without new noise."""
 
+    all_at_last = True  # whether the last step leaves no noise, unless set_alpha_to_one says
+
+    @property
+    def last(self) -> float:
+        """The part of the picture that the last step keeps."""
+        chosen = self.config.set_alpha_to_one
+        return 1.0 if (self.all_at_last if chosen is None else chosen) else float(self.kept[0])
+
     def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
         config, time = self.config, int(self.times[i])
         before = time - config.num_train_timesteps // self.steps
         kept = float(self.kept[time])
-        then = float(self.kept[before]) if before >= 0 else 1.0 if config.set_alpha_to_one else float(self.kept[0])
+        then = float(self.kept[before]) if before >= 0 else self.last
         picture = self.picture(x, found, kept)
         wrong = found if config.prediction_type == "epsilon" else (x - picture * kept**0.5) / (1 - kept) ** 0.5
         if config.clip_sample:
@@ -113,46 +154,65 @@ class DDIM(Schedule):
         return picture * then**0.5 + wrong * (1 - then) ** 0.5
 
 
-class Euler(Schedule):
-    """Steps along the direction that the network finds; x is the picture with noise of the deviation `sigmas[i]`."""
+class DDPM(Schedule):
+    """With as much new noise as the training added."""
 
-    spacing = "linspace"
+    def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
+        config, time = self.config, int(self.times[i])
+        before = time - config.num_train_timesteps // self.steps
+        kept, then = float(self.kept[time]), float(self.kept[before]) if before >= 0 else 1.0
+        picture = self.picture(x, found, kept)
+        if config.clip_sample:
+            picture = picture.clamp(-config.clip_sample_range, config.clip_sample_range)
+        part = kept / then
+        x = picture * (then**0.5 * (1 - part) / (1 - kept)) + x * (part**0.5 * (1 - then) / (1 - kept))
+        if time <= 0:
+            return x
+        return x + noise(x) * max((1 - then) / (1 - kept) * (1 - part), 1e-20) ** 0.5
+
+
+class PNDM(DDIM):
+    """Steps along what the network found at the last four times; the first step is taken twice."""
+
+    all_at_last = False
 
     def __init__(self, config: ScheduleConfig, steps: int) -> None:
         super().__init__(config, steps)
-        table = ((1 - self.kept.astype("float64")) / self.kept) ** 0.5
-        found = np.interp(self.times, np.arange(len(table)), table).astype("float32")
-        self.sigmas: list[float] = [*map(float, found), 0.0]
-        largest = max(self.sigmas)
-        spread = (config.timestep_spacing or self.spacing) in ("linspace", "trailing")
-        self.first = largest if spread else (largest**2 + 1) ** 0.5
+        hint = "Choose another schedule"
+        require(config.skip_prk_steps, "a PNDM schedule with Runge-Kutta steps is not supported", hint)
+        require(config.prediction_type != "sample", "a PNDM schedule of pictures is not supported", hint)
+        self._past: list[Tensor] = []
+        self._calls = 0
+        self._first: Tensor | None = None
 
     def _times(self) -> Any:
-        if (self.config.timestep_spacing or self.spacing) == "linspace":
-            return np.linspace(0, self.config.num_train_timesteps - 1, self.steps, dtype="float32")[::-1]
-        return super()._times()
-
-    def scaled(self, x: Tensor, i: int) -> Tensor:
-        return x / (self.sigmas[i] ** 2 + 1) ** 0.5
-
-    def direction(self, x: Tensor, found: Tensor, i: int) -> Tensor:
-        """The change of x with the deviation of its noise."""
-        sigma = self.sigmas[i]
-        return (x - self.picture(x / (sigma**2 + 1) ** 0.5, found, 1 / (sigma**2 + 1))) / sigma
+        times = super()._times()
+        return np.concatenate([times[:1], times[1:2], times[1:]])
 
     def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
-        return x + self.direction(x, found, i) * (self.sigmas[i + 1] - self.sigmas[i])
-
-
-class EulerAncestral(Euler):
-    """Euler's steps, each a bit too far, and new noise."""
-
-    def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
-        now, then = self.sigmas[i], self.sigmas[i + 1]
-        up = (then**2 * (now**2 - then**2) / now**2) ** 0.5
-        down = (then**2 - up**2) ** 0.5
-        x = x + self.direction(x, found, i) * (down - now)
-        return x + noise(x) * up if up else x
+        every, time = self.config.num_train_timesteps // self.steps, int(self.times[i])
+        now, before = time, time - every
+        if self._calls == 1:
+            now, before = time + every, time
+        else:
+            self._past = [*self._past[-3:], found]
+        past = self._past[::-1]
+        if self._calls == 1 and self._first is not None:
+            x, found = self._first, (found + past[0]) / 2
+        elif len(past) == 1:
+            self._first = x
+        elif len(past) == 2:
+            found = (past[0] * 3 - past[1]) / 2
+        elif len(past) == 3:
+            found = (past[0] * 23 - past[1] * 16 + past[2] * 5) / 12
+        else:
+            found = (past[0] * 55 - past[1] * 59 + past[2] * 37 - past[3] * 9) / 24
+        self._calls += 1
+        kept, then = float(self.kept[now]), float(self.kept[before]) if before >= 0 else self.last
+        if self.config.prediction_type == "v_prediction":
+            found = found * kept**0.5 + x * (1 - kept) ** 0.5
+        parts = kept * (1 - then) ** 0.5 + (kept * (1 - kept) * then) ** 0.5
+        return x * (then / kept) ** 0.5 - found * ((then - kept) / parts)
 
 
 class LCM(Schedule):
@@ -181,33 +241,10 @@ class LCM(Schedule):
         return picture * then**0.5 + noise(picture) * (1 - then) ** 0.5
 
 
-# By the class that a scheduler_config.json names, and by the names of the command line.
-SCHEDULES: Mapping[str, type[Schedule]] = {
-    "DDIMScheduler": DDIM, "EulerDiscreteScheduler": Euler, "EulerAncestralDiscreteScheduler": EulerAncestral,
-    "LCMScheduler": LCM,
-}  # fmt: skip
-NAMES: Mapping[str, type[Schedule]] = {"ddim": DDIM, "euler": Euler, "euler-ancestral": EulerAncestral, "lcm": LCM}
-# Schedules that need more than one past step or other noise; DDIM with the same numbers stands for them.
-ALIKE = ("PNDMScheduler", "DPMSolverMultistepScheduler", "UniPCMultistepScheduler", "LMSDiscreteScheduler")
-UNSUPPORTED = (
-    "use_karras_sigmas",
-    "use_exponential_sigmas",
-    "use_beta_sigmas",
-    "rescale_betas_zero_snr",
-    "thresholding",
-)
-
-
-def read_schedule(values: Mapping[str, Any], name: str | None = None) -> tuple[type[Schedule], ScheduleConfig]:
-    """The schedule of a scheduler_config.json and its numbers; `name` chooses another one (NAMES). ModelError for an
-    unknown one, OptionError for an unknown name.
+def until_nothing(kept: Any) -> Any:
+    """The parts of a picture that are kept, scaled so that the last time keeps nothing (Lin et al. 2023, arXiv
+    2305.08891).
     """
-    if name is not None and name not in NAMES:
-        raise OptionError(f"{name!r:.60} is no schedule", where="schedule", hint=f"Schedules: {', '.join(NAMES)}")
-    for setting in UNSUPPORTED:
-        require(not values.get(setting), f"a schedule with {setting} is not supported")
-    kind = values.get("_class_name")
-    known = isinstance(kind, str) and (kind in SCHEDULES or kind in ALIKE)
-    require(known or name is not None, f"the schedule {kind!r:.60} is not known", f"Known: {', '.join(SCHEDULES)}")
-    chosen = NAMES[name] if name is not None else SCHEDULES.get(str(kind), DDIM)
-    return chosen, read_config(ScheduleConfig, values)
+    roots = kept**0.5
+    found = (roots - roots[-1]) * (roots[0] / (roots[0] - roots[-1]))
+    return (found**2).astype("float32")

@@ -5,7 +5,7 @@ Parameters and fields have the names of diffusers' UNet2DConditionModel.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
@@ -14,8 +14,9 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
-from pyapp.nn import Conv2d, GroupNorm, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import GroupNorm, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import attend
+from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.layers.linear import ResidualLinear
 
 from ..loading.config import check_fields, read_config, require
@@ -106,11 +107,6 @@ class UNetConfig:
             },
         )  # fmt: skip
 
-    @property
-    def step(self) -> int:
-        """What the sides of latents must be multiples of."""
-        return 1 << (len(self.block_out_channels) - 1)
-
 
 def _of_levels(name: str, given: Any, levels: int) -> tuple[int, ...]:
     """A number of each level; one number stands for all."""
@@ -153,11 +149,11 @@ class ResidualBlock(Module):
     def __init__(self, before: int, width: int, time: int, groups: int, epsilon: float) -> None:
         super().__init__()
         self.norm1 = GroupNorm(groups, before, epsilon)
-        self.conv1 = Conv2d(before, width, 3, padding=1)
+        self.conv1 = BlockConv2d(before, width, 3, padding=1)
         self.time_emb_proj = Linear(time, width) if time else None
         self.norm2 = GroupNorm(groups, width, epsilon)
-        self.conv2 = Conv2d(width, width, 3, padding=1)
-        self.conv_shortcut = Conv2d(before, width, 1) if before != width else None
+        self.conv2 = BlockConv2d(width, width, 3, padding=1)
+        self.conv_shortcut = BlockConv2d(before, width, 1) if before != width else None
 
     def forward(self, x: Tensor, time: Tensor | None = None) -> Tensor:
         """x (B, C, H, W), time (B, T) → (B, width, H, W)."""
@@ -169,16 +165,18 @@ class ResidualBlock(Module):
 
 
 class Resized(Module):
-    """A filter that halves the sides of a map, or doubles them first."""
+    """A filter that halves the sides of a map (rounded up), or doubles them first."""
 
     def __init__(self, width: int, half: bool) -> None:
         super().__init__()
         self.half = half
-        self.conv = Conv2d(width, width, 3, 2 if half else 1, 1)
+        self.conv = BlockConv2d(width, width, 3, 2 if half else 1, 1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C, H / 2, W / 2), or (B, C, 2 * H, 2 * W)."""
-        return self.conv(x if self.half else ops.interpolate(x, scale_factor=2.0, mode="nearest"))
+    def forward(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
+        """x (B, C, H, W) → (B, C, H / 2, W / 2), or (B, C, *size), which is 2 * H and 2 * W by default."""
+        if not self.half:
+            x = ops.interpolate(x, size or (2 * x.shape[2], 2 * x.shape[3]), mode="nearest")
+        return self.conv(x)
 
 
 class TextAttention(Module):
@@ -240,11 +238,11 @@ class Transformer(Module):
         super().__init__()
         self.linear = config.use_linear_projection
         self.norm = GroupNorm(config.norm_num_groups, width, EPSILON)
-        self.proj_in = Linear(width, width) if self.linear else Conv2d(width, width, 1)
+        self.proj_in = Linear(width, width) if self.linear else BlockConv2d(width, width, 1)
         self.transformer_blocks = ModuleList(
             TransformerBlock(width, heads, config.cross_attention_dim) for _ in range(layers)
         )
-        self.proj_out = Linear(width, width) if self.linear else Conv2d(width, width, 1)
+        self.proj_out = Linear(width, width) if self.linear else BlockConv2d(width, width, 1)
 
     def forward(self, x: Tensor, text: Tensor) -> Tensor:
         """x (B, C, H, W), text (B, S, D) → (B, C, H, W)."""
@@ -280,11 +278,11 @@ class Level(Module):
         x = self.resnets[i](x, time)
         return self.attentions[i](x, text) if self.reads else x
 
-    def resized(self, x: Tensor) -> Tensor | None:
-        """x (B, C, H, W) for the next level; None at the last one."""
+    def resized(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor | None:
+        """x (B, C, H, W) for the next level, of this size on the way up; None at the last one."""
         for name in ("downsamplers", "upsamplers"):
             if name in self._modules:
-                found: Tensor = self._modules[name][0](x)
+                found: Tensor = self._modules[name][0](x, size)
                 return found
         return None
 
@@ -306,54 +304,41 @@ class Middle(Module):
         return self.resnets[1](self.attentions[0](self.resnets[0](x, time), text), time)
 
 
-class UNet(Module):
-    """What of noisy latents is noise."""
+class WayDown(Module):
+    """The half of a U-Net that makes maps coarser, as the U-Net and a ControlNet have it."""
 
     def __init__(self, config: UNetConfig) -> None:
         super().__init__()
         self.config = config
         widths, time = config.block_out_channels, 4 * config.block_out_channels[0]
         last = len(widths) - 1
-        self.conv_in = Conv2d(config.in_channels, widths[0], 3, padding=1)
+        self.conv_in = BlockConv2d(config.in_channels, widths[0], 3, padding=1)
         self.time_embedding = TimeEmbedding(widths[0], time, config.time_cond_proj_dim)
         if config.addition_embed_type is not None:
             self.add_embedding = TimeEmbedding(config.projection_class_embeddings_input_dim or 0, time)
-        kept = [widths[0]]  # the channels of the maps that the way up reads again
+        self.widths = [widths[0]]  # the channels of the maps that the way up reads again
         self.down_blocks = ModuleList()
         for level, kind in enumerate(config.down_block_types):
             count = config.layers_per_block[level]
             inputs = [widths[max(level - 1, 0)], *[widths[level]] * (count - 1)]
             self.down_blocks.append(Level(config, level, inputs, ATTENTION in kind, True if level < last else None))
-            kept += [widths[level]] * (count + (level < last))
+            self.widths += [widths[level]] * (count + (level < last))
         self.mid_block = Middle(config)
-        self.up_blocks = ModuleList()
-        before = widths[last]
-        for level, kind in zip(range(last, -1, -1), config.up_block_types, strict=True):
-            inputs = []
-            for _ in range(config.layers_per_block[level] + 1):
-                inputs.append(before + kept.pop())
-                before = widths[level]
-            self.up_blocks.append(Level(config, level, inputs, ATTENTION in kind, False if level else None))
-        self.conv_norm_out = GroupNorm(config.norm_num_groups, widths[0], config.norm_eps)
-        self.conv_out = Conv2d(widths[0], config.out_channels, 3, padding=1)
 
-    def forward(
-        self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor | None = None, sizes: Tensor | None = None,
-        guidance: Tensor | None = None,
-    ) -> Tensor:  # fmt: skip
-        """latents (B, C, H, W) at the times (B,) or (1,), text (B, S, D) → their noise (B, C, H, W), or what the
-        schedule's prediction_type says. XL: the text as a vector `pooled` (B, P) and `sizes` (B, 6). guidance (B, G):
-        the waves of its scale, for networks that learnt it.
-        """
-        self._check(latents, text)
-        batch, width = latents.shape[0], self.config.block_out_channels[0]
-        embedded = self.time_embedding(waves(time.expand(batch), width), guidance)  # (B, T)
-        if self.config.addition_embed_type is not None:
-            if pooled is None or sizes is None:
-                raise ArgumentError("UNet: this network needs the pooled text and the sizes")
-            places = waves(sizes.reshape(-1), self.config.addition_time_embed_dim or 0).reshape(batch, -1)
-            embedded = embedded + self.add_embedding(ops.cat([pooled, places], 1))
-        x = self.conv_in(latents)
+    def embedded(
+        self, batch: int, time: Tensor, pooled: Tensor | None, sizes: Tensor | None, guidance: Tensor | None = None
+    ) -> Tensor:
+        """The vector (B, T) of the time, and what else is not a map; arguments as of the U-Net."""
+        found = self.time_embedding(waves(time.expand(batch), self.config.block_out_channels[0]), guidance)
+        if self.config.addition_embed_type is None:
+            return found
+        if pooled is None or sizes is None:
+            raise ArgumentError(f"{type(self).__name__}: this network needs the pooled text and the sizes")
+        places = waves(sizes.reshape(-1), self.config.addition_time_embed_dim or 0).reshape(batch, -1)
+        return found + self.add_embedding(ops.cat([pooled, places], 1))
+
+    def coarser(self, x: Tensor, embedded: Tensor, text: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """x (B, C, H, W) behind the first filter → the coarsest map, and all maps on the way there, x included."""
         kept = [x]
         for level in self.down_blocks:
             for i in range(len(level.resnets)):
@@ -363,19 +348,53 @@ class UNet(Module):
             if smaller is not None:
                 x = smaller
                 kept.append(x)
-        x = self.mid_block(x, embedded, text)
+        return self.mid_block(x, embedded, text), kept
+
+    def check(self, latents: Tensor, text: Tensor) -> None:
+        """ArgumentError for latents and texts of another form."""
+        name, channels = type(self).__name__, self.config.in_channels
+        if latents.ndim != 4 or latents.shape[1] != channels or not latents.numel():
+            raise ArgumentError(f"{name}: latents are (B, {channels}, H, W), not {describe(latents)}")
+        if text.ndim != 3 or text.shape[2] != self.config.cross_attention_dim:
+            raise ArgumentError(f"{name}: the text is (B, S, {self.config.cross_attention_dim}), not {describe(text)}")
+
+
+class UNet(WayDown):
+    """What of noisy latents is noise."""
+
+    def __init__(self, config: UNetConfig) -> None:
+        super().__init__(config)
+        widths, kept = config.block_out_channels, list(self.widths)
+        last = len(widths) - 1
+        self.up_blocks = ModuleList()
+        before = widths[last]
+        for level, kind in zip(range(last, -1, -1), config.up_block_types, strict=True):
+            inputs = []
+            for _ in range(config.layers_per_block[level] + 1):
+                inputs.append(before + kept.pop())
+                before = widths[level]
+            self.up_blocks.append(Level(config, level, inputs, ATTENTION in kind, False if level else None))
+        self.conv_norm_out = GroupNorm(config.norm_num_groups, widths[0], config.norm_eps)
+        self.conv_out = BlockConv2d(widths[0], config.out_channels, 3, padding=1)
+
+    def forward(
+        self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor | None = None, sizes: Tensor | None = None,
+        guidance: Tensor | None = None, added: Sequence[Tensor] = (),
+    ) -> Tensor:  # fmt: skip
+        """latents (B, C, H, W) at the times (B,) or (1,), text (B, S, D) → their noise (B, C', H, W), or what the
+        schedule's prediction_type says. XL: the text as a vector `pooled` (B, P) and `sizes` (B, 6). guidance (B, G):
+        the waves of its scale, for networks that learnt it. added: what a ControlNet adds to the maps on the way down
+        and to the coarsest one.
+        """
+        self.check(latents, text)
+        embedded = self.embedded(latents.shape[0], time, pooled, sizes, guidance)
+        x, kept = self.coarser(self.conv_in(latents), embedded, text)
+        if added:
+            *rest, own = added
+            x, kept = x + own, [y + more for y, more in zip(kept, rest, strict=True)]
         for level in self.up_blocks:
             for i in range(len(level.resnets)):
                 x = level.run(i, ops.cat([x, kept.pop()], 1), embedded, text)
-            larger = level.resized(x)
+            larger = level.resized(x, kept[-1].shape[2:] if kept else None)
             x = x if larger is None else larger
         return self.conv_out(ops.silu(self.conv_norm_out(x)))
-
-    def _check(self, latents: Tensor, text: Tensor) -> None:
-        channels, step = self.config.in_channels, self.config.step
-        if latents.ndim != 4 or latents.shape[1] != channels or any(n < step or n % step for n in latents.shape[2:]):
-            raise ArgumentError(
-                f"UNet: latents are (B, {channels}, H, W) with sides of multiples of {step}, not {describe(latents)}"
-            )
-        if text.ndim != 3 or text.shape[2] != self.config.cross_attention_dim:
-            raise ArgumentError(f"UNet: the text is (B, S, {self.config.cross_attention_dim}), not {describe(text)}")

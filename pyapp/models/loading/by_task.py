@@ -47,6 +47,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer
 from pyapp.text.vocabulary_files import checked_vocabulary
 
+from . import timm
 from .weights import IGNORED, ignored_by, load_buffers, load_weights
 
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
@@ -60,10 +61,16 @@ MORE_FILES = re.compile(
 # The ends of the classes that config.json names in `architectures`.
 TASK_OF_CLASS = {
     "ForMaskedLM": "masked-lm",
+    "Wav2Vec2ForSequenceClassification": "audio-classification",
+    "HubertForSequenceClassification": "audio-classification",
+    "WavLMForSequenceClassification": "audio-classification",
     "ForSequenceClassification": "sequence-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
     "BlipForConditionalGeneration": "image-to-text",
+    "MoonshineForConditionalGeneration": "speech-recognition",
+    "MoonshineStreamingForConditionalGeneration": "speech-recognition",
+    "MusicgenForConditionalGeneration": "text-to-audio",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",
     "ForImageClassification": "image-classification",
@@ -77,10 +84,13 @@ TASK_OF_CLASS = {
     "ForCTC": "speech-recognition",
     "SiglipModel": "zero-shot-image-classification",
     "VitsModel": "text-to-speech",
+    "ForAudioClassification": "audio-classification",
     "EncodecModel": "audio-codec",
     "DacModel": "audio-codec",
+    "MimiModel": "audio-codec",
 }
 FEATURES = ("features", "image-features")  # what encoders of any head give
+OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 # Buffers of older files and heads that no task here reads.
 LEFT_OUT = re.compile(IGNORED.pattern + r"|.*token_type_ids|cls\.seq_relationship\..*")
@@ -207,6 +217,32 @@ def files_of(
     return os.fspath(source), hub.resolve(source, report=report, cancel=cancel, check=check, also=also).files
 
 
+def task_files(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    task: str,
+    report: Callable[[Event], None],
+    cancel: Cancel,
+    also: re.Pattern[str] | None = None,
+) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
+    """As `files_of`, for a task, and the object of config.json; a model of another task is refused before its weights
+    are downloaded.
+    """
+
+    def check(files: Mapping[str, Path]) -> None:
+        if "config" in files:
+            check_task(completed(read_settings(files["config"])), str(files["config"]), task)
+
+    name, files = files_of(source, check, report, cancel, also)
+    settings = completed(settings_in(files, name))
+    check_task(settings, name, task)
+    return name, files, settings
+
+
+def completed(settings: dict[str, Any]) -> dict[str, Any]:
+    """The object of a config.json, with the model_type that SNAC's files do not say."""
+    return {"model_type": "snac", **settings} if {*OF_SNAC} <= {*settings} else settings
+
+
 def settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The object of config.json. ModelError where there is none."""
     if "config" not in files:
@@ -287,9 +323,14 @@ def build(
             cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
-    stored = stored_parameters(module, config, model, checkpoint)
     older = getattr(module, "renamed", None)
     renames = renamed if older is None else lambda name: older(renamed(name))
+    stored: Mapping[str, Any]
+    if timm.PREPARATION in settings:
+        renames = timm.renamed(settings["architecture"])
+        stored = timm.stored(model, checkpoint.tensors, renames)
+    else:
+        stored = stored_parameters(module, config, model, checkpoint)
     left = load_weights(
         model, checkpoint, stored=stored, base=module.BASE, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
         device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False,

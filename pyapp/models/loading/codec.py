@@ -1,18 +1,16 @@
-"""Load codecs of sound (EnCodec, DAC)."""
+"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
-from pyapp.models.load import read_settings
 
-from .by_task import build, check_task, files_of, settings_in
+from .by_task import build, task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -43,20 +41,14 @@ def load_codec(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedCodec:
-    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz
-    or descript/dac_16khz: config.json and the weights, whose norms are applied once while they are read.
+    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz,
+    descript/dac_16khz or hubertsiuzdak/snac_24khz: config.json and the weights, whose norms are applied once while they
+    are read.
 
     dtype, the errors and events are those of `load_task_model`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-
-    def check(files: Mapping[str, Path]) -> None:
-        if "config" in files:
-            check_task(read_settings(files["config"]), str(files["config"]), TASK)
-
-    name, files = files_of(source, check, report, cancel)
-    settings = settings_in(files, name)
-    check_task(settings, name, TASK)
+    name, files, settings = task_files(source, TASK, report, cancel)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
     return LoadedCodec(name, model.eval(), settings)

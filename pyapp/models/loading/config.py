@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from math import inf
 from sys import float_info
 from typing import Any, ClassVar, TypeVar
 
@@ -28,6 +29,7 @@ LIMITS = {
     "v_head_dim": 1 << 12, "n_routed_experts": 1 << 12, "n_shared_experts": 1 << 12,
     "state_size": 1 << 12, "conv_kernel": 1 << 8, "time_step_rank": 1 << 17, "num_heads": 1 << 12, "n_groups": 1 << 12,
 }  # fmt: skip
+INFINITY = {"__float__": "Infinity"}  # as transformers writes it
 LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
 ROTARY_NUMBERS = 1 << 28  # of the cosines and sines of the positions that a model may have
 
@@ -126,6 +128,19 @@ def check_heads(hidden: int, heads: int, kv_heads: int, head_dim: int | None, po
     require(heads % kv_heads == 0, f"num_key_value_heads {kv_heads} does not divide num_attention_heads {heads}")
     require(size % 2 == 0, f"heads of {size} features cannot be rotated in pairs")
     require(positions * size <= ROTARY_NUMBERS, f"{positions:,} positions of heads of {size:,} features are too many")
+
+
+def step_limits(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The shortest_step and longest_step (None: without a limit) of a config.json of Mamba 2, if its time_step_limit
+    says them.
+    """
+    limits = values.get("time_step_limit")
+    if limits is None:
+        return {}
+    pair = isinstance(limits, list | tuple) and len(limits) == 2
+    limits = [inf if x == INFINITY else x for x in limits] if pair else limits
+    require(pair and all(type(x) in (int, float) for x in limits), f"time_step_limit is {limits!r:.60}")
+    return {"shortest_step": max(limits[0], 0.0), "longest_step": None if limits[1] == inf else limits[1]}
 
 
 def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[str, Any]:

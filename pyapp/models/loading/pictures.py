@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
+from . import timm
 from .by_task import TOKENIZER_FILES, build, check_task, files_of, settings_in
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
@@ -29,7 +31,7 @@ WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification")
 @dataclass(frozen=True)
 class LoadedImageModel:
     """A model, its image processor, the tokenizer of one with texts, and the objects of its config.json and
-    generation_config.json.
+    generation_config.json. `seen` is what tasks.pictures.cut_out remembers of the last picture, by its name.
     """
 
     name: str
@@ -38,6 +40,7 @@ class LoadedImageModel:
     tokenizer: Tokenizer | None
     settings: dict[str, Any]
     generation: dict[str, Any]
+    seen: dict[str, Any] = field(default_factory=dict)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def load_image_model(
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedImageModel:
-    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub, for a task
+    """Loads a folder of Hugging Face's or timm's, its files by their names, or a name on the hub, for a task
     of models of pictures, such as "image-classification" (docs/models.md lists them).
 
     dtype, the errors and events are those of `load_task_model`; ModelError too for a processor that does not fit the
@@ -65,8 +68,7 @@ def load_image_model(
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files:
-            settings = read_settings(files["config"])
-            check_task(settings, str(files["config"]), task)
+            settings = _checked(read_settings(files["config"]), str(files["config"]), task)
             _processor(files, settings)
 
     words: dict[str, Any]  # the files of the tokenizer by name
@@ -75,8 +77,7 @@ def load_image_model(
         words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
     else:
         words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
-    settings = settings_in(files, name)
-    check_task(settings, name, task)
+    settings = _checked(settings_in(files, name), name, task)
     processor = _processor(files, settings)
     tokenizer = None
     if task in WITH_TOKENIZER:
@@ -96,12 +97,25 @@ def load_image_model(
     return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
 
 
+def _checked(settings: dict[str, Any], where: str, task: str) -> dict[str, Any]:
+    """The settings of a model for a task, those of timm's library as pyapp reads them. ModelError for an unknown
+    architecture, and for a checkpoint that was made for another task.
+    """
+    if timm.is_timms(settings):
+        settings = timm.settings_of(settings, where)
+        timm.check_head(settings, task, where)
+    check_task(settings, where, task)
+    return settings
+
+
 def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImageProcessor:
-    """The image processor of preprocessor_config.json, of processor_config.json, which newer files have for all that
-    prepares inputs, or the usual one of the architecture.
+    """The image processor that timm's config.json describes; that of preprocessor_config.json, of
+    processor_config.json, which newer files have for all that prepares inputs, or the usual one of the architecture.
     """
     found: Mapping[str, Any] = {}
-    if "preprocessor_config" in files:
+    if timm.PREPARATION in settings:
+        found = timm.processor_settings(settings)
+    elif "preprocessor_config" in files:
         found = read_settings(files["preprocessor_config"])
     elif "processor_config" in files:
         own = read_settings(files["processor_config"]).get("image_processor")

@@ -1,87 +1,36 @@
-"""Load models that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM), with their characters and
-what prepares their samples.
+"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM),
+and those that write its text (Moonshine), with their characters or tokenizers and what prepares their samples.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
-from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.engine.lazy import np
-from pyapp.engine.ops import from_numpy
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.audio.processors import SampleProcessor
+from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import close_source, read_whole
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.parameter import skip_initialization
+from pyapp.nn.sequence_to_sequence import SequenceToSequence
 from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.tokenizer import Tokenizer
+from pyapp.text.tokenizer_files import load_tokenizer
 
 from .weights import ignored_by, load_buffers, load_weights
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from pyapp.engine.device import Device
 
 TASK = "speech-recognition"
-SAMPLE_RATE = 16000
-EPSILON = 1e-7  # added to the variance
 # The files of characters beside the weights, which are their roles too.
 FILES = re.compile(r"(vocab|added_tokens|special_tokens_map)\.json")
-
-
-@dataclass(frozen=True)
-class SampleProcessor:
-    """What prepares samples: `normalize` gives each recording the mean 0 and the variance 1; `masks`: the model was
-    trained with masks of what is padding; without, padding is silence.
-    """
-
-    normalize: bool = True
-    masks: bool = False
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> SampleProcessor:
-        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate."""
-        own = settings.get("feature_extractor")
-        settings = own if isinstance(own, Mapping) else settings
-        rate = settings.get("sampling_rate", SAMPLE_RATE)
-        if rate != SAMPLE_RATE:
-            raise ModelError(
-                f"the model hears {rate!r:.40} samples a second, expected {SAMPLE_RATE:,}", where=where,
-                hint="Choose a model for 16 kHz",
-            )  # fmt: skip
-        return cls(settings.get("do_normalize") is not False, settings.get("return_attention_mask") is True)
-
-    def prepared(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Samples (N,) at 16 kHz as the model hears them: float32 (N,)."""
-        if not self.normalize:
-            return np.asarray(samples, np.float32)
-        centred = samples - samples.mean()
-        found: NDArray[np.float32] = (centred / np.sqrt(samples.var() + EPSILON)).astype(np.float32)
-        return found
-
-    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
-        """Recordings, each float (N,) at 16 kHz, as a batch (B, N) float32, and its mask (B, N) int32, if the model has
-        one. There are zeros behind the shorter ones; without a mask they are normalised with the recording, as
-        transformers does it.
-        """
-        arrays = [np.asarray(recording, np.float32) for recording in recordings]
-        if not arrays or any(array.ndim != 1 or not len(array) for array in arrays):
-            raise ArgumentError(f"recordings are samples (N,), not {[array.shape for array in arrays]}")
-        longest = max(map(len, arrays))
-        values, mask = np.zeros((len(arrays), longest), np.float32), np.zeros((len(arrays), longest), np.int32)
-        for row, array in enumerate(arrays):
-            values[row, : len(array)], mask[row, : len(array)] = array, 1
-            own = values[row, : len(array) if self.masks else longest]
-            own[:] = self.prepared(own)
-        return from_numpy(values), from_numpy(mask) if self.masks else None
 
 
 def files_of(source: Any, report: Callable[[Event], None], cancel: Cancel) -> dict[str, Any]:
@@ -92,27 +41,48 @@ def files_of(source: Any, report: Callable[[Event], None], cancel: Cancel) -> di
 def load_sound_model(
     name: str, files: Mapping[str, ByteSource], settings: Mapping[str, Any], dtype: str | None,
     device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> tuple[Any, CTCTokenizer, SampleProcessor]:  # fmt: skip
-    """The model of open files by role, of the object of its config.json, its characters, and what prepares its samples.
-    ModelError for a vocabulary that is missing or of another size.
+) -> tuple[Any, Any, SampleProcessor]:  # fmt: skip
+    """The model of open files by role, of the object of its config.json, its characters (or the Tokenizer of one that
+    writes texts), and what prepares its samples. ModelError for a vocabulary that is missing or of another size.
     """
-    if "vocab.json" not in files:
-        raise ModelError("its characters are missing", where=name, hint="Put the model's vocab.json beside it")
-    roles = ("special_tokens_map.json", "tokenizer_config", "added_tokens.json", "preprocessor_config")
-    more, own, added, prepares = (_object(files[role]) if role in files else {} for role in roles)
+    writes = issubclass(_module(settings).TASKS[TASK], SequenceToSequence)
+    prepares = _object(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     if not prepares and "processor_config" in files:
         prepares = _object(files["processor_config"])
-    vocabulary = files["vocab.json"]
-    tokenizer = CTCTokenizer.from_files(_object(vocabulary), more | own, added, vocabulary.name)
+    tokenizer = _words(name, files) if writes else _characters(name, files)
     processor = SampleProcessor.from_settings(prepares)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = _built(checkpoint, settings, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:
+        kind, file = ("tokens", "tokenizer") if writes else ("characters", "vocab.json")
         raise ModelError(
-            f"there are {tokenizer.vocab_size:,} characters, the model has {model.config.vocab_size:,}", where=name,
-            hint="Give the vocab.json that belongs to the model",
+            f"there are {tokenizer.vocab_size:,} {kind}, the model has {model.config.vocab_size:,}", where=name,
+            hint=f"Give the {file} that belongs to the model",
         )  # fmt: skip
     return model.eval(), tokenizer, processor
+
+
+def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:
+    if "vocab.json" not in files:
+        raise ModelError("its characters are missing", where=name, hint="Put the model's vocab.json beside it")
+    roles = ("special_tokens_map.json", "tokenizer_config", "added_tokens.json")
+    more, own, added = (_object(files[role]) if role in files else {} for role in roles)
+    vocabulary = files["vocab.json"]
+    return CTCTokenizer.from_files(_object(vocabulary), more | own, added, vocabulary.name)
+
+
+def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
+    if "tokenizer" not in files:
+        raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
+    words = {"tokenizer.json": files["tokenizer"]}
+    if "tokenizer_config" in files:
+        words["tokenizer_config.json"] = files["tokenizer_config"]
+    return load_tokenizer(words, name)
+
+
+def _module(settings: Mapping[str, Any]) -> Any:
+    """The module of a configuration's architecture."""
+    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[str(settings['model_type'])]}")
 
 
 def _built(
@@ -120,7 +90,7 @@ def _built(
     report: Callable[[Event], None], cancel: Cancel,
 ) -> Any:  # fmt: skip
     """The model of a configuration, with the weights of a checkpoint."""
-    module: Any = importlib.import_module(f"pyapp.models.{MODEL_TYPES[str(settings['model_type'])]}")
+    module = _module(settings)
     config = module.Config.from_dict(settings)
     with skip_initialization():
         model = module.TASKS[TASK](config)
@@ -129,11 +99,12 @@ def _built(
         cancel.check()
         report(Progress("reading the model", done, total, "bytes"))
 
+    renamed = getattr(module, "renamed", str)
     left = load_weights(
-        model, checkpoint, base=module.BASE, renames=module.renamed, ignored=ignored_by(module), dtype=dtype,
+        model, checkpoint, base=module.BASE, renames=renamed, ignored=ignored_by(module), dtype=dtype,
         device=device, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
-    left = load_buffers(model, checkpoint, left, module.BASE, module.renamed, device)
+    left = load_buffers(model, checkpoint, left, module.BASE, renamed, device)
     if left:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         where = checkpoint.source.name

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import check_fields, check_heads, check_padding, read_config, require, rope_parameters
+from .labels import Labelled
 
 CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
 MOST_LAYERS, LARGEST = 32, 1 << 13  # of convolutions, and their channels and samples
@@ -17,7 +18,7 @@ NORMS = ("group", "layer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoundConfig:
+class SoundConfig(Labelled):
     """The fields of config.json. A model adds its own."""
 
     model_type: ClassVar[str]
@@ -41,6 +42,10 @@ class SoundConfig:
     mask_time_prob: float = 0.05
     mask_feature_prob: float = 0.0
     pad_token_id: int = 0
+    use_weighted_layer_sum: bool = False
+    classifier_proj_size: int = 256
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -57,6 +62,8 @@ class SoundConfig:
         heads, groups, width = self.num_attention_heads, self.num_conv_pos_embedding_groups, self.hidden_size
         require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
         require(width % groups == 0, f"num_conv_pos_embedding_groups {groups} does not divide hidden_size {width}")
+        size = self.classifier_proj_size
+        require(size <= LARGEST, f"classifier_proj_size is {size}, expected at most {LARGEST}")
         limit = self.num_conv_pos_embeddings
         require(limit <= LARGEST, f"num_conv_pos_embeddings is {limit}, expected at most {LARGEST}")
 
@@ -83,3 +90,47 @@ class SoundConfig:
     def samples_per_moment(self) -> int:
         """The samples between two moments."""
         return prod(self.conv_stride)
+
+
+@dataclass(frozen=True)
+class WriterConfig:
+    """What configurations of models have in common that write what they hear (Moonshine)."""
+
+    rotated: ClassVar[float]  # the part of a head that is rotated, where a file does not say it
+
+    vocab_size: int = 32768
+    max_position_embeddings: int = 512
+    rope_parameters: dict[str, Any] | None = None
+    attention_bias: bool = False
+    bos_token_id: int = 1
+    eos_token_id: int = 2
+    decoder_start_token_id: int = 1
+    pad_token_id: int | None = None
+    tie_word_embeddings: bool = True
+
+    def check(self, heads: int, *layers: int) -> None:
+        """ModelError for sizes that no model has."""
+        own: Any = self
+        require(max(layers) <= 1 << 10, "a model of more than 1,024 layers")
+        check_heads(own.hidden_size, heads, heads, getattr(self, "head_dim", None), self.max_position_embeddings)
+        check_padding(self.pad_token_id, self.vocab_size)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        rotary = {"partial_rotary_factor": cls.rotated} | rope_parameters(values)
+        return read_config(cls, {**values, "rope_parameters": rotary})
+
+    @property
+    def head_size(self) -> int:
+        """The features of a head."""
+        own: Any = self
+        found: int = getattr(self, "head_dim", None) or own.hidden_size // own.num_attention_heads
+        return found
+
+    @property
+    def rotary(self) -> dict[str, Any]:
+        """The settings of RotaryTable."""
+        parameters = self.rope_parameters or {"partial_rotary_factor": self.rotated}
+        positions = self.max_position_embeddings
+        return {"head_dim": self.head_size, "max_position_embeddings": positions, "rope_parameters": parameters}

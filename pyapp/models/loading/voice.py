@@ -1,21 +1,24 @@
-"""Load models that speak (VITS and the voices of MMS), with their characters."""
+"""Load models that speak (VITS and the voices of MMS), with their characters, and language models that write the codes
+of a codec (Orpheus).
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
-from pyapp.models.load import read_settings
+from pyapp.models.load import load_model, read_settings
 from pyapp.text.voice_tokenizer import VoiceTokenizer
 
-from .by_task import build, check_task, files_of, settings_in
+from .by_task import build, task_files
+from .codec import load_codec
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -27,11 +30,11 @@ FILES = re.compile(re.escape(VOCABULARY))
 
 @dataclass(frozen=True)
 class LoadedVoice:
-    """A model that speaks, its characters, and the object of its config.json."""
+    """A model that speaks, what reads texts for it, and the object of its config.json."""
 
     name: str
     model: Any
-    tokenizer: VoiceTokenizer
+    tokenizer: VoiceTokenizer | TextTokens
     settings: dict[str, Any]
 
     @property
@@ -43,13 +46,14 @@ class LoadedVoice:
     @property
     def speakers(self) -> int:
         """How many voices the model has."""
-        found: int = self.model.config.num_speakers
+        found: int = len(VOICES) if isinstance(self.model, TokenVoice) else self.model.config.num_speakers
         return found
 
 
 def load_voice(
     source: str | os.PathLike[str] | Mapping[str, ByteSource],
     *,
+    codec: str | os.PathLike[str] | None = None,
     dtype: str | None = None,
     device: Device | str | None = None,
     report: Callable[[Event], None] | None = None,
@@ -59,17 +63,20 @@ def load_voice(
     config.json, vocab.json, tokenizer_config.json and the weights, whose norms (weight_g and weight_v, or
     parametrizations) are applied once while they are read.
 
+    `codec`: the model is a language model that writes the codes of this codec (a folder or a name, such as
+    hubertsiuzdak/snac_24khz), such as canopylabs/orpheus-3b-0.1-ft: what load_model takes.
+
     dtype, the errors and events are those of `load_task_model`; ModelError too for characters that do not fit.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-
-    def check(files: Mapping[str, Path]) -> None:
-        if "config" in files:
-            check_task(read_settings(files["config"]), str(files["config"]), TASK)
-
-    name, files = files_of(source, check, report, cancel, FILES)
-    settings = settings_in(files, name)
-    check_task(settings, name, TASK)
+    if codec is not None:
+        if isinstance(source, Mapping):
+            raise ModelError("a language model that speaks is loaded from a folder, a file or the hub", where="codec")
+        sound = load_codec(codec, device=device, report=report, cancel=cancel)
+        loaded = load_model(source, dtype=dtype, device=device, report=report, cancel=cancel)
+        speaks = TokenVoice(loaded.model, loaded.tokenizer, sound.model)
+        return LoadedVoice(loaded.name, speaks, TextTokens(loaded.tokenizer), loaded.config)
+    name, files, settings = task_files(source, TASK, report, cancel, FILES)
     if VOCABULARY not in files:
         raise ModelError("its characters are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
     own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}

@@ -19,6 +19,7 @@ from pyapp.errors import ModelError, OperationError, OptionError
 from pyapp.formats.checkpoint import UNQUANTISED, Checkpoint, TensorInfo
 from pyapp.formats.mixtures import MIXTURES, Mixture
 from pyapp.nn import Embedding, Linear, Module, Parameter, TransposedLinear
+from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.layers.experts import Experts
 from pyapp.nn.layers.joined import JoinedLinear
 
@@ -85,6 +86,12 @@ class Slot:
         """Whether this is the weight of a projection or an embedding, which may be quantised."""
         owner, attribute = self.places[0]
         return attribute == "weight" and isinstance(owner, Linear | Embedding | TransposedLinear)
+
+    @property
+    def is_filter(self) -> bool:
+        """Whether this is the weight of a convolution that may be quantised."""
+        owner, attribute = self.places[0]
+        return attribute == "weight" and isinstance(owner, BlockConv2d)
 
     @property
     def is_stack(self) -> bool:
@@ -231,6 +238,11 @@ def gated_experts_apart(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[
     """`experts_apart` of a configuration with `num_experts`, under the names that most published files have."""
     parts = "gate_proj", "up_proj", "down_proj"
     return experts_apart(tensors, "mlp.experts", parts, config.num_experts, config.num_hidden_layers)
+
+
+def rows_of(value: Tensor, first: int, count: int) -> Tensor:
+    """`count` rows of a matrix, or as many elements of a vector, from `first` on."""
+    return value.narrow(0, first, count).contiguous()
 
 
 def _stacked(experts: int) -> Callable[[Tensor], Tensor]:
@@ -473,6 +485,7 @@ def matrix_types(found: Mapping[str, Slot], dtype: str, config: Mapping[str, Any
         return {name: mixture.type_of(own) for name, own in called.items()}
     try:
         kind = as_dtype(dtype).name
+        matrices += [name for name, slot in found.items() if slot.is_filter]
     except (TypeError, ValueError):
         kind = None
     if kind is None or kind not in (*FLOATS, *BLOCK_TYPES):
@@ -662,6 +675,9 @@ def _place(device: Device | str | None) -> Device:
 
 def _converted(value: Tensor, slot: Slot, kind: str | None) -> Tensor:
     """The tensor in the type `kind`, or in a type that the model can compute with."""
+    if slot.is_filter and kind is not None:
+        matrix = _in_type(value.reshape(value.shape[0], -1), kind)
+        return matrix if matrix.dtype.is_quantized else matrix.reshape(value.shape)
     if not slot.is_matrix:
         return quant.dequantize(value).to(float32) if value.dtype is not float32 else value
     if slot.is_transposed:  # the layer's matrix lies in memory as (out, in)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod, sqrt
 from typing import Any
 
-from ...engine import Tensor, no_grad, ops
+from ...engine import Tensor, no_grad, ops, quant
 from ...engine.ops import conv, empty, pad, zeros
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
@@ -120,6 +120,19 @@ class Conv1d(_Conv):
 class Conv2d(_Conv):
     __doc__ = f"See conv2d. {_Conv.__doc__}"
     dims = 2
+
+
+class BlockConv2d(Conv2d):
+    """Conv2d whose weight may be of another type than x, also of a block type, as a matrix (O, C / groups * kernel).
+    It has the type of x for the moment of each call.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight = self.weight
+        if weight.dtype is not input.dtype:
+            weight = quant.dequantize(weight).to(input.dtype)
+            weight = weight.reshape(self.out_channels, self.in_channels // self.groups, *self.kernel_size)
+        return ops.conv2d(input, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
 
 class Conv3d(_Conv):

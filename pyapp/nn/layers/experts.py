@@ -12,10 +12,18 @@ from ...engine import Tensor, no_grad, ops, quant
 from ...engine.launch import capturing
 from ...engine.ops import empty
 from ..module import Module
-from ..parameter import Initialization, new_parameter
-from .gated import activation_named, gated
+from ..parameter import Initialization, Parameter, new_parameter
+from .gated import GatedFeedForward, activation_named, gated
+from .linear import Linear
 
-__all__ = ["Experts", "Router", "SparseFeedForward"]
+__all__ = [
+    "Experts",
+    "GroupedRouter",
+    "Router",
+    "SharedExpertFeedForward",
+    "SharedExpertsFeedForward",
+    "SparseFeedForward",
+]
 
 GATHERED = 8  # tokens up to which the weights of their experts are gathered; more are sorted by expert
 
@@ -182,3 +190,79 @@ class SparseFeedForward(Module):
         """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
         flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
         return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
+
+
+class SharedExpertFeedForward(Module):
+    """A mixture of experts, and an expert that every token has behind a gate of its own (Yang et al. 2024, arXiv
+    2407.10671), added to the residual. `config` has the fields of Qwen's configurations.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        size, activation = config.hidden_size, config.hidden_act
+        self.gate = Router(size, config.num_experts, config.num_experts_per_tok, config.norm_topk_prob)
+        self.shared_expert = GatedFeedForward(size, config.shared_expert_intermediate_size, activation)
+        self.shared_expert_gate = Linear(size, 1, bias=False)
+        self.experts = Experts(size, config.moe_intermediate_size, config.num_experts, activation)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        shared = self.shared_expert(flat) * self.shared_expert_gate(flat).sigmoid()
+        return residual + (self.experts(flat, *self.gate(flat)) + shared).reshape(x.shape)
+
+
+class GroupedRouter(Router):
+    """Chooses experts of the best groups (DeepSeek-AI 2024, arXiv 2405.04434 and 2412.19437): `groups` are all groups
+    and how many of them may be chosen. A group's score is that of its best expert; with `sigmoid` that of its best two,
+    with the bias e_score_correction_bias, which counts for the choice alone and gets no gradient. The shares are
+    multiplied by `scaling`.
+    """
+
+    def __init__(
+        self, hidden_size: int, experts: int, count: int, groups: tuple[int, int] = (1, 1), *, sigmoid: bool = True,
+        normalized: bool = True, scaling: float = 1.0,
+    ) -> None:  # fmt: skip
+        super().__init__(hidden_size, experts, count, normalized)
+        self.sigmoid, self.scaling = sigmoid, scaling
+        self.groups, self.limited = groups
+        if sigmoid:
+            self.e_score_correction_bias = Parameter(ops.zeros(experts), requires_grad=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (N, D) → shares (N, count) and experts (N, count) int64."""
+        logits = ops.linear(x, self.weight)  # (N, E)
+        scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
+        choice = scores + self.e_score_correction_bias if self.sigmoid else scores
+        if self.limited < self.groups:
+            members = choice.reshape(x.shape[0], self.groups, -1)  # (N, G, E / G)
+            best = members.topk(2, -1)[0].sum(-1) if self.sigmoid else members.amax(-1)  # (N, G)
+            chosen = best.topk(self.limited, -1)[1]  # (N, limited)
+            groups = ops.arange(self.groups, dtype="int64", device=x.device)
+            kept = (chosen.unsqueeze(-1) == groups).to("float32").sum(1).unsqueeze(-1) > 0  # (N, G, 1)
+            choice = ops.where(kept, members, float("-inf") if self.sigmoid else 0.0).reshape(choice.shape)
+        chosen = choice.topk(self.count, -1)[1]
+        shares = scores.gather(1, chosen)
+        if self.normalized:
+            shares = shares / (shares.sum(-1, True) + 1e-20)
+        return shares * self.scaling, chosen
+
+
+class SharedExpertsFeedForward(Module):
+    """A mixture of experts, and n_shared_experts that every token has, added to the residual. `config` has the fields
+    of DeepSeek's configurations, `router` is the layer's.
+    """
+
+    def __init__(self, config: Any, router: Router, bias: bool = False) -> None:
+        super().__init__()
+        inner = config.moe_intermediate_size
+        self.experts = Experts(config.hidden_size, inner, config.n_routed_experts, config.hidden_act)
+        self.gate = router
+        self.shared_experts = GatedFeedForward(
+            config.hidden_size, inner * config.n_shared_experts, config.hidden_act, bias=bias
+        )
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        return self.shared_experts(x, residual) + self.experts(flat, *self.gate(flat)).reshape(x.shape)

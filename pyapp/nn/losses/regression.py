@@ -52,18 +52,31 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
     return weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
-def _huber_values(d: Any, delta: Any) -> Any:
-    size = d.abs()
-    return (0.5 * d * d).where(size < delta, delta * (size - 0.5 * delta))
+def _huber_values(input: Any, target: Any, delta: Any, scale: Any) -> Any:
+    size = (input - target).abs()
+    near = size.minimum(delta)
+    return near * (size - 0.5 * near) * scale
 
 
-_huber_program = element_function(_huber_values, 1, 1)
+def _huber_slopes(g: Any, input: Any, target: Any, least: Any, most: Any, scale: Any) -> Any:
+    return (input - target).maximum(least).minimum(most) * scale * g
 
 
-@op(vjp=lambda g, _, d, delta: (g * ops.clamp(d, -delta, delta),))
-def _huber(d: Tensor, delta: float) -> Tensor:
-    """d² / 2 up to |d| = delta, beyond it delta (|d| - delta / 2)."""
-    return _huber_program(d, float(delta))
+_huber_program, _huber_slope_program = element_function(_huber_values, 2, 2), element_function(_huber_slopes, 3, 3)
+
+
+def _d_huber(
+    g: Tensor, _: Any, input: Tensor, target: Tensor, delta: float, scale: float
+) -> tuple[Tensor | None, Tensor | None]:
+    slope = _huber_slope_program(g, input, target, -delta, delta, scale)
+    return slope if input.requires_grad else None, -slope if target.requires_grad else None
+
+
+@op(vjp=_d_huber)
+def _huber(input: Tensor, target: Tensor, delta: float, scale: float) -> Tensor:
+    """`scale` times d² / 2 up to |d| = delta, beyond it delta (|d| - delta / 2), of d = input - target, both of one
+    shape."""
+    return _huber_program(input, target, delta, scale)
 
 
 @in_full_precision
@@ -74,7 +87,7 @@ def huber_loss(
     input, target = broadcast("huber_loss", input, target)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be above 0, got {delta}")
-    values = _huber(input - target, delta)
+    values = _huber(input, target, float(delta), 1.0)
     if weight is None or reduction != "mean":
         return weighted("huber_loss", values, weight, reduction)
     return weighted("huber_loss", values, weight, "none").mean()  # divided by the count alone, as in torch
@@ -86,10 +99,9 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}")
     input, target = broadcast("smooth_l1_loss", input, target)
-    d = input - target
     if beta == 0:
-        return reduce("smooth_l1_loss", d.abs(), reduction)
-    return reduce("smooth_l1_loss", _huber(d, beta) * (1 / beta), reduction)
+        return reduce("smooth_l1_loss", (input - target).abs(), reduction)
+    return reduce("smooth_l1_loss", _huber(input, target, float(beta), 1 / beta), reduction)
 
 
 @in_full_precision

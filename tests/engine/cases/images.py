@@ -103,6 +103,11 @@ CASES: list[Case] = [
     ("max1d_ceil", _pool("max_pool1d", 3, 2, 1, 1, True), [(2, 3, 8)]),
     ("max1d_places", _pool("max_pool1d", 3, 2, 1, 1, True, True, which=1), [(2, 3, 8)]),
     ("max2d_ceil", _pool("max_pool2d", (3, 2), (2, 3), (1, 0), (1, 2), True), [(2, 2, 6, 9)]),
+    (
+        "max2d_bytes",
+        lambda P, i: P.cat(F(P).max_pool2d(i.to(P.uint8), 3, 2, 1, return_indices=True)),
+        [("ints", 3, (1, 2, 6, 7))],
+    ),
     ("max2d_places", _pool("max_pool2d", 3, 2, 1, return_indices=True, which=1), [(2, 2, 6, 7)]),
     ("max3d", _pool("max_pool3d", 2, ceil_mode=True), [(1, 2, 3, 5, 4)]),
     ("max3d_places", _pool("max_pool3d", (1, 2, 2), return_indices=True, which=1), [(1, 2, 3, 5, 4)]),

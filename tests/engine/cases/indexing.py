@@ -20,6 +20,7 @@ CASES: list[Case] = [
     ("index_add", lambda P, x, i, s: x.index_add(1, i, s, alpha=2), [(2, 4), ("ints", 4, (6,)), (2, 6)]),
     ("masked_select", lambda P, x, m: x.masked_select(m), [(3, 4), ("bools", (4,))]),
     ("nonzero", lambda P, m: m.nonzero(), [("bools", (3, 4))]),
+    ("nonzero_static", lambda P, m: P.cat([P.nonzero_static(m, size=n) for n in (2, 20)]), [("bools", (3, 4))]),
     ("nonzero_tuple", lambda P, m: P.nonzero(m, as_tuple=True)[1], [("bools", (3, 4))]),
     ("one_hot", lambda P, i: F(P).one_hot(i, 6), [("ints", 5, (2, 3))]),
     ("index_fill", lambda P, x: x.index_fill(1, P.tensor([0, 2]), 5.0), [(3, 4)]),
@@ -49,6 +50,11 @@ CASES: list[Case] = [
     ("diagonal_scatter", lambda P, x, y: P.diagonal_scatter(x, y, 1), [(3, 3), (2,)]),
     ("diagonal_scatter_dims", lambda P, x, y: x.diagonal_scatter(y, -1, 2, 0), [(2, 3, 4), (3, 2)]),
     ("diagonal_scatter_ints", lambda P, i, y: P.diagonal_scatter(i, y.detach() * 3), [("ints", 9, (3, 4)), (3,)]),
+    (
+        "as_strided_scatter",
+        lambda P, x, y: x.detach().contiguous().as_strided_scatter(y, (2, 2), (3, 1), 1),
+        [(3, 4), (2, 2)],
+    ),
     ("select_scatter", lambda P, x, y: P.select_scatter(x, y, 1, -1), [(3, 4), (3,)]),
     ("slice_scatter", lambda P, x, y: P.slice_scatter(x, y, 1, 1, step=2), [(3, 4), (3, 2)]),
 ]

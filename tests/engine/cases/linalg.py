@@ -103,7 +103,7 @@ CASES: list[Case] = [
     ("svd_old_values", lambda P, x: P.svd(x.detach(), compute_uv=False)[1], [(3, 4)]),
     ("qr_complete", lambda P, x: P.linalg.qr(x, mode="complete")[1], [(3, 5)]),
     ("qr_complete_tall", lambda P, x: (lambda q, r: q @ r)(*P.linalg.qr(x.detach(), "complete")), [(2, 5, 3)]),
-    ("qr_complete_q", lambda P, x: (lambda q: q @ q.mT)(P.qr(x.detach(), some=False)[0]), [(5, 3)]),
+    ("qr_complete_q", lambda P, x: (lambda q: q @ q.mT)(P.linalg.qr(x.detach(), mode="complete")[0]), [(5, 3)]),
     ("qr_mode_r", lambda P, x: P.linalg.qr(x.detach(), "r").R, [(2, 4, 3)]),
     ("eigvalsh_equal", lambda P, x: P.linalg.eigvalsh(x * 0 + x.new_ones(3).diag()), [(3, 3)]),
     ("eigh_names", lambda P, x: P.linalg.eigh(x + x.mT, UPLO="U").eigenvalues, [(3, 3)]),
@@ -134,6 +134,9 @@ CASES: list[Case] = [
     ("lu_tall", lambda P, x: (lambda p, lower, upper: lower.exp() @ upper)(*P.linalg.lu(x)), [(5, 3)]),
     ("lu_wide", lambda P, x: (lambda p, lower, upper: lower.exp() @ upper)(*P.linalg.lu(x)), [(3, 5)]),
     ("lu_factor", lambda P, x: P.linalg.lu_factor(x).LU, [(2, 3, 4)]),
+    ("lu_factor_ex", lambda P, x: P.linalg.lu_factor_ex(x * (x > 0.3)).info, [(4, 3, 3)]),
+    ("polar", lambda P, x: (lambda u, h: u.exp() + h.sum())(*P.linalg.polar(x)), [(2, 4, 3)]),
+    ("matrix_sqrth", lambda P, x: P.linalg.matrix_sqrth(spd(x)), [(2, 3, 3)]),
     ("lu_pivots", lambda P, x: P.linalg.lu_factor(x.detach()).pivots, [(2, 5, 4)]),
     (
         "lu_unpack",

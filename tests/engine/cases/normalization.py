@@ -19,5 +19,6 @@ CASES: list[Case] = [
         [(4, 3), (3,), ("positive", (3,))],
     ),
     ("instance_norm", lambda P, x, w, b: N(P).instance_norm(x, weight=w, bias=b), [(2, 3, 4, 2), (3,), (3,)]),
+    ("local_response_norm_empty", lambda P, x: N(P).local_response_norm(x, 3), [(0, 5, 4)]),
     ("local_response_norm", lambda P, x: N(P).local_response_norm(x, 3, 0.1, 0.5, 2.0), [(2, 5, 4)]),
 ]

@@ -81,6 +81,7 @@ CASES: list[Case] = [
     ("block_diag", lambda P, a, b: P.block_diag(a, b, a), [(2, 3), (2,)]),
     ("cartesian_prod", lambda P, a, b: P.cartesian_prod(a, b), [(3,), (2,)]),
     ("combinations", lambda P, a: P.combinations(a, 3), [(5,)]),
+    ("tril_indices_int32", lambda P, x: P.cat([P.tril_indices(3, 4, k, dtype=P.int32) for k in (-9, 9)], 1), [()]),
     ("tril_indices", lambda P, x: P.tril_indices(3, 4, 1), [()]),
     ("triu_indices", lambda P, x: P.triu_indices(3, 4, -1), [()]),
     ("logspace", lambda P, x: P.logspace(-1, 2, 5) + x * 0, [()]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from . import Case
@@ -26,7 +27,26 @@ def _round_trip(P: Any, x: Any) -> Any:
     return P.istft(whole(P, y * 1.5), 8, 2, window=window, length=20)
 
 
+def _windows(P: Any) -> Any:
+    """Every window, symmetric and of a period, of 6 numbers and of 1."""
+    of = {
+        "general_cosine": {"a": [0.3, 0.5, 0.2]}, "exponential": {"tau": 2.0}, "gaussian": {"std": 1.7},
+        "kaiser": {"beta": 8.0},
+    }  # fmt: skip
+    windows = importlib.import_module(f"{P.__name__}.signal.windows")
+    return P.cat([
+        getattr(windows, name)(size, sym=sym, **of.get(name, {}))
+        for name in sorted(windows.__all__) for size in (6, 1) for sym in (True, False)
+    ])  # fmt: skip
+
+
 CASES: list[Case] = [
+    ("windows", lambda P, x: _windows(P) * x, [()]),
+    *(
+        (f"{n}_dims_{d}", lambda P, x, n=n, d=d: pairs(P, getattr(P.fft, n)(whole(P, x), dim=d)), [(2, 3, 4, 2)])
+        for n in ("fft2", "ifft2")
+        for d in (1, (0, 2, 1))
+    ),
     *(
         (f"{n}_{norm}", lambda P, x, n=n, m=norm: pairs(P, getattr(P.fft, n)(whole(P, x), norm=m)), [(2, 5, 2)])
         for n in ("fft", "ifft")

@@ -1,7 +1,7 @@
 /**
  * The card with the history of a view. Its list, and the scripts for it, are loaded when it is first open.
  */
-import { find, h } from "../page/dom.js";
+import { h } from "../page/dom.js";
 import { failedPart, showError } from "../page/errors.js";
 import { importPart } from "../shared/site-parts.js";
 
@@ -20,7 +20,7 @@ export class HistoryCard {
   /**
    * @param {HTMLElement} side the column that gets the card
    * @param {import("./history-store.js").HistoryStore} store @param {HistoryActions} actions @param {Record<string, () => void>} errorActions
-   * @param {string} [title] of a card that is open, at the top of the column; without one it is closed, before the settings
+   * @param {string} [title] of a card that is open, at the top of the column; without one it is closed, before the settings or at the end
    */
   constructor(side, store, actions, errorActions, title) {
     this.store = store;
@@ -35,8 +35,10 @@ export class HistoryCard {
       h("summary", { class: "card-title" }, h("h2", {}, title ?? "Earlier")), this.body);
     this.details.addEventListener("toggle", () => this.refresh(this.current));
     document.addEventListener("visibilitychange", () => document.hidden || this.refresh(this.current)); // another tab may have changed it
-    if (title === undefined) find(side, "details.settings").before(this.details);
-    else side.prepend(this.details);
+    const settings = side.querySelector("details.settings");
+    if (title !== undefined) side.prepend(this.details);
+    else if (settings) settings.before(this.details);
+    else side.append(this.details);
     /** Resolves when the list is there. @type {Promise<void>} */
     this.shown = Promise.resolve();
   }

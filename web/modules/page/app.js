@@ -34,6 +34,13 @@ export class App extends EventTarget {
       embed: new ModelChoice("embed", "search-model"),
       read: new ModelChoice("read", "read-model"),
       speak: new ModelChoice("speak", "voice"),
+      detect: new ModelChoice("detect", "detect-model"),
+      segment: new ModelChoice("segment", "segment-model"),
+      "cut-out": new ModelChoice("cut-out", "cut-out-model"),
+      depth: new ModelChoice("depth", "depth-model"),
+      "classify-image": new ModelChoice("classify-image", "classify-image-model"),
+      "match-image": new ModelChoice("match-image", "match-image-model"),
+      "image-to-text": new ModelChoice("image-to-text", "image-to-text-model"),
     };
     this.engine = new Engine(new URL(siteUrl("worker.js")), () => [threadsNow(this.engine), ...this.#shown()]);
     /** Running activities for the status; the last one is shown. @type {string[]} */

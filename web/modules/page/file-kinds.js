@@ -71,7 +71,11 @@ export async function taskOf(files) {
   const gguf = find(/\.gguf$/i);
   const config = files.find(({ name, webkitRelativePath: path }) => name === "config.json" && path.split("/").length <= 2);
   if (gguf) return (await tasks()).gguf[architectureOf(await gguf.slice(0, HEADER_BYTES).arrayBuffer())] ?? "chat";
-  if (config) return (await tasks()).model_types[await modelTypeOf(config)] ?? null;
+  if (config) {
+    const { model_type: type, decoder } = await settingsOf(config);
+    if (type === "vision-encoder-decoder" && decoder?.model_type === "gpt2") return "image-to-text"; // it captions; others read
+    return (await tasks()).model_types[String(type ?? "")] ?? null;
+  }
   if (find(/^tokenizer\.bin$/i)) return "generate";
   const weights = find(/\.bin$/i);
   if (weights && (await weights.slice(0, 4).text()) === "lmgg") return "transcribe";
@@ -84,12 +88,12 @@ async function tasks() {
   return response?.ok ? response.json() : { gguf: {}, model_types: {} }; // offline at the first visit: the shown view decides
 }
 
-/** @param {File} config @returns {Promise<string>} `model_type`; "" if there is none */
-async function modelTypeOf(config) {
+/** @param {File} config @returns {Promise<any>} its object; an empty one if there is none */
+async function settingsOf(config) {
   try {
-    return String(JSON.parse(await config.text()).model_type ?? "");
+    return JSON.parse(await config.text()) ?? {};
   } catch {
-    return ""; // the engine names what is wrong with the file
+    return {}; // the engine names what is wrong with the file
   }
 }
 

@@ -84,7 +84,7 @@ export class FileRouter {
   /** @param {File[]} files @param {string} [folder] @param {import("./views.js").View} [given] */
   async #takeModel(files, folder, given) {
     const task = given ? given.task : await taskOf(files);
-    const view = given ?? VIEWS.find((one) => one.task === task) ?? this.views.shown;
+    const view = given ?? VIEWS.find((one) => one.task === task || one.tasks?.some((other) => other === task)) ?? this.views.shown;
     await this.views.open(view);
     const choices = /** @type {Record<string, import("./model-choice.js").ModelChoice>} */ (this.app.choices);
     await this.models.addFiles(files, choices[task ?? view.task] ?? choices[view.task], folder); // voices have no view

@@ -14,7 +14,10 @@ import { clearError, showError } from "./errors.js";
 
 /** @param {string} text */
 const code = (text) => h("code", {}, text);
-const FOLDER = () => [code("config.json"), ", ", code("model.safetensors"), ", ", code("tokenizer.json"), " …"];
+const FOLDER = (last = "tokenizer.json") => [code("config.json"), ", ", code("model.safetensors"), ", ", code(last), " …"];
+const PICTURE_FILES = ".bin,.json,.safetensors,.model,.txt";
+/** @param {string} what @param {string} example */
+const picturing = (what, example) => ({ text: () => [`Drop the folder of ${what} here (`, ...FOLDER("preprocessor_config.json"), ")."], accept: PICTURE_FILES, example, load: "look.load" });
 const TEXT_FILES = ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken";
 /** By task: the files it takes (a description and suffixes), an example of a name on the hub, the request that loads a model. */
 const TASKS = {
@@ -37,12 +40,19 @@ const TASKS = {
   },
   read: {
     text: () => ["Drop the folder of a model that writes what a picture says, such as TrOCR, here (", ...FOLDER(), ")."],
-    accept: ".bin,.json,.safetensors,.model,.txt", example: "microsoft/trocr-small-handwritten", load: "read.load",
+    accept: PICTURE_FILES, example: "microsoft/trocr-small-handwritten", load: "read.load",
   },
   speak: {
     text: () => ["Drop the folder of a voice (VITS, MMS) here: ", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "."],
     accept: ".bin,.json,.safetensors", example: "facebook/mms-tts-eng", load: "speak.load",
   },
+  detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR,", "hustvl/yolos-tiny"),
+  segment: picturing("a model that labels all pixels, such as SegFormer,", "nvidia/segformer-b0-finetuned-ade-512-512"),
+  "cut-out": picturing("Segment Anything", "facebook/sam-vit-base"),
+  depth: picturing("a Depth Anything model", "depth-anything/Depth-Anything-V2-Small-hf"),
+  "classify-image": picturing("a model that labels pictures, such as ViT, ResNet or ConvNeXt,", "google/vit-base-patch16-224"),
+  "match-image": picturing("a CLIP or SigLIP model", "openai/clip-vit-base-patch32"),
+  "image-to-text": picturing("a model that captions pictures, such as BLIP,", "Salesforce/blip-image-captioning-base"),
 };
 
 export class ModelDialog {
@@ -166,7 +176,7 @@ export class ModelDialog {
   async use(model, choice = this.choice) {
     this.errors.delete(model.id);
     try {
-      await this.#during(model, null, "Loading", (onEvent) => this.app.engine.call(TASKS[choice.task].load, { model: model.id }, { onEvent }));
+      await this.#during(model, null, "Loading", (onEvent) => this.app.engine.call(TASKS[choice.task].load, { model: model.id, task: choice.task }, { onEvent }));
       choice.chooseById(model.id);
       this.dialog.close();
       return true;

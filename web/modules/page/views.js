@@ -14,11 +14,12 @@ import { failedPart, showError } from "./errors.js";
  *   accepts, `importFile` one that it has exported
  * @typedef {{
  *   id: string, title: string, page: string, task: import("../shared/registry.js").Task,
+ *   tasks?: readonly import("../shared/registry.js").Task[],
  *   accepts: (kind: string, files: {size: number, name: string, type: string}[], shown: boolean, choice: import("./model-choice.js").ModelChoice) => boolean,
  *   plan: (count: number, kind: string) => string,
  *   load: (app: App, models: Models, section: HTMLElement) => LoadedView | Promise<LoadedView>, mixed?: boolean,
  * }} View `id`: the address's hash, and the section `view-<id>`; `page`: the page's title;
- *   `task`: whose models it uses; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always, with the model of `choice`; `plan`: what it does with them
+ *   `task`: whose models it uses; `tasks`: of a view that uses models of several; `mixed`: it takes files of several kinds together, a notebook with its data; `accepts`: whether it takes files of this kind (file-kinds.js), while it is shown or always, with the model of `choice`; `plan`: what it does with them
  */
 
 const LONGEST_PROMPT = 10000; // bytes
@@ -51,6 +52,13 @@ export const VIEWS = [
     accepts: (kind) => kind === "picture",
     plan: (count) => (count === 1 ? "Drop to read the text in this picture" : `Drop to read the text in these ${count} pictures`),
     load: async (app, models, section) => (await importPart("modules/views/read/read-view.js")).openRead(app, models, section),
+  },
+  {
+    id: "pictures", title: "Pictures", page: "pyapp · what pictures show in a browser tab", task: "detect",
+    tasks: ["detect", "cut-out", "segment", "depth", "classify-image", "match-image", "image-to-text"],
+    accepts: (kind, files, shown) => shown && kind === "picture" && !files.some(isPdf),
+    plan: (count) => (count === 1 ? "Drop to look at this picture" : "Drop to look at the first of these pictures"),
+    load: async (app, models, section) => (await importPart("modules/views/pictures/pictures-view.js")).openPictures(app, models, section),
   },
   {
     id: "chat", title: "Chat", page: "pyapp · chat in a browser tab", task: "chat",
@@ -159,9 +167,10 @@ export class Views {
 
   /** What a view has missed that was loaded after the list of models. @param {View} view */
   #tell(view) {
-    const choice = this.app.choices[view.task];
-    if (choice.model) choice.dispatchEvent(new CustomEvent("model"));
-    if (choice.models.length) choice.dispatchEvent(new CustomEvent("models"));
+    for (const choice of (view.tasks ?? [view.task]).map((task) => this.app.choices[task])) {
+      if (choice.model) choice.dispatchEvent(new CustomEvent("model"));
+      if (choice.models.length) choice.dispatchEvent(new CustomEvent("models"));
+    }
   }
 
   /** @param {View} view @param {unknown} error */

@@ -2,6 +2,7 @@
  * Finds the roles of a user's files in a model by their names. The formats are checked later, by content, when the files are
  * opened.
  *
+ * @typedef {import("./model-files.js").Task} Task
  * @typedef {{file: File, path: string}} PickedFile `path` is inside the folder that was chosen
  * @typedef {{role: string, path: string, file: File}} RoleFile
  * @typedef {{name: string, file: File}} NamedFile `name` is the path
@@ -9,7 +10,7 @@
  */
 import { UserError } from "../shared/protocol.js";
 
-/** @param {PickedFile[]} picked @param {import("./model-files.js").Task} task @returns {{title: string, files: RoleFile[]}} */
+/** @param {PickedFile[]} picked @param {Task} task @returns {{title: string, files: RoleFile[]}} */
 export function sortFiles(picked, task) {
   const files = picked.map(({ file, path }) => ({ name: path, file }));
   const onnx = files.find(({ name }) => /\.onnx$/i.test(name));
@@ -18,7 +19,8 @@ export function sortFiles(picked, task) {
   }
   const whole = files.filter(({ file }) => file.size > 0);
   if (!whole.length) throw new UserError("This file is empty.", { where: files[0]?.name, hint: "Choose the complete file." });
-  const model = { transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, read: reader, speak: voice }[task](files);
+  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, speak: voice })[task] ?? seer;
+  const model = sort(files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
   return { title: model.title, files: model.files.map(({ role, name, file }) => ({ role, path: name, file })) };
@@ -77,13 +79,13 @@ function textModel(files) {
 
 const EMBEDDER = "Choose the folder of an encoder: config.json, model.safetensors, tokenizer.json, with modules.json and 1_Pooling if it has them; or one .gguf file.";
 const VOICE = "Choose the folder of a voice: config.json, model.safetensors, vocab.json, tokenizer_config.json.";
-const READER = "Choose the folder of a model such as TrOCR: config.json, preprocessor_config.json, model.safetensors, and the files of its tokenizer.";
+const SEER = "Choose the folder of a model of pictures: config.json, preprocessor_config.json, model.safetensors, and the files of its tokenizer, if it has one.";
 
 /** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. @param {NamedFile[]} files @returns {SortedFiles} */
 const embedder = (files) => folderModel(files, EMBEDDER);
 
-/** A reader of lines, or a model that writes what a picture says. @param {NamedFile[]} files @returns {SortedFiles} */
-const reader = (files) => folderModel(files, READER);
+/** A reader of lines, or another model of pictures. @param {NamedFile[]} files @returns {SortedFiles} */
+const seer = (files) => folderModel(files, SEER);
 
 /** What speaks texts. @param {NamedFile[]} files @returns {SortedFiles} */
 const voice = (files) => folderModel(files, VOICE);

@@ -89,10 +89,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     ...Object.fromEntries(["search.index", "search.embed", "search.sentences", "speak", "speak.load"].map((method) => [method,
       /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, everything()))])),
 
-    "read.load": (params, context) => withModel("read.load", params, context, forPages()),
-
     /** `pixels` are those of a picture's canvas. */
-    read: ({ options, ...params }, context) => withModel("read", { ...params, options: JSON.stringify(options) }, context, forPages()),
+    ...Object.fromEntries(["read", "read.load", "look", "look.load"].map((method) => [method,
+      /** @type {Handler} */ (({ options, ...params }, context) => withModel(method, { ...params, options: JSON.stringify(options) }, context, forPages()))])),
 
     "read.export": async (params, context) => {
       await everything();

@@ -7,6 +7,7 @@
 import { UserError } from "../shared/protocol.js";
 
 const NAME = /^(?<repo>[\w.-]+\/[\w.-]+)(@(?<revision>[\w./-]+?))?([:/](?<file>[^\s:]+))?$/;
+const TEXT = /^(generate|chat|embed)$/; // tasks whose models GGUF files have
 const PAGES = 10; // of a list of files
 const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files name first
 /** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
@@ -91,7 +92,7 @@ export const textOf = async (address, signal) => (await ask(address, address, si
  */
 export function modelsOf({ repo, revision, file }, files, task) {
   const beside = (/** @type {string} */ path) => files.filter((one) => folderOf(one.path) === folderOf(path) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
-  const found = files.filter(({ path }) => isWeights(path, task) && (!file || path === file)).map((weights) => {
+  const found = files.filter(({ path }) => isWeights(path, task, files) && (!file || path === file)).map((weights) => {
     const alone = /\.gguf$|(^|\/)ggml-[^/]*\.bin$/i.test(weights.path);
     const more = alone ? [] : companions(weights, beside(weights.path), task);
     const chosen = [{ role: "model", ...weights }, ...more];
@@ -122,13 +123,14 @@ export function networkOf({ repo, revision, file }, files) {
 /** @param {string} path */
 const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 
-/** @param {string} path @param {import("./model-files.js").Task} task */
-function isWeights(path, task) {
+/** @param {string} path @param {import("./model-files.js").Task} task @param {HubFile[]} files */
+function isWeights(path, task, files) {
   const name = lastPart(path);
   if (/-\d+-of-\d+\./.test(name)) return false; // a part of a model
-  if (/\.gguf$/i.test(name)) return task !== "transcribe" && task !== "read" && !/mmproj|imatrix/i.test(name);
+  if (/\.gguf$/i.test(name)) return TEXT.test(task) && !/mmproj|imatrix/i.test(name);
   if (/^ggml-.*\.bin$/i.test(name)) return task === "transcribe" && !/encoder|vad|silero/i.test(name);
   if (path.includes("/")) return false; // other forms of the model: onnx, openvino …
+  if (name === "pytorch_model.bin") return !TEXT.test(task) && task !== "transcribe" && files.every((one) => one.path !== "model.safetensors");
   return name === "model.safetensors" || (name === "model.safetensors.index.json" && task === "chat");
 }
 

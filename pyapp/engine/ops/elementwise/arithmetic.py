@@ -134,15 +134,29 @@ signbit = unary("signbit", lambda x: np.signbit(x) if x.dtype.kind == "f" else x
 fmod = binary("fmod", lambda: np.fmod, vjp_of_slopes(lambda y, a, b: 1, lambda y, a, b: -trunc(a / b)), in_place=True)
 
 
+def _lerp_by_tensor_values(x: Any, end: Any, weight: Any) -> Any:
+    near = weight.abs() < 0.5
+    return x.where(near, end) + (end - x) * weight.where(near, weight - 1.0)
+
+
+_lerp_from_start = element_function(lambda x, end, weight: x + (end - x) * weight, 2, 1)
+_lerp_from_end = element_function(lambda x, end, weight: end - (end - x) * weight, 2, 1)
+_lerp_by_tensor = element_function(_lerp_by_tensor_values, 3)
+_addcmul = element_function(lambda x, tensor1, tensor2, value: x + tensor1 * tensor2 * value, 3, 1)
+_addcdiv = element_function(lambda x, tensor1, tensor2, value: x + tensor1 / tensor2 * value, 3, 1)
+
+
 @function(method=True, in_place=True)
 def lerp(x: Tensor, end: Tensor, weight: Any) -> Tensor:
     """x + weight (end - x), from the nearer of both ends, so that a weight of 1 gives `end`. TypeError for integers."""
     if not (x.dtype.has_gradient or end.dtype.has_gradient):
         raise TypeError(f"lerp: takes floating-point tensors, not {describe(x)} and {describe(end)}")
-    if not isinstance(weight, Tensor):
-        return x + (end - x) * weight if weight < 0.5 else end - (end - x) * (1 - weight)
-    near = weight < 0.5
-    return where(near, x, end) + (end - x) * where(near, weight, weight - 1)
+    if isinstance(weight, Tensor):
+        return _lerp_by_tensor(x, end, weight)
+    near = weight.__abs__() < 0.5
+    if isinstance(weight, complex):
+        return x + (end - x) * weight if near else end - (end - x) * (1 - weight)
+    return _lerp_from_start(x, end, weight) if near else _lerp_from_end(x, end, 1 - weight)
 
 
 @function(method=True, in_place=True)
@@ -150,7 +164,7 @@ def addcmul(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 tensor2; of integers with the whole part of value."""
     if isinstance(value, float) and common_dtype(x, tensor1, tensor2).category < 2:
         value = int(value)
-    return x + tensor1 * tensor2 * value
+    return _addcmul(x, tensor1, tensor2, value)
 
 
 @function(method=True, in_place=True)
@@ -158,7 +172,7 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     """x + value tensor1 / tensor2. TypeError where both are integers."""
     if not (tensor1.dtype.has_gradient or tensor2.dtype.has_gradient):
         raise TypeError(f"addcdiv: divides floating-point tensors, not {describe(tensor1)} by {describe(tensor2)}")
-    return x + tensor1 / tensor2 * value
+    return _addcdiv(x, tensor1, tensor2, value)
 
 
 @function(method=True, in_place=True)

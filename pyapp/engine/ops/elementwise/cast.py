@@ -133,7 +133,7 @@ _CONVERSIONS = {
 
 
 def _conversion(dtype: str) -> Any:
-    return lambda x: to(x, dtype=dtype)
+    return lambda x, memory_format=None: to(x, dtype=dtype)
 
 
 for _name, _target in _CONVERSIONS.items():

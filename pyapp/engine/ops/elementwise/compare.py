@@ -49,15 +49,15 @@ isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool")
 @function(method=True)
 @op()
 def fmax(a: Tensor, b: Tensor) -> Tensor:
-    """The larger element; if one is NaN, the other. For equal elements the first gets the gradient."""
-    return where((a >= b).logical_or(b.isnan()), a, b)
+    """The larger element; if one is NaN, the other. Equal elements share the gradient."""
+    return where(a.isnan(), b, where(b.isnan(), a, maximum(a, b)))
 
 
 @function(method=True)
 @op()
 def fmin(a: Tensor, b: Tensor) -> Tensor:
-    """The smaller element; if one is NaN, the other. For equal elements the first gets the gradient."""
-    return where((a <= b).logical_or(b.isnan()), a, b)
+    """The smaller element; if one is NaN, the other. Equal elements share the gradient."""
+    return where(a.isnan(), b, where(b.isnan(), a, minimum(a, b)))
 
 
 @function(method=True)

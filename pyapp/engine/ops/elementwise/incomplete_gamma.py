@@ -111,11 +111,11 @@ def _in_float64(upper: bool) -> Any:
     return lambda: lambda a, x: _incomplete(a, x, upper).astype(np.result_type(a, x))
 
 
-igamma = binary("igamma", _in_float64(False), _slope(1.0), out="float")
-igammac = binary("igammac", _in_float64(True), _slope(-1.0), out="float")
+igamma = binary("igamma", _in_float64(False), _slope(1.0), out="float", in_place=True)
+igammac = binary("igammac", _in_float64(True), _slope(-1.0), out="float", in_place=True)
 
 
-@function(method=True)
+@function(method=True, in_place=True)
 def mvlgamma(x: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension p."""
     p = index(p)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import dtype as _dtype
-from ...operands import as_tensor
+from ...operands import as_tensor, common_dtype
 from ...tensor import Tensor
 from .select import where
 
@@ -21,8 +21,11 @@ def _polynomial(name: str, about: str, first: First, following: Next, shifted: b
     def function(input: Any, n: Any) -> Tensor:
         given = input if isinstance(input, Tensor) else as_tensor(input, n)
         x = given if given.dtype.is_floating_point else given.to(_dtype.Default.dtype)
-        x = x * 2.0 - 1.0 if shifted else x
+        if isinstance(n, Tensor) and n.dtype.is_floating_point:
+            x = x.to(common_dtype(x, n))
+            n = where(n.isfinite(), n.trunc(), -1.0)  # torch finds 0 for a degree that is no number, too
         most = (int(n.max().item()) if n.numel() else 0) if isinstance(n, Tensor) else int(n)
+        x = x * 2.0 - 1.0 if shifted else x
         if most > _HIGHEST:
             raise ValueError(f"{name}: degrees are at most {_HIGHEST}, got {most}")
         before, now = x * 0.0 + 1.0, first(x)
@@ -32,10 +35,9 @@ def _polynomial(name: str, about: str, first: First, following: Next, shifted: b
             for k in range(1, most):
                 before, now = now, following(x, k, now, before)
             return now
-        degree = n.trunc() if n.dtype.is_floating_point else n
-        found = where(degree < 0, before * 0.0, before)
+        found = where(n < 0, before * 0.0, before)
         for k in range(1, most + 1):
-            found = where(degree == k, now, found)
+            found = where(n == k, now, found)
             before, now = now, following(x, k, now, before)
         return found
 

@@ -11,7 +11,7 @@ from ...op import primitive
 from ...return_types import printed_as
 from ...tensor import Tensor
 from ..elementwise.select import where
-from .lapack import _lapack, _square
+from .lapack import _lapack, _square, finite_svd
 from .solve import inverse
 
 
@@ -20,7 +20,7 @@ def _cofactors(x: Tensor) -> Tensor:
     """The gradient of det from the singular values, also for singular matrices."""
 
     def compute(a: Any) -> Any:
-        u, s, vh = np.linalg.svd(a)
+        u, s, vh = finite_svd(a)
         others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(s.shape[-1])], -1)
         size = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
         return size * ((np.conj(u) * others[..., None, :]) @ np.conj(vh))

@@ -12,7 +12,7 @@ from ...op import primitive
 from ...return_types import printed_as
 from ...tensor import Tensor
 from ..diagonals import diag_embed, diagonal
-from .lapack import _lapack, _square
+from .lapack import _lapack, _square, finite_eigh
 from .solve import solve
 from .svd import over_gaps
 
@@ -34,7 +34,7 @@ def _eigh(x: Tensor, triangle: Any) -> Tensor:
     """Eigenvalues as a row over eigenvectors as columns: (..., 1 + N, N)."""
 
     def compute(a: Any) -> Any:
-        values, vectors = np.linalg.eigh(a, triangle)
+        values, vectors = finite_eigh(a, triangle)
         return np.concatenate([values[..., None, :], vectors], -2)
 
     return tensor_of(*_lapack("eigh", compute, x))
@@ -64,6 +64,14 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
 def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of eigh."""
     return eigh(x, UPLO)[0]
+
+
+def matrix_sqrth(x: Tensor) -> Tensor:
+    """The square root of Hermitian (symmetric) matrices (..., N, N) without eigenvalues below 0, which count as 0. Only
+    the lower triangle is read; the gradient is undefined for equal eigenvalues.
+    """
+    values, vectors = eigh(x)
+    return (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mH
 
 
 @printed_as("linalg_eig")

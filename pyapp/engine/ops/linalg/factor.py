@@ -243,6 +243,26 @@ def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
     return LUFactor(packed, tensor_of(exchanged + 1, _dtype.int32))
 
 
+@printed_as("linalg_lu_factor_ex")
+class LUFactorEx(NamedTuple):
+    """LUFactor, and int32 (...): 0, or the first pivot, from 1, that is 0."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorEx:
+    """lu_factor with what would keep lu_solve from solving; RuntimeError for that with `check_errors`."""
+    packed, pivots = lu_factor(x, pivot=pivot)
+    zero = packed.detach().diagonal(dim1=-2, dim2=-1) == 0  # (..., K)
+    first = zero.to(_dtype.int32).argmax(-1) if zero.shape[-1] else zero.sum(-1)
+    info = ((first + 1) * zero.any(-1)).to(_dtype.int32)
+    if check_errors and bool(info.any()):
+        raise RuntimeError(f"lu_factor_ex: a pivot of {describe(x)} is 0: the matrix has no inverse")
+    return LUFactorEx(packed, pivots, info)
+
+
 def _unpacked(packed: Tensor, order: Any) -> LU:
     m, n = packed.shape[-2:]
     k = min(m, n)

@@ -48,6 +48,26 @@ def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
     return value, kind
 
 
+def finite_svd(a: Any, **settings: Any) -> Any:
+    """NumPy's svd; NaN for a matrix with an infinite element or NaN, at which LAPACK may never end."""
+    return _of_finite(np.linalg.svd, a, **settings)
+
+
+def finite_eigh(a: Any, triangle: str) -> Any:
+    """NumPy's eigh; NaN for a matrix with an infinite element or NaN, at which LAPACK may never end."""
+    return _of_finite(np.linalg.eigh, a, triangle)
+
+
+def _of_finite(function: Any, a: Any, *args: Any, **settings: Any) -> Any:
+    bad = ~np.isfinite(a).all((-2, -1))
+    if not bad.any():
+        return function(a, *args, **settings)
+    found = function(np.where(bad[..., None, None], 0, a).astype(a.dtype), *args, **settings)
+    for part in found if isinstance(found, tuple) else (found,):
+        part[bad] = np.nan
+    return found
+
+
 def _square(name: str, x: Tensor) -> None:
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"{name}: takes square matrices (..., N, N), got {describe(x)}")

@@ -310,7 +310,7 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha:
     return addmm(x, side_by_side, below, beta=beta, alpha=alpha)
 
 
-@function(method=True)
+@function(method=True, in_place=True)
 def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha mat @ vec."""
     if mat.ndim != 2 or vec.ndim != 1:
@@ -318,7 +318,7 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float 
     return addmm(x.unsqueeze(-1), mat, vec.unsqueeze(-1), beta=beta, alpha=alpha).squeeze(-1)
 
 
-@function(method=True)
+@function(method=True, in_place=True)
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha vec1 ⊗ vec2; where beta is 0, x is not read. TypeError for integers with a float factor."""
     product = outer(vec1, vec2)

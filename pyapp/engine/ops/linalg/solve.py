@@ -17,7 +17,7 @@ from ...tensor import Tensor
 from ...user_errors import describe
 from ..create import eye
 from ..view import expand, reshape
-from .lapack import _checked, _lapack, _square, on_host
+from .lapack import _checked, _lapack, _square, finite_svd, on_host
 from .products import _sum_to
 from .svd import _largest, _limit, svdvals
 
@@ -85,7 +85,7 @@ def _pinv(x: Tensor, limit: Tensor) -> Tensor:
     """limit (...): singular values up to it count as zero."""
 
     def compute(a: Any, limit: Any) -> Any:
-        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        u, s, vh = finite_svd(a, full_matrices=False)
         kept = s > limit.real[..., None]
         inverses = np.where(kept, 1 / np.where(kept, s, 1), 0)
         return (np.conj(np.swapaxes(vh, -1, -2)) * inverses[..., None, :]) @ np.conj(np.swapaxes(u, -1, -2))

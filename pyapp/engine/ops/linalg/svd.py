@@ -16,7 +16,7 @@ from ..diagonals import diag_embed, diagonal
 from ..elementwise.compare import maximum
 from ..elementwise.select import where
 from ..stacking import cat
-from .lapack import _lapack
+from .lapack import _lapack, finite_svd
 
 
 def _parts(packed: Tensor, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -60,7 +60,7 @@ def _off_diagonal(x: Tensor) -> Tensor:
 @primitive(vjp=_d_svd, saves="both", name="_svd", autocast=full_precision)
 def _svd(x: Tensor) -> Tensor:
     def compute(a: Any) -> Any:
-        u, s, vh = np.linalg.svd(a, full_matrices=False)
+        u, s, vh = finite_svd(a, full_matrices=False)
         return np.concatenate([u, s[..., None, :], np.conj(np.swapaxes(vh, -1, -2))], -2)
 
     return tensor_of(*_lapack("svd", compute, x))
@@ -111,7 +111,7 @@ def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
 
 @primitive(vjp=_d_svdvals, name="_svdvals", autocast=full_precision)
 def _svdvals(x: Tensor) -> Tensor:
-    values, kind = _lapack("svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x)
+    values, kind = _lapack("svdvals", lambda a: finite_svd(a, compute_uv=False), x)
     return tensor_of(values, kind.part)
 
 
@@ -135,6 +135,22 @@ def linalg_svd(x: Tensor, full_matrices: bool = True, *, driver: str | None = No
     """
     u, s, v = svd(x, not full_matrices)
     return LinalgSVD(u, s, v.mH)
+
+
+@printed_as("linalg_polar")
+class Polar(NamedTuple):
+    U: Tensor
+    H: Tensor
+
+
+def linalg_polar(x: Tensor) -> Polar:
+    """x = U H, as torch.linalg.polar: x (..., M, N) with M >= N → U (..., M, N) of orthonormal columns, and H
+    (..., N, N) Hermitian without eigenvalues below 0. The gradient is undefined for equal singular values.
+    """
+    if x.ndim < 2 or x.shape[-2] < x.shape[-1]:
+        raise ValueError(f"polar: takes matrices (..., M, N) with M >= N, got {describe(x)}")
+    u, s, v = svd(x)
+    return Polar(u @ v.mH, (v * s.unsqueeze(-2)) @ v.mH)
 
 
 def _limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:

@@ -2,6 +2,7 @@
  * The elements of the read view; they are not in index.html, because the page starts without them.
  */
 import { h } from "../../page/dom.js";
+import { cameraPanel } from "../../pictures/camera.js";
 
 /** @param {HTMLElement} view the empty section */
 export function buildRead(view) {
@@ -21,11 +22,7 @@ function main() {
         h("label", { class: "secondary file-button" }, h("input", { type: "file", id: "read-files", multiple: true, accept: "image/*,application/pdf,.pdf", "aria-describedby": "read-hint" }), h("span", {}, "Choose pictures or a PDF…")),
         h("button", { class: "secondary", type: "button", id: "read-camera" }, "Camera…"),
         h("p", { class: "read-hint", id: "read-hint" }, "or drop or paste some anywhere: PNG, JPEG, WebP, PDF")),
-      h("div", { class: "read-camera-panel", id: "read-camera-panel", role: "group", "aria-label": "Camera", hidden: true },
-        h("video", { id: "read-video", muted: true, playsinline: true, "aria-label": "What the camera sees" }),
-        h("div", { class: "read-actions" },
-          h("button", { class: "primary", type: "button", id: "read-take" }, "Take a picture"),
-          h("button", { class: "secondary", type: "button", id: "read-camera-close" }, "Close the camera"))),
+      cameraPanel("read"),
       h("div", { class: "read-samples", id: "read-samples-group", hidden: true },
         h("span", { class: "read-hint", id: "read-samples-label" }, "Or try a sample:"),
         h("div", { class: "openings", id: "read-samples", role: "group", "aria-labelledby": "read-samples-label" })),

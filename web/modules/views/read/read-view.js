@@ -22,7 +22,7 @@ import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { Camera } from "./camera.js";
+import { Camera } from "../../pictures/camera.js";
 import { Arriving, Page } from "./page.js";
 import { PagePicture } from "./page-picture.js";
 import { closePdf, countPages, drawPage, isPdf, pageNumbers } from "./page-source.js";
@@ -78,7 +78,7 @@ class ReadView {
     this.button = new RunButton(app, byId("read-start"), this.slot, "Reading");
     this.picture = new PagePicture();
     this.text = new PageText();
-    this.camera = new Camera();
+    this.camera = new Camera(view, "read", byId("read-camera"));
     this.password = new PasswordForm(byId("read-locked"));
     /** @type {import("./pdf-file.js").Ask} */
     this.ask = (name, wrong, signal) => this.password.ask(name, wrong, signal);

@@ -1,24 +1,36 @@
 /**
  * The camera: a live picture, and a button that takes it as a file.
  */
-import { UserError, nameOf } from "../../shared/protocol.js";
-import { byId, single } from "../../page/dom.js";
+import { UserError, nameOf } from "../shared/protocol.js";
+import { find, h, single } from "../page/dom.js";
+
+/** The elements of a camera, without the button that opens it. @param {string} name that their ids begin with */
+export const cameraPanel = (name) =>
+  h("div", { class: "read-camera-panel", id: `${name}-camera-panel`, role: "group", "aria-label": "Camera", hidden: true },
+    h("video", { id: `${name}-video`, muted: true, playsinline: true, "aria-label": "What the camera sees" }),
+    h("div", { class: "read-actions" },
+      h("button", { class: "primary", type: "button", id: `${name}-take` }, "Take a picture"),
+      h("button", { class: "secondary", type: "button", id: `${name}-camera-close` }, "Close the camera")));
 
 /** Fires "taken" (detail: the File), "lost" (the camera was unplugged, or its permission taken back). */
 export class Camera extends EventTarget {
-  constructor() {
+  /** @param {HTMLElement} view with the elements of cameraPanel @param {string} name that their ids begin with @param {HTMLElement} opener its button */
+  constructor(view, name, opener) {
     super();
+    this.view = view;
+    this.opener = opener;
+    this.panel = find(view, `#${name}-camera-panel`);
     /** @type {MediaStream | null} */
     this.stream = null;
     /** Whether the browser is being asked: each answer would be a stream of its own. */
     this.asking = false;
     this.count = 0;
-    this.video = byId("read-video");
-    byId("read-take").addEventListener("click", single(() => this.take()));
-    byId("read-camera-close").addEventListener("click", () => this.close());
-    this.view = byId("view-read");
+    this.video = find(this.panel, "video");
+    this.taker = find(view, `#${name}-take`);
+    this.taker.addEventListener("click", single(() => this.take()));
+    find(view, `#${name}-camera-close`).addEventListener("click", () => this.close());
     this.view.addEventListener("left", () => this.stream && this.close()); // nobody is filmed who does not see it
-    byId("read-camera").hidden = !navigator.mediaDevices?.getUserMedia; // only on secure pages
+    opener.hidden = !navigator.mediaDevices?.getUserMedia; // only on secure pages
   }
 
   async open() {
@@ -37,8 +49,8 @@ export class Camera extends EventTarget {
     });
     if (this.view.hidden) return this.close(); // left while the browser asked
     this.video.srcObject = this.stream;
-    byId("read-camera-panel").hidden = false;
-    byId("read-take").focus();
+    this.panel.hidden = false;
+    this.taker.focus();
     await this.video.play().catch((error) => {
       if (this.stream) throw error; // else it was closed before it began
     });
@@ -58,8 +70,8 @@ export class Camera extends EventTarget {
   close() {
     this.stream?.getTracks().forEach((track) => track.stop());
     this.stream = this.video.srcObject = null;
-    byId("read-camera-panel").hidden = true;
-    byId("read-camera").focus();
+    this.panel.hidden = true;
+    this.opener.focus();
   }
 }
 

@@ -1,0 +1,126 @@
+"""Music of texts, by a model that writes the codes of a codec (MusicGen).
+
+Each moment is drawn from the scores with the text and without one: guidance says how much farther from those without it
+(Ho and Salimans 2022, arXiv 2207.12598; Kreuk et al. 2022, arXiv 2209.15352). Codes of a codebook come one moment after
+those of the codebook before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from pyapp.audio.decoding import draw_token, highest
+from pyapp.audio.wav import as_pcm
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine.buffers import int32_tensor
+from pyapp.engine.lazy import np
+from pyapp.errors import ModelError, OptionError
+from pyapp.events import Cancel, Done, Event, Progress, Sound
+from pyapp.nn.sequence_to_sequence import CachedMemory, Decoding
+from pyapp.text.options import check_number
+from pyapp.text.sampling import Uniform
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_SECONDS = 30.0  # for which the published models are trained
+
+
+@dataclass(frozen=True)
+class ComposeOptions:
+    """How music is made. OptionError, with the name of the setting, for an invalid value.
+
+    - seconds: its length. seed: the same one makes the same music.
+    - guidance: how closely it follows the text; 1: as the model's scores with the text say.
+    - temperature: how much it varies; 0: the most likely code each time. top_k: of how many codes one is drawn.
+    """
+
+    seconds: float = 8.0
+    seed: int = 0
+    guidance: float = 3.0
+    temperature: float = 1.0
+    top_k: int = 250
+
+    def __post_init__(self) -> None:
+        check_number("seconds", self.seconds, 0.05, MOST_SECONDS)
+        check_number("seed", self.seed, 0, (1 << 63) - 1, whole=True)
+        check_number("guidance", self.guidance, 1, 100)
+        check_number("temperature", self.temperature, 0, 100)
+        check_number("top_k", self.top_k, 1, 1 << 20, whole=True)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ComposeOptions:
+        """From JSON values."""
+        names = [entry.name for entry in fields(cls)]
+        for name in values:
+            if name not in names:
+                raise OptionError(f"{name!r:.60} is no setting", where="options", hint=f"Settings: {', '.join(names)}")
+        return cls(**values)
+
+
+def compose_events(loaded: Any, text: str, options: ComposeOptions, cancel: Cancel) -> Iterator[Event]:
+    """Makes music of a text: Progress in steps, a Sound with all of it, and Done with `duration` in seconds and `rate`
+    in samples a second. Raises OptionError for a text without words and for more seconds than the model makes,
+    ModelError if what it computes is no sound, Cancelled once `cancel` is set.
+    """
+    model = loaded.model
+    if not isinstance(text, str) or not text.strip():
+        raise OptionError("says nothing about the music", where="text")
+    moments = max(1, round(options.seconds * model.config.moments))
+    steps, done, codes = moments + model.decoder.codebooks - 1, 0, None
+    writing = written_codes(loaded, text, moments, options)
+    while codes is None:
+        codes = next(writing)
+        cancel.check()
+        done += codes is None
+        yield Progress("composing", done, steps, "steps")
+    with no_grad():
+        found: NDArray[np.float32] = model.sound(codes)[0, 0].cpu().numpy()
+    if not np.isfinite(found).all():
+        raise ModelError("the model computes NaN or infinite samples", hint="Take a model whose weights are whole")
+    rate, seconds = model.sample_rate, len(found) / model.sample_rate
+    yield Sound(text, 0.0, seconds, rate, as_pcm(found))
+    yield Done("complete", {"duration": seconds, "rate": rate})
+
+
+def written_codes(loaded: Any, text: str, moments: int, options: ComposeOptions) -> Iterator[Tensor | None]:
+    """None after every step, and at last the codes (1, codebooks, moments) int64 of a text."""
+    model, books = loaded.model, loaded.model.decoder.codebooks
+    start = loaded.generation.get("decoder_start_token_id", loaded.model.config.decoder.pad_token_id)
+    length, empty = moments + books, model.config.decoder.pad_token_id  # of the rows, with their first code
+    if length > model.most:
+        most = (model.most - books) / model.config.moments
+        raise OptionError(f"the model makes at most {most:.1f} seconds", where="seconds")
+    [encoding] = loaded.tokenizer.encode_batch([text], truncation=True, max_length=loaded.tokenizer.max_length or 512)
+    guided = options.guidance > 1
+    with no_grad():
+        encoded = model.encode(int32_tensor(list(encoding.ids), model.device).unsqueeze(0))  # (1, S, D)
+        encoded = ops.cat([encoded, ops.zeros_like(encoded)]) if guided else encoded
+        memory = CachedMemory(encoded, None, 1, length)
+    decoding, draw = Decoding(model, memory, books), Uniform(options.seed).draw
+    rows = [[start] for _ in range(books)]
+    for place in range(1, length):
+        last = [row[-1] for row in rows]
+        with no_grad():
+            logits: NDArray[np.float32] = decoding.step(last * (2 if guided else 1)).to("float32").cpu().numpy()
+            memory.advance()
+        scores = logits[:books]
+        if guided:
+            scores = logits[books:] + (scores - logits[books:]) * np.float32(options.guidance)
+        for book, row in enumerate(rows):
+            silent = place <= book or place > book + moments
+            row.append(empty if silent else chosen(scores[book], options, draw()))
+        yield None
+    found = [row[1 + book : 1 + book + moments] for book, row in enumerate(rows)]
+    yield ops.tensor([found], dtype="int64", device=model.device)
+
+
+def chosen(scores: NDArray[np.float32], options: ComposeOptions, number: float) -> int:
+    """A code drawn from the best of the scores (V,), with `number` in [0, 1)."""
+    if options.temperature == 0:
+        return int(scores.argmax())
+    best = highest(scores, min(options.top_k, len(scores)))
+    return best[draw_token(scores[best], options.temperature, number)]

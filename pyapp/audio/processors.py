@@ -1,0 +1,132 @@
+"""What prepares recordings for models that do not read Whisper's spectrograms, as transformers does it: samples, or
+log-mel filter banks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.lazy import np
+from pyapp.engine.ops import from_numpy
+from pyapp.errors import ArgumentError, ModelError
+
+from .constants import SAMPLE_RATE
+from .filter_banks import POINTS, filter_bank
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EPSILON = 1e-7  # added to the variance
+MOST_FRAMES = 1 << 16  # of a spectrogram
+
+
+def _feature_settings(settings: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """The object of a feature extractor, in a preprocessor_config.json or a processor_config.json. ModelError for
+    another rate than SAMPLE_RATE.
+    """
+    own = settings.get("feature_extractor")
+    settings = own if isinstance(own, Mapping) else settings
+    rate = settings.get("sampling_rate", SAMPLE_RATE)
+    if rate != SAMPLE_RATE:
+        raise ModelError(
+            f"the model hears {rate!r:.40} samples a second, expected {SAMPLE_RATE:,}", where=where,
+            hint="Choose a model for 16 kHz",
+        )  # fmt: skip
+    return settings
+
+
+def _checked(recordings: Sequence[Any]) -> list[NDArray[np.float32]]:
+    """Recordings as arrays. ArgumentError where one has no samples, or channels."""
+    arrays = [np.asarray(recording, np.float32) for recording in recordings]
+    if not arrays or any(array.ndim != 1 or not len(array) for array in arrays):
+        raise ArgumentError(f"recordings are samples (N,), not {[array.shape for array in arrays]}")
+    return arrays
+
+
+@dataclass(frozen=True)
+class SampleProcessor:
+    """What prepares samples: `normalize` gives each recording the mean 0 and the variance 1; `masks`: the model was
+    trained with masks of what is padding; without, padding is silence.
+    """
+
+    normalize: bool = True
+    masks: bool = False
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> SampleProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate."""
+        settings = _feature_settings(settings, where)
+        return cls(settings.get("do_normalize") is not False, settings.get("return_attention_mask") is True)
+
+    def prepared(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Samples (N,) at 16 kHz as the model hears them: float32 (N,)."""
+        if not self.normalize:
+            return np.asarray(samples, np.float32)
+        centred = samples - samples.mean()
+        found: NDArray[np.float32] = (centred / np.sqrt(samples.var() + EPSILON)).astype(np.float32)
+        return found
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, N) float32, and its mask (B, N) int32, if the model has
+        one. There are zeros behind the shorter ones; without a mask they are normalised with the recording, as
+        transformers does it.
+        """
+        arrays = _checked(recordings)
+        longest = max(map(len, arrays))
+        values, mask = np.zeros((len(arrays), longest), np.float32), np.zeros((len(arrays), longest), np.int32)
+        for row, array in enumerate(arrays):
+            values[row, : len(array)], mask[row, : len(array)] = array, 1
+            own = values[row, : len(array) if self.masks else longest]
+            own[:] = self.prepared(own)
+        return from_numpy(values), from_numpy(mask) if self.masks else None
+
+
+@dataclass(frozen=True)
+class FilterBankProcessor:
+    """What makes log-mel filter banks (pyapp.audio.filter_banks) of `frames` frames of 10 ms with `bins` bins: of a
+    longer recording the first ones, behind those of a shorter one zeros; then each number less `mean`, divided by twice
+    `deviation`, if there are these.
+    """
+
+    frames: int = 1024
+    bins: int = 128
+    mean: float = 0.0
+    deviation: float = 0.5
+
+    @property
+    def seconds(self) -> float:
+        """How much of a recording is heard."""
+        return self.frames / 100
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> FilterBankProcessor:
+        """From the object of a preprocessor_config.json of the Audio Spectrogram Transformer."""
+        settings = _feature_settings(settings, where)
+        frames, bins = settings.get("max_length", cls.frames), settings.get("num_mel_bins", cls.bins)
+        for name, value, most in (("max_length", frames, MOST_FRAMES), ("num_mel_bins", bins, POINTS // 4)):
+            if type(value) is not int or not 1 <= value <= most:
+                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
+        if settings.get("do_normalize") is False:
+            return cls(frames, bins)
+        # the mean and the deviation of AudioSet, where a file does not say others
+        mean, deviation = settings.get("mean", -4.2677393), settings.get("std", 4.5689974)
+        for name, number in (("mean", mean), ("std", deviation)):
+            if type(number) not in (int, float) or not isfinite(number) or (name == "std" and number <= 0):
+                raise ModelError(f"{name} is {number!r:.40}, expected a number", where=where)
+        return cls(frames, bins, mean, deviation)
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, None]:
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, frames, bins) float32; there is no mask."""
+        arrays = _checked(recordings)
+        found = np.zeros((len(arrays), self.frames, self.bins), np.float32)
+        for row, array in enumerate(arrays):
+            longest = (self.frames + 3) * SAMPLE_RATE // 100  # what the frames hear
+            bank = filter_bank(array[:longest], self.bins, "hann")[: self.frames]
+            found[row, : len(bank)] = bank
+        found -= np.float32(self.mean)
+        found /= np.float32(2 * self.deviation)
+        return from_numpy(found), None

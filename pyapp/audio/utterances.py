@@ -1,0 +1,110 @@
+"""Transcribe recordings with models that write the text of samples (Moonshine): each utterance is heard by itself, from
+pause to pause.
+
+The models tell no times: a segment has those of its utterance, and words have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyapp.audio.activity import EnergyDetector
+from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.mel import HOP
+from pyapp.audio.sample_transcription import SampleTranscription
+from pyapp.audio.word_times import Draft
+from pyapp.engine.lazy import np
+from pyapp.events import Event, Notice
+from pyapp.text.sequence_to_sequence import SearchOptions, search
+
+WINDOW = 30.0  # seconds in which pauses are looked for
+LONGEST = 20.0  # seconds of an utterance; a longer one is cut where it is quietest
+QUIET = 5.0  # seconds before that, in which the quietest moment is looked for
+MOMENT = 0.05  # seconds of sound whose loudness is compared
+PAUSE = 0.8  # seconds without speech between two utterances
+# A model that repeats itself is stopped. Speech has half as many tokens in languages with letters, as Moonshine's
+# authors say; of Chinese and Japanese each syllable may be a token.
+TOKENS_PER_SECOND = 13.0
+
+
+class UtteranceTranscription(SampleTranscription):
+    """The state between utterances, as pyapp.audio.transcribe.Transcription. What finds speech is EnergyDetector, where
+    there is no `detector`.
+    """
+
+    def __init__(self, loaded: Any, *args: Any, **options: Any) -> None:
+        super().__init__(loaded, *args, **options)
+        self._detector = self._detector or EnergyDetector()
+        beams = self._options.beam_size
+        self._search = SearchOptions.from_files(loaded.config, loaded.generation, {"num_beams": beams})
+
+    def events(self) -> Iterator[Event]:
+        """As transcribe_events; there are no Language, Partial and Doubt."""
+        if self._options.word_timestamps:
+            yield Notice("this model does not tell the times of words: there are those of segments alone")
+        yield from super().events()
+
+    def _hear_clip(self, begin: int, last: int | None) -> Iterator[Event]:
+        at, final = begin, False
+        while not final:
+            self._cancel.check()
+            wanted = at + round(WINDOW * SAMPLE_RATE)
+            wanted = wanted if last is None else min(wanted, last)
+            whole = self._samples.reach(wanted + 1)
+            stop = wanted if whole or self._samples.total is None else max(at, min(wanted, self._samples.total))
+            ends = not whole or wanted == last
+            spoken, until = self._next(at, stop, ends)
+            if spoken is not None:
+                yield from self._write(*spoken)
+            at, final = until, ends and until >= stop
+            yield self._progress(at)
+
+    def _next(self, at: int, stop: int, ends: bool) -> tuple[tuple[int, int] | None, int]:
+        """The samples of the first utterance from sample `at` to `stop`, and where to go on. `ends`: there is no sound
+        behind `stop`.
+        """
+        assert self._detector is not None
+        spans = self._detector.spans(self._samples, at, stop) if stop > at else []
+        if not spans:
+            return None, stop
+        first = last = spans[0]
+        for span in spans[1:]:
+            if span.start - last.end >= PAUSE or span.end - first.start > LONGEST:
+                break
+            last = span
+        start, end = (at + round(seconds * SAMPLE_RATE) for seconds in (first.start, last.end))
+        longest = start + round(LONGEST * SAMPLE_RATE)
+        if end > longest:
+            end = self._quietest(longest - round(QUIET * SAMPLE_RATE), longest)
+        elif not ends and at < start and stop - end < PAUSE * SAMPLE_RATE:
+            return None, start  # it may go on behind `stop`
+        return (start, end), end
+
+    def _quietest(self, start: int, end: int) -> int:
+        """The middle of the quietest moment between two samples."""
+        step = round(MOMENT * SAMPLE_RATE)
+        sound = self._samples.read(start, end)
+        loud = np.square(sound[: len(sound) // step * step].reshape(-1, step)).sum(1)
+        return start + int(loud.argmin()) * step + step // 2
+
+    def _write(self, start: int, end: int) -> Iterator[Event]:
+        """The segment of an utterance, if anything is written of it."""
+        model = self._model
+        seconds = (end - start) / SAMPLE_RATE
+        if model.encoder.moments(end - start) < 1:
+            return
+        values, mask = self._processor([self._samples.read(start, end)])
+        values, mask = values.to(model.device), None if mask is None else mask.to(model.device)
+        most = max(1, int(TOKENS_PER_SECOND * seconds))
+        options = self._search.within(most + 1)
+        tokens: list[int] = []
+        for found in search(model, values, mask, options):
+            self._cancel.check()
+            if found is not None:
+                [tokens] = found
+        text = self._tokenizer.decode(tokens).strip()
+        if text:
+            yield from self._tell(
+                Draft(start // HOP, round(start / SAMPLE_RATE, 3), round(end / SAMPLE_RATE, 3), f" {text}", tokens), 0.0
+            )

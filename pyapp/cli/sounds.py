@@ -1,0 +1,84 @@
+"""The commands about sound that is no speech: classify-sound, compose. Results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pyapp.cli.grouped import command
+from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, use_threads
+from pyapp.cli.speak import SpeakJson, SpeakView, targets_of, write_sound
+from pyapp.cli.texts import ItemsView, labels_line, model_option, type_option
+from pyapp.cli.views import JsonView, View
+
+
+@command("classify-sound", short_help="Label recordings.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="SOUND…")
+@model_option
+@click.option(
+    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
+)
+@type_option
+@threads_option
+@json_option
+def classify_sound(
+    files: tuple[str, ...], model: str, top: int, dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Label each SOUND with a model such as the Audio Spectrogram Transformer (what sounds), or wav2vec 2.0, HuBERT or
+    WavLM with labels (a command, a feeling, a language): its labels with their probabilities, then its name.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [labels_line(values["labels"], files[index])]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(
+        lambda cancel: tasks.classify_sounds(list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
+    )
+
+
+class MusicView(SpeakView):
+    """Keeps the samples of the music."""
+
+    kind = "music"
+
+
+@command(short_help="Make music of a text.")
+@click.argument("text", type=WORDS)
+@click.option("-o", "--output", default="music.wav", show_default=True,
+              help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'); \"-\": a WAVE "
+              "file on stdout.")  # fmt: skip
+@model_option
+@click.option("--seconds", type=click.FloatRange(0.05, 30), default=8.0, show_default=True, help="How long it is.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed makes the same.")
+@click.option("--guidance", type=click.FloatRange(1, 100), default=3.0, show_default=True,
+              help="How closely it follows the text.")  # fmt: skip
+@click.option("--temperature", type=click.FloatRange(0, 100), default=1.0, show_default=True,
+              help="How much it varies.")  # fmt: skip
+@click.option("--top-k", type=click.IntRange(min=1), default=250, show_default=True,
+              help="Of how many codes one is drawn.")  # fmt: skip
+@type_option
+@device_option
+@threads_option
+@json_option
+def compose(
+    text: str, output: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
+) -> int:
+    """Make music that TEXT describes ("a calm piano in the rain"), with a model such as facebook/musicgen-small, into a
+    file.
+    """
+    from pyapp import tasks
+
+    [target] = targets_of((), output, as_json)
+    use_threads(threads)
+    view = SpeakJson(target, None) if as_json else MusicView(target)
+    return write_sound(
+        view, lambda cancel: tasks.compose(text, options, model=model, dtype=dtype, cancel=cancel), target, as_json
+    )
+
+
+COMMANDS = (classify_sound, compose)

@@ -1,0 +1,60 @@
+"""The schedule that a scheduler_config.json of diffusers, or a name of the command line, asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyapp.errors import OptionError
+
+from ..loading.config import read_config, require
+from .deviations import DPM, LMS, Euler, EulerAncestral, Heun, Sigmas, UniPC
+from .schedules import DDIM, DDPM, LCM, PNDM, Schedule, ScheduleConfig
+
+# By the class that a scheduler_config.json names.
+SCHEDULES: Mapping[str, type[Schedule]] = {
+    "DDIMScheduler": DDIM, "DDPMScheduler": DDPM, "PNDMScheduler": PNDM, "LCMScheduler": LCM,
+    "EulerDiscreteScheduler": Euler, "EulerAncestralDiscreteScheduler": EulerAncestral, "HeunDiscreteScheduler": Heun,
+    "LMSDiscreteScheduler": LMS, "DPMSolverMultistepScheduler": DPM, "UniPCMultistepScheduler": UniPC,
+}  # fmt: skip
+KARRAS = "-karras"  # after a name: with Karras' deviations
+_NAMES: Mapping[str, type[Schedule]] = {
+    "ddim": DDIM, "ddpm": DDPM, "dpm++": DPM, "euler": Euler, "euler-ancestral": EulerAncestral, "heun": Heun,
+    "lcm": LCM, "lms": LMS, "pndm": PNDM, "unipc": UniPC,
+}  # fmt: skip
+# By the names of the command line.
+NAMES: Mapping[str, type[Schedule]] = {
+    name + end: kind
+    for name, kind in _NAMES.items()
+    for end in ("", KARRAS)
+    if not end or (issubclass(kind, Sigmas) and kind is not EulerAncestral)
+}
+UNSUPPORTED = ("use_beta_sigmas", "use_lu_lambdas", "use_flow_sigmas", "thresholding", "trained_betas")
+
+
+def read_schedule(values: Mapping[str, Any], name: str | None = None) -> tuple[type[Schedule], ScheduleConfig]:
+    """The schedule of a scheduler_config.json and its numbers; `name` chooses another one (NAMES). ModelError for an
+    unknown one, OptionError for an unknown name.
+    """
+    if name is not None and name not in NAMES:
+        raise OptionError(f"{name!r:.60} is no schedule", where="schedule", hint=f"Schedules: {', '.join(NAMES)}")
+    for setting in UNSUPPORTED:
+        require(not values.get(setting), f"a schedule with {setting} is not supported")
+    kind = values.get("_class_name")
+    known = isinstance(kind, str) and kind in SCHEDULES
+    require(known or name is not None, f"the schedule {kind!r:.60} is not known", f"Known: {', '.join(SCHEDULES)}")
+    if name is None:
+        chosen, given = SCHEDULES[str(kind)], values
+    else:  # what other schedules say of their solver is not for this one
+        own = ("solver_order", "solver_type", "algorithm_type", "predict_x0", "disable_corrector", "interpolation_type")
+        chosen = NAMES[name]
+        given = {key: value for key, value in values.items() if key not in own or SCHEDULES.get(str(kind)) is chosen}
+    if chosen is EulerAncestral:
+        given = {key: value for key, value in given.items() if not key.startswith("use_")}
+    config = read_config(ScheduleConfig, given)
+    if name is None:
+        return chosen, config
+    if name.endswith(KARRAS):
+        config = replace(config, use_karras_sigmas=True, use_exponential_sigmas=False)
+    return chosen, replace(config, skip_prk_steps=True)

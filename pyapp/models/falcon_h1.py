@@ -1,0 +1,161 @@
+"""Falcon-H1 (Zuo et al. 2025, arXiv 2507.22448): in every block attention and a mixer of Mamba 2 side by side, with
+factors for nearly all parts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import cat
+from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
+from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.heads import Heads
+from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
+
+from .loading.config import DecoderConfig, require
+from .loading.mamba_layers import MambaFields, mamba_fields
+
+MODEL_TYPES = ("falcon_h1",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(MambaFields, DecoderConfig):
+    """The fields of config.json. The mlp_multipliers are those of the gate and of the result; the ssm_multipliers those
+    of the gate, the channels, what goes into the state and out of it, and the steps.
+    """
+
+    model_type = "falcon_h1"
+    defaults = {"max_position_embeddings": 8192, "num_key_value_heads": 8}
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    projectors_bias: bool = False
+    mamba_rms_norm: bool = False
+    mamba_norm_before_gate: bool = True
+    embedding_multiplier: float = 1.0
+    lm_head_multiplier: float = 1.0
+    key_multiplier: float = 1.0
+    attention_in_multiplier: float = 1.0
+    attention_out_multiplier: float = 1.0
+    ssm_in_multiplier: float = 1.0
+    ssm_out_multiplier: float = 1.0
+    mlp_multipliers: list[float]
+    ssm_multipliers: list[float]
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the sizes of heads of Mamba 2, and the usual factors."""
+        inner = values.get("mamba_d_ssm", 1024)
+        given = {"mlp_multipliers": [1.0] * 2, "ssm_multipliers": [1.0] * 5}
+        return given | values | mamba_fields(values, inner)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_mamba()
+        for name, count in (("mlp_multipliers", 2), ("ssm_multipliers", 5)):
+            factors = getattr(self, name)
+            known = len(factors) == count and all(type(factor) in (int, float) for factor in factors)
+            require(known, f"{name} is {factors!r:.60}, expected {count} numbers")
+
+    @property
+    def mixer(self) -> Mamba2Settings:
+        """The sizes of a block's mixer."""
+        return self.mamba_settings(
+            self.rms_norm_eps, self.hidden_act, output_bias=self.projectors_bias, factors=tuple(self.ssm_multipliers),
+            norm=self.mamba_rms_norm, gate_last=self.mamba_norm_before_gate,
+        )  # fmt: skip
+
+
+class Attention(GroupedQueryAttention):
+    """Self-attention with scaled keys."""
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable, bias: bool, factor: float
+    ) -> None:  # fmt: skip
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        self.factor = factor
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        inner, kv = self.q_proj.out_features, self.k_proj.out_features
+        keys = qkv.narrow(-1, inner, kv) * self.factor
+        return cat([qkv.narrow(-1, 0, inner), keys, qkv.narrow(-1, inner + kv, kv)], -1)
+
+
+class FeedForward(Module):
+    """down_proj(up_proj(x) * activation(gate_proj(x))), with factors of the gate and of the result."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        size, inner, bias = config.hidden_size, config.intermediate_size, config.mlp_bias
+        self.gate_proj = Linear(size, inner, bias=bias)
+        self.up_proj = Linear(size, inner, bias=bias)
+        self.down_proj = ResidualLinear(inner, size, bias=bias)
+        self.activation = activation_named(config.hidden_act)
+        self.of_gate, self.of_result = config.mlp_multipliers
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → (..., hidden_size)."""
+        return self.down_proj(self.up_proj(x) * self.activation(self.gate_proj(x) * self.of_gate)) * self.of_result
+
+
+class Block(Module):
+    """Attention and a mixer of the same norm, both added to the residual, then feed-forward. The cache has the states
+    of the mixer in layer 2 i, the keys and values in layer 2 i + 1.
+    """
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        self.mamba = Mamba2Mixer(size, config.mixer, 2 * layer)
+        self.self_attn = Attention(
+            2 * layer + 1, size, config.heads(), rotary, config.attention_bias, config.key_multiplier
+        )
+        self.feed_forward = FeedForward(config)
+        self.input_layernorm = RMSNorm(size, epsilon)
+        self.pre_ff_layernorm = RMSNorm(size, epsilon)
+        self.to_mixer, self.from_mixer = config.ssm_in_multiplier, config.ssm_out_multiplier
+        self.to_attention, self.from_attention = config.attention_in_multiplier, config.attention_out_multiplier
+
+    def forward(self, x: Tensor, text: Any) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        own = self.input_layernorm(x)
+        mixed = self.mamba(own * self.to_mixer, text) * self.from_mixer
+        attended = self.self_attn(own * self.to_attention, text) * self.from_attention
+        x = x + mixed + attended
+        return x + self.feed_forward(self.pre_ff_layernorm(x))
+
+
+class FalconH1Stack(DecoderStack):
+    """The decoder, whose embeddings are scaled by `scale`."""
+
+    last_norm = "final_layernorm"
+    scale = 1.0
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.embed_tokens(tokens) * self.scale
+
+
+class FalconH1ForCausalLM(HybridLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary, size = RotaryTable(config.to_dict()), config.hidden_size
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        stack = FalconH1Stack(config.vocab_size, size, blocks, RMSNorm(size, config.rms_norm_eps))
+        stack.scale = config.embedding_multiplier
+        super().__init__(config, stack)
+        self.state_shapes = [config.mixer.states, None] * config.num_hidden_layers
+
+    def head(self, x: Tensor) -> Tensor:
+        """x (..., hidden_size) → logits (..., V)."""
+        return super().head(x) * self.config.lm_head_multiplier
+
+
+TASKS = {"causal-lm": FalconH1ForCausalLM}

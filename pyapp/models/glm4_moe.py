@@ -1,0 +1,133 @@
+"""GLM 4.5 and 4.6 (Zeng et al. 2025, arXiv 2508.06471): Llama's blocks with rotary positions in half of each head, and
+mixtures of experts chosen by sigmoids beside an expert that every token has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.nn import Module, RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig, check_choice, require
+from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf, GgufForm
+from .loading.weights import Stored, experts_apart
+
+MODEL_TYPES = ("glm4_moe",)
+IGNORED = r"(model\.)?layers\.(46|92)\..*"  # the layers of the published models that guess tokens ahead
+SIGMOID = 2  # expert_gating_func of files
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "glm4_moe"
+    defaults = {"max_position_embeddings": 131072, "partial_rotary_factor": 0.5, "num_key_value_heads": 8}
+
+    intermediate_size: int
+    moe_intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    use_qk_norm: bool = False
+    n_routed_experts: int = 128
+    n_shared_experts: int = 1
+    num_experts_per_tok: int = 8
+    routed_scaling_factor: float = 1.0
+    n_group: int = 1
+    topk_group: int = 1
+    first_k_dense_replace: int = 1
+    norm_topk_prob: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.num_experts_per_tok, self.n_routed_experts)
+        experts, groups = self.n_routed_experts, self.n_group
+        fits = experts % groups == 0 and self.topk_group <= groups and (groups == 1 or experts >= 2 * groups)
+        require(fits, f"n_group {groups} and topk_group {self.topk_group} do not fit {experts} experts")
+
+    @property
+    def router(self) -> GroupedRouter:
+        """A new router of a layer."""
+        return GroupedRouter(
+            self.hidden_size, self.n_routed_experts, self.num_experts_per_tok, (self.n_group, self.topk_group),
+            normalized=self.norm_topk_prob, scaling=self.routed_scaling_factor,
+        )  # fmt: skip
+
+
+class Block(PreNormBlock):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size, epsilon, heads, bias = config.hidden_size, config.rms_norm_eps, config.heads(), config.attention_bias
+        attention: Module = (
+            HeadNormAttention(layer, size, heads, rotary, epsilon, bias=bias, output_bias=False)
+            if config.use_qk_norm
+            else GroupedQueryAttention(layer, size, heads, rotary, bias=bias, output_bias=False)
+        )
+        feed_forward: Module = (
+            GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+            if layer < config.first_k_dense_replace
+            else SharedExpertsFeedForward(config, config.router)
+        )
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
+
+
+class Glm4MoeForCausalLM(RotaryLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    parts = "gate_proj", "up_proj", "down_proj"
+    return experts_apart(tensors, "mlp.experts", parts, config.n_routed_experts, config.num_hidden_layers)
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Files count the layers that guess tokens ahead, too."""
+    ahead, layers = values.get("nextn_predict_layers", 0), found.get("num_hidden_layers")
+    if type(ahead) is int and type(layers) is int and 0 < ahead < layers:
+        found = found | {"num_hidden_layers": layers - ahead}
+    there = values["tensors"]
+    return found | {
+        "attention_bias": "blk.0.attn_q.bias" in there, "use_qk_norm": "blk.0.attn_q_norm.weight" in there,
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    return {"expert_gating_func": SIGMOID, "nextn_predict_layers": 0}
+
+
+_PARTS = {
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "post_attention_layernorm": "post_attention_norm",
+}  # fmt: skip
+GGUF = Gguf(
+    "glm4moe",
+    names=NAMES
+    | EXPERTS
+    | HEAD_NORMS
+    | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
+    keys=KEYS
+    | {
+        "first_k_dense_replace": "leading_dense_block_count", "n_routed_experts": "expert_count",
+        "n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",
+        "moe_intermediate_size": "expert_feed_forward_length", "routed_scaling_factor": "expert_weights_scale",
+        "norm_topk_prob": "expert_weights_norm", "n_group": "expert_group_count",
+        "topk_group": "expert_group_used_count",
+    },
+    forms={"gate.e_score_correction_bias": GgufForm(bare=True)},
+    read=_from_gguf, write=_to_gguf,
+)  # fmt: skip
+
+TASKS = {"causal-lm": Glm4MoeForCausalLM}

@@ -1,0 +1,112 @@
+"""Granite 4 (IBM Research 2025): Granite's blocks, of which most mix tokens by Mamba 2 and some attend, without
+positions in most models; with an expert that every token has, and in larger models a mixture of others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import Module, RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.mamba2 import Mamba2Mixer
+from pyapp.nn.scaled_decoder import ScaledLanguageModel, ScaledSharedFeedForward, ScaledSparseFeedForward
+
+from .loading.config import LIMITS, check_choice, require
+from .loading.mamba_layers import MambaFields, mamba_fields
+from .loading.multipliers import MultiplierConfig
+
+MODEL_TYPES = ("granitemoehybrid",)
+KINDS = {"mamba": "mamba", "linear_attention": "mamba", "attention": "attention", "full_attention": "attention"}
+OLDER = {
+    "router.layer.weight": "router.weight", "input_linear.weight": "experts.gate_up_proj",
+    "output_linear.weight": "experts.down_proj",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(MambaFields, MultiplierConfig):
+    """The fields of config.json. num_local_experts 0: only the expert of every token. position_embedding_type None: no
+    positions; "rope": rotary ones.
+    """
+
+    model_type = "granitemoehybrid"
+
+    num_local_experts: int = 0
+    num_experts_per_tok: int = 2
+    shared_intermediate_size: int = 1024
+    position_embedding_type: str | None = None
+    layer_types: list[str]
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers, and the sizes of heads of Mamba 2."""
+        layers: Any = values.get("num_hidden_layers")
+        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
+        kinds = values.get("layer_types") or values.get("layers_block_type") or ["mamba"] * layers
+        known = isinstance(kinds, list | tuple) and len(kinds) == layers and {*map(str, kinds)} <= {*KINDS}
+        require(known, f"layer_types is {kinds!r:.60}, expected {layers} of mamba or attention")
+        given = {"num_local_experts": 8, "num_experts_per_tok": 2} | values
+        if not given["num_local_experts"]:
+            given["num_experts_per_tok"] = 1
+        return given | {"layer_types": [KINDS[kind] for kind in kinds]} | mamba_fields(values)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_mamba()
+        if self.num_local_experts:
+            check_choice(self.num_experts_per_tok, self.num_local_experts)
+        place = self.position_embedding_type
+        require(place in (None, "rope", "nope"), f"position_embedding_type is {place!r:.40}, expected rope or null")
+
+
+class Block(Module):
+    """Attention or a mixer, and feed-forward, each with a norm before it, scaled and added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        self.attends = config.layer_types[layer] == "attention"
+        if self.attends:
+            self.self_attn = GroupedQueryAttention(
+                layer, size, config.heads(scale=config.attention_multiplier),
+                rotary if config.position_embedding_type == "rope" else None, bias=config.attention_bias,
+            )  # fmt: skip
+        else:
+            settings = config.mamba_settings(epsilon, config.hidden_act, output_bias=config.mamba_proj_bias)
+            self.mamba = Mamba2Mixer(size, settings, layer)
+        self.block_sparse_moe = ScaledSparseFeedForward(config) if config.num_local_experts else None
+        self.shared_mlp = ScaledSharedFeedForward(config)
+        self.input_layernorm = RMSNorm(size, epsilon)
+        self.post_attention_layernorm = RMSNorm(size, epsilon)
+        self.scale = config.residual_multiplier
+
+    def forward(self, x: Tensor, text: Any) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        mixer: Module = self.self_attn if self.attends else self.mamba
+        x = x + mixer(self.input_layernorm(x), text) * self.scale
+        own = self.post_attention_layernorm(x)
+        y: Tensor = self.shared_mlp(own)
+        if self.block_sparse_moe is not None:
+            y = y + self.block_sparse_moe(own)
+        return x + y * self.scale
+
+
+class GraniteMoeHybridForCausalLM(ScaledLanguageModel, HybridLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block)
+        states = config.mamba_settings(config.rms_norm_eps, config.hidden_act).states
+        self.state_shapes = [states if kind == "mamba" else None for kind in config.layer_types]
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: published files have older names of the experts."""
+    before, place, last = name.rpartition("block_sparse_moe.")
+    return f"{before}{place}{OLDER.get(last, last)}" if place else name
+
+
+TASKS = {"causal-lm": GraniteMoeHybridForCausalLM}

@@ -1,0 +1,73 @@
+"""Load models that name what a recording is of: wav2vec 2.0, HuBERT, WavLM and the Audio Spectrogram Transformer with a
+head for labels, and what prepares their sound.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyapp.audio.processors import FilterBankProcessor, SampleProcessor
+from pyapp.dataclass import dataclass
+from pyapp.errors import ModelError
+from pyapp.events import Cancel, Event
+from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.models.load import read_settings
+
+from .by_task import build, task_files
+
+if TYPE_CHECKING:
+    from pyapp.engine.device import Device
+
+TASK = "audio-classification"
+SPECTROGRAMS = "audio-spectrogram-transformer"  # the model_type that reads them
+
+
+@dataclass(frozen=True)
+class LoadedSoundClassifier:
+    """A model, what prepares its sound, and the object of its config.json. It has no tokenizer."""
+
+    name: str
+    model: Any
+    processor: SampleProcessor | FilterBankProcessor
+    settings: dict[str, Any]
+    tokenizer: None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The hyper-parameters as JSON values."""
+        found: dict[str, Any] = self.model.config.to_dict()
+        return found
+
+
+def load_sound_classifier(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedSoundClassifier:
+    """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as
+    MIT/ast-finetuned-audioset-10-10-0.4593 or superb/wav2vec2-base-superb-ks: config.json, preprocessor_config.json and
+    the weights.
+
+    dtype, the errors and events are those of `load_task_model`; ModelError too for a preprocessor_config.json that
+    belongs to another model.
+    """
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+    name, files, settings = task_files(source, TASK, report, cancel)
+    prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    spectrograms = settings["model_type"] == SPECTROGRAMS
+    processor = (FilterBankProcessor if spectrograms else SampleProcessor).from_settings(prepares)
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    if isinstance(processor, FilterBankProcessor):
+        made, read = (processor.frames, processor.bins), (model.config.max_length, model.config.num_mel_bins)
+        if made != read:
+            raise ModelError(
+                f"it makes {made[0]} frames of {made[1]} bins, the model reads {read[0]} of {read[1]}",
+                where=f"{name}: preprocessor_config.json", hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+    return LoadedSoundClassifier(name, model.eval(), processor, settings)

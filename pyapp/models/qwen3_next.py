@@ -1,0 +1,250 @@
+"""Qwen3-Next and Qwen3.5 (Qwen Team 2025 and 2026): three layers with a state by the gated delta rule for one that
+attends, with gates; in larger ones a mixture of experts in each layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import cat, empty
+from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
+from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, normalized_heads
+from pyapp.nn.delta_rule import gated_delta_rule
+from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.layers.experts import SharedExpertFeedForward
+from pyapp.nn.layers.gated import GatedFeedForward, activation_named
+from pyapp.nn.layers.normalization import OffsetRMSNorm, RMSNorm
+from pyapp.nn.parameter import Initialization, new_parameter
+from pyapp.nn.state_space import causal_convolution
+
+from .loading.config import LIMITS, DecoderConfig, check_choice, require
+from .loading.weights import Stored, gated_experts_apart
+
+MODEL_TYPES = ("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe")
+# The tensors of a model that also sees pictures, and those that guess several tokens at once.
+IGNORED = r"(model\.)?visual\..*|(model\.)?mtp\..*"
+LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json. num_experts 0: no layer has experts."""
+
+    model_type = "qwen3_next"
+    defaults = {
+        "max_position_embeddings": 32768, "head_dim": 256, "num_key_value_heads": 2, "partial_rotary_factor": 0.25,
+    }  # fmt: skip
+
+    kind: str
+    intermediate_size: int = 5632
+    moe_intermediate_size: int = 512
+    shared_expert_intermediate_size: int = 512
+    num_experts: int = 0
+    num_experts_per_tok: int = 8
+    norm_topk_prob: bool = True
+    decoder_sparse_step: int = 1
+    mlp_only_layers: list[int]
+    rms_norm_eps: float = 1e-6
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    layer_types: list[str]
+    linear_conv_kernel_dim: int = 4
+    linear_key_head_dim: int = 128
+    linear_value_head_dim: int = 128
+    linear_num_key_heads: int = 16
+    linear_num_value_heads: int = 32
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json; of a model that also sees pictures, its `text_config`."""
+        own = values.get("text_config")
+        given = {"tie_word_embeddings": values.get("tie_word_embeddings")} | own if isinstance(own, dict) else values
+        found: Config = super().from_dict(given)
+        return found
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers: every fourth attends; and the experts of the kind."""
+        layers: Any = values.get("num_hidden_layers")
+        step = values.get("full_attention_interval", 4)
+        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
+        require(type(step) is int and step >= 1, f"full_attention_interval is {step!r:.40}")
+        kinds = values.get("layer_types") or [LINEAR if (i + 1) % step else ATTENTION for i in range(layers)]
+        kind = values.get("kind", values.get("model_type", cls.model_type))
+        usual = {"qwen3_next": 512, "qwen3_5_moe_text": 256, "qwen3_5_moe": 256}.get(kind, 0)
+        chosen = 10 if kind == "qwen3_next" else 8
+        given = {"num_experts": usual, "num_experts_per_tok": chosen, "mlp_only_layers": []} | values
+        return given | {"layer_types": kinds, "kind": kind}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kinds, keys, values = self.layer_types, self.linear_num_key_heads, self.linear_num_value_heads
+        known = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= {LINEAR, ATTENTION}
+        require(known, f"layer_types is {kinds!r:.60}, expected {self.num_hidden_layers} of {LINEAR} or {ATTENTION}")
+        require(values % keys == 0, f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}")
+        widest = max(self.key_size, self.value_size)
+        require(widest <= LIMITS["hidden_size"], f"{widest:,} features of the heads with states are too many")
+        kernel = self.linear_conv_kernel_dim
+        require(2 <= kernel <= LIMITS["conv_kernel"], f"linear_conv_kernel_dim is {kernel}, expected 2 to 256")
+        if self.num_experts:
+            check_choice(self.num_experts_per_tok, self.num_experts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = super().to_dict()
+        return values | {"model_type": values.pop("kind")}
+
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return (
+            self.num_experts > 0 and layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
+        )
+
+    @property
+    def key_size(self) -> int:
+        """The features of all keys of a layer with a state."""
+        return self.linear_num_key_heads * self.linear_key_head_dim
+
+    @property
+    def value_size(self) -> int:
+        """The features of all values of a layer with a state."""
+        return self.linear_num_value_heads * self.linear_value_head_dim
+
+
+class GatedAttention(SelfAttention):
+    """Self-attention with normalised queries and keys, whose result a projection of the input gates: q_proj has the
+    query and the gate of one head after another.
+    """
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        heads, bias, size = config.heads(), config.attention_bias, config.hidden_size
+        super().__init__(layer, heads, rotary)
+        self.q_proj = Linear(size, 2 * heads.heads * heads.head_dim, bias=bias)
+        self.k_proj = Linear(size, heads.kv_heads * heads.head_dim, bias=bias)
+        self.v_proj = Linear(size, heads.kv_heads * heads.head_dim, bias=bias)
+        self.o_proj = ResidualLinear(heads.heads * heads.head_dim, size, bias=bias)
+        self.q_norm = OffsetRMSNorm(heads.head_dim, config.rms_norm_eps)
+        self.k_norm = OffsetRMSNorm(heads.head_dim, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, text: Any, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
+        heads, before = self.heads, x.shape[:-1]
+        query, gate = self.q_proj(x).reshape(*before, heads.heads, 2 * heads.head_dim).chunk(2, -1)
+        query, gate = (part.reshape(*before, heads.heads * heads.head_dim) for part in (query, gate))
+        qkv = normalized_heads(cat([query, self.k_proj(x), self.v_proj(x)], -1), heads, self.q_norm, self.k_norm)
+        return self.o_proj(self.attend(qkv, text) * gate.sigmoid(), residual)
+
+
+class GatedDeltaNet(Module):
+    """Mixes each channel with its last tokens, and each head with its state, by the gated delta rule. In Qwen3-Next the
+    rows of the projections are grouped by the heads of keys.
+    """
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        size, keys, values, heads = (
+            config.hidden_size, config.key_size, config.value_size, config.linear_num_value_heads,
+        )  # fmt: skip
+        self.layer, self.groups, self.heads = layer, config.linear_num_key_heads, heads
+        self.sizes, self.together = (keys, keys, values), config.kind == "qwen3_next"
+        self.activation = activation_named(config.hidden_act)
+        width = 2 * keys + values
+        self.conv1d = Conv1d(width, width, config.linear_conv_kernel_dim, groups=width, bias=False)
+        if self.together:
+            self.in_proj_qkvz = Linear(size, width + values, bias=False)
+            self.in_proj_ba = Linear(size, 2 * heads, bias=False)
+        else:
+            self.in_proj_qkv = Linear(size, width, bias=False)
+            self.in_proj_z = Linear(size, values, bias=False)
+            self.in_proj_b = Linear(size, heads, bias=False)
+            self.in_proj_a = Linear(size, heads, bias=False)
+        self.dt_bias = new_parameter(empty, heads)
+        self.A_log = new_parameter(empty, heads)
+        self.norm = RMSNorm(config.linear_value_head_dim, config.rms_norm_eps)
+        self.out_proj = ResidualLinear(values, size, bias=False)
+        if Initialization.on:
+            self.dt_bias.data.fill_(1.0)
+            self.A_log.data.uniform_(0.01, 16).log_()
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """x (..., T, hidden_size) → [queries, keys, values] (..., T, 2 G K + H V), the gate (..., T, H V), and
+        the rates and the steps of decay before their activations (..., T, H).
+        """
+        if not self.together:
+            return self.in_proj_qkv(x), self.in_proj_z(x), self.in_proj_b(x), self.in_proj_a(x)
+        before, (keys, _, values), groups = x.shape[:-1], self.sizes, self.groups
+        parts = keys // groups, keys // groups, values // groups, values // groups
+        query, key, value, gate = (
+            part.reshape(*before, part.shape[-1] * groups)
+            for part in self.in_proj_qkvz(x).reshape(*before, groups, sum(parts)).split(parts, -1)
+        )
+        rate, step = (
+            part.reshape(*before, self.heads)
+            for part in self.in_proj_ba(x).reshape(*before, groups, 2 * self.heads // groups).chunk(2, -1)
+        )
+        return cat([query, key, value], -1), gate, rate, step
+
+    def forward(self, x: Tensor, text: Any, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
+        mixed, gate, rate, step = self.projected(text.masked(x))
+        convolve = partial(causal_convolution, weight=self.conv1d.weight)
+        query, key, value = self.activation(text.carry(self.layer, 0, convolve, mixed)).split(self.sizes, -1)
+        decay = (step + self.dt_bias).softplus() * -self.A_log.exp()  # (..., T, H)
+        rule = partial(gated_delta_rule, groups=self.groups)
+        y = text.carry(self.layer, 1, rule, query, key, value, rate.sigmoid(), decay)  # (..., T, H V)
+        heads = (*y.shape[:-1], self.heads, y.shape[-1] // self.heads)
+        y = self.norm(y.reshape(heads)) * gate.reshape(heads).silu()
+        return self.out_proj(y.reshape(gate.shape), residual)
+
+
+class Block(Module):
+    """A layer with a state or attention, and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        self.attends = config.layer_types[layer] == ATTENTION
+        if self.attends:
+            self.self_attn = GatedAttention(config, layer, rotary)
+        else:
+            self.linear_attn = GatedDeltaNet(config, layer)
+        self.mlp: Module = (
+            SharedExpertFeedForward(config)
+            if config.is_sparse(layer)
+            else GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        )
+        self.input_layernorm = OffsetRMSNorm(size, epsilon)
+        self.post_attention_layernorm = OffsetRMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Any) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        mixer: Module = self.self_attn if self.attends else self.linear_attn
+        x = mixer(self.input_layernorm(x), text, x)
+        y: Tensor = self.mlp(self.post_attention_layernorm(x), x)
+        return y
+
+
+class Qwen3NextForCausalLM(HybridLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        rotary, size = RotaryTable(config.to_dict()), config.hidden_size
+        blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
+        super().__init__(
+            config, DecoderStack(config.vocab_size, size, blocks, OffsetRMSNorm(size, config.rms_norm_eps))
+        )
+        inputs = config.linear_conv_kernel_dim - 1, 2 * config.key_size + config.value_size
+        state = config.linear_num_value_heads, config.linear_key_head_dim, config.linear_value_head_dim
+        self.state_shapes = [None if kind == ATTENTION else (inputs, state) for kind in config.layer_types]
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    return gated_experts_apart(config, tensors) if config.num_experts else {}
+
+
+TASKS = {"causal-lm": Qwen3NextForCausalLM}

@@ -1,0 +1,89 @@
+"""The gated delta rule (Yang, Kautz and Hatamizadeh 2024, arXiv 2412.06464): a state that every token decays, and in
+which it overwrites what the state has under its key, as a step of nn/recurrent.py.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from ..engine import Tensor, ops
+from ..engine.ops import cat
+
+CHUNK = 64  # tokens whose products with one another are computed at once
+EPSILON = 1e-6  # of the norms of keys and queries
+
+
+def gated_delta_rule(
+    state: Tensor | None, query: Tensor, key: Tensor, value: Tensor, rate: Tensor, decay: Tensor, *, groups: int
+) -> tuple[Tensor, Tensor]:
+    """S = exp(decay) S + key (rate (value - key exp(decay) S)), y = query S / √K, with a state S (K, V) for each of H
+    heads and keys and queries of length 1: query and key (B, T, G K), value (B, T, H V), rate in 0 … 1 and decay ≤ 0
+    (B, T, H), state (B, H, K, V), None: zeros → (B, T, H V) and the next state. H / G heads share a query and a key.
+    """
+    texts, tokens, heads = rate.shape
+    width, size = key.shape[-1] // groups, value.shape[-1] // heads
+    query, key = (
+        _unit(x.reshape(texts, tokens, groups, 1, width))
+        .expand((texts, tokens, groups, heads // groups, width))
+        .reshape(texts, tokens, heads, width)
+        .transpose(1, 2)
+        for x in (query, key)
+    )  # (B, H, T, K)
+    value = value.reshape(texts, tokens, heads, size).transpose(1, 2)  # (B, H, T, V)
+    rate, decay = (x.transpose(1, 2).unsqueeze(-1) for x in (rate, decay))  # (B, H, T, 1)
+    query = query * (1 / sqrt(width))
+    if state is None:
+        state = value.new_zeros((texts, heads, width, size))
+    if tokens == 1:
+        state = state * decay.exp()
+        state = state + key.transpose(-1, -2) @ ((value - key @ state) * rate)
+        y = query @ state
+    else:
+        found = []
+        for start in range(0, tokens, CHUNK):
+            count = min(CHUNK, tokens - start)
+            y, state = _chunk(state, *(x.narrow(2, start, count) for x in (query, key, value, rate, decay)))
+            found.append(y)
+        y = found[0] if len(found) == 1 else cat(found, 2)  # (B, H, T, V)
+    return y.transpose(1, 2).reshape(texts, tokens, heads * size), state
+
+
+def _unit(x: Tensor) -> Tensor:
+    """x (..., K) with length 1."""
+    return x * (x.square().sum(-1, True) + EPSILON).rsqrt()
+
+
+def _chunk(
+    state: Tensor, query: Tensor, key: Tensor, value: Tensor, rate: Tensor, decay: Tensor
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """The outputs (B, H, L, V) of L tokens and the state after them."""
+    count = key.shape[2]
+    total = decay.cumsum(2)  # (B, H, L, 1): the decay since the chunk began
+    # The decay from token s to a later token t: sums of their own, because differences of long sums are inexact.
+    logs = decay.expand((*decay.shape[:3], count))  # (B, H, L, L): of token t in row t
+    between = logs.tril(-1).cumsum(-2).exp().tril()
+    keys = key.transpose(-1, -2)  # (B, H, K, L)
+    mixed = ((key * rate) @ keys * between).tril(-1)
+    solved = _inverse(mixed) @ cat([value * rate, key * rate * total.exp()], -1)  # (B, H, L, V + K)
+    size = value.shape[-1]
+    new = solved.narrow(-1, 0, size) - solved.narrow(-1, size, key.shape[-1]) @ state  # (B, H, L, V)
+    y = (query * total.exp()) @ state + ((query @ keys) * between) @ new
+    last = between.narrow(-2, count - 1, 1).transpose(-1, -2)  # (B, H, L, 1): the decay from each token to the end
+    return y, state * total.narrow(2, count - 1, 1).exp() + (key * last).transpose(-1, -2) @ new
+
+
+def _inverse(lower: Tensor) -> Tensor:
+    """(1 + lower)⁻¹ of matrices (..., L, L) below the diagonal: the inverses of pairs of blocks along the diagonal make
+    those of blocks of twice the size.
+    """
+    count = lower.shape[-1]
+    if count == 1:
+        return ops.ones_like(lower)
+    first = 1 << (count - 1).bit_length() - 1  # rows of the first block
+    second = count - first
+    upper, below = (
+        _inverse(lower.narrow(-2, at, size).narrow(-1, at, size)) for at, size in ((0, first), (first, second))
+    )
+    left = -(below @ (lower.narrow(-2, first, second).narrow(-1, 0, first) @ upper))
+    zeros = lower.new_zeros((*lower.shape[:-2], first, second))
+    return cat([cat([upper, zeros], -1), cat([left, below], -1)], -2)

@@ -1,0 +1,163 @@
+"""OpenAI's interface for pictures: /v1/images/generations and /v1/images/edits."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from pyapp import tasks
+from pyapp.engine import Tensor
+from pyapp.errors import PyappError
+from pyapp.events import Item
+from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
+from pyapp.models.diffusion.sampling import SEEDS, SIDES
+from pyapp.vision.reading import read_image
+
+from .answers import EventStream, cancelled_by_leaving, data_line
+from .context import Context, upload_of
+from .fields import Fields
+from .generation import broken
+from .pictures import PIXELS
+from .problems import Problem
+from .running import Running
+
+MOST = 10  # pictures of a request
+STEPS = 1000
+FILES = ("image", "image[]", "mask")
+NUMBERS = ("n", "seed", "steps", "guidance", "strength", "partial_images")  # of a form, whose values are texts
+WITHOUT_EFFECT = ("user", "quality", "style", "moderation", "output_compression", "input_fidelity", "partial_images")
+
+
+async def generations(request: Request, context: Context) -> Response:
+    """Pictures of a text."""
+    return await _drawn(request, context, Fields(await context.json(request)), {}, "image_generation")
+
+
+async def edits(request: Request, context: Context) -> Response:
+    """A picture that is changed as a text says, or filled in where a mask is transparent."""
+    form = await context.form(request, files=2)
+    try:
+        given = {name: form.get(name) for name in form if name not in FILES}
+        fields = Fields({name: _number(name, value) for name, value in given.items()})
+        if "image[]" in form and "image" in form or len(form.getlist("image") + form.getlist("image[]")) > 1:
+            raise Problem("image: one picture can be changed", param="image", code="unsupported_value")
+        data = await upload_of(form, "image[]" if "image[]" in form else "image").read()
+        mask = await upload_of(form, "mask").read() if "mask" in form else None
+    finally:
+        await form.close()
+    pictures = {"image": await context.aside(lambda: _picture(data, "image", "RGB"))}
+    opacity = await context.aside(lambda: _opacity(data if mask is None else mask, "image" if mask is None else "mask"))
+    if mask is not None or int(opacity.amin()) < 255:
+        pictures["mask"] = 255 - opacity
+    return await _drawn(request, context, fields, pictures, "image_edit")
+
+
+def _number(name: str, value: Any) -> Any:
+    """The value of a form's field. Problem for a file, and for a text that is no number where one is needed."""
+    if isinstance(value, UploadFile):
+        raise Problem(f"{name:.80}: must be no file", param=name[:80], code="invalid_type")
+    if name == "stream":
+        return {"true": True, "false": False}.get(str(value).lower(), value)
+    if name not in NUMBERS:
+        return value
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    raise Problem(f"{name}: must be a number", param=name, code="invalid_type")
+
+
+def _picture(data: bytes, param: str, mode: str) -> Tensor:
+    """The picture in a file. Problem for a file that is none."""
+    try:
+        return read_image(data, mode, PIXELS)
+    except PyappError as error:
+        raise Problem(f"{param}: {error.what}. {error.hint}", param=param, code="invalid_image") from None
+
+
+def _opacity(data: bytes, param: str) -> Tensor:
+    """uint8 (H, W, 1): 0 where a picture is transparent."""
+    return _picture(data, param, "RGBA").narrow(2, 3, 1).contiguous()
+
+
+async def _drawn(
+    request: Request, context: Context, fields: Fields, pictures: Mapping[str, Tensor], kind: str
+) -> Response:  # fmt: skip
+    prompt, name = fields.text("prompt"), fields.text("model")
+    if prompt is None:
+        raise fields.missing("prompt")
+    context.check_length([prompt], "prompt")
+    count = fields.whole("n", 1, 1, MOST)
+    if fields.text("response_format", "b64_json", ("b64_json", "url")) == "url":
+        raise fields.wrong("response_format", "pictures are in the answer: ask for b64_json", "unsupported_value")
+    fields.text("output_format", "png", ("png",))
+    fields.text("background", "auto", ("auto", "opaque"))
+    stream = fields.flag("stream")
+    options: dict[str, Any] = {
+        "seed": fields.whole("seed", None, 0, SEEDS - 1), "steps": fields.whole("steps", None, 1, STEPS),
+        "guidance": fields.number("guidance", None, 0, 100), "negative_prompt": fields.text("negative_prompt"),
+        "schedule": fields.text("schedule", None, tuple(SCHEDULES)), **_size(fields),
+    }  # fmt: skip
+    if pictures:
+        options["strength"] = fields.number("strength", None, 0, 1)
+    fields.end(WITHOUT_EFFECT)
+    options = {name: value for name, value in options.items() if value is not None}
+    model = await context.model(request, name, "imagine")
+    context.admit()
+    request.scope["pyapp.log"] |= {"characters": len(prompt), "pictures": count}
+    running = Drawing(
+        context, model,
+        lambda cancel: tasks.imagine([prompt] * count, model=model.loaded, cancel=cancel, **pictures, **options),
+    )  # fmt: skip
+    settings = context.settings
+    if stream:
+        return EventStream(running.lines(kind), broken, running.close, settings.seconds, settings.ping_seconds)
+    async with cancelled_by_leaving(request, running.close, settings.seconds):
+        found = [entry async for entry in running.drawn()]
+    data = [{"b64_json": picture} for picture, _ in found]
+    return JSONResponse({"created": int(time.time()), "data": data, **found[-1][1]})
+
+
+def _size(fields: Fields) -> dict[str, int]:
+    """The height and the width that a request asks for; none for the usual ones."""
+    size = fields.text("size", "auto")
+    if size == "auto":
+        return {}
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size)
+    width, height = map(int, match.groups()) if match else (0, 0)
+    if not (1 <= width <= SIDES and 1 <= height <= SIDES):
+        raise fields.wrong("size", f"must be auto, or as 512x512, to {SIDES}x{SIDES}, not {size!r:.40}")
+    return {"height": height, "width": width}
+
+
+class Drawing(Running):
+    """Pictures that are drawn."""
+
+    names: Mapping[str, str] = {"height": "size", "width": "size", "prompts": "prompt"}
+
+    def count(self, results: Mapping[str, Any]) -> None:
+        self._context.metrics.drawn.labels(self._model.name).inc(results["count"])
+
+    async def drawn(self) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+        """Each picture, a PNG file in base64, and what is said of it."""
+        async with aclosing(self.events()) as events:
+            async for event in events:
+                if isinstance(event, Item):
+                    height, width = event.values["size"]
+                    about = {"background": "opaque", "output_format": "png", "size": f"{width}x{height}"}
+                    yield event.values["png"], about
+
+    async def lines(self, kind: str) -> AsyncGenerator[str, None]:
+        """OpenAI's events: one for each picture when it is done."""
+        async with aclosing(self.drawn()) as drawn:
+            async for picture, about in drawn:
+                made = {"type": f"{kind}.completed", "b64_json": picture, "created_at": int(time.time())}
+                yield data_line(made | about)

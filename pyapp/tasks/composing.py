@@ -1,0 +1,51 @@
+"""Music of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyapp.errors import OptionError
+from pyapp.events import Cancel
+
+from .core import Breath, Events, Remote, Step, task
+from .keeper import keeper
+
+if TYPE_CHECKING:
+    from pyapp.audio.composing import ComposeOptions
+
+
+@task
+async def compose(
+    text: str,
+    options: ComposeOptions | Mapping[str, Any] | None = None,
+    *,
+    model: Any,
+    key: object = None,
+    dtype: str | None = None,
+    cancel: Cancel | None = None,
+) -> Events:
+    """Makes music of a text: Progress and the Metric load_time while the model is loaded, then the events of
+    pyapp.audio.composing.compose_events: Progress, a Sound with all of it, and Done.
+
+    `model` is a folder, a name on the hub such as facebook/musicgen-small, or a loaded model; `key` identifies models
+    without a name: the last used model is kept. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type of
+    the matrices.
+    """
+    from pyapp.audio.composing import ComposeOptions, compose_events
+
+    cancel = cancel or Cancel()
+    chosen = options if isinstance(options, ComposeOptions) else ComposeOptions.from_dict(options or {})
+    if isinstance(model, Remote):
+        raise OptionError("a server's models do not do this", where="model")
+    loaded = model
+    if not hasattr(model, "tokenizer"):
+        async with Step(keeper.get("compose", model, None, key, cancel, dtype=dtype)) as loading:
+            async for event in loading:
+                yield event
+        loaded = loading.value
+    breath = Breath()
+    await breath.take()
+    for step in compose_events(loaded, text, chosen, cancel):
+        yield step
+        await breath.take()

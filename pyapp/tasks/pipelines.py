@@ -1,0 +1,85 @@
+"""Tasks as functions that return when everything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyapp.errors import OptionError
+from pyapp.events import Cancel, Event, Item
+
+from .keeper import LOADERS, known
+from .sounds import label_sounds
+from .spans import answer_questions, label_tokens
+from .speaking import speak_texts
+from .text_batches import Work
+from .texts import LOADED_FOR, classify_texts, embed_texts, fill_masks, rerank_texts, sparse_texts, translate_texts
+
+__top_level__ = ["pipeline"]
+
+WORK: Mapping[str, Callable[..., Work]] = {
+    "embed": embed_texts,
+    "embed-sparse": sparse_texts,
+    "classify": classify_texts,
+    "rerank": rerank_texts,
+    "fill-mask": fill_masks,
+    "translate": translate_texts,
+    "token-classification": label_tokens,
+    "question-answering": answer_questions,
+    "speak": speak_texts,
+    "audio-classification": label_sounds,
+}
+
+
+class Pipeline:
+    """A task and its model as a function: `pipeline("embed", "owner/name")(texts)`.
+
+    The result is a list with the values of each text in order; of one text given as a str, its values alone. Options
+    are those of the task.
+    """
+
+    def __init__(self, name: str, loaded: Any) -> None:
+        self.name, self.loaded = name, loaded
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        found: dict[int, Any] = {}
+        for event in WORK[self.name](self.loaded, *arguments, **options):
+            if isinstance(event, Item):
+                found[event.index] = _only(event.values)
+        texts = arguments[1] if self.name == "rerank" and len(arguments) > 1 else arguments[0] if arguments else None
+        ordered = [found[index] for index in sorted(found)]
+        alone = isinstance(texts, str | bytes) or hasattr(texts, "__array__")
+        return ordered[0] if alone and ordered else ordered
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name} of {self.loaded.name}>"
+
+
+def _only(values: Mapping[str, Any]) -> Any:
+    return next(iter(values.values())) if len(values) == 1 else dict(values)
+
+
+def pipeline(
+    name: str,
+    model: Any,
+    *,
+    dtype: str | None = None,
+    device: Any = None,
+    report: Callable[[Event], None] | None = None,
+) -> Pipeline:
+    """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "classify" → labels, "rerank"
+    (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
+    "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second); over recordings (files,
+    or samples at 16 kHz): "audio-classification" → labels.
+
+    `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
+    ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.
+    """
+    if name not in WORK:
+        raise OptionError(f"{name!r:.60} is no task", where="name", hint=f"Tasks: {', '.join(WORK)}")
+    if hasattr(model, "tokenizer"):
+        return Pipeline(name, model)
+    found = LOADERS[LOADED_FOR.get(name, name)](
+        known(model, name), None, report or (lambda event: None), Cancel(), dtype=dtype, device=device
+    )
+    return Pipeline(name, found)

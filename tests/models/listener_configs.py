@@ -1,0 +1,32 @@
+"""Small configurations of models that write the text of what they hear, in the form of config.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SMALL = {"vocab_size": 60, "intermediate_size": 48, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+MOONSHINE = SMALL | {
+    "model_type": "moonshine", "hidden_size": 36, "encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 2,
+    "encoder_num_attention_heads": 2, "decoder_num_attention_heads": 2, "max_position_embeddings": 40,
+}  # fmt: skip
+STREAMING = SMALL | {
+    "model_type": "moonshine_streaming", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0,
+    "encoder_config": {
+        "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "sliding_windows": [[6, 3], [4, 0], [16, 4]],
+    },
+}  # fmt: skip
+CONFIGS: dict[str, dict[str, Any]] = {
+    "moonshine": MOONSHINE,
+    "moonshine-biases": MOONSHINE | {"attention_bias": True, "tie_word_embeddings": False, "rope_theta": 500.0},
+    "moonshine-streaming": STREAMING,
+    "moonshine-streaming-wide": STREAMING
+    | {"encoder_config": STREAMING["encoder_config"] | {"hidden_size": 24, "head_dim": 8}, "head_dim": 20},  # type: ignore[operator]
+}
+# Those that the tests run with their weights in block types, and on another device.
+QUANTISED = ["moonshine-streaming"]
+OTHER_DEVICE = ["moonshine", "moonshine-streaming"]
+SAMPLES = (5000, 3300)  # of the two recordings of a batch
+TOKENS = [1, 17, 5, 33, 9, 2]
+MOST = 24  # new tokens of a text

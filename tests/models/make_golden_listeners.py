@@ -1,0 +1,71 @@
+"""Makes golden_listeners/NAME.json with transformers, one for each configuration of listener_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_listeners.py [NAME …]
+
+A file has the names and shapes of the parameters, logits of a recording and of a batch with padding, the tokens that
+are written of both, and of each parameter's gradient of the loss the sum and the product with a fixed vector. The
+weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForSpeechSeq2Seq, Wav2Vec2FeatureExtractor
+
+from tests.models.listener_configs import CONFIGS, MOST, SAMPLES, TOKENS
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.sound_configs import recording
+
+FOLDER = Path(__file__).with_name("golden_listeners")
+
+
+def model_of(name: str) -> Any:
+    config = dict(CONFIGS[name])
+    made = AutoConfig.for_model(config.pop("model_type"), **config)
+    made._attn_implementation = "eager"
+    for part in vars(made).values():
+        if hasattr(part, "_attn_implementation"):
+            part._attn_implementation = "eager"
+    model = AutoModelForSpeechSeq2Seq.from_config(made).float().eval()
+    with torch.no_grad():
+        for key, tensor in model.named_parameters():
+            tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    return model
+
+
+def golden(name: str) -> dict[str, Any]:
+    model = model_of(name)
+    extractor = Wav2Vec2FeatureExtractor(do_normalize=False, return_attention_mask=True)
+    sounds = [recording(count) for count in SAMPLES]
+    multiple = {"padding": True, "pad_to_multiple_of": 80}  # as the processor of the models for streams
+    alone = extractor(sounds[:1], sampling_rate=16000, return_tensors="pt", **multiple)
+    batch = extractor(sounds, sampling_rate=16000, return_tensors="pt", **multiple)
+    tokens = torch.tensor([TOKENS])
+    with torch.no_grad():
+        logits = model(**alone, decoder_input_ids=tokens).logits
+        padded = model(**batch, decoder_input_ids=tokens.expand(2, -1)).logits
+        written = [model.generate(**inputs, max_new_tokens=MOST, do_sample=False) for inputs in (alone, batch)]
+    output = model(**alone, decoder_input_ids=tokens[:, :-1]).logits
+    loss = torch.nn.functional.cross_entropy(output[0], tokens[0, 1:], reduction="sum")
+    loss.backward()
+    return {
+        "parameters": gradients_of(model),
+        "logits": rounded(shown(logits.numpy(), 100)),
+        "padded": rounded(shown(padded.numpy(), 100)),
+        "written": [rows.tolist() for rows in written],
+        "loss": float(loss.detach()),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        found = golden(name)
+        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        print(name, found["written"], found["loss"])

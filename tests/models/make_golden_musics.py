@@ -1,0 +1,85 @@
+"""Makes golden_musics/NAME.json with transformers, one for each configuration of music_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_musics.py [NAME …]
+
+A file has the names and shapes of the parameters, logits of codes, the codes that are written greedily with guidance
+and without, the sound of them, and of each parameter's gradient of the loss the sum and the product with a fixed
+vector. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.utils import parametrize
+from transformers import AutoConfig, MusicgenForConditionalGeneration
+
+from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MOMENTS
+from tests.models.seeded import gradients_of, music_weights, rounded, shown
+
+FOLDER = Path(__file__).with_name("golden_musics")
+
+
+def model_of(name: str) -> Any:
+    config = dict(CONFIGS[name])
+    model = MusicgenForConditionalGeneration(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
+    model.set_attn_implementation("eager")
+    for module in model.modules():
+        if parametrize.is_parametrized(module, "weight"):
+            parametrize.remove_parametrizations(module, "weight")
+    with torch.no_grad():
+        for key, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if key in model.state_dict() and tensor.is_floating_point():
+                tensor.copy_(torch.from_numpy(np.asarray(music_weights(key, tuple(tensor.shape)))))
+    return model
+
+
+def golden(name: str) -> dict[str, Any]:
+    model = model_of(name)
+    ids, codes = torch.tensor([IDS]), torch.tensor(CODES)
+    mask = torch.ones_like(ids)
+    start = model.config.decoder.pad_token_id
+    model.generation_config.decoder_start_token_id = start
+    model.generation_config.pad_token_id = start
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=codes).logits
+    written, sounds = [], []
+    decode = model.audio_encoder.decode
+
+    def watched(audio_codes: Any, **options: Any) -> Any:
+        written.append(audio_codes[0].tolist())
+        return decode(audio_codes, **options)
+
+    model.audio_encoder.decode = watched
+    for guidance in (GUIDANCE, 1.0):
+        sounds.append(
+            model.generate(
+                input_ids=ids, attention_mask=mask, do_sample=False, guidance_scale=guidance,
+                max_new_tokens=MOMENTS + len(CODES) - 1,
+            )
+        )  # fmt: skip
+    scores = model(input_ids=ids, attention_mask=mask, decoder_input_ids=codes[:, :-1]).logits
+    wanted = codes[:, 1:].clamp(max=15)
+    loss = torch.nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), wanted.reshape(-1), reduction="sum")
+    loss.backward()
+    return {
+        "parameters": gradients_of(model),
+        "logits": rounded(shown(logits.numpy(), 100)),
+        "written": written,
+        "sounds": [rounded(shown(sound.numpy(), 60)) for sound in sounds],
+        "loss": float(loss.detach()),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        found = golden(name)
+        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        print(name, found["written"], found["loss"])

@@ -1,0 +1,110 @@
+"""Makes golden_sound_labels/NAME.json with transformers, one for each configuration of sound_label_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_sound_labels.py [NAME …]
+
+A file has the names and shapes of the parameters, what the feature extractor makes of recordings, logits of one and of
+a batch with padding, and of each parameter's gradient of the loss the sum and the product with a fixed vector. The
+weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import ASTFeatureExtractor, AutoConfig, AutoModelForAudioClassification, Wav2Vec2FeatureExtractor
+
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.sound_configs import recording
+from tests.models.sound_label_configs import CONFIGS, LABEL, SAMPLES
+
+FOLDER = Path(__file__).with_name("golden_sound_labels")
+
+
+def file_names(model: Any) -> dict[str, str]:
+    """The names of a model's parameters in its files."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        for number, tensor in enumerate(model.parameters()):
+            tensor.fill_(number)
+        model.save_pretrained(folder)
+        with safe_open(f"{folder}/model.safetensors", "pt") as file:
+            numbers = {round(file.get_tensor(name).reshape(-1)[0].item()): name for name in file.keys()}
+        for number, (name, _) in enumerate(model.named_parameters()):
+            found[name] = numbers[number]
+    return found
+
+
+def model_of(name: str) -> tuple[Any, dict[str, str]]:
+    config = dict(CONFIGS[name])
+    made = AutoConfig.for_model(config.pop("model_type"), **config)
+    made._attn_implementation = "eager"
+    model = AutoModelForAudioClassification.from_config(made).float().eval()
+    names = file_names(model)
+    with torch.no_grad():
+        for key, tensor in model.named_parameters():
+            tensor.copy_(torch.from_numpy(sound_weights(names[key], tuple(tensor.shape))))
+    return model, names
+
+
+def extractor_of(name: str) -> Any:
+    config = CONFIGS[name]
+    if name == "spectrogram":
+        return ASTFeatureExtractor(max_length=config["max_length"], num_mel_bins=config["num_mel_bins"])
+    return Wav2Vec2FeatureExtractor(return_attention_mask=config.get("feat_extract_norm") == "layer")
+
+
+def logits_of(model: Any, values: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
+    """The logits. transformers 5 sums, of models whose last norm is behind all layers, what is before that norm; the
+    published weights were trained, and until version 4 read, with what is behind it.
+    """
+    if not getattr(model.config, "use_weighted_layer_sum", False):
+        found: torch.Tensor = model(
+            values, **({} if attention_mask is None else {"attention_mask": attention_mask})
+        ).logits
+        return found
+    base = getattr(model, model.base_model_prefix)
+    outputs = base(values, attention_mask=attention_mask, output_hidden_states=True)
+    states = torch.stack([*outputs.hidden_states[:-1], outputs.last_hidden_state], 1)
+    x = model.projector((states * model.layer_weights.softmax(-1).view(-1, 1, 1)).sum(1))
+    if attention_mask is None:
+        return model.classifier(x.mean(1))
+    heard = base._get_feature_vector_attention_mask(x.shape[1], attention_mask).unsqueeze(-1)
+    return model.classifier((x * heard).sum(1) / heard.sum(1))
+
+
+def golden(name: str) -> dict[str, Any]:
+    model, names = model_of(name)
+    extractor = extractor_of(name)
+    sounds = [recording(count) for count in SAMPLES]
+    options = {} if name == "spectrogram" else {"padding": True}
+    alone = extractor(sounds[0], sampling_rate=16000, return_tensors="pt")
+    batch = extractor(sounds, sampling_rate=16000, return_tensors="pt", **options)
+    batch = {key: value if key == "attention_mask" else value.float() for key, value in batch.items()}
+    with torch.no_grad():
+        logits = logits_of(model, alone.input_values.float())
+        padded = logits_of(model, batch["input_values"], batch.get("attention_mask"))
+    loss = torch.nn.functional.cross_entropy(logits_of(model, alone.input_values.float()), torch.tensor([LABEL]))
+    loss.backward()
+    return {
+        "parameters": gradients_of(model, names),
+        "settings": json.loads(extractor.to_json_string()),
+        "input": rounded(shown(batch["input_values"].numpy(), 100)),
+        "logits": rounded(logits),
+        "padded": rounded(padded),
+        "loss": float(loss.detach()),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        found = golden(name)
+        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        print(name, found["logits"], found["padded"])

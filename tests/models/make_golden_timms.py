@@ -1,0 +1,155 @@
+"""Makes golden_timms/NAME.json with timm, one for each configuration of timm_configs.py, golden_timms/names.json,
+which has the number of numbers in the tensors of every architecture that pyapp knows by its name, and
+golden_timms/pictures.json, which has pictures as timm prepares them:
+
+    PYTHONPATH=. python tests/models/make_golden_timms.py [NAME …]
+
+A file has the config.json that timm saves, the names and shapes of its tensors, some numbers of the outputs for two
+pictures, and the product of each parameter's gradient with a fixed vector. seeded.py makes the weights.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import timm
+import torch
+from PIL import Image
+from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD, create_transform
+from timm.layers import get_act_layer
+from timm.models import save_for_hf
+from timm.models._efficientnet_blocks import SqueezeExcite
+from timm.models._efficientnet_builder import decode_arch_def, round_channels
+from timm.models.efficientnet import EfficientNet
+from timm.models.mobilenetv3 import MobileNetV3
+from timm.models.vgg import VGG, ConvMlp
+
+from pyapp.models.loading.timm import settings_of
+from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, PREPARED, SIZE, seeded_picture
+
+FOLDER = Path(__file__).with_name("golden_timms")
+ACTIVATIONS = {"hardswish": "hard_swish", "silu": "silu", "gelu": "gelu", "relu": "relu"}
+
+
+def vgg(config: dict[str, Any]) -> Any:
+    """VGG with a head of other sizes than timm's only one."""
+    layers = [part for stage in config["layers"] for part in (*stage, "M")]
+    norm = torch.nn.BatchNorm2d if config["has_norms"] else None
+    model = VGG(layers, num_classes=len(LABELS), norm_layer=norm, mlp_ratio=0.01)
+    ratio = config["inner_size"] / config["head_size"]
+    model.pre_logits = ConvMlp(config["layers"][-1][-1], config["head_size"], 7, ratio)
+    model.head.fc = torch.nn.Linear(config["head_size"], len(LABELS))
+    return model
+
+
+def from_blocks(config: dict[str, Any]) -> Any:
+    """The network of a configuration that describes blocks."""
+    act = get_act_layer(ACTIVATIONS[config["hidden_act"]])
+    norm = partial(torch.nn.BatchNorm2d, eps=config.get("layer_norm_eps", 1e-5))
+    same = {
+        "block_args": decode_arch_def([[f"{block}_e1" if "_e" not in block else block for block in stage]
+                                       for stage in config["blocks"]]),
+        "num_classes": len(LABELS), "stem_size": config["stem_size"], "num_features": config["head_size"],
+        "act_layer": act, "norm_layer": norm, "pad_type": "same" if config.get("tf_padding") else "",
+    }  # fmt: skip
+    if config["head"] == "before":
+        return EfficientNet(**same)
+    squeeze = partial(
+        SqueezeExcite, gate_layer="hard_sigmoid", force_act_layer=torch.nn.ReLU, rd_round_fn=round_channels
+    )
+    return MobileNetV3(
+        **same, head_bias=config["head"] == "after", head_norm=config["head"] == "normed", se_layer=squeeze,
+        layer_scale_init_value=1e-5 if config.get("layer_scale") else None,
+    )  # fmt: skip
+
+
+def rounded(values: Any) -> list[float]:
+    return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
+
+
+def golden(name: str) -> dict[str, Any]:
+    config, saved = CONFIGS[name], None
+    if "timm" in config:
+        architecture, arguments = config["timm"]
+        model = timm.create_model(architecture, num_classes=0 if name in FEATURES else len(LABELS), **arguments)
+        with tempfile.TemporaryDirectory() as folder:
+            save_for_hf(model, folder, model_args=arguments, model_config={
+                "label_names": list(LABELS), "label_descriptions": {label: f"{label}!" for label in LABELS},
+            })  # fmt: skip
+            saved = json.loads((Path(folder) / "config.json").read_text())
+    else:
+        model = vgg(config) if config["model_type"] == "vgg" else from_blocks(config)
+    model.eval()
+    state = model.state_dict()
+    for key, value in state.items():
+        if value.is_floating_point():
+            value.copy_(torch.from_numpy(picture_weights(f"net.{key}", tuple(value.shape))))
+    pictures = torch.from_numpy(picture(2, SIZE, SIZE))
+    output = model.forward_features(pictures) if name in FEATURES else model(pictures)
+    (output * torch.from_numpy(direction(name, tuple(output.shape))).float()).sum().backward()
+    parameters = dict(model.named_parameters())
+    tensors = {
+        key: [list(value.shape)] if key not in parameters else [list(value.shape), *rounded(
+            [(parameters[key].grad.double().numpy() * direction(key, tuple(value.shape))).sum()]
+        )]
+        for key, value in state.items()
+    }  # fmt: skip
+    return {"config": saved, "output": rounded(shown(output.detach().numpy())), "tensors": tensors}
+
+
+def known_names() -> list[str]:
+    """The architectures of timm that pyapp loads."""
+    found = []
+    for name in timm.list_models():
+        try:
+            settings_of({"architecture": name, "global_pool": None} | {"global_pool": _pool(name)}, "")
+        except Exception:
+            continue
+        found.append(name)
+    return found
+
+
+def _pool(name: str) -> str:
+    return "token" if name.startswith(("vit_", "deit_")) else "avg"
+
+
+def names() -> dict[str, Any]:
+    """How many numbers each architecture's tensors have, and its usual pictures."""
+    found = {}
+    for name in known_names():
+        with torch.device("meta"):
+            model = timm.create_model(name, num_classes=0 if "dinov2" in name else 1000)
+        numbers = sum(value.numel() for value in model.state_dict().values() if value.ndim)
+        found[name] = {"numbers": numbers, "input_size": model.pretrained_cfg["input_size"]}
+    return found
+
+
+def prepared() -> dict[str, Any]:
+    """Some numbers of pictures as timm prepares them."""
+    found = []
+    for config, (height, width) in PREPARED:
+        usual = {"mean": IMAGENET_DEFAULT_MEAN, "std": IMAGENET_DEFAULT_STD, "interpolation": "bilinear"}
+        transform = create_transform(**(usual | config), is_training=False)
+        values = transform(Image.fromarray(seeded_picture(height, width))).numpy()
+        found.append({
+            "config": config, "size": [height, width], "shape": list(values.shape), "values": rounded(shown(values)),
+        })  # fmt: skip
+    return {"cases": found}
+
+
+MORE = {"names": names, "pictures": prepared}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or [*CONFIGS, *MORE]:
+        made = MORE[name]() if name in MORE else golden(name)
+        text = json.dumps(made, separators=(",", ":"))
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        print(name, len(text))

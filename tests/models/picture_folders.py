@@ -1,0 +1,61 @@
+"""Small folders of models of pictures as Hugging Face has them, with seeded weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyapp.formats.safetensors import write_safetensors
+from tests.models.picture_configs import CONFIGS, WITH_TOKENS
+from tests.models.test_pictures import make
+from tests.test_text_tasks import tokenizer_json
+
+CLASSES = {
+    "deit": ("image-classification", "DeiTForImageClassification"),
+    "deit_teacher": ("image-classification", "DeiTForImageClassificationWithTeacher"),
+    "resnet": ("image-classification", "ResNetForImageClassification"),
+    "yolos": ("object-detection", "YolosForObjectDetection"),
+    "sam": ("mask-generation", "SamModel"),
+    "blip": ("image-to-text", "BlipForConditionalGeneration"),
+    "detr": ("object-detection", "DetrForObjectDetection"),
+    "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
+    "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
+    "clip": ("zero-shot-image-classification", "CLIPModel"),
+    "siglip": ("zero-shot-image-classification", "SiglipModel"),
+    "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
+}
+_YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
+PROCESSORS: dict[str, dict[str, Any]] = {
+    "segformer": {"image_processor_type": "SegformerImageProcessor", "size": {"height": 32, "width": 32}},
+    "depth_anything": {
+        "image_processor_type": "DPTImageProcessor", "size": {"height": 32, "width": 32}, "keep_aspect_ratio": True,
+        "ensure_multiple_of": 4,
+    },
+    "sam": {
+        "image_processor_type": "SamImageProcessor", "do_pad": True, "size": {"longest_edge": 20},
+        "pad_size": {"height": 20, "width": 20},
+    },
+    "yolos": _YOLOS,
+    "detr": _YOLOS,
+}  # fmt: skip
+
+
+def write_picture_folder(folder: Path, name: str) -> Path:
+    """The folder of a model of CLASSES. Its tokenizer, if it has one, knows the words of tests.test_text_tasks."""
+    task, architecture = CLASSES[name]
+    config = CONFIGS[name] | {"architectures": [architecture]}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_safetensors(folder / "model.safetensors", make(name, task).state_dict())
+    processor = PROCESSORS.get(name, {"image_processor_type": "ViTImageProcessor", "size": {"height": 12, "width": 12}})
+    if name == "sam":  # as newer files have it
+        (folder / "processor_config.json").write_text(json.dumps({"image_processor": processor}))
+    else:
+        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    if task in WITH_TOKENS:
+        (folder / "tokenizer.json").write_text(tokenizer_json())
+    if task == "image-to-text":
+        config |= {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+        (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

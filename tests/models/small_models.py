@@ -1,0 +1,67 @@
+"""What tests of models with seeded weights have in common."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import pyapp
+from pyapp.models._index import MODEL_TYPES
+from tests.models.seeded import direction
+
+
+def golden_of(folder: str, name: str) -> dict[str, Any]:
+    """What a golden file beside this one says."""
+    found: dict[str, Any] = json.loads((Path(__file__).with_name(folder) / f"{name}.json").read_text())
+    return found
+
+
+def seeded_model(config: Mapping[str, Any], task: str, weights: Callable[[str, tuple[int, ...]], Any]) -> Any:
+    """The model of a configuration, with weights by their names and shapes, and statistics of batches."""
+    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+    model = module.TASKS[task](module.Config.from_dict(config)).eval()
+    state = model.state_dict()
+    with pyapp.no_grad():
+        for key, value in [*model.named_parameters(), *model.named_buffers()]:
+            if value.is_floating_point() and key in state:
+                value.copy_(pyapp.from_numpy(np.asarray(weights(key, tuple(value.shape)))))
+    return model
+
+
+def numbers(x: pyapp.Tensor) -> np.ndarray:
+    """float64 values of a tensor on any device."""
+    return np.asarray(x.detach().cpu().numpy(), np.float64)
+
+
+def check_gradients(
+    model: Any, loss: pyapp.Tensor, expected: Mapping[str, Any], rtol: float = 5e-3, atol: float = 5e-3
+) -> None:
+    """Compares the loss and the gradient of each parameter with a golden file's: its sum and its product with a fixed
+    vector. Codebooks, which transformers trains otherwise, only have one.
+    """
+    assert abs(loss.item() - expected["loss"]) < 2e-3
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        if key.endswith(".embed"):
+            continue
+        grad = numbers(parameter.grad) if parameter.grad is not None else np.zeros(parameter.shape)
+        _, total, product = expected["parameters"][key]
+        found = [grad.sum(), (grad * direction(key, grad.shape)).sum()]
+        np.testing.assert_allclose(found, [total, product], rtol=rtol, atol=atol, err_msg=key)
+    model.zero_grad()
+    model.requires_grad_(False)
+
+
+def shapes_of(model: Any) -> dict[str, list[int]]:
+    """The shapes of a model's parameters, but for codebooks."""
+    return {key: list(value.shape) for key, value in model.named_parameters() if not key.endswith(".embed")}
+
+
+def shapes_in(expected: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Those of a golden file."""
+    return {key: shape for key, (shape, *_) in expected["parameters"].items()}

@@ -1,0 +1,175 @@
+"""Models that write the text of what they hear, against transformers (make_golden_listeners.py): names, logits,
+padding, the tokens that they write, and gradients; and their files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.audio.processors import SampleProcessor
+from pyapp.errors import ArgumentError, ModelError
+from pyapp.formats import write_safetensors
+from pyapp.models.load import load_speech_model
+from pyapp.models.loading.sound import TASK
+from pyapp.nn import functional
+from pyapp.text.sequence_to_sequence import SearchOptions, search
+from tests.models.listener_configs import CONFIGS, MOST, QUANTISED, SAMPLES, TOKENS
+from tests.models.seeded import shown, sound_weights
+from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
+from tests.models.sound_configs import recording
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-4}
+# Words of 60 tokens: special ones, and two letters for each of the others.
+WORDS = ["<unk>", "<s>", "</s>", *(f"▁{chr(97 + i // 20)}{chr(97 + i % 20)}" for i in range(57))]
+
+
+def golden(name: str) -> dict[str, Any]:
+    return golden_of("golden_listeners", name)
+
+
+def make(name: str, **changed: Any) -> Any:
+    """The model of a configuration, with its seeded weights."""
+    return seeded_model(CONFIGS[name] | changed, TASK, sound_weights)
+
+
+def inputs(*counts: int) -> Any:
+    """Samples and their mask."""
+    return SampleProcessor(normalize=False, masks=True)([recording(count) for count in counts])
+
+
+def tokenizer_file(count: int = len(WORDS)) -> str:
+    """A tokenizer.json of the first so many words."""
+    document = {
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
+        "added_tokens": [
+            {"id": i, "content": WORDS[i], "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+             "normalized": False} for i in range(3)
+        ],
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
+        "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
+        "model": {"type": "BPE", "vocab": {word: i for i, word in enumerate(WORDS[:count])}, "merges": [],
+                  "unk_token": "<unk>", "byte_fallback": False},
+    }  # fmt: skip
+    return json.dumps(document)
+
+
+def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
+    """The folder of a model."""
+    folder.mkdir(exist_ok=True)
+    write_safetensors(folder / "model.safetensors", state)
+    (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
+    (folder / "tokenizer.json").write_text(tokenizer_file())
+    settings = {"do_normalize": False, "return_attention_mask": True, "sampling_rate": 16000}
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
+    return request.param, golden(request.param), make(request.param)
+
+
+def test_names_and_shapes(case: Any) -> None:
+    _, expected, model = case
+    assert shapes_of(model) == shapes_in(expected)
+
+
+def test_logits_alone_and_with_padding(case: Any) -> None:
+    _, expected, model = case
+    with pyapp.no_grad():
+        logits = numbers(model(inputs(SAMPLES[0])[0], pyapp.tensor([TOKENS]), inputs(SAMPLES[0])[1]))
+        values, mask = inputs(*SAMPLES)
+        padded = numbers(model(values, pyapp.tensor([TOKENS, TOKENS]), mask))
+    np.testing.assert_allclose(shown(logits, 100), expected["logits"], **CLOSE)
+    np.testing.assert_allclose(shown(padded, 100), expected["padded"], **CLOSE)
+
+
+def test_what_is_written(case: Any) -> None:
+    """Greedily, of a recording and of two together."""
+    name, expected, model = case
+    options = SearchOptions.from_files(CONFIGS[name], {}, {"max_new_tokens": MOST})
+    for counts, rows in zip((SAMPLES[:1], SAMPLES), expected["written"], strict=True):
+        *_, found = search(model, *inputs(*counts), options)
+        assert found is not None
+        for row, text in zip(rows, found, strict=True):
+            assert [1, *text] == row[: 1 + len(text)] and (text[-1] == 2 or len(text) == MOST)
+
+
+def test_gradients(case: Any) -> None:
+    _, expected, model = case
+    model.requires_grad_()
+    model.zero_grad()
+    values, mask = inputs(SAMPLES[0])
+    logits = model(values, pyapp.tensor([TOKENS[:-1]]), mask)[0]
+    loss = functional.cross_entropy(logits, pyapp.tensor(TOKENS[1:]), reduction="sum")
+    check_gradients(model, loss, expected)
+
+
+def test_folders_load(case: Any, tmp_path: Path) -> None:
+    name, _, model = case
+    loaded = load_speech_model(write(tmp_path, name, dict(model.state_dict())))
+    values, mask = loaded.processor([recording(SAMPLES[0])])
+    tokens = pyapp.tensor([TOKENS])
+    with pyapp.no_grad():
+        assert loaded.model(values, tokens, mask).tolist() == model(values, tokens, mask).tolist()
+    assert loaded.tokenizer.decode([1, 3, 4, 2]).strip() == "aa ab"
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_block_quantised(name: str, tmp_path: Path) -> None:
+    model = make(name)
+    folder = write(tmp_path, name, dict(model.state_dict()))
+    values, mask = inputs(SAMPLES[0])
+    found = load_speech_model(folder, dtype="q8_0").model
+    assert any(parameter.dtype.is_quantized for parameter in found.parameters())
+    with pyapp.no_grad():
+        expected = numbers(model(values, pyapp.tensor([TOKENS]), mask))
+        assert np.abs(numbers(found(values, pyapp.tensor([TOKENS]), mask)) - expected).mean() < 0.06 * expected.std()
+
+
+HOSTILE: list[tuple[str, dict[str, Any], str]] = [
+    ("moonshine", {"encoder_num_key_value_heads": 1}, "heads"), ("moonshine", {"hidden_size": 37}, "divide"),
+    ("moonshine", {"max_position_embeddings": 1 << 24}, "positions"), ("moonshine", {"pad_token_id": 60}, "pad_token"),
+    ("moonshine", {"encoder_num_hidden_layers": 1 << 12}, "layers"), ("moonshine", {"decoder_hidden_act": "x"}, "'x'"),
+    ("moonshine-streaming", {"encoder_config": {"sliding_windows": [[0, 1]]}}, "sliding_windows"),
+    ("moonshine-streaming", {"encoder_config": {"frame_ms": 1e-9}}, "frame_ms"),
+    ("moonshine-streaming", {"encoder_config": {"sample_rate": 8000}}, "sample_rate"),
+    ("moonshine-streaming", {"num_key_value_heads": 1}, "num_key_value_heads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changed", "told"), HOSTILE)
+def test_hostile_configurations(name: str, changed: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=told):
+        load_speech_model(write(tmp_path, name, {"a": pyapp.ones(1)}, **changed))
+
+
+def test_wrong_samples_are_refused() -> None:
+    model, tokens = make("moonshine"), pyapp.tensor([TOKENS])
+    for values, mask, told in (
+        (pyapp.zeros(900), None, "B, N"), (pyapp.zeros(1, 200), None, "enough"),
+        (pyapp.zeros(1, 5000), pyapp.zeros(1, 800), "attention_mask"),
+        (pyapp.zeros(1, 5000, dtype="int32"), None, "B, N"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=told):
+            model(values, tokens, mask)
+
+
+def test_what_is_missing_is_told(tmp_path: Path) -> None:
+    folder = write(tmp_path, "moonshine", dict(make("moonshine").state_dict()))
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match="tokenizer is missing"):
+        load_speech_model(folder)
+
+
+def test_warm_up(case: Any) -> None:
+    _, _, model = case
+    encoder = model.encoder
+    assert encoder.moments(encoder.shortest) == 1 and encoder.moments(encoder.shortest - 1) in (0, 1)
+    encoder.warm_up()

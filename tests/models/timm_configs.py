@@ -1,0 +1,85 @@
+"""Small models of timm's library, by name: the architecture and the arguments with which timm makes it, or the blocks
+of a network for small devices (models/mobilenet_v3.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_SMALL_VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
+_STAGES = {"depths": [1, 2, 1, 1], "dims": [8, 12, 16, 8]}
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "resnet": {"model_type": "resnet", "timm": ["resnet18", {"layers": [1, 2, 1, 1], "channels": [4, 6, 8, 8]}]},
+    "resnet_bottleneck": {
+        "model_type": "resnet", "timm": ["resnet50", {"layers": [1, 1, 1, 1], "channels": [4, 6, 4, 4]}],
+    },
+    "vit": {"model_type": "vit", "timm": ["vit_tiny_patch16_224", _SMALL_VIT]},
+    "dinov2": {"model_type": "dinov2", "timm": ["vit_small_patch14_dinov2", _SMALL_VIT]},
+    "dinov2_registers": {
+        "model_type": "dinov2_with_registers", "timm": ["vit_small_patch14_reg4_dinov2", _SMALL_VIT],
+    },
+    "convnext": {"model_type": "convnext", "timm": ["convnext_tiny", _STAGES]},
+    "convnext_filters": {"model_type": "convnext", "timm": ["convnext_atto", _STAGES]},
+    "convnextv2": {"model_type": "convnextv2", "timm": ["convnextv2_atto", _STAGES]},
+    "swin": {
+        "model_type": "swin",
+        "timm": ["swin_tiny_patch4_window7_224", {
+            "img_size": 32, "embed_dim": 8, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4, "patch_size": 2,
+        }],
+    },
+    "mobilenetv3": {
+        "model_type": "mobilenet_v3", "head": "after", "hidden_act": "hardswish", "stem_size": 8, "head_size": 32,
+        "blocks": [
+            ["ds_r1_k3_s2_c8_se0.25_nre"], ["ir_r1_k3_s2_e4.5_c16_nre", "ir_r1_k5_s1_e3.67_c16_se0.25"],
+            ["cn_r1_k1_s1_c24"],
+        ],
+    },
+    "mobilenetv3_tensorflow": {
+        "model_type": "mobilenet_v3", "head": "after", "hidden_act": "relu", "stem_size": 8, "head_size": 20,
+        "tf_padding": True, "layer_norm_eps": 0.001, "blocks": [["ds_r1_k3_s2_c8"], ["ir_r2_k5_s2_e4_c16"]],
+    },
+    "mobilenetv4": {
+        "model_type": "mobilenet_v3", "head": "normed", "hidden_act": "gelu", "stem_size": 8, "head_size": 20,
+        "layer_scale": True,
+        "blocks": [
+            ["er_r1_k3_s2_e4_c8"], ["uir_r1_a3_k5_s2_e4_c16", "uir_r1_a3_k0_s1_e2_c16", "uir_r1_a0_k0_s1_e2_c16"],
+            ["mqa_r1_k3_h4_s1_v2_d6_c16", "uir_r1_a0_k3_s1_e2_c16", "mqa_r1_k3_h2_s1_d8_c16"],
+            ["cn_r1_k1_s1_c24"],
+        ],
+    },
+    "efficientnet": {
+        "model_type": "mobilenet_v3", "head": "before", "hidden_act": "silu", "hard_squeeze": False, "stem_size": 8,
+        "head_size": 20,
+        "blocks": [["cn_r2_k3_s1_c8_skip"], ["er_r2_k3_s2_e4_c16"], ["ir_r2_k5_s2_e6_c16_se0.25"],
+                   ["ds_r1_k3_s1_c8_se0.25_noskip"]],
+    },
+}  # fmt: skip
+CONFIGS |= {
+    name: {
+        "model_type": "vgg", "layers": [[4, 6], [8], [4]], "has_norms": norms, "head_size": 32, "inner_size": 40,
+    }
+    for name, norms in (("vgg", False), ("vgg_norms", True))
+}  # fmt: skip
+LABELS = ("no", "perhaps", "yes")
+SIZE = 32  # pixels of a side
+QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
+OTHER_DEVICE = ("vgg", "mobilenetv3", "mobilenetv4", "efficientnet")  # run on another device
+FEATURES = ("dinov2", "dinov2_registers")  # compared without a head
+
+
+def seeded_picture(height: int, width: int) -> np.ndarray:
+    """(height, width, 3) uint8."""
+    return np.random.Generator(np.random.Philox(key=7)).integers(0, 256, (height, width, 3), np.uint8)
+
+
+# pretrained_cfg of pictures, and their sizes (height, width).
+PREPARED: list[tuple[dict[str, Any], tuple[int, int]]] = [
+    ({"input_size": [3, 24, 24], "crop_pct": 0.875, "interpolation": "bicubic"}, (41, 67)),
+    ({"input_size": [3, 24, 24], "crop_pct": 0.9, "interpolation": "bilinear", "mean": [0.5, 0.4, 0.3]}, (70, 33)),
+    ({"input_size": [3, 32, 32], "crop_pct": 1.0, "crop_mode": "squash", "std": [0.5, 0.5, 0.25]}, (20, 51)),
+    ({"input_size": [3, 24, 16], "crop_pct": 0.8, "crop_mode": "squash", "interpolation": "bicubic"}, (50, 51)),
+    ({"input_size": [3, 20, 20], "crop_pct": 0.95, "interpolation": "bicubic"}, (29, 23)),
+]
