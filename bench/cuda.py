@@ -125,11 +125,11 @@ def linear_figures(kind: str, rows: int, runs: int) -> Iterator[Figure]:
     yield Figure(f"cuda/linear/{kind}/rows{rows}", "ms", samples)
 
 
-def attention_figures(tokens: int, runs: int) -> Iterator[Figure]:
-    """Causal, 32 heads of 128, bfloat16, forward and backward."""
+def attention_figures(tokens: int, kind: str, runs: int) -> Iterator[Figure]:
+    """Causal, 32 heads of 128, forward and backward."""
     torch = _torch()
     shape = (1, 32, tokens, 128)
-    q, k, v = (pyapp.randn(*shape).bfloat16().to("cuda").requires_grad_() for _ in range(3))
+    q, k, v = (pyapp.randn(*shape).to(getattr(pyapp, kind)).to("cuda").requires_grad_() for _ in range(3))
     work = 4 * 32 * tokens**2 * 128 / 2 / 1e12
 
     def run(F: Any, tensors: Any, backward: bool) -> None:
@@ -141,12 +141,13 @@ def attention_figures(tokens: int, runs: int) -> Iterator[Figure]:
 
     theirs: Any = None
     if torch is not None:
-        theirs = [torch.randn(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+        dtype = getattr(torch, kind)
+        theirs = [torch.randn(*shape, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
     for name, backward, share in (("forward", False, 1.0), ("forward and backward", True, 3.5)):
         other = None if theirs is None else partial(run, torch.nn.functional, theirs, backward)
         ours = partial(run, pyapp.nn.functional, (q, k, v), backward)
         yield Figure(
-            f"cuda/attention/{tokens}/{name}", "TFLOPS",
+            f"cuda/attention/{kind}/{tokens}/{name}", "TFLOPS",
             _rates(_measured(runs, pyapp=(pyapp, ours), torch=(torch, other)), work * share),
         )  # fmt: skip
 
@@ -397,8 +398,9 @@ def cases(runs: int, compiled: bool, overlap: bool) -> dict[str, Callable[[], It
     for kind in BITS:
         for rows in (1, 16, 512):
             found[f"cuda/linear/{kind}/rows{rows}"] = partial(linear_figures, kind, rows, runs)
-    for tokens in ATTENTION:
-        found[f"cuda/attention/{tokens}"] = partial(attention_figures, tokens, runs)
+    for kind in ("float32", "bfloat16"):
+        for tokens in ATTENTION:
+            found[f"cuda/attention/{kind}/{tokens}"] = partial(attention_figures, tokens, kind, runs)
     for kind in ("float32", "float16", "bfloat16", "uint8"):
         found[f"cuda/cached/{kind}"] = partial(cached_figures, kind, runs)
     for shape in LLAMAS:

@@ -1,8 +1,9 @@
 /* Attention over a KV cache, and writing to it.
  *
  * A few tokens: the keys are split among warps (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has one
- * head; the last of a head's joins their parts. More: tiles of 64 tokens (flash.h), float16 and bfloat16 caches by tensor
- * cores, with queries and weights of the cache's type. A cache in blocks is read through its table where it lies. */
+ * head; the last of a head's joins their parts. More: tiles of 64 tokens (flash_floats.h); of float16 and bfloat16 caches
+ * with queries and weights of the cache's type (flash_halves.h). A cache in blocks is read through its table where it lies. */
+#include "flash_floats.h"
 #include "flash_halves.h"
 #include "positions.h"
 

@@ -1,6 +1,6 @@
 /* Attention to a whole sequence packed in int8, for models with int8 weights (layout: kernels.h). The mean of the keys is
  * subtracted, which does not change the softmax and makes the numbers smaller. */
-#include "flash.h"
+#include "flash_floats.h"
 
 enum { KEYS = ATTENTION_Q8_KEYS, MOST_DIMS = ATTENTION_Q8_DIMS };
 

@@ -1,8 +1,9 @@
-/* Attention of whole sequences and its gradient (flash_halves.h, flash.h).
+/* Attention of whole sequences and its gradient (flash_halves.h, flash_floats.h).
  *
  * With P = softmax(scores), G = grad_y and delta = sum(G * y): grad_v = P' G, grad_scores = P * (G v' - delta). Backward
  * needs two numbers of each query's softmax, and delta. Where `workspaces` is KEPT, workspace is what lies behind y, after a
  * multiple of 16 bytes: tensor cores leave those numbers there. Else backward computes y again in scratch memory. */
+#include "flash_floats.h"
 #include "flash_halves.h"
 
 enum { KEPT = 2 };

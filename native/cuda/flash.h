@@ -1,4 +1,4 @@
-/* Attention by tiles in float32, in the manner of FlashAttention-2 (Dao, 2023): scores are never stored, and an online softmax
+/* Attention by tiles in float32 (flash_floats.h says how it is computed), in the manner of FlashAttention-2 (Dao, 2023): scores are never stored, and an online softmax
  * (Milakov and Gimelshein, 2018) corrects sums when a larger score comes.
  *
  * One loop serves the forward pass and each gradient. A block of threads has 64 rows and up to 128 columns of a result:
@@ -26,7 +26,7 @@
  *                       float32, in whole fours that begin where 16 bytes do; else NULL, for all rows or others */
 #ifndef PYAPP_FLASH_H
 #define PYAPP_FLASH_H
-#include "tensor_cores.h"
+#include "tf32.h"
 
 enum { FLASH_ROWS = 64, FLASH_COLUMNS = 128, FLASH_THREADS = 128 };
 enum { FLOATS_OTHERS = 32, FLOATS_DEPTH = 64, FLOATS_ROW = FLOATS_DEPTH + 4, WEIGHTS_ROW = FLOATS_OTHERS + 4 };
@@ -71,7 +71,7 @@ template <int WIDTH, class F> DEVICE float among(float value, F combine)
 
 DEVICE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* ---- Float32. Thread (y, x) of (16, 8) has rows 4 y .. 4 y + 3, others x + 8 j, columns 4 x + 32 j .. */
+/* ---- By plain arithmetic; flash_floats.h has it by tensor cores. Thread (y, x) of (16, 8) has rows 4 y .. 4 y + 3, others x + 8 j, columns 4 x + 32 j .. */
 
 struct four_floats {
     float x[4];
@@ -83,10 +83,13 @@ struct four_floats {
 };
 
 /* COUNT rows of up to COLUMNS numbers to shared memory, those from `first` on and before `last`; zeros in place of others, and
- * up to whole fours. floats(row): where they lie, or NULL; number(row, column). */
-template <int COUNT, int COLUMNS, int WIDTH, class Floats, class Number>
-DEVICE void load_floats(float *to, int64_t first, int64_t last, int columns, Floats floats, Number number)
+ * up to a whole number of times WHOLE. floats(row): where they lie, or NULL; number(row, column). Whether this thread met a
+ * number that is not ordinary (tf32.h). */
+template <int COUNT, int COLUMNS, int WIDTH, int WHOLE, class Floats, class Number>
+DEVICE bool load_floats(float *to, int64_t first, int64_t last, int columns, Floats floats, Number number)
 {
+    const int padded = PARTS(columns, WHOLE) * WHOLE;
+    bool odd = false;
     if (floats(first)) {
         constexpr int THREADS = COLUMNS / 4;
         const int column = (int)threadIdx.x % THREADS * 4;
@@ -95,16 +98,19 @@ DEVICE void load_floats(float *to, int64_t first, int64_t last, int columns, Flo
             float4 four = {0, 0, 0, 0};
             if (first + r < last && column < columns)
                 four = *(const float4 *)(floats(first + r) + column);
-            if (column < columns)
+            odd = odd || !is_ordinary(four.x) || !is_ordinary(four.y) || !is_ordinary(four.z) || !is_ordinary(four.w);
+            if (column < padded)
                 *(float4 *)(to + r * WIDTH + column) = four;
         }
-        return;
+        return odd;
     }
-    const int padded = PARTS(columns, 4) * 4;
     for (int i = (int)threadIdx.x; i < COUNT * padded; i += FLASH_THREADS) {
         const int r = i / padded, c = i % padded;
-        to[r * WIDTH + c] = first + r < last && c < columns ? number(first + r, c) : 0.0f;
+        const float own = first + r < last && c < columns ? number(first + r, c) : 0.0f;
+        odd = odd || !is_ordinary(own);
+        to[r * WIDTH + c] = own;
     }
+    return odd;
 }
 
 /* sums (4, 4) += the product of the task's rows and others, in pieces of FLOATS_DEPTH columns. */
@@ -115,14 +121,14 @@ DEVICE void multiply_floats(const Task &task, float sums[4][4], float *a, float 
     const int y = (int)threadIdx.x / 8, x = (int)threadIdx.x % 8;
     for (int64_t at = 0; at < depth; at += FLOATS_DEPTH) {
         const int there = (int)smaller(depth - at, FLOATS_DEPTH), padded = (int)PARTS(there, 4) * 4;
-        load_floats<FLASH_ROWS, FLOATS_DEPTH, FLOATS_ROW>(
+        load_floats<FLASH_ROWS, FLOATS_DEPTH, FLOATS_ROW, 4>(
             a, row0, task.rows, there,
             [&](int64_t row) {
                 const float *const floats = task.template row_floats<SECOND>(row);
                 return floats ? floats + at : floats;
             },
             [&](int64_t row, int column) { return task.template row_at<SECOND>(row, at + column); });
-        load_floats<FLOATS_OTHERS, FLOATS_DEPTH, FLOATS_ROW>(
+        load_floats<FLOATS_OTHERS, FLOATS_DEPTH, FLOATS_ROW, 4>(
             b, start, last, there,
             [&](int64_t other) {
                 const float *const floats = task.template other_floats<SECOND>(other);
@@ -149,7 +155,7 @@ DEVICE void multiply_floats(const Task &task, float sums[4][4], float *a, float 
 
 /* shared: FLOATS_SHARED bytes. */
 #define FLOATS_SHARED 52224
-template <class Task> DEVICE void flash_floats(Task &task, int64_t row0, int64_t column0, float *shared)
+template <class Task> DEVICE void flash_by_threads(Task &task, int64_t row0, int64_t column0, float *shared)
 {
     float *const a = shared, *const b = a + FLASH_ROWS * FLOATS_ROW, *const values = b + FLOATS_OTHERS * FLOATS_ROW;
     float *const weights = values + FLOATS_OTHERS * VALUES_ROW;
@@ -170,7 +176,7 @@ template <class Task> DEVICE void flash_floats(Task &task, int64_t row0, int64_t
             const int64_t last_other = smaller(start + FLOATS_OTHERS, last) - 1;
             const bool whole = task.whole(row0, last_row, start, last_other);
             float scores[4][4] = {{0}}, second[4][4] = {{0}};
-            load_floats<FLOATS_OTHERS, FLASH_COLUMNS, VALUES_ROW>(
+            load_floats<FLOATS_OTHERS, FLASH_COLUMNS, VALUES_ROW, 4>(
                 values, start, last, columns,
                 [&](int64_t other) {
                     const float *const floats = task.value_floats(other);

@@ -414,6 +414,20 @@ template <class Read> static void emulator_multiply(float *sums, const uint32_t 
     }
     emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
 }
+/* mma.m16n8k8 of TF32 (tf32.h). */
+template <class Read>
+static void emulator_multiply_tf32(float *sums, const uint32_t *a, const uint32_t *b, Read read)
+{
+    const int lane = emulator::m.running % 32, g = lane / 4, t = lane % 4;
+    const uint32_t *of_a[32], *of_b[32];
+    emulator::gather(a, of_a);
+    emulator::gather(b, of_b);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 8; k++)
+            sums[i] += read(of_a[g * 4 + k % 4][k / 4 * 2 + i / 2]) *
+                       read(of_b[(2 * t + i % 2) * 4 + k % 4][k / 4]);
+    emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
+}
 /* mma.m16n8k16 (parts 1) and m16n8k32 (2) of int8 (int8_tiles.h). */
 static inline void emulator_multiply_bytes(int *sums, const int *a, const int *b, int parts)
 {
