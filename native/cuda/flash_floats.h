@@ -138,8 +138,8 @@ DEVICE void add_odd_products(float out[16][4], const float weights[4][4], const 
 /* sums (16, 32) += the product of a warp's rows and others of the task, in pieces of TERMS_DEPTH columns. Without load_rows the
  * rows are there from before, and odd_rows says whether they, or the others that came with them, are not ordinary. */
 template <bool SECOND, class Task>
-DEVICE void multiply_tiles(const Task &task, float sums[4][4], float *rows, float *others, odd_tile &odd, bool &odd_rows,
-                           bool load_rows, int64_t row0, int64_t start, int64_t last, int64_t depth)
+DEVICE void multiply_tiles(const Task &task, float sums[4][4], float *rows, float *others, odd_tile &odd,
+                           bool &odd_rows, bool load_rows, int64_t row0, int64_t start, int64_t last, int64_t depth)
 {
     for (int64_t at = 0; at < depth; at += TERMS_DEPTH) {
         const int there = (int)smaller(depth - at, TERMS_DEPTH);

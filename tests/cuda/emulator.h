@@ -415,8 +415,7 @@ template <class Read> static void emulator_multiply(float *sums, const uint32_t 
     emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
 }
 /* mma.m16n8k8 of TF32 (tf32.h). */
-template <class Read>
-static void emulator_multiply_tf32(float *sums, const uint32_t *a, const uint32_t *b, Read read)
+template <class Read> static void emulator_multiply_tf32(float *sums, const uint32_t *a, const uint32_t *b, Read read)
 {
     const int lane = emulator::m.running % 32, g = lane / 4, t = lane % 4;
     const uint32_t *of_a[32], *of_b[32];
@@ -424,8 +423,7 @@ static void emulator_multiply_tf32(float *sums, const uint32_t *a, const uint32_
     emulator::gather(b, of_b);
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 8; k++)
-            sums[i] += read(of_a[g * 4 + k % 4][k / 4 * 2 + i / 2]) *
-                       read(of_b[(2 * t + i % 2) * 4 + k % 4][k / 4]);
+            sums[i] += read(of_a[g * 4 + k % 4][k / 4 * 2 + i / 2]) * read(of_b[(2 * t + i % 2) * 4 + k % 4][k / 4]);
     emulator::wait_as(emulator::AT_WARP); /* the fragments are no longer read */
 }
 /* mma.m16n8k16 (parts 1) and m16n8k32 (2) of int8 (int8_tiles.h). */
