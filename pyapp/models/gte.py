@@ -13,9 +13,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.encoders import Headed, LinearHead, Words
+from pyapp.nn.encoders import Headed, Words
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.rotary_encoder import RotaryEncoder
+from pyapp.nn.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
 
 from .loading.config import LARGEST, LIMITS, check_heads, read_config, require, rope_parameters
 from .loading.encoder_config import EncoderConfig
@@ -157,26 +157,9 @@ class GteForMaskedLM(Headed):
         return self.lm_head(x)
 
 
-class GteForSequenceClassification(Headed):
-    """Scores of the labels of a text, or of a pair of texts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(BASE, RotaryEncoder(config, pooler=True))
-        self.classifier = Linear(config.hidden_size, len(config.labels))
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(self.encoder.pooler(x))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), RotaryEncoder(config), config.hidden_size, len(config.labels))
-
-
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": RotaryEncoder,
     "masked-lm": GteForMaskedLM,
-    "sequence-classification": GteForSequenceClassification,
-    "token-classification": token_classification,
+    "sequence-classification": partial(RotaryTextClassification, BASE),
+    "token-classification": partial(rotary_token_classification, BASE),
 }

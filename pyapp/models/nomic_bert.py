@@ -13,10 +13,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, Linear, Module
-from pyapp.nn.encoders import Headed, LinearHead, Transform, Words
+from pyapp.nn import Embedding, Module
+from pyapp.nn.encoders import Headed, Transform, Words
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.rotary_encoder import RotaryEncoder
+from pyapp.nn.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
 
 from .loading.config import check_fields, check_heads, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in
@@ -145,23 +145,6 @@ class NomicBertForMaskedLM(Headed):
         return self.cls.predictions(x)
 
 
-class NomicBertForSequenceClassification(Headed):
-    """Scores of the labels of a text, or of a pair of texts."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(BASE, RotaryEncoder(config, pooler=True))
-        self.classifier = Linear(config.hidden_size, len(config.labels))
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, labels)."""
-        return self.classifier(self.encoder.pooler(x))
-
-
-def token_classification(config: Config) -> LinearHead:
-    """Scores of the labels of each token."""
-    return LinearHead((BASE, "classifier"), RotaryEncoder(config), config.hidden_size, len(config.labels))
-
-
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return encoder_settings(found, values) | {"type_vocab_size": rows_in(values, "token_types.weight") or 1}
 
@@ -188,6 +171,6 @@ GGUF = Gguf(
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": RotaryEncoder,
     "masked-lm": NomicBertForMaskedLM,
-    "sequence-classification": NomicBertForSequenceClassification,
-    "token-classification": token_classification,
+    "sequence-classification": partial(RotaryTextClassification, BASE),
+    "token-classification": partial(rotary_token_classification, BASE),
 }

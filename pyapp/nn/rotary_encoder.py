@@ -8,7 +8,7 @@ from typing import Any
 
 from ..engine import Tensor, ops
 from .decoder import RotaryTable
-from .encoders import Encoder, Pooler, attend, visible_keys
+from .encoders import Encoder, Headed, LinearHead, Pooler, attend, visible_keys
 from .heads import Heads
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
@@ -104,3 +104,20 @@ class RotaryEncoder(Encoder):
         for layer in self.layers:
             x = layer(x, mask, table)
         return x
+
+
+class RotaryTextClassification(Headed):
+    """Scores of the labels of a text, or of a pair of texts. base: the encoder's name in files."""
+
+    def __init__(self, base: str, config: Any) -> None:
+        super().__init__(base, RotaryEncoder(config, pooler=True))
+        self.classifier = Linear(config.hidden_size, len(config.labels))
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.classifier(self.encoder.pooler(x))
+
+
+def rotary_token_classification(base: str, config: Any) -> LinearHead:
+    """Scores of the labels of each token. base: the encoder's name in files."""
+    return LinearHead((base, "classifier"), RotaryEncoder(config), config.hidden_size, len(config.labels))
