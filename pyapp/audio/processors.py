@@ -1,5 +1,5 @@
-"""What prepares recordings for models that do not read Whisper's spectrograms, as transformers does it: samples, or
-log-mel filter banks.
+"""What prepares recordings for models other than Whisper, as transformers does it: samples, log-mel filter banks, or
+Whisper's spectrograms of long recordings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pyapp.errors import ArgumentError, ModelError
 
 from .constants import SAMPLE_RATE
 from .filter_banks import POINTS, filter_bank
+from .mel import BINS as FFT_BINS
+from .mel import FFT_SIZE, HOP, log_mel_spectrogram
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -130,3 +132,59 @@ class FilterBankProcessor:
         found -= np.float32(self.mean)
         found /= np.float32(2 * self.deviation)
         return from_numpy(found), None
+
+
+@dataclass(frozen=True)
+class SpectrogramProcessor:
+    """What makes Whisper's log-mel spectrograms (pyapp.audio.mel) with `bins` bins of stretches of `frames` frames of
+    10 ms; the last stretch of a recording is filled with silence.
+    """
+
+    bins: int = 128
+    frames: int = 3000
+
+    @property
+    def stretch(self) -> int:
+        """The samples of a stretch."""
+        return self.frames * HOP
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> SpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        bins, seconds = settings.get("feature_size", cls.bins), settings.get("chunk_length", 30)
+        for name, value, most in (("feature_size", bins, FFT_BINS), ("chunk_length", seconds, MOST_FRAMES // 100)):
+            if type(value) not in (int, float) or not 1 <= value <= most or value != int(value):
+                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
+        for name, usual in (("n_fft", FFT_SIZE), ("hop_length", HOP)):
+            if settings.get(name, usual) != usual:
+                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual}", where=where)
+        return cls(int(bins), int(seconds) * SAMPLE_RATE // HOP)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("audio_config")
+        own = own if isinstance(own, Mapping) else {}
+        read = (own.get("num_mel_bins", self.bins), own.get("max_source_positions", self.frames // 2))
+        if read != (self.bins, self.frames // 2):
+            raise ModelError(
+                f"it makes {self.frames} frames of {self.bins} bins, the model reads {read[1]!r:.20} times two of "
+                f"{read[0]!r:.20}", where=f"{where}: preprocessor_config.json",
+                hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    def stretches(self, samples: int) -> int:
+        """How many stretches a recording of so many samples has: at least one."""
+        return max(1, -(-samples // self.stretch))
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (stretches, bins, frames)."""
+        [array] = _checked([samples])
+        count = self.stretches(len(array))
+        logs = log_mel_spectrogram(array, self.bins, count * self.stretch - len(array))  # (bins, count * frames)
+        found = logs.reshape(self.bins, count, self.frames).transpose(1, 0, 2)
+        return from_numpy(np.ascontiguousarray(found))

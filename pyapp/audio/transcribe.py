@@ -71,11 +71,11 @@ def transcribe_events(
         detector = EnergyDetector()
     if getattr(model, "processor", None) is not None:
         from pyapp.audio.characters import CharacterTranscription
-        from pyapp.audio.utterances import UtteranceTranscription
+        from pyapp.audio.utterances import PromptedTranscription, UtteranceTranscription
         from pyapp.nn.sequence_to_sequence import SequenceToSequence
 
-        writes = isinstance(model.model, SequenceToSequence)
-        kind = UtteranceTranscription if writes else CharacterTranscription
+        kind: Any = UtteranceTranscription if isinstance(model.model, SequenceToSequence) else CharacterTranscription
+        kind = PromptedTranscription if hasattr(model.model, "transcription_prompt") else kind
         return kind(model, audio, options, cancel or Cancel(), detector, turns).events()
     return Transcription(model, audio, options, cancel or Cancel(), detector, turns, encoder).events()
 

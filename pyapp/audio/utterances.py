@@ -1,5 +1,5 @@
-"""Transcribe recordings with models that write the text of samples (Moonshine): each utterance is heard by itself, from
-pause to pause.
+"""Transcribe recordings with models that write the text of samples (Moonshine), or language models that hear (Voxtral):
+each utterance is heard by itself, from pause to pause.
 
 The models tell no times: a segment has those of its utterance, and words have none.
 """
@@ -7,7 +7,7 @@ The models tell no times: a segment has those of its utterance, and words have n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.activity import EnergyDetector
 from pyapp.audio.constants import SAMPLE_RATE
@@ -15,8 +15,14 @@ from pyapp.audio.mel import HOP
 from pyapp.audio.sample_transcription import SampleTranscription
 from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
-from pyapp.events import Event, Notice
+from pyapp.events import Event, Notice, Token
+from pyapp.text.generate import generate_from
+from pyapp.text.options import SamplingOptions
+from pyapp.text.pictures import PictureSession, Recording, part_token
 from pyapp.text.sequence_to_sequence import SearchOptions, search
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 WINDOW = 30.0  # seconds in which pauses are looked for
 LONGEST = 20.0  # seconds of an utterance; a longer one is cut where it is quietest
@@ -30,12 +36,18 @@ TOKENS_PER_SECOND = 13.0
 
 class UtteranceTranscription(SampleTranscription):
     """The state between utterances, as pyapp.audio.transcribe.Transcription. What finds speech is EnergyDetector, where
-    there is no `detector`.
+    there is no `detector`. `longest`: seconds of an utterance; `pause`: seconds without speech between two.
     """
+
+    longest, pause = LONGEST, PAUSE
 
     def __init__(self, loaded: Any, *args: Any, **options: Any) -> None:
         super().__init__(loaded, *args, **options)
         self._detector = self._detector or EnergyDetector()
+        self._prepare(loaded)
+
+    def _prepare(self, loaded: Any) -> None:
+        """Sets how texts are written."""
         beams = self._options.beam_size
         self._search = SearchOptions.from_files(loaded.config, loaded.generation, {"num_beams": beams})
 
@@ -70,14 +82,14 @@ class UtteranceTranscription(SampleTranscription):
             return None, stop
         first = last = spans[0]
         for span in spans[1:]:
-            if span.start - last.end >= PAUSE or span.end - first.start > LONGEST:
+            if span.start - last.end >= self.pause or span.end - first.start > self.longest:
                 break
             last = span
         start, end = (at + round(seconds * SAMPLE_RATE) for seconds in (first.start, last.end))
-        longest = start + round(LONGEST * SAMPLE_RATE)
+        longest = start + round(self.longest * SAMPLE_RATE)
         if end > longest:
             end = self._quietest(longest - round(QUIET * SAMPLE_RATE), longest)
-        elif not ends and at < start and stop - end < PAUSE * SAMPLE_RATE:
+        elif not ends and at < start and stop - end < self.pause * SAMPLE_RATE:
             return None, start  # it may go on behind `stop`
         return (start, end), end
 
@@ -90,21 +102,61 @@ class UtteranceTranscription(SampleTranscription):
 
     def _write(self, start: int, end: int) -> Iterator[Event]:
         """The segment of an utterance, if anything is written of it."""
-        model = self._model
-        seconds = (end - start) / SAMPLE_RATE
-        if model.encoder.moments(end - start) < 1:
-            return
-        values, mask = self._processor([self._samples.read(start, end)])
-        values, mask = values.to(model.device), None if mask is None else mask.to(model.device)
-        most = max(1, int(TOKENS_PER_SECOND * seconds))
-        options = self._search.within(most + 1)
-        tokens: list[int] = []
-        for found in search(model, values, mask, options):
-            self._cancel.check()
-            if found is not None:
-                [tokens] = found
+        tokens = self._written(self._samples.read(start, end))
         text = self._tokenizer.decode(tokens).strip()
         if text:
             yield from self._tell(
                 Draft(start // HOP, round(start / SAMPLE_RATE, 3), round(end / SAMPLE_RATE, 3), f" {text}", tokens), 0.0
             )
+
+    def _written(self, samples: NDArray[np.float32]) -> list[int]:
+        """The tokens of what is said in samples (N,)."""
+        model = self._model
+        if model.encoder.moments(len(samples)) < 1:
+            return []
+        values, mask = self._processor([samples])
+        values, mask = values.to(model.device), None if mask is None else mask.to(model.device)
+        options = self._search.within(most_tokens(samples) + 1)
+        tokens: list[int] = []
+        for found in search(model, values, mask, options):
+            self._cancel.check()
+            if found is not None:
+                [tokens] = found
+        return tokens
+
+
+class PromptedTranscription(UtteranceTranscription):
+    """By a language model that hears (nn.sound_text): what it hears at once is as long as the stretches of its
+    encoder, however many pauses there are.
+    """
+
+    def _prepare(self, loaded: Any) -> None:
+        self.longest = min(WINDOW, self._processor.stretch / SAMPLE_RATE)
+        self.pause = self.longest / 4
+        self._loaded, self._part = loaded, part_token(loaded)
+        text = self._model.transcription_prompt(self._model.part, self._options.language)
+        before, after = text.split(self._model.part)
+        self._prompt = tuple(self._tokenizer.encode(part, bos=False, eos=False) for part in (before, after))
+        # A stretch more than what is heard: cuts may be a sample longer.
+        most = 2 * self._model.picture_tokens + sum(map(len, self._prompt)) + int(WINDOW * TOKENS_PER_SECOND)
+        self._session = PictureSession(self._model, min(most, self._model.config.max_seq_len))
+
+    def _written(self, samples: NDArray[np.float32]) -> list[int]:
+        recording, session = Recording(self._loaded, samples, self._session.capacity), self._session
+        for unseen in session.see([recording]):
+            while not unseen.seen:
+                unseen.look(self._cancel.check)
+        ids = [*self._prompt[0], *recording.ids, *self._prompt[1]]
+        session.reset()
+        options = SamplingOptions(temperature=0.0, max_new_tokens=most_tokens(samples))
+        tokens = []
+        for event in generate_from(session, self._tokenizer, ids, options):
+            self._cancel.check()
+            if isinstance(event, Token) and event.id is not None:
+                tokens.append(event.id)
+        return tokens
+
+
+def most_tokens(samples: NDArray[np.float32]) -> int:
+    """The most tokens of what is said in samples (N,)."""
+    return max(1, int(TOKENS_PER_SECOND * len(samples) / SAMPLE_RATE))

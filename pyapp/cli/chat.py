@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 HELP = """\
 /system TEXT   set the instructions; without TEXT, remove them
 /image FILE    show a picture with the next message, to a model that sees
+/audio FILE    play a recording with the next message, to a model that hears
 /regenerate    answer the last message again
 /undo          remove the last message and its answer
 /new           begin a new conversation
@@ -55,6 +56,8 @@ BLOCK = '"""'
               help="A chat template in jinja's language, instead of the model's.")  # fmt: skip
 @click.option("--image", "images", type=click.Path(exists=True, dir_okay=False), multiple=True,
               help="A picture to show with the first message, to a model that sees; may be given again.")  # fmt: skip
+@click.option("--audio", "recordings", type=click.Path(exists=True, dir_okay=False), multiple=True,
+              help="A recording for the first message, to a model that hears; may be given again.")  # fmt: skip
 @click.option("--load", "load_file", type=click.Path(), help="Go on with a conversation that /save wrote.")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
 @adapter_option
@@ -72,6 +75,7 @@ def chat(
     system: str | None,
     template_file: str | None,
     images: tuple[str, ...],
+    recordings: tuple[str, ...],
     load_file: str | None,
     tokenizer: str | None,
     adapter: str | None,
@@ -99,7 +103,7 @@ def chat(
         raise click.UsageError("Missing argument 'MODEL', or option '--server'.")
     chosen = {"tokenizer": tokenizer, "adapter": adapter, "projector": projector}
     talk = Talk(model_or_server(model, server), chosen, draft, source, options, as_json, thoughts)
-    talk.pictures = list(images)
+    talk.pictures, talk.recordings = list(images), list(recordings)
     if load_file:
         talk.conversation = Conversation.from_json(read_file(load_file), load_file)
     if system is not None:
@@ -175,6 +179,7 @@ class Talk:
 
         self.conversation: Conversation = Conversation()
         self.pictures: list[str] = []  # to be shown with the next message
+        self.recordings: list[str] = []  # to be played with it
         self._model, self._chosen, self._draft, self._template = model, chosen, draft, template
         self._options, self._as_json, self._thoughts = options, as_json, thoughts
         self._typed = sys.stdin is not None and sys.stdin.isatty()
@@ -199,8 +204,8 @@ class Talk:
                 if not self._command(message):
                     break
             elif message.strip():
-                self.conversation.ask(message, self.pictures)
-                self.pictures = []
+                self.conversation.ask(message, self.pictures, self.recordings)
+                self.pictures, self.recordings = [], []
                 if self._answer() == READER_LEFT:
                     return READER_LEFT
         return self._code
@@ -256,7 +261,8 @@ class Talk:
         name, _, rest = line[1:].partition(" ")
         commands: dict[str, Callable[[str], None]] = {
             "system": self._system, "regenerate": self._regenerate, "undo": self._undo, "new": self._new,
-            "save": self._save, "load": self._load, "image": self._image, "help": lambda _: click.echo(HELP, err=True),
+            "save": self._save, "load": self._load, "image": lambda name: self._attach(self.pictures, name),
+            "audio": lambda name: self._attach(self.recordings, name), "help": lambda _: click.echo(HELP, err=True),
         }  # fmt: skip
         if name in ("exit", "quit"):
             return False
@@ -277,9 +283,9 @@ class Talk:
         self.conversation.system = text
         self._note("instructions set" if text else "instructions removed")
 
-    def _image(self, name: str) -> None:
+    def _attach(self, files: list[str], name: str) -> None:
         with open(self._named(name), "rb"):  # says what is wrong with the name
-            self.pictures.append(name)
+            files.append(name)
         self._note(f"{name} goes with the next message")
 
     def _regenerate(self, _: str) -> None:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
 SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 
-TEXT, SEES = "causal-lm", "image-text-to-text"  # the tasks of language models, without pictures and with them
+# The tasks of language models: of text alone, with pictures, and with recordings.
+TEXT, SEES, HEARS = "causal-lm", "image-text-to-text", "audio-text-to-text"
 # Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
 # bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
 # A model that fits the processor's cache as float32 is fast enough without int8.
@@ -49,7 +50,7 @@ ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 class LoadedModel:
     """A language model and its tokenizer. `config` holds the hyper-parameters as JSON values, `generation` the settings
     of its generation_config.json (pyapp/text/generation_config.py), `processor` prepares the pictures of one that sees
-    them (pyapp.vision.processors.ImageProcessor).
+    them (pyapp.vision.processors.ImageProcessor), or the recordings of one that hears (pyapp.audio.processors).
     """
 
     name: str
@@ -136,16 +137,25 @@ def load_model(
         if task == SEES and projector_file is None and _may_be_blind(settings):
             has_tower = any("vision_" in name for name in checkpoint.tensors)
             task = SEES if alone and processor is not None and has_tower else TEXT
-        task = task if pictures else TEXT
-        if task == SEES and adapter is not None:
-            raise OptionError("a model that sees pictures takes none", where="adapter", hint="Leave it out")
-        prepares = None if projector_file is None else projector_file.processor()
+        task = task if pictures or task != SEES else TEXT
+        if task != TEXT and adapter is not None:
+            raise OptionError(
+                f"a model that {'hears' if task == HEARS else 'sees pictures'} takes none",
+                where="adapter",
+                hint="Leave it out",
+            )
+        prepares: Any = None if projector_file is None else projector_file.processor()
         if task == SEES and processor is not None:
             from pyapp.vision.processors import ImageProcessor
 
             prepares = ImageProcessor.from_settings(read_settings(processor), str(settings["model_type"]))
+        if task == HEARS:
+            from pyapp.audio.processors import SpectrogramProcessor
+
+            prepares = SpectrogramProcessor.from_settings(read_settings(processor) if processor is not None else {})
+            prepares.check(settings, name)
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
-        if prepares is not None and prepares.fixed_size not in (None, model.pixels):
+        if task == SEES and prepares is not None and prepares.fixed_size not in (None, model.pixels):
             raise ModelError(
                 f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",
                 where=_named(processor), hint="Give the file that belongs to the weights",
@@ -318,8 +328,10 @@ def architectures() -> dict[str, list[str]]:
 
 
 def task_of(settings: Mapping[str, Any]) -> str:
-    """The task of a language model's configuration: whether it sees pictures."""
+    """The task of a language model's configuration: whether it sees pictures, or hears."""
     kind = settings.get("model_type")
+    if isinstance(kind, str) and HEARS in TASKS.get(MODEL_TYPES.get(kind, ""), ()):
+        return HEARS
     return SEES if isinstance(kind, str) and kind in SEEING and settings.get("vision_config") else TEXT
 
 
@@ -357,9 +369,9 @@ def build(
         report(Progress("reading the model", done, total, "bytes"))
 
     name = module_of(settings, checkpoint.source.name, task)
-    if task == SEES and group is not None:
+    if task in (SEES, HEARS) and group is not None:
         raise ModelError(
-            f"{settings.get('model_type')} sees pictures, and such files are read by one process",
+            f"{settings.get('model_type')} sees pictures or hears, and such files are read by one process",
             where=checkpoint.source.name,
             hint="Load it whole in each, then call nn.tensor_parallel.parallelize(model, group)",
         )  # fmt: skip
@@ -509,8 +521,8 @@ def load_speech_model(
 ) -> LoadedSpeechModel:
     """Loads a Whisper model by name (embedded, or `owner/repo` on the hub), from a folder, a file (openai's .pt,
     whisper.cpp's ggml-*.bin, .safetensors with its config.json), or a mapping of roles ("model", "config", "tokenizer",
-    "generation_config") to paths, bytes or ByteSources; a Moonshine, of which it has "preprocessor_config" too; or a
-    wav2vec 2.0, HuBERT or WavLM with characters, of which it has "vocab.json" and "tokenizer_config" as well.
+    "generation_config") to paths, bytes or ByteSources; a Moonshine or Voxtral, of which it has "preprocessor_config"
+    too; or a wav2vec 2.0, HuBERT or WavLM with characters, of which it has "vocab.json" and "tokenizer_config" as well.
 
     `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
     ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small

@@ -169,12 +169,13 @@ class PictureTextModel(Module):
     """A language model that sees pictures, as text.generate.LanguageModel. `vision_tower` and `multi_modal_projector`
     see, `language_model` writes.
 
-    placeholder: the name of the token that stands for a picture in a chat template; part: the one of each of a
-    picture's vectors; around: the tokens before and after a picture that templates have. whole_pictures: a picture's
-    tokens attend to each other, so that a pass must not end within one. sections: those of GridRotation, where a
-    picture's tokens have the positions of their rows and columns.
+    sees: what stands in its texts, "image" or "audio" (nn.sound_text). placeholder: the name of the token that stands
+    for a picture in a chat template; part: the one of each of a picture's vectors; around: the tokens before and after
+    a picture that templates have. whole_pictures: a picture's tokens attend to each other, so that a pass must not end
+    within one. sections: those of GridRotation, where a picture's tokens have the positions of their rows and columns.
     """
 
+    sees = "image"
     placeholder = part = "<image>"
     around = ("", "")
     whole_pictures = False
@@ -191,6 +192,12 @@ class PictureTextModel(Module):
     def device(self) -> Device:
         """The device on which the model computes."""
         return self.language_model.device
+
+    @property
+    def tower(self) -> Module:
+        """What sees."""
+        found: Module = self.vision_tower
+        return found
 
     @property
     def pixels(self) -> tuple[int, int]:

@@ -297,10 +297,12 @@ def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
 class Attention(Module):
     """Multi-head attention, to the text itself or to another one, whose hidden states may have another width."""
 
-    def __init__(self, width: int, heads: int, source_width: int | None = None, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, heads: int, source_width: int | None = None, bias: bool = True, key_bias: bool = True
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads = heads
-        self.k_proj = Linear(source_width or width, width, bias)
+        self.k_proj = Linear(source_width or width, width, bias and key_bias)
         self.v_proj = Linear(source_width or width, width, bias)
         self.q_proj = Linear(width, width, bias)
         self.out_proj = ResidualLinear(width, width, bias)
@@ -330,11 +332,15 @@ class Attention(Module):
 
 
 class EncoderLayer(Module):
-    """Attention and a feed-forward part, each with a residual. The norm is behind each; before it with `norm_first`."""
+    """Attention and a feed-forward part, each with a residual. The norm is behind each; before it with `norm_first`.
+    key_bias: whether keys have a bias.
+    """
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False) -> None:
+    def __init__(
+        self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False, key_bias: bool = True
+    ) -> None:
         super().__init__()
-        self.self_attn = Attention(width, heads)
+        self.self_attn = Attention(width, heads, key_bias=key_bias)
         self.self_attn_layer_norm = LayerNorm(width)
         self.fc1 = Linear(width, inner)
         self.fc2 = ResidualLinear(inner, width)

@@ -34,7 +34,7 @@ from pyapp.formats.source import close_source
 from pyapp.formats.source import read_whole as read_whole_source
 from pyapp.tasks.core import Events, Remote
 from pyapp.text.options import SamplingOptions
-from pyapp.text.pictures import taken
+from pyapp.text.pictures import SoundSource, taken
 
 from .tool_calls import joined
 
@@ -463,6 +463,8 @@ def segments_of(found: Mapping[str, Any]) -> list[Segment]:
 def with_addresses(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message with its pictures as data: URLs, as OpenAI's interface has them."""
     [plain], pictures = taken([message])
+    if any(isinstance(picture, SoundSource) for picture in pictures):
+        raise OptionError("a server takes no recordings in messages", where="messages", hint="Load the model here")
     content = plain.get("content")
     if pictures and isinstance(content, list):
         following = iter(pictures)

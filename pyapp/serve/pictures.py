@@ -7,7 +7,7 @@ from typing import Any
 
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.text.chat_template import sources
-from pyapp.text.pictures import Picture, PictureTemplate, check_seeing, taken
+from pyapp.text.pictures import Picture, PictureTemplate, SoundSource, check_seeing, sees, taken
 from pyapp.vision.reading import read_image
 
 from .problems import Problem
@@ -27,8 +27,10 @@ def with_pictures(
     try:
         plain, given = taken(messages)
         if given:
-            check_seeing(loaded, len(given), model.runner.capacity)
-        if not hasattr(loaded.model, "picture_tokens") or not sources(loaded.tokenizer.settings):
+            check_seeing(loaded, given, model.runner.capacity)
+        if any(isinstance(source, SoundSource) for source in given):
+            raise ModelError("recordings in messages are not served")
+        if not sees(loaded.model) or not sources(loaded.tokenizer.settings):
             if given:
                 raise ModelError("the model has no chat template")
             return plain, None

@@ -42,7 +42,7 @@ async def load_chat(
                 yield NO_TEMPLATE
             context = loaded.model.config.max_seq_len
             known = {"name": loaded.name, "config": loaded.config, "template": template, "context": context}
-            yield Done("complete", known | {"pictures": hasattr(loaded.model, "picture_tokens")})
+            yield Done("complete", known | {"pictures": getattr(loaded.model, "sees", None) == "image"})
 
 
 @task
@@ -65,7 +65,8 @@ async def chat(
     """The model's answer to `messages`, mappings with role (system, user, assistant, tool) and content: Progress and
     the Metric load_time while the model is loaded, then the events of pyapp.text.chat.answer. A content is a text, or,
     for models that see pictures, a list of parts: {"type": "text", "text": …}, {"type": "image", "image": a path,
-    bytes, a ByteSource or a tensor uint8 (height, width, 3)}.
+    bytes, a ByteSource or a tensor uint8 (height, width, 3)}; for those that hear {"type": "audio", "audio": a path,
+    bytes, a ByteSource or float samples (N,) at 16 kHz}.
 
     `model`, `tokenizer`, `draft`, `adapter`, `projector`, `key` and `options` as for `generate`; max_new_tokens is None
     by default. `tools` are JSON schemas of functions. `template` is a text in jinja's language to use instead of the

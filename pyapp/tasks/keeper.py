@@ -143,7 +143,7 @@ class Keeper:
         if last is None or (last.model, last.cache_type, last.capacity) != asked:
             self._session = last = None  # before the new one needs the memory
             kind: Any = Session
-            if hasattr(model, "picture_tokens"):
+            if hasattr(model, "sees"):
                 from pyapp.text.pictures import PictureSession as kind
             self._session = kind(model, capacity, cache_type=cache_type)
         return self._session

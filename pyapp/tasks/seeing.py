@@ -1,4 +1,6 @@
-"""What a language model sees before it writes: the pictures of a conversation, and those of a prompt."""
+"""What a language model sees or hears before it writes: the pictures and recordings of a conversation, and the pictures
+of a prompt.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,23 @@ from pyapp.engine.tensor import Tensor
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.text.options import SamplingOptions
-from pyapp.text.pictures import Picture, PictureSession, PictureTemplate, check_seeing, part_token, placed, taken
+from pyapp.text.pictures import (
+    Picture,
+    PictureSession,
+    PictureTemplate,
+    Recording,
+    SoundSource,
+    check_seeing,
+    part_token,
+    placed,
+    taken,
+)
 from pyapp.vision.reading import read_image_async
 
 from .core import Breath, Result, Step
+from .sounds import samples_of
+
+LONGEST_HEARD = 2400.0  # seconds of a recording: more than Voxtral was trained for
 
 
 async def with_pictures(
@@ -23,7 +38,7 @@ async def with_pictures(
     """
     messages, given = taken(messages)
     if given:
-        check_seeing(loaded, len(given), session.capacity)
+        check_seeing(loaded, given, session.capacity)
     if not hasattr(session, "see"):
         yield Result((messages, None))
         return
@@ -41,7 +56,7 @@ async def prompt_with_pictures(
     They stand where the prompt has the model's placeholder ("<image>" …), once for each, or else before it. OptionError
     for another number of placeholders, and for what does not fit the context.
     """
-    check_seeing(loaded, len(pictures), options.context or loaded.model.config.max_seq_len)
+    check_seeing(loaded, pictures, options.context or loaded.model.config.max_seq_len)
     part = part_token(loaded)
     session = PictureSession(loaded.model, options.context, cache_type=options.cache_type)
     async with Step(_looked_at(loaded, session, pictures, cancel)) as looking:
@@ -70,22 +85,27 @@ async def prompt_with_pictures(
 async def _looked_at(
     loaded: Any, session: Any, sources: Sequence[Any], cancel: Cancel
 ) -> AsyncGenerator[Event | Result[list[Picture]], None]:
-    """Progress, in tiles, while the model sees those pictures that are new to the session; then all of them."""
-    pictures, room = [], session.capacity
+    """Progress, in tiles or stretches, while the model sees those pictures that are new to the session; then all."""
+    pictures: list[Picture] = []
+    room = session.capacity
     breath = Breath()
     for one in sources:
         await breath.take()
         cancel.check()
-        pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
+        if isinstance(one, SoundSource):
+            pictures.append(Recording(loaded, samples_of(one.source, LONGEST_HEARD, True)[0], room))
+        else:
+            pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
         room -= len(pictures[-1].ids)
     new = session.see(pictures)
     total = sum(picture.left for picture in new)
     if total:
-        yield Progress("seeing", 0, total, "tiles")
+        what = ("hearing", "stretches") if isinstance(new[0], Recording) else ("seeing", "tiles")
+        yield Progress(what[0], 0, total, what[1])
     for picture in new:
         while not picture.seen:
             await breath.take()
             cancel.check()
             picture.look(cancel.check)
-            yield Progress("seeing", total - sum(other.left for other in new), total, "tiles")
+            yield Progress(what[0], total - sum(other.left for other in new), total, what[1])
     yield Result(pictures)

@@ -47,9 +47,10 @@ class Conversation:
         if text:
             self.messages.insert(0, {"role": "system", "content": text})
 
-    def ask(self, text: str, pictures: Sequence[str] = ()) -> None:
-        """A message of the user, with the pictures in these files before it."""
+    def ask(self, text: str, pictures: Sequence[str] = (), recordings: Sequence[str] = ()) -> None:
+        """A message of the user, with the pictures and recordings in these files before it."""
         parts = [{"type": "image", "image": picture} for picture in pictures]
+        parts += [{"type": "audio", "audio": recording} for recording in recordings]
         self.messages.append({"role": "user", "content": [*parts, {"type": "text", "text": text}] if parts else text})
 
     def answer(self, text: str, thoughts: str = "") -> None:
@@ -109,10 +110,12 @@ class Conversation:
 
 
 def _is_content(content: Any) -> bool:
-    """Whether a saved content is a text, or texts and names of pictures' files."""
+    """Whether a saved content is a text, or texts and names of pictures' and recordings' files."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     return all(
-        isinstance(part, dict) and part.get("type") in ("text", "image") and isinstance(part.get(part["type"]), str)
+        isinstance(part, dict)
+        and part.get("type") in ("text", "image", "audio")
+        and isinstance(part.get(part["type"]), str)
         for part in parts
     )
 

@@ -1,4 +1,4 @@
-"""Pictures in conversations: what stands for them in a prompt, and a session that reads them.
+"""Pictures and recordings in conversations: what stands for them in a prompt, and a session that reads them.
 
 A picture becomes vectors, each of which takes the place of a token. Their ids, which no vocabulary has, are drawn from
 the picture's pixels, so that texts with the same ids have the same pictures; what has read one need not read it again.
@@ -27,8 +27,16 @@ from pyapp.text.session import Session
 
 FIRST_ID = 1 << 62  # from here on ids stand for vectors of pictures
 TILES = 1 if sys.platform == "emscripten" else 4  # that the tower sees at once; in a tab each takes seconds
+AUDIO_HINT = 'Give {"type": "audio", "audio": a path, bytes or samples}'
 URL_LIMIT = 1 << 28  # characters of a data: URL
 ROOM_HINT = "Give fewer pictures, or smaller ones, or choose a larger `context`"
+
+
+class SoundSource:
+    """A recording of a message: a file, or float samples (N,) at 16 kHz."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
 
 
 class Picture:
@@ -48,13 +56,20 @@ class Picture:
                 f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {count:,} tokens: there is room "
                 f"for {room:,}", where="messages", hint=ROOM_HINT,
             )  # fmt: skip
-        drawn = blake2b(repr(tuple(pixels.shape)).encode())
-        drawn.update(bytes(pixels.contiguous().data_view()))
-        data = shake_256(drawn.digest()).digest(8 * count)
-        self.text: str = model.picture_text(rows, columns)
-        self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
-        self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         values = of_user(lambda: processor([pixels]).pixel_values)  # (tiles, 3, H, W)
+        head = repr(tuple(pixels.shape)).encode()
+        self.begin(
+            model, model.picture_text(rows, columns), count, head + bytes(pixels.contiguous().data_view()), values
+        )
+
+    def begin(self, model: Any, text: str, count: int, data: bytes, values: Tensor) -> None:
+        """Sets what stands for the picture: `text`, and as many ids, drawn from `data`; and `values`, its tiles (N, …)
+        for the tower.
+        """
+        drawn = shake_256(blake2b(data).digest()).digest(8 * count)
+        self.text: str = text
+        self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
+        self.ids = [FIRST_ID | int.from_bytes(drawn[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         self._model: Any = model
         self._left: list[Tensor] = list(values.split(TILES))  # what the tower is to see
         self._found: list[Tensor] = []
@@ -75,7 +90,7 @@ class Picture:
         called before each of its layers: what it raises ends this, and these tiles are still to be seen.
         """
         part = self._left[0].to(self._model.device)
-        with no_grad(), calling(self._model.vision_tower, check):
+        with no_grad(), calling(self._model.tower, check):
             self._found.append(self._model.picture_features(part).flatten(0, 1))
         if len(self._left) == 1 and sum(x.shape[0] for x in self._found) != len(self.ids):
             raise ModelError(
@@ -91,6 +106,23 @@ class Picture:
         if len(self._found) > 1:
             self._found = [cat(self._found)]
         return self._found[0]
+
+
+class Recording(Picture):
+    """A recording float32 (N,) at 16 kHz as a model hears it (nn.sound_text), whose stretches are what a picture's
+    tiles are. OptionError for one of more than `room` tokens.
+    """
+
+    def __init__(self, loaded: Any, samples: Any, room: int) -> None:
+        self.rows = self.columns = 0
+        model, processor = loaded.model, loaded.processor
+        count = model.picture_tokens * processor.stretches(len(samples))
+        if count > room:
+            raise OptionError(
+                f"a recording takes {count:,} tokens: there is room for {room:,}", where="messages",
+                hint="Give a part of it, or choose a larger `context`",
+            )  # fmt: skip
+        self.begin(model, model.part * count, count, samples.tobytes(), processor(samples))
 
 
 @contextmanager
@@ -293,12 +325,12 @@ class PictureTemplate(ChatTemplate):
 
 
 def taken(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[Any]]:
-    """The messages, with {"type": "image"} for each picture in them, and the pictures: paths, bytes, ByteSources or
-    tensors uint8 (height, width, 3).
+    """The messages, with {"type": "image"} for each picture in them and {"type": "audio"} for each recording, and
+    these: paths, bytes, ByteSources or tensors uint8 (height, width, 3), and Sounds.
 
-    A message's content may be a list of parts: {"type": "text", "text": …}, {"type": "image", "image": …}, and as
-    OpenAI's interface has them {"type": "image_url", "image_url": {"url": "data:image/png;base64,…"}}. OptionError for
-    others.
+    A message's content may be a list of parts: {"type": "text", "text": …}, {"type": "image", "image": …}, {"type":
+    "audio", "audio": …} with a path, bytes, a ByteSource or float samples (N,) at 16 kHz, and as OpenAI's interface has
+    them {"type": "image_url", "image_url": {"url": "data:image/png;base64,…"}}. OptionError for others.
     """
     found: list[dict[str, Any]] = []
     pictures: list[Any] = []
@@ -314,8 +346,15 @@ def taken(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], 
             if kind in ("image", "image_url"):
                 pictures.append(_source(part, kind, where))
                 part = {"type": "image"}
+            elif kind == "audio":
+                if part.get(kind) is None:
+                    raise OptionError("the recording is missing", where=where, hint=AUDIO_HINT)
+                pictures.append(SoundSource(part[kind]))
+                part = {"type": kind}
             elif kind != "text" or not isinstance(part.get("text"), str):
-                raise OptionError(f"a part of type {kind!r:.40} is not known", where=where, hint="Known: text, image")
+                raise OptionError(
+                    f"a part of type {kind!r:.40} is not known", where=where, hint="Known: text, image, audio"
+                )
             parts.append(part)
         if all(part["type"] == "text" for part in parts):
             found.append({**message, "content": "".join(part["text"] for part in parts)})
@@ -351,18 +390,31 @@ def read_data_url(url: Any, where: str) -> bytes:
         raise OptionError("this is no base64", where=where) from None
 
 
-def check_seeing(loaded: Any, count: int, capacity: int) -> None:
-    """ModelError for a model that cannot read pictures, OptionError for more than can have room in its context."""
-    if not hasattr(loaded.model, "picture_tokens"):
-        raise ModelError(
-            "this model reads no pictures", where=loaded.name,
-            hint="Leave them out, or take a model that does: docs/models.md, image-text-to-text",
-        )  # fmt: skip
+def sees(model: Any, kind: str = "image") -> bool:
+    """Whether a model sees pictures; with `kind` "audio", whether it hears recordings."""
+    return getattr(model, "sees", None) == kind
+
+
+def check_seeing(loaded: Any, given: Sequence[Any], capacity: int) -> None:
+    """ModelError for a model that cannot read the pictures or the recordings (Sounds) that are given, OptionError for
+    more than can have room in its context.
+    """
+    count = len(given)
+    for kind, name, task in (
+        ("image", "pictures", "image-text-to-text"),
+        ("audio", "recordings", "audio-text-to-text"),
+    ):
+        if any(isinstance(one, SoundSource) == (kind == "audio") for one in given) and not sees(loaded.model, kind):
+            raise ModelError(
+                f"this model reads no {name}", where=loaded.name,
+                hint=f"Leave them out, or take a model that does: docs/models.md, {task}",
+            )  # fmt: skip
     if loaded.processor is None:
         raise ModelError("its preprocessor_config.json is missing", where=loaded.name, hint="Put it beside the model")
     tokens = count * loaded.model.picture_tokens
     if tokens > capacity:
+        what = "recordings" if sees(loaded.model, "audio") else "pictures"
         raise OptionError(
-            f"{count} pictures take {tokens:,} tokens or more: there is room for {capacity:,}", where="messages",
+            f"{count} {what} take {tokens:,} tokens or more: there is room for {capacity:,}", where="messages",
             hint=ROOM_HINT,
         )  # fmt: skip

@@ -1,10 +1,10 @@
 """A tokenizer from the files of a model: whichever of the usual forms a folder has.
 
 `load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt, .tiktoken,
-the metadata of a GGUF file and llama2.c's tokenizer.bin, with the settings beside them: tokenizer_config.json,
-special_tokens_map.json, added_tokens.json, chat_template.jinja, generation_config.json, and config.json for the
-tokenizer's class where the others do not name it. What makes a tokenizer.json of other forms is imported when a file
-has one: the page's first story and transcript do without.
+Mistral's tekken.json, the metadata of a GGUF file and llama2.c's tokenizer.bin, with the settings beside them:
+tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja, generation_config.json, and
+config.json for the tokenizer's class where the others do not name it. What makes a tokenizer.json of other forms is
+imported when a file has one: the page's first story and transcript do without.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SETTINGS = (
 # Vocabularies in the order in which they are preferred.
 VOCABULARIES = (
     "tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model",
-    "vocab.json", "vocab.txt", "tokenizer.bin",
+    "vocab.json", "vocab.txt", "tekken.json", "tokenizer.bin",
 )  # fmt: skip
 # The classes of models' tokenizers that are read by their class, by model_type.
 CLASSES = {
@@ -213,6 +213,12 @@ def _read_json(
     data = read_whole(source)
     text = read_utf8(data, source.name)
     whole = read_json(text, source.name)
+    if "config" in whole and "model" not in whole:
+        from pyapp.text.tekken import is_tekken, tekken_document
+
+        if is_tekken(whole):
+            document, settings = tekken_document(whole, settings, source.name)
+            return Tokenizer(document, settings, end_ids=ends, where=source.name)
     if "model" in whole or not whole or {*map(type, whole.values())} != {int}:
         return Tokenizer(whole, settings, json_text=text, end_ids=ends, where=source.name)
     if MERGES not in files:

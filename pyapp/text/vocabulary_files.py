@@ -264,8 +264,12 @@ def tiktoken_document(
     words: WordPattern,
     settings: Mapping[str, Any] | None = None,
     where: str = "tokenizer.tiktoken",
+    first: int = 0,
+    front: Sequence[tuple[str, int]] = (),
 ) -> dict[str, Any]:
-    """The tokenizer.json of a .tiktoken vocabulary: `pieces` by rank. Special tokens come from `settings`."""
+    """The tokenizer.json of a .tiktoken vocabulary: `pieces` by rank, which have the ids from `first` on. Special
+    tokens come from `settings`; `front`: those before a text.
+    """
     if any(not piece for piece in pieces) or len(set(pieces)) != len(pieces):
         raise FileFormatError("it has an empty piece, or one twice", where=where, hint=TIKTOKEN_HINT)
     if max(map(len, pieces), default=0) > PIECE_LIMIT:
@@ -278,7 +282,7 @@ def tiktoken_document(
     def text(piece: bytes) -> str:
         return "".join(character_of[byte] for byte in piece)
 
-    vocabulary = {text(piece): rank for rank, piece in enumerate(pieces)}
+    vocabulary = {text(piece): rank for rank, piece in enumerate(pieces, first)}
     ranks = {piece: rank for rank, piece in enumerate(pieces)}
     merges = [
         (text(pair[0]), text(pair[1]))
@@ -287,13 +291,15 @@ def tiktoken_document(
     settings = settings or {}
     listed = more_tokens(settings)
     for number, entry in listed.items():
-        if number < len(pieces):
+        if first <= number < first + len(pieces):
             raise ModelError(f"the special token {entry['content']!r:.60} has the number of a piece", where=where)
+        if number < first and vocabulary.setdefault(entry["content"], number) != number:
+            raise FileFormatError(f"the special token {entry['content']!r:.60} is a piece, too", where=where)
     return document(
         bpe_model(vocabulary, merges, ignore_merges=True),
         added_tokens=listed.values(),
         pre_tokenizer=words.pre_tokenizer(),
-        post_processor={"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False},
+        post_processor=template(front, []) or {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False},
         decoder=DECODE_STEPS["byte_level"],
     )
 

@@ -61,39 +61,48 @@ def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     kind = getattr(transformers, CLASSES[made.model_type] + "ForConditionalGeneration")
+    rows, count = tokens(name, vectors(name))
+    ids = torch.tensor(rows)
+    if name in GRIDS:
+        high, wide = (8 * n for n in GRIDS[name])
+    else:
+        high = wide = made.vision_config.image_size
+    pictures = torch.from_numpy(picture(count, high, wide))
+    more: dict[str, Any] = {}
+    if made.model_type in ("idefics3", "smolvlm"):
+        pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
+    if made.model_type == "gemma3":
+        more["token_type_ids"] = (ids == IMAGE).long()
+    if name in GRIDS:
+        pictures = patches(pictures)
+        more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
+        more["mm_token_type_ids"] = (ids == IMAGE).long()
+    alone = {key: value[:1] for key, value in more.items()} | {"pixel_values": pictures[: len(pictures) // count]}
+    return by_files(name, kind, made, picture_weights, ids, more | {"pixel_values": pictures}, alone)
+
+
+def by_files(
+    name: str, kind: Any, made: Any, weights: Any, ids: torch.Tensor, more: dict[str, Any], alone: dict[str, Any]
+) -> dict[str, Any]:
+    """The golden values of a class of transformers whose parameters are named as in its files: for the texts ids (B, T)
+    with `more` inputs, and for the first of them with those that are `alone`.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         kind(made).float().save_pretrained(folder)
         stored = load_file(folder / "model.safetensors")
         for key, value in stored.items():
-            stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
+            stored[key] = torch.from_numpy(weights(key, tuple(value.shape)))
         save_file(stored, folder / "model.safetensors", {"format": "pt"})
         model = kind.from_pretrained(folder, attn_implementation="eager").float().eval().requires_grad_(True)
-        rows, count = tokens(name, vectors(name))
-        ids = torch.tensor(rows)
-        if name in GRIDS:
-            high, wide = (8 * n for n in GRIDS[name])
-        else:
-            high = wide = made.vision_config.image_size
-        pictures = torch.from_numpy(picture(count, high, wide))
         mask = (ids != 0).long()
-        more: dict[str, Any] = {}
-        if made.model_type in ("idefics3", "smolvlm"):
-            pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
-        if made.model_type == "gemma3":
-            more["token_type_ids"] = (ids == IMAGE).long()
-        if name in GRIDS:
-            pictures = patches(pictures)
-            more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
-            more["mm_token_type_ids"] = (ids == IMAGE).long()
-        logits = model(input_ids=ids, attention_mask=mask, pixel_values=pictures, **more).logits
+        logits = model(input_ids=ids, attention_mask=mask, **more).logits
         logits = logits * mask.unsqueeze(-1)  # those of padding mean nothing
         total = (logits * torch.from_numpy(direction(name, tuple(logits.shape))).float()).sum()
-        alone = {key: value[:1] for key, value in more.items()}
         with torch.no_grad():
             written = model.generate(
-                input_ids=ids[:1], pixel_values=pictures[: len(pictures) // count], attention_mask=mask[:1],
-                max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0, **alone,
+                input_ids=ids[:1], attention_mask=mask[:1], max_new_tokens=24, do_sample=False, eos_token_id=None,
+                pad_token_id=0, **alone,
             )[0, ids.shape[1] :].tolist()  # fmt: skip
         total.backward()
         with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names

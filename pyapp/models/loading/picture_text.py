@@ -1,5 +1,5 @@
-"""What the language models that see pictures share: their configuration, whose parts are other architectures, and the
-names of their tensors.
+"""What the language models that see pictures, or hear, share: their configuration, whose parts are other architectures,
+and the names of their tensors.
 """
 
 from __future__ import annotations
@@ -40,56 +40,41 @@ def renamed(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class PictureTextConfig:
-    """The configurations of both parts, and `values`, the whole object of the config.json. `text`, `tower`: the
-    model_type of parts that do not say it.
+class MixedTextConfig:
+    """The configuration of a language model in whose text something else stands: that of the language model, and
+    `values`, the whole object of the config.json. `text`: the model_type of a language model that does not say it.
     """
 
-    model_type: ClassVar[str]
     text: ClassVar[str] = "llama"
-    tower: ClassVar[str] = "siglip_vision_model"
-    towers: ClassVar[Mapping[str, Any]] = TOWERS
-    token: ClassVar[tuple[str, int]]  # the field with the token of a picture's vectors, and its usual value
+    usual: ClassVar[Mapping[str, Any]] = {}  # what a text_config leaves out, besides the architecture's own defaults
+    token: ClassVar[tuple[str, int]]  # the field with the token of what stands in the text, and its usual value
 
     text_config: Any
-    vision_config: Any
     values: Mapping[str, Any]
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json. ModelError for parts that are not known."""
-        text, vision = (values.get(name) for name in ("text_config", "vision_config"))
+    def parts(cls, values: Mapping[str, Any], other: str) -> tuple[Any, Mapping[str, Any]]:
+        """The configuration of the language model, and the object of the `other` part. ModelError for a language model
+        that is not known.
+        """
+        text, found = (values.get(name) for name in ("text_config", other))
         require(isinstance(text, dict), f"text_config is {text!r:.60}, expected an object")
-        require(isinstance(vision, dict), f"vision_config is {vision!r:.60}, expected an object")
-        assert isinstance(text, dict) and isinstance(vision, dict)
-        kinds = text.get("model_type", cls.text), vision.get("model_type", cls.tower)
-        module = MODEL_TYPES.get(kinds[0]) if isinstance(kinds[0], str) else None
+        require(isinstance(found, dict), f"{other} is {found!r:.60}, expected an object")
+        assert isinstance(text, dict) and isinstance(found, dict)
+        kind = text.get("model_type", cls.text)
+        module = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
         if module is None or "causal-lm" not in TASKS[module]:
-            raise ModelError(f"the language model {kinds[0]!r:.50} in text_config is not known")
-        tower = cls.towers.get(kinds[1]) if isinstance(kinds[1], str) else None
-        if tower is None:
-            raise ModelError(
-                f"the tower {kinds[1]!r:.50} in vision_config is not known", hint=f"Known: {', '.join(cls.towers)}"
-            )
-        found = importlib.import_module(f"pyapp.models.{module}")
+            raise ModelError(f"the language model {kind!r:.50} in text_config is not known")
+        architecture = importlib.import_module(f"pyapp.models.{module}")
         tied = {"tie_word_embeddings": True} if values.get("tie_word_embeddings") is True else {}
-        made = cls(
-            found.Config.from_dict(getattr(found, "NESTED_DEFAULTS", {}) | text | tied), tower.from_dict(vision),
-            dict(values),
-        )  # fmt: skip
-        made.check()
-        return made
+        usual = getattr(architecture, "NESTED_DEFAULTS", {}) | dict(cls.usual)
+        made = architecture.Config.from_dict(usual | text | tied)
+        return made, found
 
     def check(self) -> None:
         """ModelError for values that cannot be."""
-        number, grid = self.values.get(self.token[0], self.token[1]), self.vision_config.grid
+        number = self.values.get(self.token[0], self.token[1])
         require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
-        require(grid[0] == grid[1], f"the tower has {grid[0]} x {grid[1]} patches, expected as many rows as columns")
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        own = {"model_type": self.values.get("model_type", self.model_type), "text_config": self.text_config.to_dict()}
-        return {**self.values, **own, "vision_config": self.vision_config.to_dict()}
 
     def language_model(self) -> CausalLanguageModel:
         """The model of text_config, with empty weights."""
@@ -99,7 +84,7 @@ class PictureTextConfig:
 
     @property
     def image_token_id(self) -> int:
-        """The token of a picture's vectors."""
+        """The token of a picture's, or a recording's, vectors."""
         found: int = self.values.get(self.token[0], self.token[1])
         return found
 
@@ -120,3 +105,39 @@ class PictureTextConfig:
         """The tokens for which a cache has memory unless more are asked for."""
         found: int = self.text_config.usual_seq_len
         return found
+
+
+@dataclass(frozen=True)
+class PictureTextConfig(MixedTextConfig):
+    """The configurations of both parts. `tower`: the model_type of one that does not say it."""
+
+    model_type: ClassVar[str]
+    tower: ClassVar[str] = "siglip_vision_model"
+    towers: ClassVar[Mapping[str, Any]] = TOWERS
+
+    vision_config: Any
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json. ModelError for parts that are not known."""
+        text, vision = cls.parts(values, "vision_config")
+        kind = vision.get("model_type", cls.tower)
+        tower = cls.towers.get(kind) if isinstance(kind, str) else None
+        if tower is None:
+            raise ModelError(
+                f"the tower {kind!r:.50} in vision_config is not known", hint=f"Known: {', '.join(cls.towers)}"
+            )
+        made = cls(text, dict(values), tower.from_dict(vision))
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """ModelError for values that cannot be."""
+        super().check()
+        grid = self.vision_config.grid
+        require(grid[0] == grid[1], f"the tower has {grid[0]} x {grid[1]} patches, expected as many rows as columns")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = {"model_type": self.values.get("model_type", self.model_type), "text_config": self.text_config.to_dict()}
+        return {**self.values, **own, "vision_config": self.vision_config.to_dict()}

@@ -1,5 +1,6 @@
 """Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM),
-and those that write its text (Moonshine), with their characters or tokenizers and what prepares their samples.
+those that write its text (Moonshine), and language models that hear (Voxtral), with their characters or tokenizers and
+what prepares their samples.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
-from pyapp.audio.processors import SampleProcessor
+from pyapp.audio.processors import SampleProcessor, SpectrogramProcessor
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
@@ -19,6 +20,7 @@ from pyapp.formats.source import close_source, read_whole
 from pyapp.models._index import MODEL_TYPES
 from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.sequence_to_sequence import SequenceToSequence
+from pyapp.nn.sound_text import SoundTextModel
 from pyapp.text.ctc_tokenizer import CTCTokenizer
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
@@ -41,22 +43,28 @@ def files_of(source: Any, report: Callable[[Event], None], cancel: Cancel) -> di
 def load_sound_model(
     name: str, files: Mapping[str, ByteSource], settings: Mapping[str, Any], dtype: str | None,
     device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> tuple[Any, Any, SampleProcessor]:  # fmt: skip
+) -> tuple[Any, Any, SampleProcessor | SpectrogramProcessor]:  # fmt: skip
     """The model of open files by role, of the object of its config.json, its characters (or the Tokenizer of one that
     writes texts), and what prepares its samples. ModelError for a vocabulary that is missing or of another size.
     """
-    writes = issubclass(_module(settings).TASKS[TASK], SequenceToSequence)
+    kind = _module(settings).TASKS[TASK]
+    writes = issubclass(kind, SequenceToSequence | SoundTextModel)
     prepares = _object(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     if not prepares and "processor_config" in files:
         prepares = _object(files["processor_config"])
     tokenizer = _words(name, files) if writes else _characters(name, files)
-    processor = SampleProcessor.from_settings(prepares)
+    processor: SampleProcessor | SpectrogramProcessor
+    if issubclass(kind, SoundTextModel):
+        processor = SpectrogramProcessor.from_settings(prepares)
+        processor.check(settings, name)
+    else:
+        processor = SampleProcessor.from_settings(prepares)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = _built(checkpoint, settings, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:
-        kind, file = ("tokens", "tokenizer") if writes else ("characters", "vocab.json")
+        what, file = ("tokens", "tokenizer") if writes else ("characters", "vocab.json")
         raise ModelError(
-            f"there are {tokenizer.vocab_size:,} {kind}, the model has {model.config.vocab_size:,}", where=name,
+            f"there are {tokenizer.vocab_size:,} {what}, the model has {model.config.vocab_size:,}", where=name,
             hint=f"Give the {file} that belongs to the model",
         )  # fmt: skip
     return model.eval(), tokenizer, processor

@@ -1,0 +1,96 @@
+"""Voxtral (Liu et al. 2025, arXiv 2507.13264): Whisper's encoder hears stretches of 30 seconds, a projector joins four
+of its vectors each to one, and these stand before a language model, which writes what was said or answers questions.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import Linear, Module
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.sound_text import SoundTextModel, SpectrogramEncoder
+
+from .loading import picture_text, sound_text
+from .loading.config import require
+from .loading.sound_text import SoundTextConfig
+
+MODEL_TYPES = ("voxtral",)
+BASE = ""
+
+
+def renamed(name: str) -> str:
+    """The model's name of a file's tensor."""
+    return picture_text.renamed(re.sub(r"^model\.audio_tower\.", "audio_tower.", name))
+
+
+@dataclass(frozen=True)
+class Config(SoundTextConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+    token = ("audio_token_id", 24)
+    usual = {
+        "vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30,
+        "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e8,
+        "head_dim": 128,
+    }  # fmt: skip
+
+    def check(self) -> None:
+        super().check()
+        audio = self.audio_config
+        numbers = audio.max_source_positions * audio.d_model
+        require(
+            numbers % audio.encoder_ffn_dim == 0,
+            f"vectors of {audio.d_model} numbers at {audio.max_source_positions} positions cannot be joined to "
+            f"vectors of {audio.encoder_ffn_dim}",
+        )
+
+
+class Projector(Module):
+    """Two layers with an activation between them."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.text_config.hidden_size
+        self.linear_1 = Linear(config.audio_config.encoder_ffn_dim, width, bias=False)
+        self.linear_2 = Linear(width, width, bias=False)
+        self.activation = activation_named(config.values.get("projector_hidden_act", "gelu"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, W) → (B, T, D)."""
+        return self.linear_2(self.activation(self.linear_1(x)))
+
+
+class VoxtralForConditionalGeneration(SoundTextModel):
+    """Recordings and text to text."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, config.language_model())
+        self.audio_tower = SpectrogramEncoder(config.audio_config)
+        self.multi_modal_projector = Projector(config)
+
+    @property
+    def picture_tokens(self) -> int:
+        audio = self.config.audio_config
+        found: int = audio.max_source_positions * audio.d_model // audio.encoder_ffn_dim
+        return found
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values: spectrograms (B, bins, frames) → (B, picture_tokens, D)."""
+        x = self.audio_tower(pixel_values)  # (B, T, D)
+        return self.multi_modal_projector(x.reshape(x.shape[0], self.picture_tokens, -1))
+
+    def transcription_prompt(self, sound: str, language: str | None) -> str:
+        told = "" if language is None else f"lang:{language}"
+        return f"<s>[INST][BEGIN_AUDIO]{sound}[/INST]{told}[TRANSCRIBE]"
+
+
+TASKS: Mapping[str, Any] = {
+    "speech-recognition": VoxtralForConditionalGeneration, sound_text.TASK: VoxtralForConditionalGeneration,
+}  # fmt: skip

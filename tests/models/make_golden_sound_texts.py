@@ -1,0 +1,53 @@
+"""Makes golden_sound_texts/NAME.json with transformers, one for each configuration of sound_text_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_sound_texts.py [NAME …]
+
+A file has what those of make_golden_picture_texts.py have, and some numbers of the spectrograms. The weights are not
+stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from tests.models.make_golden_picture_texts import by_files, rounded
+from tests.models.seeded import shown, sound_weights
+from tests.models.sound_configs import recording
+from tests.models.sound_text_configs import CONFIGS, SAMPLES, SETTINGS, texts
+
+FOLDER = Path(__file__).with_name("golden_sound_texts")
+CLASSES = {"voxtral": "VoxtralForConditionalGeneration"}
+
+
+def spectrograms(samples: Any) -> torch.Tensor:
+    """As VoxtralProcessor makes them: (stretches, bins, frames)."""
+    extractor = transformers.WhisperFeatureExtractor(**SETTINGS)
+    found = extractor(
+        samples, sampling_rate=16000, padding=True, truncation=False, pad_to_multiple_of=16000, return_tensors="pt"
+    ).input_features
+    return found.reshape(SETTINGS["feature_size"], -1, 100).transpose(0, 1)
+
+
+def golden(name: str) -> dict[str, Any]:
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    kind = getattr(transformers, CLASSES[made.model_type])
+    sounds = [spectrograms(recording(count)) for count in SAMPLES]
+    whole, alone = ({"input_features": values} for values in (torch.cat(sounds), sounds[0]))
+    found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
+    return found | {"mel": rounded(shown(sounds[0].numpy(), 60))}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        text = json.dumps(golden(name), separators=(",", ":"))
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        print(name, len(text))

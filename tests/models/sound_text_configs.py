@@ -1,0 +1,30 @@
+"""Small configurations of language models that hear, in the form of config.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SOUND = 24  # the token of a recording's vectors
+_TEXT = {
+    "model_type": "llama", "vocab_size": 400, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 192,
+}  # fmt: skip
+CONFIGS: dict[str, dict[str, Any]] = {
+    "voxtral": {
+        "model_type": "voxtral", "text_config": _TEXT, "audio_token_id": SOUND,
+        "audio_config": {
+            "model_type": "voxtral_encoder", "hidden_size": 24, "intermediate_size": 60, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_mel_bins": 8, "max_source_positions": 50,
+        },
+    },
+}  # fmt: skip
+VECTORS = {"voxtral": 20}  # of a stretch of a recording, a second
+SETTINGS = {"feature_size": 8, "chunk_length": 1, "sampling_rate": 16000, "hop_length": 160, "n_fft": 400}
+SAMPLES = (25000, 9000)  # of the two recordings: two stretches and one
+
+
+def texts(name: str) -> list[list[int]]:
+    """Two texts with a recording each, of which the second is padded."""
+    first = [1, 3, 25, *[SOUND] * 2 * VECTORS[name], 131, 58, 4]
+    second = [1, 3, 25, *[SOUND] * VECTORS[name], 77, 4]
+    return [first, [*second, *[0] * (len(first) - len(second))]]
