@@ -50,11 +50,12 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   batch with padding, gradients, texts and times of words; those of them that write its text (`moonshine`) by the
   tokens that they write instead, language models that hear ("audio-text-to-text") by spectrograms, logits of texts with
   recordings, gradients, and the tokens that they write of a question and to transcribe. Models that speak
-  ("text-to-speech") are compared by names, hidden states, durations, what is heard at each moment and samples, without and with noise, and gradients; models that name what a
-  recording is of ("audio-classification") by names, what is made of samples, logits of a recording and of a batch
-  with padding, and gradients; models that make music ("text-to-audio") by names, logits of codes, the codes that they
-  write, sound and gradients; codecs of sound ("audio-codec") by names, vectors, codes, samples, chunks, padding and
-  gradients.
+  ("text-to-speech") are compared by names, hidden states, durations, what is heard at each moment and samples,
+  without and with noise, and gradients; models that name what a recording is of ("audio-classification") by names,
+  what is made of samples, logits of a recording and of a batch with padding, and gradients, those with texts
+  ("zero-shot-audio-classification") by vectors, too; models that make music ("text-to-audio") by names, logits of
+  codes, the codes that they write, sound and gradients; codecs of sound ("audio-codec") by names, vectors, codes,
+  samples, chunks, padding and gradients.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.

@@ -117,14 +117,22 @@ def mel_filters(n_mels: int = 80) -> NDArray[np.float32]:
     """float32 (n_mels, 201): triangles from 0 to 8 kHz, of equal area. Read-only. ValueError unless 1 .. 201."""
     if not 1 <= n_mels <= BINS:
         raise ValueError(f"mel_filters: n_mels is {n_mels}, expected 1 to {BINS} (Whisper has 80 or 128)")
-    edges = mel_to_hertz(np.linspace(0.0, hertz_to_mel(SAMPLE_RATE / 2), n_mels + 2))
-    frequencies = np.arange(BINS, dtype=np.float64) * (SAMPLE_RATE / FFT_SIZE)
+    filters: NDArray[np.float32] = triangles(n_mels, BINS, SAMPLE_RATE, 0.0, SAMPLE_RATE / 2).astype(np.float32)
+    filters.flags.writeable = False
+    return filters
+
+
+def triangles(count: int, points: int, rate: int, lowest: float, highest: float) -> NDArray[np.float64]:
+    """float64 (count, points): triangles of equal area from `lowest` to `highest` Hz, over the points of a spectrum
+    from 0 Hz to half the rate.
+    """
+    edges = mel_to_hertz(np.linspace(hertz_to_mel(lowest), hertz_to_mel(highest), count + 2))
+    frequencies = np.arange(points, dtype=np.float64) * (rate / (2 * (points - 1)))
     rising = (frequencies - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     falling = (edges[2:, None] - frequencies) / (edges[2:] - edges[1:-1])[:, None]
     height = 2.0 / (edges[2:] - edges[:-2])
-    filters: NDArray[np.float32] = (np.maximum(0.0, np.minimum(rising, falling)) * height[:, None]).astype(np.float32)
-    filters.flags.writeable = False
-    return filters
+    found: NDArray[np.float64] = np.maximum(0.0, np.minimum(rising, falling)) * height[:, None]
+    return found
 
 
 LINEAR_STEP = 200.0 / 3  # Hz of one mel below the corner

@@ -17,7 +17,7 @@ from pyapp.errors import ArgumentError, ModelError
 from .constants import SAMPLE_RATE
 from .filter_banks import POINTS, filter_bank
 from .mel import BINS as FFT_BINS
-from .mel import FFT_SIZE, HOP, log_mel_spectrogram
+from .mel import FFT_SIZE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,17 +26,17 @@ EPSILON = 1e-7  # added to the variance
 MOST_FRAMES = 1 << 16  # of a spectrogram
 
 
-def _feature_settings(settings: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+def _feature_settings(settings: Mapping[str, Any], where: str, usual: int = SAMPLE_RATE) -> Mapping[str, Any]:
     """The object of a feature extractor, in a preprocessor_config.json or a processor_config.json. ModelError for
-    another rate than SAMPLE_RATE.
+    another rate than the `usual` one.
     """
     own = settings.get("feature_extractor")
     settings = own if isinstance(own, Mapping) else settings
-    rate = settings.get("sampling_rate", SAMPLE_RATE)
-    if rate != SAMPLE_RATE:
+    rate = settings.get("sampling_rate", usual)
+    if rate != usual:
         raise ModelError(
-            f"the model hears {rate!r:.40} samples a second, expected {SAMPLE_RATE:,}", where=where,
-            hint="Choose a model for 16 kHz",
+            f"the model hears {rate!r:.40} samples a second, expected {usual:,}", where=where,
+            hint=f"Choose a model for {usual // 1000} kHz",
         )  # fmt: skip
     return settings
 
@@ -188,3 +188,62 @@ class SpectrogramProcessor:
         logs = log_mel_spectrogram(array, self.bins, count * self.stretch - len(array))  # (bins, count * frames)
         found = logs.reshape(self.bins, count, self.frames).transpose(1, 0, 2)
         return from_numpy(np.ascontiguousarray(found))
+
+
+@dataclass(frozen=True)
+class DecibelProcessor:
+    """What makes CLAP's spectrograms: the power of an FFT of 1,024 samples each 480 at 48 kHz, the ends reflected, in
+    `bins` triangles of equal area on Slaney's scale from `lowest` to `highest` Hz, in decibels. A shorter recording is
+    repeated as often as it fits into `length` seconds, and then filled with silence; of a longer one the beginning is
+    heard.
+    """
+
+    bins: int = 64
+    length: int = 10
+    lowest: float = 0.0
+    highest: float = 14000.0
+
+    rate = 48000  # samples a second
+    window, hop = 1024, 480
+
+    @property
+    def seconds(self) -> float:
+        """How much of a recording is heard."""
+        return float(self.length)
+
+    @property
+    def frames(self) -> int:
+        """The frames of a spectrogram."""
+        return self.length * self.rate // self.hop + 1
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> DecibelProcessor:
+        """From the object of a preprocessor_config.json of CLAP. ModelError for what is not known."""
+        settings = _feature_settings(settings, where, cls.rate)
+        for name, usual in (("fft_window_size", cls.window), ("hop_length", cls.hop), ("padding", "repeatpad")):
+            if settings.get(name, usual) != usual:
+                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual!r}", where=where)
+        bins, length = settings.get("feature_size", cls.bins), settings.get("max_length_s", cls.length)
+        for name, value, most in (("feature_size", bins, cls.window // 2), ("max_length_s", length, 60)):
+            if type(value) is not int or not 1 <= value <= most:
+                raise ModelError(f"{name} is {value!r:.40}, expected a whole number up to {most:,}", where=where)
+        lowest, highest = settings.get("frequency_min", cls.lowest), settings.get("frequency_max", cls.highest)
+        if any(type(hertz) not in (int, float) for hertz in (lowest, highest)) or not 0 <= lowest < highest <= 24000:
+            raise ModelError(f"it hears from {lowest!r:.40} to {highest!r:.40} Hz", where=where)
+        return cls(bins, length, float(lowest), float(highest))
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, None]:
+        """Recordings, each float (N,) at 48 kHz, as a batch (B, frames, bins) float32; there is no mask."""
+        arrays, most = _checked(recordings), self.length * self.rate
+        points = self.window // 2 + 1
+        filters = triangles(self.bins, points, self.rate, self.lowest, self.highest).T  # (513, bins)
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.window) / self.window)
+        found = np.empty((len(arrays), self.frames, self.bins), np.float32)
+        for row, array in enumerate(arrays):
+            sound = np.tile(array, most // len(array)) if len(array) < most else array[:most]
+            sound = np.pad(sound.astype(np.float64), (0, most - len(sound)))
+            sound = np.pad(sound, self.window // 2, mode="reflect")
+            parts = np.lib.stride_tricks.sliding_window_view(sound, self.window)[:: self.hop]  # (frames, 1024)
+            power = np.abs(np.fft.rfft(parts * hann)) ** 2
+            found[row] = 10 * np.log10(np.maximum(power @ filters, SMALLEST_POWER))
+        return from_numpy(found), None

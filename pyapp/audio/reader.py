@@ -26,7 +26,8 @@ BLOCK_SAMPLES = 1 << 17  # of all channels, read at a time: 3 s of one channel a
 
 
 class AudioReader:
-    """Reads a recording once from beginning to end: iterating gives non-empty float32 (samples,) blocks at 16 kHz.
+    """Reads a recording once from beginning to end: iterating gives non-empty float32 (samples,) blocks at 16 kHz, or
+    at the `rate` given.
 
     `duration` is its length in seconds, None if unknown in advance. `arrives` is True for a pipe, perhaps with live
     speech. `seconds` counts the seconds read so far. `notices`, complete after the last block, are warnings: clipping,
@@ -36,7 +37,8 @@ class AudioReader:
     A context manager.
     """
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, rate: int = SAMPLE_RATE) -> None:
+        self._rate = rate
         self.name = decoder.name
         self.duration = None if decoder.frames is None else decoder.frames / decoder.rate
         self.arrives = isinstance(decoder, PipeWavDecoder)
@@ -49,8 +51,8 @@ class AudioReader:
         return self._blocks
 
     def _read(self) -> Iterator[NDArray[np.float32]]:
-        decoder, quality, resampler = self._decoder, Quality(), make_resampler(self._decoder.rate)
-        offset = OffsetFilter(SAMPLE_RATE)
+        decoder, quality, resampler = self._decoder, Quality(), make_resampler(self._decoder.rate, self._rate)
+        offset = OffsetFilter(self._rate)
         count = max(1, BLOCK_SAMPLES // decoder.channels)
         more = True
         while more:
@@ -60,7 +62,7 @@ class AudioReader:
             quality.add(raw)
             block = resampler.process(mix_channels(raw)) if more else resampler.finish()
             if len(block):
-                self.seconds += len(block) / SAMPLE_RATE
+                self.seconds += len(block) / self._rate
                 yield offset.process(block)
         if not self.seconds:
             raise FileFormatError(
@@ -96,9 +98,11 @@ class AudioReader:
         self.close()
 
 
-def open_audio(source: AnySource | IO[bytes] | Any, *, rate: int = SAMPLE_RATE) -> AudioReader:
+def open_audio(
+    source: AnySource | IO[bytes] | Any, *, rate: int = SAMPLE_RATE, to_rate: int = SAMPLE_RATE
+) -> AudioReader:
     """Opens a recording: a path, bytes, a ByteSource, a binary stream (a pipe), or float samples at `rate` Hz,
-    (samples,) or (frames, channels).
+    (samples,) or (frames, channels). `to_rate`: the rate in Hz of the blocks.
 
     WAVE files need no other package, and are decoded from a pipe as they arrive; MP3, FLAC, Ogg (Vorbis, Opus), AIFF
     and CAF need the package soundfile (`pip install 'pyapp[audio]'`, which also installs soxr for faster resampling),
@@ -106,10 +110,10 @@ def open_audio(source: AnySource | IO[bytes] | Any, *, rate: int = SAMPLE_RATE) 
     Raises FileFormatError, with a hint, if the recording cannot be read; OSError as open() does.
     """
     if hasattr(source, "__array__"):
-        return AudioReader(ArrayDecoder(source, rate))
+        return AudioReader(ArrayDecoder(source, rate), to_rate)
     if hasattr(source, "read") and not isinstance(source, ByteSource):
-        return AudioReader(open_stream(cast(IO[bytes], source), stream_name(source)))
-    return AudioReader(open_decoder(source))
+        return AudioReader(open_stream(cast(IO[bytes], source), stream_name(source)), to_rate)
+    return AudioReader(open_decoder(source), to_rate)
 
 
 def stream_name(stream: Any) -> str:
@@ -141,11 +145,11 @@ class SoxrResampler:
         return made
 
 
-def make_resampler(rate: int) -> AnyResampler:
-    """The resampler from `rate` to 16 kHz: soxr's if installed, else pyapp's."""
-    if rate != SAMPLE_RATE:
+def make_resampler(rate: int, to_rate: int = SAMPLE_RATE) -> AnyResampler:
+    """The resampler from `rate` to another one: soxr's if installed, else pyapp's."""
+    if rate != to_rate:
         try:
-            return SoxrResampler(rate, SAMPLE_RATE)
+            return SoxrResampler(rate, to_rate)
         except ImportError:
             pass
-    return Resampler(rate, SAMPLE_RATE)
+    return Resampler(rate, to_rate)

@@ -15,7 +15,7 @@ import click
 
 from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, forward, json_option, threads_option, use_threads
-from pyapp.cli.texts import ItemsView, labels_line, model_option, type_option
+from pyapp.cli.texts import ItemsView, labels_line, model_option, own_labels, type_option
 from pyapp.cli.views import JsonView, View
 from pyapp.events import Item
 from pyapp.formats.sink import open_sink
@@ -45,9 +45,7 @@ def classify_image(
     """
     from pyapp import tasks
 
-    if template is not None and labels is None:
-        raise click.UsageError("--template needs --labels.")
-    chosen = None if labels is None else [label.strip() for label in labels.split(",") if label.strip()]
+    chosen = own_labels(labels, template)
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:

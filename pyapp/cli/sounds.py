@@ -1,7 +1,10 @@
-"""The commands about sound that is no speech: classify-sound, compose. Results on stdout, everything else on stderr."""
+"""The commands about sound that is no speech: classify-sound, compose, embed-sound. Results on stdout, everything else
+on stderr.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -9,7 +12,7 @@ import click
 from pyapp.cli.grouped import command
 from pyapp.cli.running import WORDS, device_option, forward, json_option, threads_option, use_threads
 from pyapp.cli.speak import SpeakJson, SpeakView, targets_of, write_sound
-from pyapp.cli.texts import ItemsView, labels_line, model_option, type_option
+from pyapp.cli.texts import ItemsView, labels_line, model_option, own_labels, type_option
 from pyapp.cli.views import JsonView, View
 
 
@@ -17,28 +20,58 @@ from pyapp.cli.views import JsonView, View
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="SOUND…")
 @model_option
 @click.option(
+    "--labels", type=WORDS, metavar="TEXT,…", help="Labels to choose from, with a model such as CLAP: a dog,rain"
+)
+@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "This is a sound of {}."]')
+@click.option(
     "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
 )
 @type_option
 @threads_option
 @json_option
 def classify_sound(
-    files: tuple[str, ...], model: str, top: int, dtype: str | None, threads: int | None, as_json: bool
-) -> int:
+    files: tuple[str, ...], model: str, labels: str | None, template: str | None, top: int, dtype: str | None,
+    threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
     """Label each SOUND with a model such as the Audio Spectrogram Transformer (what sounds), or wav2vec 2.0, HuBERT or
-    WavLM with labels (a command, a feeling, a language): its labels with their probabilities, then its name.
+    WavLM with labels (a command, a feeling, a language): its labels with their probabilities, then its name. With
+    --labels, any labels: a model such as CLAP says how well each fits.
     """
     from pyapp import tasks
 
+    chosen = own_labels(labels, template)
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
         return [labels_line(values["labels"], files[index])]
 
     view: View = JsonView() if as_json else ItemsView(lines)
+    more: dict[str, Any] = {"model": model, "dtype": dtype, "top": top}
+    if chosen is None:
+        return forward(lambda cancel: tasks.classify_sounds(list(files), cancel=cancel, **more), view)
     return forward(
-        lambda cancel: tasks.classify_sounds(list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
+        lambda cancel: tasks.match_sounds(list(files), chosen, template=template, cancel=cancel, **more), view
     )
+
+
+@command("embed-sound", short_help="Vectors of recordings and texts.")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="SOUND…")
+@model_option
+@click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
+@type_option
+@threads_option
+@json_option
+def embed_sound(
+    files: tuple[str, ...], model: str, texts: tuple[str, ...], dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Compute the vector of each SOUND, then of each --text, with a model such as CLAP: a JSON array per line."""
+    from pyapp import tasks
+
+    if not files and not texts:
+        raise click.UsageError("Give recordings, or texts with --text.")
+    use_threads(threads)
+    view: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embedding"])])
+    return forward(lambda cancel: tasks.embed_sounds(list(files), texts, model=model, dtype=dtype, cancel=cancel), view)
 
 
 class MusicView(SpeakView):
@@ -81,4 +114,4 @@ def compose(
     )
 
 
-COMMANDS = (classify_sound, compose)
+COMMANDS = (classify_sound, compose, embed_sound)

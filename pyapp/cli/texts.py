@@ -81,6 +81,13 @@ def read_text(file: str) -> str:
         ) from None
 
 
+def own_labels(labels: str | None, template: str | None) -> list[str] | None:
+    """The labels of --labels; None: there are none. UsageError for --template without them."""
+    if template is not None and labels is None:
+        raise click.UsageError("--template needs --labels.")
+    return None if labels is None else [label.strip() for label in labels.split(",") if label.strip()]
+
+
 def labels_line(labels: Sequence[Mapping[str, Any]], of: str) -> str:
     """A line with labels and their probabilities, and what has them."""
     return ", ".join(f"{entry['label']} {entry['score']:.4f}" for entry in labels) + f"\t{of}"

@@ -211,7 +211,9 @@ COMMANDS_OF = {
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
     "zero-shot-image-classification": "classify-image --labels, embed-image", "speech-recognition": "transcribe",
     "depth-estimation": "depth",
-    "text-to-speech": "speak", "audio-classification": "classify-sound", "text-to-audio": "compose",
+    "text-to-speech": "speak", "audio-classification": "classify-sound",
+    "zero-shot-audio-classification": "classify-sound --labels, embed-sound", "audio-text-to-text": "chat --audio",
+    "text-to-audio": "compose",
 }  # fmt: skip
 
 

@@ -233,6 +233,31 @@ def first_token(x: Tensor) -> Tensor:
     return x.narrow(1, 0, 1).squeeze(1)
 
 
+class Roberta(Encoder):
+    """RoBERTa's encoder (Liu et al. 2019, arXiv 1907.11692): BERT's layers over positions that skip padding; with
+    `pooler`, also a layer over the first token.
+    """
+
+    def __init__(self, config: Any, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings - config.pad_token_id - 1
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
+        )  # fmt: skip
+        self.encoder = BertLayers(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps,
+        )  # fmt: skip
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
+
+
 # -- heads
 
 

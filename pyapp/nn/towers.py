@@ -156,6 +156,12 @@ class VisionTower(ImageModel):
         return self.encoder(x if self.pre_layrnorm is None else self.pre_layrnorm(x), count)
 
 
+def direction_scores(x: Tensor, texts: Tensor) -> Tensor:
+    """Vectors (B, P) and those of texts (N, P) → the cosines of the angles between them (B, N)."""
+    parts = [vectors / (vectors * vectors).sum(1, keepdim=True).sqrt() for vectors in (x, texts)]
+    return parts[0] @ parts[1].transpose(0, 1)
+
+
 class PictureAndText(ImageModel):
     """A model of pictures and texts. `template` makes a text of a label; `independent`: each label has a probability of
     its own, else the probabilities of all add up to 1; `fixed_length`: texts are padded to their largest length.
@@ -164,6 +170,7 @@ class PictureAndText(ImageModel):
     template = "This is a photo of {}."
     independent = False
     fixed_length = False
+    masks_texts = False  # padding behind a text changes nothing
     vision_model: Any
     text_model: Any
     logit_scale: Tensor
@@ -189,8 +196,7 @@ class PictureAndText(ImageModel):
 
     def scores(self, pictures: Tensor, texts: Tensor) -> Tensor:
         """Vectors of pictures (B, P) and of texts (N, P) → logits (B, N)."""
-        parts = [x / (x * x).sum(1, keepdim=True).sqrt() for x in (pictures, texts)]
-        return parts[0] @ parts[1].transpose(0, 1) * self.logit_scale.exp()
+        return direction_scores(pictures, texts) * self.logit_scale.exp()
 
     def forward(self, pixel_values: Tensor, ids: Tensor) -> Tensor:
         """pixel_values (B, C, H, W), ids (N, T) → logits (B, N): how well each text says what a picture shows."""

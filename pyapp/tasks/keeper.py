@@ -84,6 +84,14 @@ def load_sound_labels(
     return load_sound_classifier(source, report=report, cancel=cancel, **options)
 
 
+def load_sound_matching(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    from pyapp.models.loading.sound_labels import load_sound_matcher
+
+    return load_sound_matcher(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -105,6 +113,7 @@ LOADERS: Mapping[str, Loader] = {
     "read": load_reader,
     "speak": load_voice,
     "classify-sound": load_sound_labels,
+    "match-sound": load_sound_matching,
     "compose": load_for("text-to-audio"),
 }
 KINDS = {

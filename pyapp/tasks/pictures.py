@@ -11,20 +11,19 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
-from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
-from pyapp.engine.ops import cat, interpolate, tensor
+from pyapp.engine.ops import interpolate, tensor
 from pyapp.errors import ArgumentError, OptionError
-from pyapp.events import Done, Event, Item, Progress
+from pyapp.events import Done, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
 
-from .text_batches import Work, checked_texts, encoded
+from .matching import embedding_items, vectors_of_labels, vectors_of_texts
+from .text_batches import Work, checked_texts
 from .texts import check_top, ranked, ranked_labels, stream_of
 
 BATCH_SIZE = 4  # pictures
-TEXTS = 32  # of a batch
 LARGEST = 1 << 20  # a place in a picture, in pixels
 
 
@@ -73,22 +72,6 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
     yield Done("complete", {"count": len(images)})
 
 
-def _vectors_of_texts(loaded: Any, texts: Sequence[str]) -> Generator[Event | None, None, Tensor]:
-    """The vectors (N, P) of texts by a model of pictures and texts; returns them."""
-    model = loaded.model
-    encodings = yield from encoded(loaded, texts, None, model.most)
-    found = []
-    for first in range(0, len(encodings), TEXTS):
-        rows = [encoding.ids for encoding in encodings[first : first + TEXTS]]
-        length = model.most if model.fixed_length else max(map(len, rows))
-        fill = loaded.tokenizer.pad_id or 0
-        ids = int32_tensor([i for row in rows for i in (*row, *[fill] * (length - len(row)))], model.device)
-        with no_grad():
-            found.append(model.text_features(ids.reshape(len(rows), length)))
-        yield None
-    return cat(found)
-
-
 def match_labels(
     loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None, top: int | None = None,
     batch_size: int = BATCH_SIZE,
@@ -99,13 +82,8 @@ def match_labels(
     `template` makes a text of a label, which takes the place of {}; by default that of the model.
     """
     check_top(top)
-    images, labels = _listed(images), checked_texts(labels)
-    template = loaded.model.template if template is None else template
-    if not labels or not all(label.strip() for label in labels):
-        raise OptionError("at least one label is needed, and none may be empty", where="labels")
-    if "{}" not in template:
-        raise OptionError(f"{template!r:.60} has no place for a label", where="template", hint="Write {} there")
-    texts = yield from _vectors_of_texts(loaded, [template.replace("{}", label) for label in labels])
+    images = _listed(images)
+    texts = yield from vectors_of_labels(loaded, labels, template)
     for chosen, prepared in _batches(loaded, images, batch_size):
         yield None
         with no_grad():
@@ -122,25 +100,19 @@ def vectors_of_images(
     """Items with `embedding`, a list of floats of length 1: those of the pictures, then those of the texts, which are
     near one another where a text says what a picture shows. Done with `dimensions`.
     """
-    from pyapp.models.sentences import normalized
-
     images, texts, width = _listed(images), checked_texts(texts), 0
-
-    def items(first: int, x: Tensor) -> Iterator[Item]:
-        for i, row in enumerate(normalized(x).to("float32").tolist()):
-            yield Item(first + i, {"embedding": row})
 
     for chosen, prepared in _batches(loaded, images, batch_size):
         yield None
         with no_grad():
             found = loaded.model.image_features(prepared.pixel_values)
-            yield from items(chosen.start, found)
+            yield from embedding_items(chosen.start, found)
         width = found.shape[1]
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     if texts:
-        found = yield from _vectors_of_texts(loaded, texts)
+        found = yield from vectors_of_texts(loaded, texts)
         width = found.shape[1]
-        yield from items(len(images), found)
+        yield from embedding_items(len(images), found)
     yield Done("complete", {"count": len(images) + len(texts), "dimensions": width})
 
 

@@ -9,7 +9,7 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Item
 
 from .keeper import LOADERS, known
-from .sounds import label_sounds
+from .sounds import label_sounds, match_labels
 from .spans import answer_questions, label_tokens
 from .speaking import speak_texts
 from .text_batches import Work
@@ -28,6 +28,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "question-answering": answer_questions,
     "speak": speak_texts,
     "audio-classification": label_sounds,
+    "zero-shot-audio-classification": match_labels,
 }
 
 
@@ -70,7 +71,8 @@ def pipeline(
     """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "classify" → labels, "rerank"
     (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
     "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second); over recordings (files,
-    or samples at 16 kHz): "audio-classification" → labels.
+    or samples at 16 kHz): "audio-classification" → labels, "zero-shot-audio-classification" (recordings,
+    labels) → labels.
 
     `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.

@@ -1,4 +1,4 @@
-"""Tasks over recordings that are not about their words: labels of each.
+"""Tasks over recordings that are not about their words: labels of each, and vectors.
 
 A recording is a file (a path, bytes, a ByteSource) or float samples (N,) at 16 kHz.
 """
@@ -14,8 +14,9 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Item, Notice, Progress
 
-from .text_batches import Work
-from .texts import check_top, ranked_labels, stream_of
+from .matching import embedding_items, vectors_of_labels, vectors_of_texts
+from .text_batches import Work, checked_texts
+from .texts import check_top, ranked, ranked_labels, stream_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,14 +41,14 @@ def check_files(sounds: Any, *_: Any, **more: Any) -> None:
             os.stat(sound)
 
 
-def samples_of(sound: Any, most: float, whole: bool) -> tuple[NDArray[np.float32], bool]:
-    """float32 (N,) at 16 kHz of the first `most` seconds of a recording, and whether there are more. OptionError for
+def samples_of(sound: Any, most: float, whole: bool, rate: int = 16000) -> tuple[NDArray[np.float32], bool]:
+    """float32 (N,) at `rate` of the first `most` seconds of a recording, and whether there are more. OptionError for
     more, if the `whole` is needed.
     """
-    from pyapp.audio import SAMPLE_RATE, open_audio
+    from pyapp.audio import open_audio
 
-    limit, parts, count = round(most * SAMPLE_RATE), [np.zeros(0, np.float32)], 0
-    with open_audio(sound) as reader:
+    limit, parts, count = round(most * rate), [np.zeros(0, np.float32)], 0
+    with open_audio(sound, to_rate=rate) as reader:
         for block in reader:
             parts.append(np.asarray(block, np.float32))
             count += len(block)
@@ -61,23 +62,34 @@ def samples_of(sound: Any, most: float, whole: bool) -> tuple[NDArray[np.float32
     return np.concatenate(parts)[:limit], count > limit
 
 
+def heard_of(loaded: Any, sound: Any) -> tuple[Any, Any, Notice | None]:
+    """The values and the mask of a recording as the model's processor makes them, and a Notice where it is longer than
+    what the model hears. OptionError for one that is too short, or too long to be heard together.
+    """
+    heard = getattr(loaded.processor, "seconds", None)
+    rate = getattr(loaded.processor, "rate", 16000)
+    samples, more = samples_of(sound, heard or LONGEST, heard is None, rate)
+    told = Notice(f"only the first {heard:.1f} seconds are heard", where=name_of(sound)) if more else None
+    try:
+        values, mask = loaded.processor([samples])
+    except ArgumentError as error:
+        raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
+    device = loaded.model.device
+    return values.to(device), None if mask is None else mask.to(device), told
+
+
 def label_sounds(loaded: Any, sounds: Sequence[Any], *, top: int | None = 5) -> Work:
     """Items with `labels`: the names and probabilities of a recording's labels, the most probable first, at most `top`
     of them (None: all). Models that read spectrograms hear the beginning of a longer recording, which a Notice tells.
     """
     check_top(top)
     sounds = listed(sounds)
-    heard = getattr(loaded.processor, "seconds", None)
     for index, sound in enumerate(sounds):
-        samples, more = samples_of(sound, heard or LONGEST, heard is None)
-        device = loaded.model.device
-        yield None
-        if more:
-            yield Notice(f"only the first {heard:.1f} seconds are heard", where=name_of(sound))
+        values, mask, told = heard_of(loaded, sound)
+        yield told
         try:
-            values, mask = loaded.processor([samples])
             with no_grad():
-                scores = loaded.model(values.to(device), None if mask is None else mask.to(device))
+                scores = loaded.model(values, mask)
         except ArgumentError as error:
             raise OptionError(f"it is too short: {error.what}", where=name_of(sound)) from error
         [row] = scores.to("float32").tolist()
@@ -86,4 +98,45 @@ def label_sounds(loaded: Any, sounds: Sequence[Any], *, top: int | None = 5) -> 
     yield Done("complete", {"count": len(sounds)})
 
 
+def match_labels(
+    loaded: Any, sounds: Sequence[Any], labels: Sequence[str], *, template: str | None = None, top: int | None = 5
+) -> Work:
+    """Items with `labels`: how probably each of the given labels says what is heard in a recording, the most probable
+    first, at most `top` of them (None: all). The probabilities of all add up to 1.
+
+    `template` makes a text of a label, which takes the place of {}; by default that of the model.
+    """
+    check_top(top)
+    sounds = listed(sounds)
+    texts = yield from vectors_of_labels(loaded, labels, template)
+    for index, sound in enumerate(sounds):
+        values, _, told = heard_of(loaded, sound)
+        yield told
+        with no_grad():
+            [row] = loaded.model.scores(loaded.model.sound_features(values), texts).to("float32").tolist()
+        yield Item(index, {"labels": ranked(list(labels), row, loaded.model.independent, top)})
+        yield Progress("recordings", index + 1, len(sounds), "recordings")
+    yield Done("complete", {"count": len(sounds)})
+
+
+def vectors_of_sounds(loaded: Any, sounds: Sequence[Any], texts: Sequence[str] = ()) -> Work:
+    """Items with `embedding`, a list of floats of length 1: those of the recordings, then those of the texts, which are
+    near one another where a text says what is heard. Done with `dimensions`.
+    """
+    sounds, texts = listed(sounds), checked_texts(texts)
+    for index, sound in enumerate(sounds):
+        values, _, told = heard_of(loaded, sound)
+        yield told
+        with no_grad():
+            yield from embedding_items(index, loaded.model.sound_features(values))
+        yield Progress("recordings", index + 1, len(sounds), "recordings")
+    if texts:
+        found = yield from vectors_of_texts(loaded, texts)
+        yield from embedding_items(len(sounds), found)
+    width = loaded.model.config.projection_dim
+    yield Done("complete", {"count": len(sounds) + len(texts), "dimensions": width})
+
+
 classify_sounds = stream_of("classify-sound", label_sounds, remote=False, check=check_files)
+match_sounds = stream_of("match-sound", match_labels, remote=False, check=check_files)
+embed_sounds = stream_of("embed-sound", vectors_of_sounds, remote=False, check=check_files)

@@ -82,6 +82,7 @@ TASK_OF_CLASS = {
     "SamModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
     "ForCTC": "speech-recognition",
+    "ClapModel": "zero-shot-audio-classification",
     "SiglipModel": "zero-shot-image-classification",
     "VitsModel": "text-to-speech",
     "ForAudioClassification": "audio-classification",
@@ -158,7 +159,7 @@ def load_task_model(
     release_memory()
     with open_checkpoint(files["model"]) as checkpoint:
         model = build(checkpoint, settings, task, dtype, device, report, cancel)
-    _check_tokenizer(tokenizer, model, name)
+    check_tokenizer(tokenizer, model, name)
     if task == "features":
         model = SentenceEmbedder(model, *sentence_parts(files, dtype, device))
     model.eval()
@@ -185,7 +186,7 @@ def _load_gguf(
         tokenizer = gguf_tokenizer(checkpoint.values, _where(path))  # type: ignore[attr-defined]
         release_memory()
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
-        _check_tokenizer(tokenizer, model, name)
+        check_tokenizer(tokenizer, model, name)
         if task == "features":
             values = checkpoint.values  # type: ignore[attr-defined]
             model = SentenceEmbedder(model, *from_gguf_keys(values))
@@ -193,7 +194,8 @@ def _load_gguf(
     return LoadedTaskModel(name, model, tokenizer, settings, {})
 
 
-def _check_tokenizer(tokenizer: Tokenizer, model: Any, name: str) -> None:
+def check_tokenizer(tokenizer: Tokenizer, model: Any, name: str) -> None:
+    """ModelError for a tokenizer with more tokens than a model."""
     if tokenizer.vocab_size > model.config.vocab_size:
         raise ModelError(
             f"the tokenizer has {tokenizer.vocab_size:,} tokens, the model {model.config.vocab_size:,}", where=name,

@@ -22,7 +22,7 @@ from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
 from . import timm
-from .by_task import TOKENIZER_FILES, build, check_task, files_of, settings_in
+from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_of, settings_in
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
 WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification")
@@ -71,30 +71,30 @@ def load_image_model(
             settings = _checked(read_settings(files["config"]), str(files["config"]), task)
             _processor(files, settings)
 
-    words: dict[str, Any]  # the files of the tokenizer by name
     name, files = files_of(source, check, report, cancel, MORE_FILES)
-    if isinstance(source, Mapping):
-        words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
-    else:
-        words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
     settings = _checked(settings_in(files, name), name, task)
     processor = _processor(files, settings)
-    tokenizer = None
-    if task in WITH_TOKENIZER:
-        if not any(file in words for file in VOCABULARIES):
-            raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
-        tokenizer = load_tokenizer(words, name)
+    tokenizer = tokenizer_of(source, name, files) if task in WITH_TOKENIZER else None
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
-    if tokenizer is not None and tokenizer.vocab_size > model.config.vocab_size:
-        raise ModelError(
-            f"the tokenizer has {tokenizer.vocab_size:,} tokens, the model {model.config.vocab_size:,}", where=name,
-            hint="Give the tokenizer that belongs to the model",
-        )  # fmt: skip
+    if tokenizer is not None:
+        check_tokenizer(tokenizer, model, name)
     _check_fit(processor, model, name)
     model.eval()
     generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
     return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
+
+
+def tokenizer_of(source: Any, name: str, files: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer among the files that are given, or those by role. ModelError where there is none."""
+    words: dict[str, Any]  # by name
+    if isinstance(source, Mapping):
+        words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
+    else:
+        words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+    if not any(file in words for file in VOCABULARIES):
+        raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
+    return load_tokenizer(words, name)
 
 
 def _checked(settings: dict[str, Any], where: str, task: str) -> dict[str, Any]:

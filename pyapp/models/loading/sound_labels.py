@@ -1,5 +1,5 @@
 """Load models that name what a recording is of: wav2vec 2.0, HuBERT, WavLM and the Audio Spectrogram Transformer with a
-head for labels, and what prepares their sound.
+head for labels, or CLAP for labels of one's own; and what prepares their sound.
 """
 
 from __future__ import annotations
@@ -8,31 +8,32 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyapp.audio.processors import FilterBankProcessor, SampleProcessor
+from pyapp.audio.processors import DecibelProcessor, FilterBankProcessor, SampleProcessor
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
 
-from .by_task import build, task_files
+from .by_task import build, check_tokenizer, task_files
+from .pictures import MORE_FILES, tokenizer_of
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
-TASK = "audio-classification"
+TASK, MATCHING = "audio-classification", "zero-shot-audio-classification"
 SPECTROGRAMS = "audio-spectrogram-transformer"  # the model_type that reads them
 
 
 @dataclass(frozen=True)
 class LoadedSoundClassifier:
-    """A model, what prepares its sound, and the object of its config.json. It has no tokenizer."""
+    """A model, what prepares its sound, the object of its config.json, and the tokenizer of one with texts."""
 
     name: str
     model: Any
-    processor: SampleProcessor | FilterBankProcessor
+    processor: SampleProcessor | FilterBankProcessor | DecibelProcessor
     settings: dict[str, Any]
-    tokenizer: None = None
+    tokenizer: Any = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -71,3 +72,31 @@ def load_sound_classifier(
                 where=f"{name}: preprocessor_config.json", hint="Give the file that belongs to the weights",
             )  # fmt: skip
     return LoadedSoundClassifier(name, model.eval(), processor, settings)
+
+
+def load_sound_matcher(
+    source: str | os.PathLike[str] | Mapping[str, ByteSource],
+    *,
+    dtype: str | None = None,
+    device: Device | str | None = None,
+    report: Callable[[Event], None] | None = None,
+    cancel: Cancel | None = None,
+) -> LoadedSoundClassifier:
+    """As load_sound_classifier, for a model of recordings and texts such as laion/clap-htsat-unfused, with its
+    tokenizer.
+    """
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+    name, files, settings = task_files(source, MATCHING, report, cancel, MORE_FILES)
+    prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    processor, tokenizer = DecibelProcessor.from_settings(prepares), tokenizer_of(source, name, files)
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, MATCHING, dtype, device, report, cancel)
+    check_tokenizer(tokenizer, model, name)
+    heard = model.config.audio_config
+    if processor.bins != heard.num_mel_bins or processor.frames > heard.spec_size * heard.fold:
+        raise ModelError(
+            f"it makes {processor.frames} frames of {processor.bins} bins, the model reads up to "
+            f"{heard.spec_size * heard.fold} of {heard.num_mel_bins}", where=f"{name}: preprocessor_config.json",
+            hint="Give the file that belongs to the weights",
+        )  # fmt: skip
+    return LoadedSoundClassifier(name, model.eval(), processor, settings, tokenizer)

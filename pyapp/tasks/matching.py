@@ -1,0 +1,58 @@
+"""What tasks share of models that give pictures, or recordings, and texts one direction: the vectors of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from pyapp.engine import Tensor, no_grad
+from pyapp.engine.buffers import int32_tensor
+from pyapp.engine.ops import cat
+from pyapp.errors import OptionError
+from pyapp.events import Event, Item
+
+from .text_batches import checked_texts, encoded
+
+TEXTS = 32  # of a batch
+
+
+def vectors_of_texts(loaded: Any, texts: Sequence[str]) -> Generator[Event | None, None, Tensor]:
+    """The vectors (N, P) of texts by a model of pictures, or recordings, and texts; returns them."""
+    model = loaded.model
+    encodings = yield from encoded(loaded, texts, None, model.most)
+    found = []
+    for first in range(0, len(encodings), TEXTS):
+        rows = [encoding.ids for encoding in encodings[first : first + TEXTS]]
+        length = model.most if model.fixed_length else max(map(len, rows))
+        fill = loaded.tokenizer.pad_id or 0
+        ids = int32_tensor([i for row in rows for i in (*row, *[fill] * (length - len(row)))], model.device)
+        masks = {}
+        if model.masks_texts:
+            seen = int32_tensor([int(i < len(row)) for row in rows for i in range(length)], model.device)
+            masks = {"attention_mask": seen.reshape(len(rows), length)}
+        with no_grad():
+            found.append(model.text_features(ids.reshape(len(rows), length), **masks))
+        yield None
+    return cat(found)
+
+
+def vectors_of_labels(
+    loaded: Any, labels: Sequence[str], template: str | None
+) -> Generator[Event | None, None, Tensor]:
+    """The vectors (N, P) of the texts that `template` (None: the model's) makes of labels. OptionError for no label,
+    empty ones, and a template without a place for one.
+    """
+    labels, template = checked_texts(labels), loaded.model.template if template is None else template
+    if not labels or not all(label.strip() for label in labels):
+        raise OptionError("at least one label is needed, and none may be empty", where="labels")
+    if "{}" not in template:
+        raise OptionError(f"{template!r:.60} has no place for a label", where="template", hint="Write {} there")
+    return (yield from vectors_of_texts(loaded, [template.replace("{}", label) for label in labels]))
+
+
+def embedding_items(first: int, x: Tensor) -> Iterator[Item]:
+    """Items from index `first` on with `embedding`: the vectors x (N, P) brought to the length 1, as lists."""
+    from pyapp.models.sentences import normalized
+
+    for i, row in enumerate(normalized(x).to("float32").tolist()):
+        yield Item(first + i, {"embedding": row})

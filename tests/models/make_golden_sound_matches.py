@@ -1,0 +1,59 @@
+"""Makes golden_sound_matches/NAME.json with transformers, one for each configuration of sound_match_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_sound_matches.py [NAME …]
+
+A file has the names and shapes of the parameters, what the feature extractor makes of recordings, logits of these and
+of texts, of which one is padded, vectors, and of each parameter's gradient of the loss the sum and the product with a
+fixed vector. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, ClapFeatureExtractor, ClapModel
+
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+from tests.models.sound_configs import recording
+from tests.models.sound_match_configs import CONFIGS, SAMPLES, SETTINGS, TEXTS
+
+FOLDER = Path(__file__).with_name("golden_sound_matches")
+
+
+def golden(name: str) -> dict[str, Any]:
+    config = dict(CONFIGS[name])
+    model = ClapModel(AutoConfig.for_model(config.pop("model_type"), **config)).float().eval()
+    with torch.no_grad():
+        for key, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            if tensor.is_floating_point():
+                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    extractor = ClapFeatureExtractor(**SETTINGS)
+    sounds = [recording(count) for count in SAMPLES]
+    features = extractor(sounds, sampling_rate=48000, return_tensors="pt").input_features.float()
+    longest = max(map(len, TEXTS))
+    ids = torch.tensor([[*text, *[1] * (longest - len(text))] for text in TEXTS])
+    found = model(input_ids=ids, attention_mask=(ids != 1).long(), input_features=features)
+    logits = found.logits_per_audio
+    loss = torch.nn.functional.cross_entropy(logits, torch.tensor([0, 1]))
+    loss.backward()
+    return {
+        "parameters": gradients_of(model),
+        "input": rounded(shown(features.numpy(), 80)),
+        "logits": rounded(logits.detach()),
+        "sounds": rounded(found.audio_embeds.detach()),
+        "texts": rounded(found.text_embeds.detach()),
+        "loss": float(loss.detach()),
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    for name in sys.argv[1:] or CONFIGS:
+        found = golden(name)
+        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+        print(name, found["logits"], found["loss"])
