@@ -7,9 +7,6 @@ the entry that points the same way as what those before it leave over, in few di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from math import prod
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -18,8 +15,8 @@ from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv1d, ConvTranspose1d, Module, ModuleList
 from pyapp.nn.sound_codes import Codes, DirectionQuantizer, Snake, check_codes, check_samples, count_of_codebooks
 
-from .loading.codec_config import LARGEST, MOST_CODEBOOKS, check_codec, check_numbers, check_sizes
-from .loading.config import check_fields, read_config, require
+from .loading.codec_config import LARGEST, MOST_CODEBOOKS, MonoConfig, check_codec, check_numbers, check_sizes
+from .loading.config import check_fields, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
@@ -30,8 +27,11 @@ ENDS, LAST = 7, 3  # taps of the first and last convolutions; of the encoder's l
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(MonoConfig):
     """The fields of config.json."""
+
+    model_type = MODEL_TYPES[0]
+    ratios = "downsampling_ratios"
 
     encoder_hidden_size: int = 64
     downsampling_ratios: list[int] = (2, 4, 8, 8)  # type: ignore[assignment]
@@ -56,29 +56,10 @@ class Config:
         require(self.n_codebooks <= MOST_CODEBOOKS, f"n_codebooks is {self.n_codebooks}")
         check_codec(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
-
     @property
     def hidden_size(self) -> int:
         """Features of a moment."""
         return self.encoder_hidden_size << len(self.downsampling_ratios)
-
-    @property
-    def step(self) -> int:
-        """Samples of a moment."""
-        return prod(self.downsampling_ratios)
-
-    @property
-    def audio_channels(self) -> int:
-        """One."""
-        return 1
 
 
 class ResidualUnit(Module):

@@ -9,9 +9,7 @@ Parameters have the names of the files of https://github.com/hubertsiuzdak/snac.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from math import lcm, prod
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -21,8 +19,8 @@ from pyapp.nn import Conv1d, ConvTranspose1d, LayerNorm, Linear, Module, ModuleL
 from pyapp.nn.encoders import attend
 from pyapp.nn.sound_codes import Codes, DirectionQuantizer, Snake, check_codes, check_samples, count_of_codebooks
 
-from .loading.codec_config import MOST_CODEBOOKS, check_codec, check_numbers, check_sizes
-from .loading.config import check_fields, read_config, require
+from .loading.codec_config import MOST_CODEBOOKS, MonoConfig, check_codec, check_numbers, check_sizes
+from .loading.config import check_fields, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
@@ -36,8 +34,11 @@ Draw = Callable[[tuple[int, ...]], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(MonoConfig):
     """The fields of config.json. vq_strides: for each codebook, the moments that share a code."""
+
+    model_type = MODEL_TYPES[0]
+    ratios = "encoder_rates"
 
     sampling_rate: int = 44100
     encoder_dim: int = 64
@@ -78,34 +79,15 @@ class Config:
                 require(width % HEAD == 0, f"{width} features of {name} are no whole heads of {HEAD}")
         check_codec(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
-
     @property
     def hidden_size(self) -> int:
         """Features of a moment."""
         return self.encoder_dim << len(self.encoder_rates)
 
     @property
-    def step(self) -> int:
-        """Samples of a moment."""
-        return prod(self.encoder_rates)
-
-    @property
     def group(self) -> int:
         """Samples that are encoded together."""
         return self.step * lcm(self.vq_strides[0], self.attn_window_size or 1)
-
-    @property
-    def audio_channels(self) -> int:
-        """One."""
-        return 1
 
 
 class ResidualUnit(Module):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import pyapp
 from pyapp.models._index import MODEL_TYPES
@@ -31,6 +32,26 @@ def seeded_model(config: Mapping[str, Any], task: str, weights: Callable[[str, t
             if value.is_floating_point() and key in state:
                 value.copy_(pyapp.from_numpy(np.asarray(weights(key, tuple(value.shape)))))
     return model
+
+
+def parity_case(
+    folder: str, configs: Mapping[str, Any], task: str, weights: Callable[..., Any]
+) -> tuple[Any, Any, Any]:
+    """What tests of a task begin with: `golden(name)`, what a configuration's golden file in the folder says;
+    `make(name, **changed)`, its model with seeded weights; and the fixture with a name and both, for each of them.
+    """
+
+    def golden(name: str) -> dict[str, Any]:
+        return golden_of(folder, name)
+
+    def make(name: str, **changed: Any) -> Any:
+        return seeded_model(configs[name] | changed, task, weights)
+
+    @pytest.fixture(scope="module", params=configs)
+    def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
+        return request.param, golden(request.param), make(request.param)
+
+    return golden, make, case
 
 
 def numbers(x: pyapp.Tensor) -> np.ndarray:

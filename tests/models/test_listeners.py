@@ -21,21 +21,13 @@ from pyapp.nn import functional
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models.listener_configs import CONFIGS, MOST, QUANTISED, SAMPLES, TOKENS
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
+from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import recording
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 # Words of 60 tokens: special ones, and two letters for each of the others.
 WORDS = ["<unk>", "<s>", "</s>", *(f"▁{chr(97 + i // 20)}{chr(97 + i % 20)}" for i in range(57))]
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_listeners", name)
-
-
-def make(name: str, **changed: Any) -> Any:
-    """The model of a configuration, with its seeded weights."""
-    return seeded_model(CONFIGS[name] | changed, TASK, sound_weights)
+golden, make, case = parity_case("golden_listeners", CONFIGS, TASK, sound_weights)
 
 
 def inputs(*counts: int) -> Any:
@@ -68,11 +60,6 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
     settings = {"do_normalize": False, "return_attention_mask": True, "sampling_rate": 16000}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     return folder
-
-
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
-    return request.param, golden(request.param), make(request.param)
 
 
 def test_names_and_shapes(case: Any) -> None:

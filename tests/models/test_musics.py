@@ -24,20 +24,12 @@ from pyapp.models.loading.by_task import load_task_model
 from pyapp.nn import functional
 from tests.models.music_configs import CODES, CONFIGS, GUIDANCE, IDS, MOMENTS, QUANTISED
 from tests.models.seeded import music_weights, shown
-from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
+from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.test_listeners import tokenizer_file
 
 TASK = "text-to-audio"
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_musics", name)
-
-
-def make(name: str, **changed: Any) -> Any:
-    """The model of a configuration, with its seeded weights."""
-    return seeded_model(CONFIGS[name] | changed, TASK, music_weights)
+golden, make, case = parity_case("golden_musics", CONFIGS, TASK, music_weights)
 
 
 def loaded_of(model: Any) -> Any:
@@ -54,11 +46,6 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | named | config))
     (folder / "tokenizer.json").write_text(tokenizer_file(40))
     return folder
-
-
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
-    return request.param, golden(request.param), make(request.param)
 
 
 def test_names_and_shapes(case: Any) -> None:

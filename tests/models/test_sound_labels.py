@@ -22,20 +22,12 @@ from pyapp.formats import write_safetensors
 from pyapp.models.loading.sound_labels import TASK, load_sound_classifier
 from pyapp.nn import functional
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
+from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import recording
 from tests.models.sound_label_configs import CLASSES, CONFIGS, LABEL, QUANTISED, SAMPLES
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_sound_labels", name)
-
-
-def make(name: str, **changed: Any) -> Any:
-    """The model of a configuration, with its seeded weights."""
-    return seeded_model(CONFIGS[name] | changed, TASK, sound_weights)
+golden, make, case = parity_case("golden_sound_labels", CONFIGS, TASK, sound_weights)
 
 
 def processor_of(name: str) -> Any:
@@ -50,11 +42,6 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | {"architectures": [CLASSES[name]]} | config))
     (folder / "preprocessor_config.json").write_text(json.dumps(golden(name)["settings"]))
     return folder
-
-
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
-    return request.param, golden(request.param), make(request.param)
 
 
 def test_names_and_shapes(case: Any) -> None:

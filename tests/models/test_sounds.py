@@ -20,20 +20,12 @@ from pyapp.models.loading.sound import TASK
 from pyapp.nn import functional
 from pyapp.text.ctc_tokenizer import CTCTokenizer
 from tests.models.seeded import shown, sound_weights
-from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
+from tests.models.small_models import check_gradients, numbers, parity_case, shapes_in, shapes_of
 from tests.models.sound_configs import CONFIGS, LABELS, QUANTISED, SAMPLES, VOCABULARY, recording
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 OLDER = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
-
-
-def golden(name: str) -> dict[str, Any]:
-    return golden_of("golden_sounds", name)
-
-
-def make(name: str, **changed: Any) -> Any:
-    """The model of a configuration, with its seeded weights."""
-    return seeded_model(CONFIGS[name] | changed, TASK, sound_weights)
+golden, make, case = parity_case("golden_sounds", CONFIGS, TASK, sound_weights)
 
 
 def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path:
@@ -45,11 +37,6 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
     settings = {"do_normalize": True, "return_attention_mask": golden(name)["masks"], "sampling_rate": 16000}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
     return folder
-
-
-@pytest.fixture(scope="module", params=CONFIGS)
-def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
-    return request.param, golden(request.param), make(request.param)
 
 
 def test_names_and_shapes(case: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, require
+from .config import check_fields, read_config, require
 
 LARGEST, MOST_NUMBERS = 1 << 13, 16  # channels, taps and steps of a convolution; ratios of a codec
 MOST_CODEBOOKS, MOST_ENTRIES = 256, 1 << 20
@@ -36,6 +38,35 @@ def check_codec(config: Any) -> None:
     size, (slowest, fastest) = config.codebook_size, RATES
     require(1 < size <= MOST_ENTRIES and size & (size - 1) == 0, f"codebook_size is {size}, expected a power of 2")
     require(slowest <= config.sampling_rate <= fastest, f"sampling_rate is {config.sampling_rate} Hz")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonoConfig:
+    """What configurations of codecs of one channel have in common. `ratios`: the field with the steps of the encoder's
+    convolutions.
+    """
+
+    model_type: ClassVar[str]
+    ratios: ClassVar[str]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+    @property
+    def step(self) -> int:
+        """Samples of a moment."""
+        return prod(getattr(self, self.ratios))
+
+    @property
+    def audio_channels(self) -> int:
+        """One."""
+        return 1
 
 
 @dataclass(frozen=True, kw_only=True)
