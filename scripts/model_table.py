@@ -41,21 +41,22 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   1.5, Idefics3 and SmolVLM, Gemma 3, Qwen2-VL and Qwen2.5-VL are known; tests compare them with the same models in
   folders. They are read, not written.
 - **Parity**: how many small configurations the tests compare with transformers, or with timm: names of parameters,
-  outputs (within 1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
-  Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for
-  "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
+  outputs (within 1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every
+  parameter. Models of pictures are compared by names, outputs, gradients, and the texts that they write; an
+  architecture for "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
   ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
   cache, and the tokens of conversations by their image processors and chat templates. Models that name a character
   for each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a
   batch with padding, gradients, texts and times of words; those of them that write its text (`moonshine`) by the
-  tokens that they write instead, language models that hear ("audio-text-to-text") by spectrograms, logits of texts with
-  recordings, gradients, and the tokens that they write of a question and to transcribe. Models that speak
+  tokens that they write instead, language models that hear ("audio-text-to-text") by spectrograms, logits of texts
+  with recordings, gradients, and the tokens that they write of a question and to transcribe. Models that speak
   ("text-to-speech") are compared by names, hidden states, durations, what is heard at each moment and samples,
-  without and with noise, and gradients; models that name what a recording is of ("audio-classification") by names,
-  what is made of samples, logits of a recording and of a batch with padding, and gradients, those with texts
-  ("zero-shot-audio-classification") by vectors, too; models that make music ("text-to-audio") by names, logits of
-  codes, the codes that they write, sound and gradients; codecs of sound ("audio-codec") by names, vectors, codes,
-  samples, chunks, padding and gradients.
+  without and with noise, and gradients, and those that write codes of moments (`csm`) by names, the codes of an
+  earlier turn, logits, the codes that they write, and sound; models that name what a recording is of
+  ("audio-classification") by names, what is made of samples, logits of a recording and of a batch with padding, and
+  gradients, those with texts ("zero-shot-audio-classification") by vectors, too; models that make music
+  ("text-to-audio") by names, logits of codes, the codes that they write, sound and gradients; codecs of sound
+  ("audio-codec") by names, vectors, codes, samples, chunks, padding and gradients.
 - **Pyodide**: the same tests run in the browser.
 - **Quantised**: tests run the model with its weights in block types.
 - **Other device**: tests run the model on a device whose memory the host cannot see.

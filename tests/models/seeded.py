@@ -125,3 +125,16 @@ def gradients_of(model: Any, names: Mapping[str, str] | None = None) -> dict[str
         grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.double().numpy()
         found[own] = [list(parameter.shape), *rounded([grad.sum(), (grad * direction(own, grad.shape)).sum()])]
     return found
+
+
+def frame_weights(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """As `codec_weights` for the codec of a model that writes codes, and as `draw` for the rest; uses of codebooks'
+    entries are 1.
+    """
+    if name.endswith("cluster_usage"):
+        return np.ones(shape, np.float32)
+    if "codebooks_head" in name:
+        return draw(name, shape) * np.float32((shape[2] / shape[1]) ** 0.5)
+    if not name.startswith("codec_model."):
+        return draw(name, shape) * np.float32(3 if "embed" in name else 1)
+    return codec_weights(name.removesuffix("_sum"), shape)

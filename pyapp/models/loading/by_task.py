@@ -70,6 +70,7 @@ TASK_OF_CLASS = {
     "BlipForConditionalGeneration": "image-to-text",
     "MoonshineForConditionalGeneration": "speech-recognition",
     "MoonshineStreamingForConditionalGeneration": "speech-recognition",
+    "CsmForConditionalGeneration": "text-to-speech",
     "MusicgenForConditionalGeneration": "text-to-audio",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",

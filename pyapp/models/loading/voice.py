@@ -1,5 +1,5 @@
 """Load models that speak (VITS and the voices of MMS), with their characters, and language models that write the codes
-of a codec (Orpheus).
+of a codec (Orpheus), or have one (CSM).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
@@ -17,15 +18,17 @@ from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import load_model, read_settings
 from pyapp.text.voice_tokenizer import VoiceTokenizer
 
-from .by_task import build, task_files
+from .by_task import build, check_tokenizer, task_files
 from .codec import load_codec
+from .pictures import MORE_FILES, tokenizer_of
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
 TASK = "text-to-speech"
 VOCABULARY = "vocab.json"
-FILES = re.compile(re.escape(VOCABULARY))
+FILES = re.compile(f"{re.escape(VOCABULARY)}|{MORE_FILES.pattern}")
+FRAMES = ("csm",)  # model types that write the codes of moments
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class LoadedVoice:
 
     name: str
     model: Any
-    tokenizer: VoiceTokenizer | TextTokens
+    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens
     settings: dict[str, Any]
 
     @property
@@ -66,6 +69,8 @@ def load_voice(
     `codec`: the model is a language model that writes the codes of this codec (a folder or a name, such as
     hubertsiuzdak/snac_24khz), such as canopylabs/orpheus-3b-0.1-ft: what load_model takes.
 
+    A folder of CSM, such as sesame/csm-1b, has its codec and a tokenizer.json.
+
     dtype, the errors and events are those of `load_task_model`; ModelError too for characters that do not fit.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
@@ -77,6 +82,12 @@ def load_voice(
         speaks = TokenVoice(loaded.model, loaded.tokenizer, sound.model)
         return LoadedVoice(loaded.name, speaks, TextTokens(loaded.tokenizer), loaded.config)
     name, files, settings = task_files(source, TASK, report, cancel, FILES)
+    if settings["model_type"] in FRAMES:
+        words = tokenizer_of(source, name, files)
+        with open_checkpoint(files["model"]) as checkpoint:
+            speaker: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+        check_tokenizer(words, speaker, name)
+        return LoadedVoice(name, FrameVoice(speaker.eval(), words), SpokenTokens(words), settings)
     if VOCABULARY not in files:
         raise ModelError("its characters are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
     own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
