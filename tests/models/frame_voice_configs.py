@@ -25,3 +25,5 @@ CONFIGS: dict[str, dict[str, Any]] = {
 IDS = ([1, 9, 20, 31, 2], [1, 7, 33, 2])  # of two turns
 SAMPLES = 300  # of the first
 MOMENTS = 6  # that are written
+# Those that the tests run with their weights in block types.
+QUANTISED = ["csm"]

@@ -21,3 +21,5 @@ CONFIGS: dict[str, dict[str, Any]] = {
 SETTINGS = {"feature_size": 16, "max_length_s": 2, "frequency_min": 50, "truncation": "rand_trunc"}
 SAMPLES = (70000, 96000)  # of the recordings: one that is repeated, and one of the whole length
 TEXTS = [[0, 5, 9, 33, 2], [0, 21, 2]]
+# Those that the tests run with their weights in block types.
+QUANTISED = ["clap"]

@@ -28,3 +28,7 @@ def texts(name: str) -> list[list[int]]:
     first = [1, 3, 25, *[SOUND] * 2 * VECTORS[name], 131, 58, 4]
     second = [1, 3, 25, *[SOUND] * VECTORS[name], 77, 4]
     return [first, [*second, *[0] * (len(first) - len(second))]]
+
+
+# Those that the tests run with their weights in block types.
+QUANTISED = ["voxtral"]

@@ -20,7 +20,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.formats import write_safetensors
 from pyapp.models.loading.voice import load_voice
 from tests.models.codec_configs import sound
-from tests.models.frame_voice_configs import CONFIGS, IDS, MOMENTS, SAMPLES
+from tests.models.frame_voice_configs import CONFIGS, IDS, MOMENTS, QUANTISED, SAMPLES
 from tests.models.seeded import frame_weights, shown
 from tests.models.small_models import golden_of, numbers
 from tests.models.test_listeners import tokenizer_file
@@ -124,3 +124,14 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
 def test_hostile_configurations(changed: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=told):
         load_voice(write(tmp_path / "model", "csm", **changed))
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_block_quantised(name: str, case: Any) -> None:
+    _, loaded, folder = case
+    model, found = loaded.model.model, load_voice(folder, dtype="q8_0").model.model
+    assert any(parameter.dtype.is_quantized for parameter in found.parameters())
+    turns = [(IDS[0], pyapp.tensor([[7, 7], [7, 4], [10, 8]])), (IDS[1], None)]
+    with pyapp.no_grad():
+        expected, other = (numbers(one(one.embedded(turns).unsqueeze(0))[1]) for one in (model, found))
+    assert np.abs(other - expected).mean() < 0.06 * expected.std()

@@ -24,7 +24,7 @@ from pyapp.nn import functional
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
 from tests.models.sound_configs import recording
-from tests.models.sound_match_configs import CONFIGS, SAMPLES, SETTINGS, TEXTS
+from tests.models.sound_match_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS, TEXTS
 from tests.models.test_listeners import tokenizer_file
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -152,3 +152,17 @@ def test_wrong_spectrograms() -> None:
     for shape in ((1, 10, 8), (1, 300, 16)):
         with pytest.raises(ArgumentError, match="spectrograms"):
             model.audio_model.audio_encoder.folded(pyapp.zeros(*shape))
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_block_quantised(name: str, tmp_path: Path) -> None:
+    model = make(name)
+    found = load_sound_matcher(write(tmp_path / "model", name, dict(model.state_dict())), dtype="q8_0").model
+    assert any(parameter.dtype.is_quantized for parameter in found.parameters())
+    features, ids, mask = inputs()
+    with pyapp.no_grad():
+        for expected, other in (
+            (model.sound_features(features), found.sound_features(features)),
+            (model.text_features(ids, mask), found.text_features(ids, mask)),
+        ):
+            assert np.abs(numbers(other) - numbers(expected)).mean() < 0.06 * numbers(expected).std()

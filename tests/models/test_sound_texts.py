@@ -30,7 +30,7 @@ from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
 from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, SAMPLES, SETTINGS, SOUND, texts
+from tests.models.sound_text_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS, SOUND, texts
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SPECIAL = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "[AUDIO]": SOUND, "[BEGIN_AUDIO]": 25, "[TRANSCRIBE]": 34}
@@ -221,3 +221,13 @@ def test_vocabularies_of_mistral(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(FileFormatError):
             load(**changed)
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_block_quantised(name: str, tmp_path: Path) -> None:
+    found = load_speech_model(write(tmp_path / "model", name), dtype="q8_0").model
+    assert any(parameter.dtype.is_quantized for parameter in found.parameters())
+    ids = pyapp.tensor(texts(name), dtype="int32")
+    with pyapp.no_grad():
+        expected = numbers(make(name)(ids, ids != 0, mel(*SAMPLES)))
+        assert np.abs(numbers(found(ids, ids != 0, mel(*SAMPLES))) - expected).mean() < 0.06 * expected.std()
