@@ -12,7 +12,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import BertEmbeddings, BertLayers, Encoder, Headed, LinearHead, Pooler, Predictions, visible_keys
+from pyapp.nn.encoders import Bert, Headed, LinearHead, Predictions
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
@@ -39,29 +39,6 @@ class Config(EncoderConfig):
             self.position_embedding_type == "absolute" and not self.is_decoder,
             f"BERT with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
         )
-
-
-class Bert(Encoder):
-    """The encoder; with `pooler`, also the layer over the first token that some heads read."""
-
-    def __init__(self, config: Config, pooler: bool = True) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
-        self.encoder = BertLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
-        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask, type_ids)
-        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
 
 
 class BertForMaskedLM(Headed):

@@ -233,18 +233,18 @@ def first_token(x: Tensor) -> Tensor:
     return x.narrow(1, 0, 1).squeeze(1)
 
 
-class Roberta(Encoder):
-    """RoBERTa's encoder (Liu et al. 2019, arXiv 1907.11692): BERT's layers over positions that skip padding; with
-    `pooler`, also a layer over the first token.
-    """
+class Bert(Encoder):
+    """BERT's encoder; with `pooler`, also the layer over the first token that some heads read."""
+
+    skips_padding = False  # whether positions are RoBERTa's
 
     def __init__(self, config: Any, pooler: bool = True) -> None:
         super().__init__()
         self.config = config
-        self.most = config.max_position_embeddings - config.pad_token_id - 1
+        self.most = config.max_position_embeddings - (config.pad_token_id + 1 if self.skips_padding else 0)
         self.embeddings = BertEmbeddings(
             config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
+            config.layer_norm_eps, config.pad_token_id, skips_padding=self.skips_padding,
         )  # fmt: skip
         self.encoder = BertLayers(
             config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
@@ -256,6 +256,12 @@ class Roberta(Encoder):
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask, type_ids)
         return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
+
+
+class Roberta(Bert):
+    """RoBERTa's encoder (Liu et al. 2019, arXiv 1907.11692): BERT's, with positions that skip padding."""
+
+    skips_padding = True
 
 
 # -- heads

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..engine import Tensor, ops
+from ..engine import Tensor, no_grad, ops
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .layers.containers import ModuleList
@@ -19,6 +19,8 @@ from .layers.normalization import LayerNorm
 from .module import Module
 from .picture_text import PictureTextModel
 from .sequence_to_sequence import EncoderLayer
+
+WARM_UP = 64  # moments
 
 
 class SpectrogramEncoder(Module):
@@ -55,6 +57,13 @@ class SpectrogramEncoder(Module):
             x = layer(x, None)
         return x
 
+    def warm_up(self) -> None:
+        """Runs a layer over some moments, so that the first recording starts sooner in a browser."""
+        with no_grad():
+            self.layers[0](
+                ops.zeros(1, WARM_UP, self.embed_positions.embedding_dim, device=self.conv1.weight.device), None
+            )
+
     def forward(self, mel: Tensor) -> Tensor:
         """mel (B, bins, frames) float32 → (B, frames / 2, D)."""
         return self.layer_norm(self.states(mel))
@@ -74,6 +83,11 @@ class SoundTextModel(PictureTextModel):
     def tower(self) -> Module:
         found: Module = self.audio_tower
         return found
+
+    @property
+    def encoder(self) -> Module:
+        """What hears, as models of speech name it."""
+        return self.tower
 
     @property
     def picture_tokens(self) -> int:

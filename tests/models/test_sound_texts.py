@@ -142,6 +142,7 @@ def test_transcription_and_questions(tmp_path: Path) -> None:
     loaded = load_speech_model(folder)
     samples = next(iter(pyapp.audio.open_audio(file)))
     sound = Recording(loaded, samples, 1000)
+    loaded.model.encoder.warm_up()
     assert len(sound.ids) == 20 and sound.text == "[AUDIO]" * 20
 
     def following(before: list[int], after: list[int], count: int) -> list[int]:

@@ -71,6 +71,7 @@ TASK_OF_CLASS = {
     "MoonshineForConditionalGeneration": "speech-recognition",
     "MoonshineStreamingForConditionalGeneration": "speech-recognition",
     "CsmForConditionalGeneration": "text-to-speech",
+    "VoxtralForConditionalGeneration": "speech-recognition",
     "MusicgenForConditionalGeneration": "text-to-audio",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",
