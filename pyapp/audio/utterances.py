@@ -88,7 +88,7 @@ class UtteranceTranscription(SampleTranscription):
         start, end = (at + round(seconds * SAMPLE_RATE) for seconds in (first.start, last.end))
         longest = start + round(self.longest * SAMPLE_RATE)
         if end > longest:
-            end = self._quietest(longest - round(QUIET * SAMPLE_RATE), longest)
+            end = self._quietest(longest - round(min(QUIET, self.longest / 4) * SAMPLE_RATE), longest)
         elif not ends and at < start and stop - end < self.pause * SAMPLE_RATE:
             return None, start  # it may go on behind `stop`
         return (start, end), end
@@ -131,7 +131,7 @@ class PromptedTranscription(UtteranceTranscription):
     """
 
     def _prepare(self, loaded: Any) -> None:
-        self.longest = min(WINDOW, self._processor.stretch / SAMPLE_RATE)
+        self.longest = min(WINDOW - 2, self._processor.stretch / SAMPLE_RATE)  # the window shows more, to cut well
         self.pause = self.longest / 4
         self._loaded, self._part = loaded, part_token(loaded)
         text = self._model.transcription_prompt(self._model.part, self._options.language)

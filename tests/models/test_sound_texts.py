@@ -160,6 +160,12 @@ def test_transcription_and_questions(tmp_path: Path) -> None:
     assert written == expected and len(written) > 3
     assert [event.results["language"] for event in events if isinstance(event, Done)] == ["de"]
 
+    whole = np.concatenate([recording(40000), np.zeros(16000, np.float32)] * 3)
+    long = asyncio.run(run(tasks.transcribe(whole, {}, model=loaded, vad="energy")))
+    spans = [(event.start, event.end) for event in long if isinstance(event, Segment)]
+    assert isinstance(long[-1], Done) and len(spans) > 2, long
+    assert all(0 < end - start <= 1 for start, end in spans) and spans == sorted(spans)
+
     text = load_model(folder)
     message = {"role": "user", "content": [{"type": "audio", "audio": str(file)}, {"type": "text", "text": "es?"}]}
     question = following([1, 3, 25], [RESERVED + 257, RESERVED + ord("?"), 4], 6)
