@@ -107,6 +107,12 @@ export function replaceRows(list, rows, otherwise) {
   if (!next || document.activeElement !== next) otherwise.focus(); // it is disabled, or the list is hidden
 }
 
+/** When the button with the focus goes away: the focus is where it was before, or at the beginning of the content. @param {HTMLElement | null} before */
+export function focusAgain(before) {
+  if (before !== document.body) before?.focus({ preventScroll: true });
+  if (before === document.body || document.activeElement !== before) byId("main").focus({ preventScroll: true });
+}
+
 const kindOf = (/** @type {any} */ value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);
 
 /** What a tab remembers when it is reloaded: sessionStorage, where the browser permits it. */

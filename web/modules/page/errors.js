@@ -2,7 +2,7 @@
  * Shows errors where they happened: what happened, where, what to do, and a button that does it.
  */
 import { eventFromError } from "../shared/protocol.js";
-import { byId, h } from "./dom.js";
+import { focusAgain, h } from "./dom.js";
 
 /** Labels of the buttons, by action. @type {Record<string, string>} */
 const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
@@ -23,7 +23,7 @@ export function showError(slot, error, actions = {}) {
   const before = /** @type {HTMLElement | null} */ (document.activeElement);
   const close = () => {
     clearError(slot);
-    giveBack(before);
+    focusAgain(before);
   };
   const button = run && h("button", { class: "secondary", type: "button", onclick: () => (close(), run()) }, LABELS[event.action]);
   const [what, where] = named(slot, event);
@@ -37,12 +37,6 @@ export function showError(slot, error, actions = {}) {
   slot.replaceChildren(box);
   box.scrollIntoView({ block: "nearest" });
   return box;
-}
-
-/** After a button that goes away: the focus is where it was before the error, or at the beginning of the content. @param {HTMLElement | null} before */
-function giveBack(before) {
-  if (before !== document.body) before?.focus({ preventScroll: true });
-  if (before === document.body || document.activeElement !== before) byId("main").focus({ preventScroll: true });
 }
 
 /**
