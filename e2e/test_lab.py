@@ -187,7 +187,8 @@ def test_stop_while_python_starts(lab: LabPage) -> None:
     lab.write("1")
     lab.page.evaluate(
         "() => { const { lab } = pyappPage; lab.python.restart();"
-        " const stop = () => { if (!lab.python.ready) return; lab.python.removeEventListener('state', stop); lab.stop(); };"
+        " const stop = () => { if (!lab.python.ready) return;"
+        " lab.python.removeEventListener('state', stop); lab.stop(); };"
         " lab.python.addEventListener('state', stop);"
         " void lab.runAll() }"
     )

@@ -179,10 +179,11 @@ def test_parts_that_arrive_slowly(
     send = Handler.body
 
     def held(self: Handler, source: Path, first: int, last: int) -> None:
-        if any(part in str(source) for part in ("model-dialog.js", "history-panel.js", "pdf.min.mjs", "chat-view.js", "search.css")):
+        if any(part in str(source) for part in late):
             arriving.wait(30)
         send(self, source, first, last)
 
+    late = ("model-dialog.js", "history-panel.js", "pdf.min.mjs", "chat-view.js", "search.css")
     arriving = threading.Event()
     monkeypatch.setattr(Handler, "body", held)
     with watched(plain_browser.new_page()) as story:

@@ -11,7 +11,7 @@ def causal_upper_left(*size: int) -> Tensor:
 
 
 def causal_lower_right(*size: int) -> Tensor:
-    """The mask (queries, keys), bool, for queries that are the last ones of the keys' text: the last query sees all keys.
+    """The mask (queries, keys), bool, for queries that are the last ones of the keys' text: the last one sees all keys.
     With more queries than keys the first ones see nothing.
     """
     return _causal("causal_lower_right", size, None)
