@@ -135,6 +135,7 @@ MODEL_TYPES = {
     "wav2vec2": "wav2vec2",
     "wavlm": "wavlm",
     "xlm-roberta": "roberta",
+    "yolo": "yolo",
     "yolos": "yolos",
 }
 TASKS: dict[str, tuple[str, ...]] = {
@@ -253,6 +254,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "vits": ("text-to-speech",),
     "wav2vec2": ("speech-recognition", "audio-classification"),
     "wavlm": ("speech-recognition", "audio-classification"),
+    "yolo": ("object-detection", "image-classification"),
     "yolos": ("image-features", "object-detection"),
 }
 GGUF_ARCHITECTURES = {
