@@ -54,7 +54,9 @@ class PyTorchObjects(PyTorchFile):
     known = _AnyName(PyTorchFile.known)
 
     def _unwrap(self, value: Any) -> Any:
-        found = next((value[key] for key in MODELS if value.get(key) is not None), None) if type(value) is dict else value
+        found = (
+            next((value[key] for key in MODELS if value.get(key) is not None), None) if type(value) is dict else value
+        )
         if type(found) is not InertObject or "_modules" not in found.attributes:
             raise FileFormatError("the file holds no model of PyTorch", where=self.source.name)
         self.model = found

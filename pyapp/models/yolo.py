@@ -334,7 +334,9 @@ class Network(ImageModel):
         style, parsed = Style(epsilon=config.batch_norm_eps), config.parsed()
         self.joined = [layer.numbers["other"] for layer in parsed if layer.kind == "jn"]
         self.divisor = config.divisor
-        self.model = Layers([*(_made(layer, style) for layer in parsed), head([parsed[i] for i in config.reads], style)])
+        self.model = Layers(
+            [*(_made(layer, style) for layer in parsed), head([parsed[i] for i in config.reads], style)]
+        )
 
     def maps(self, pixel_values: Tensor) -> list[Tensor]:
         """pixel_values (B, C, H, W) → the maps (B, C', H', W') that the head reads. InputError for other sizes."""

@@ -13,7 +13,8 @@ def non_max_suppression(corners: Any, scores: Any, overlap: float, most: int) ->
     float64; scores (N,). Of equal scores, the first box is the better.
     """
     areas = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
-    order, kept = np.argsort(-scores, kind="stable"), []
+    order = np.argsort(-scores, kind="stable")
+    kept: list[int] = []
     while len(order) and len(kept) < most:
         best, order = order[0], order[1:]
         kept.append(int(best))

@@ -146,8 +146,8 @@ def vectors_of_images(
 
 def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) -> Work:
     """Items with `objects` and `size` [height, width]: the objects of a picture that are more probable than the
-    threshold, the most probable first. Each has `label`, `score` and `box`: left, top, right, bottom in pixels. Models of
-    poses add `points`, each [x, y, how surely it is visible] in pixels, those of outlines `runs`: the pixels of the
+    threshold, the most probable first. Each has `label`, `score` and `box`: left, top, right, bottom in pixels. Models
+    of poses add `points`, each [x, y, how surely it is visible] in pixels, those of outlines `runs`: the pixels of the
     picture row by row, as lengths of runs outside of the object and in it by turns.
 
     Pictures are computed one by one, because padding would change them.
@@ -162,6 +162,7 @@ def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) 
         area = loaded.processor.area(height, width)
         for entry in found:
             _place(entry, area, height, width)
+        found = [entry for entry in found if len(entry.get("runs", (0, 0))) > 1]  # those with an outline have pixels
         yield Item(chosen.start, {"objects": found, "size": [height, width]})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
@@ -190,20 +191,19 @@ def _inside(mask: Any, box: Sequence[float], area: Sequence[float], height: int,
     """The pixels of a picture in which a mask (H', W') of the model's input is above 0, within a box, as lengths of
     runs outside and inside.
     """
-    rows, columns = mask.shape
-    down, along = (np.arange(rows) + 0.0)[:, None], (np.arange(columns) + 0.0)[None]
-    x, y, right, bottom = box
-    inside = (along >= x * columns) & (along < right * columns) & (down >= y * rows) & (down < bottom * rows)
     left, top, wide, high = area
-    # The place of each pixel's centre in the mask, and the values of the four places around it.
-    found = np.where(inside, mask, 0)
-    for axis, first, share, side, count in ((0, top, high, height, rows), (1, left, wide, width, columns)):
-        at = np.clip((first + (np.arange(side) + 0.5) / side * share) * count - 0.5, 0, count - 1)
-        low = np.minimum(at.astype("int64"), max(count - 2, 0))
-        part = (at - low).reshape((-1, 1) if axis == 0 else (1, -1))
-        after = np.minimum(low + 1, count - 1)
-        found = found.take(low, axis) * (1 - part) + found.take(after, axis) * part
-    flat = np.concatenate([[False], (found > 0).reshape(-1)])
+    x, y, right, bottom = box
+    found, within = mask, []
+    for axis, first, share, side, low, most in ((0, top, high, height, y, bottom), (1, left, wide, width, x, right)):
+        pixels, count, shape = np.arange(side), mask.shape[axis], (-1, 1) if axis == 0 else (1, -1)
+        # The place of each pixel's centre in the mask, between two of its own places.
+        at = np.clip((first + (pixels + 0.5) / side * share) * count - 0.5, 0, count - 1)
+        before = np.minimum(at.astype("int64"), max(count - 2, 0))
+        part, after = (at - before).reshape(shape), np.minimum(before + 1, count - 1)
+        found = found.take(before, axis) * (1 - part) + found.take(after, axis) * part
+        low, most = ((edge - first) / share * side for edge in (low, most))
+        within.append(((pixels >= low) & (pixels < most)).reshape(shape))
+    flat = np.concatenate([[False], ((found > 0) & within[0] & within[1]).reshape(-1)])
     changes = np.flatnonzero(flat[1:] != flat[:-1])
     return np.diff(np.concatenate([[0], changes, [height * width]])).tolist()
 

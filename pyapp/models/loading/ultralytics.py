@@ -158,6 +158,8 @@ def described(tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
     try:
         described = _layers(shapes, parts, last)
         return described | _head(shapes, kind, f"model.{last}")
+    except ModelError:
+        raise
     except (KeyError, IndexError, ValueError) as error:
         raise ModelError("its layers are not those of YOLO", hint=KNOWN) from error
 
