@@ -39,6 +39,7 @@ def golden(name: str) -> dict[str, Any]:
     return found
 
 
+@cache
 def weights_of(name: str) -> dict[str, np.ndarray]:
     """The tensors by the names that Ultralytics' files have."""
     found: dict[str, np.ndarray] = {}
@@ -52,6 +53,7 @@ def weights_of(name: str) -> dict[str, np.ndarray]:
     return found
 
 
+@cache
 def pickled(name: str, program: bytes | None = None) -> bytes:
     """The .pt file that Ultralytics wrote, with seeded weights; or with another pickle."""
     file, wanted = BytesIO(), golden(name)

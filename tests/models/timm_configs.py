@@ -63,10 +63,43 @@ CONFIGS |= {
     }
     for name, norms in (("vgg", False), ("vgg_norms", True))
 }  # fmt: skip
+CONFIGS |= {
+    "repvgg": {
+        "model_type": "repvgg", "blocks": [
+            ["rep_r1_k3_s2_c8_se0.25"], ["rep_r1_k3_s2_c16_se0.25", "rep_r1_k3_s1_g4_c16_se0.25"],
+            ["rep_r2_k3_s2_c24_se0.25"],
+        ],
+    },
+    "mobileone": {
+        "model_type": "repvgg", "blocks": [
+            ["one_r1_k3_s2_c8"], ["one_r1_k3_s2_each_b2_c8", "one_r1_k1_s1_b2_c16"],
+            ["one_r1_k3_s1_each_b2_c16", "one_r1_k1_s1_b2_c16"],
+        ],
+    },
+    "convmixer": {
+        "model_type": "convmixer", "hidden_size": 12, "num_hidden_layers": 2, "kernel_size": 5, "patch_size": 4,
+    },
+    "fastvit": {
+        "model_type": "fastvit",
+        "timm": ["fastvit_sa12", {"layers": [1, 1, 1, 2], "embed_dims": [8, 8, 16, 64], "mlp_ratios": [2, 2, 2, 2]}],
+    },
+}  # fmt: skip
 LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side
 QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
-OTHER_DEVICE = ("vgg", "mobilenetv3", "mobilenetv4", "efficientnet")  # run on another device
+OTHER_DEVICE = (
+    "fastvit",
+    "repvgg",
+    "mobileone",
+    "convmixer",
+    "repvgg",
+    "mobileone",
+    "convmixer",
+    "vgg",
+    "mobilenetv3",
+    "mobilenetv4",
+    "efficientnet",
+)  # run on another device
 FEATURES = ("dinov2", "dinov2_registers")  # compared without a head
 
 

@@ -17,6 +17,7 @@ from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Module
 from pyapp.nn.detection import from_timm
 
+from . import timm_networks
 from .config import require
 from .imagenet import LABELS
 from .labels import LARGEST
@@ -375,6 +376,12 @@ FAMILIES = (
     Family("resnet", r"resnet\d+", _resnet, ((r"^fc\.", "classifier.1."),), ("layers", "channels")),
     Family("mobilenetv2, mobilenetv3, mobilenetv4, efficientnet, efficientnetv2",
            r"(tf_)?(mobilenetv|efficientnet).*", _blocks),
+    Family("repvgg", r"repvgg_(?P<size>[abd]\d)(g(?P<groups>4))?(?P<squeezed>se)?", timm_networks.repvgg),
+    Family("mobileone", r"mobileone_(?P<size>s[0-4])", timm_networks.mobileone),
+    Family("convmixer", r"convmixer_(?P<width>768|1024|1536)_(?P<depth>20|32)(_ks9_p(?P<patch>14))?",
+           timm_networks.convmixer),
+    Family("fastvit", r"fastvit_(?P<size>t8|t12|s12|sa12|sa24|sa36|ma36)", timm_networks.fastvit, (),
+           ("layers", "embed_dims", "mlp_ratios")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,

@@ -1,0 +1,82 @@
+"""RepVGG, MobileOne, ConvMixer and FastViT as timm's library names them, described as models/ reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+CHANNELS = (64, 128, 256, 512)  # of the stages of RepVGG and MobileOne, times the factors below
+# RepVGG's factors of the channels (Ding et al. 2021, table 2); "a" and "b" name its depths.
+REPVGG = {
+    "a0": (0.75, 0.75, 0.75, 2.5), "a1": (1, 1, 1, 2.5), "a2": (1.5, 1.5, 1.5, 2.75), "b0": (1, 1, 1, 2.5),
+    "b1": (2, 2, 2, 4), "b2": (2.5, 2.5, 2.5, 5), "b3": (3, 3, 3, 5), "d2": (2.5, 2.5, 2.5, 5),
+}  # fmt: skip
+REPVGG_DEPTHS = {"a": (2, 4, 14, 1), "b": (4, 6, 16, 1), "d": (8, 14, 24, 1)}
+# MobileOne's factors of the channels, the large filters of a block, and the pairs of blocks with squeezed attention at
+# the ends of the stages (Vasu et al. 2022, tables 2 and 9).
+MOBILEONE = {
+    "s0": ((0.75, 1, 1, 2), 4, (0, 0, 0, 0)), "s1": ((1.5, 1.5, 2, 2.5), 1, (0, 0, 0, 0)),
+    "s2": ((1.5, 2, 2.5, 4), 1, (0, 0, 0, 0)), "s3": ((2, 2.5, 3, 4), 1, (0, 0, 0, 0)),
+    "s4": ((3, 3.5, 3.5, 4), 1, (0, 0, 5, 1)),
+}  # fmt: skip
+MOBILEONE_DEPTHS = (2, 8, 10, 1)
+# FastViT's depths, the channels of the first stage, the factor of those inside of feed-forward parts, and whether the
+# last stage attends (Vasu et al. 2023, table 2).
+FASTVIT = {
+    "t8": ((2, 2, 4, 2), 48, 3, False), "t12": ((2, 2, 6, 2), 64, 3, False), "s12": ((2, 2, 6, 2), 64, 4, False),
+    "sa12": ((2, 2, 6, 2), 64, 4, True), "sa24": ((4, 4, 12, 4), 64, 4, True), "sa36": ((6, 6, 18, 6), 64, 4, True),
+    "ma36": ((6, 6, 18, 6), 76, 4, True),
+}  # fmt: skip
+
+
+def repvgg(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/repvgg.py's configuration of a RepVGG."""
+    name = match["size"]
+    if name not in REPVGG or bool(match["squeezed"]) != (name == "d2"):
+        return None
+    factors, groups, end = REPVGG[name], int(match["groups"] or 1), "_se0.0625" if match["squeezed"] else ""
+    stages = [[f"rep_r1_k3_s2_c{min(64, int(64 * factors[0]))}{end}"]]
+    for channels, factor, depth in zip(CHANNELS, factors, REPVGG_DEPTHS[name[0]], strict=True):
+        width = int(channels * factor)
+        stages.append([
+            f"rep_r1_k3_s{1 if i else 2}{f'_g{groups}' if groups > 1 and i % 2 else ''}_c{width}{end}"
+            for i in range(depth)
+        ])  # fmt: skip
+    return {"model_type": "repvgg", "blocks": stages}
+
+
+def mobileone(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/repvgg.py's configuration of a MobileOne."""
+    factors, branches, squeezed = MOBILEONE[match["size"]]
+    before = min(64, int(CHANNELS[0] * factors[0]))
+    stages = [[f"one_r1_k3_s2_c{before}"]]
+    for channels, factor, depth, last in zip(CHANNELS, factors, MOBILEONE_DEPTHS, squeezed, strict=True):
+        blocks = []
+        for i in range(depth):
+            width, end = int(channels * factor), "_se0.0625" if i >= depth - last else ""
+            blocks.append(f"one_r1_k3_s{1 if i else 2}_each_b{branches}_c{before}{end}")
+            blocks.append(f"one_r1_k1_s1_b{branches}_c{width}{end}")
+            before = width
+        stages.append(blocks)
+    return {"model_type": "repvgg", "blocks": stages}
+
+
+def convmixer(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/convmixer.py's configuration."""
+    width = int(match["width"])
+    return {
+        "model_type": "convmixer", "hidden_size": width, "num_hidden_layers": int(match["depth"]),
+        "kernel_size": 7 if width == 768 else 9, "patch_size": int(match["patch"] or 7),
+        "hidden_act": "relu" if width == 768 else "gelu",
+    }  # fmt: skip
+
+
+def fastvit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/fastvit.py's configuration."""
+    depths, widths, ratio, attends = FASTVIT[match["size"]]
+    return {
+        "model_type": "fastvit", "depths": given.get("layers", depths),
+        "hidden_sizes": given.get("embed_dims", [width * widths for width in (1, 2, 4, 8)]),
+        "mlp_ratios": given.get("mlp_ratios", [ratio] * 4), "attends": [False, False, False, attends],
+    }  # fmt: skip
