@@ -38,6 +38,7 @@ MODEL_TYPES = {
     "distilbert": "distilbert",
     "donut-swin": "donut_swin",
     "efficientnet": "efficientnet",
+    "efficientvit": "efficientvit",
     "electra": "electra",
     "encodec": "encodec",
     "ernie4_5": "ernie4_5",
@@ -168,6 +169,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "distilbert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "donut_swin": ("image-features",),
     "efficientnet": ("image-features", "image-classification"),
+    "efficientvit": ("image-features", "image-classification"),
     "electra": (
         "features",
         "masked-lm",

@@ -83,7 +83,7 @@ OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
     "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
-    **dict.fromkeys(("mobilenet_v3", "vgg", "repvgg", "convmixer", "fastvit", "timm_wrapper"), "TimmWrapper"),
+    **dict.fromkeys("mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera timm_wrapper".split(), "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",

@@ -79,6 +79,10 @@ CONFIGS |= {
     "convmixer": {
         "model_type": "convmixer", "hidden_size": 12, "num_hidden_layers": 2, "kernel_size": 5, "patch_size": 4,
     },
+    **{name: {
+        "model_type": "efficientvit",
+        "timm": [size, {"widths": [4, 6, 8, 8, 16], "depths": [1, 1, 2, 1, 1], "head_dim": 4, "head_widths": [12, 20]}],
+    } for name, size in (("efficientvit", "efficientvit_b0"), ("efficientvit_large", "efficientvit_l1"))},
     "fastvit": {
         "model_type": "fastvit",
         "timm": ["fastvit_sa12", {"layers": [1, 1, 1, 2], "embed_dims": [8, 8, 16, 64], "mlp_ratios": [2, 2, 2, 2]}],
@@ -88,6 +92,7 @@ LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side
 QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
 OTHER_DEVICE = (
+    "efficientvit",
     "fastvit",
     "repvgg",
     "mobileone",

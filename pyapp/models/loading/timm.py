@@ -382,6 +382,8 @@ FAMILIES = (
            timm_networks.convmixer),
     Family("fastvit", r"fastvit_(?P<size>t8|t12|s12|sa12|sa24|sa36|ma36)", timm_networks.fastvit, (),
            ("layers", "embed_dims", "mlp_ratios")),
+    Family("efficientvit", r"efficientvit_(?P<size>b[0-3]|l[1-3])", timm_networks.efficientvit, (),
+           ("widths", "depths", "head_dim", "head_widths")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,

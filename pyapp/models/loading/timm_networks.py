@@ -1,4 +1,6 @@
-"""RepVGG, MobileOne, ConvMixer and FastViT as timm's library names them, described as models/ reads them."""
+"""RepVGG, MobileOne, ConvMixer, FastViT and EfficientViT as timm's library names them, described as models/ reads
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,18 @@ FASTVIT = {
     "sa12": ((2, 2, 6, 2), 64, 4, True), "sa24": ((4, 4, 12, 4), 64, 4, True), "sa36": ((6, 6, 18, 6), 64, 4, True),
     "ma36": ((6, 6, 18, 6), 76, 4, True),
 }  # fmt: skip
+
+# EfficientViT's channels and blocks of the stem and the stages, the channels of a head, those of the last two layers
+# (Cai et al. 2022).
+EFFICIENTVIT = {
+    "b0": ((8, 16, 32, 64, 128), (1, 2, 2, 2, 2), 16, (1024, 1280)),
+    "b1": ((16, 32, 64, 128, 256), (1, 2, 3, 3, 4), 16, (1536, 1600)),
+    "b2": ((24, 48, 96, 192, 384), (1, 3, 4, 4, 6), 32, (2304, 2560)),
+    "b3": ((32, 64, 128, 256, 512), (1, 4, 6, 6, 9), 32, (2304, 2560)),
+    "l1": ((32, 64, 128, 256, 512), (1, 1, 1, 6, 6), 32, (3072, 3200)),
+    "l2": ((32, 64, 128, 256, 512), (1, 2, 2, 8, 8), 32, (3072, 3200)),
+    "l3": ((64, 128, 256, 512, 1024), (1, 2, 2, 8, 8), 32, (6144, 6400)),
+}
 
 
 def repvgg(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -79,4 +93,15 @@ def fastvit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | 
         "model_type": "fastvit", "depths": given.get("layers", depths),
         "hidden_sizes": given.get("embed_dims", [width * widths for width in (1, 2, 4, 8)]),
         "mlp_ratios": given.get("mlp_ratios", [ratio] * 4), "attends": [False, False, False, attends],
+    }  # fmt: skip
+
+
+def efficientvit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/efficientvit.py's configuration."""
+    large = match["size"][0] == "l"
+    names = ("widths", "depths", "head_dim", "head_widths")
+    found = {name: given.get(name, usual) for name, usual in zip(names, EFFICIENTVIT[match["size"]], strict=True)}
+    return found | {
+        "model_type": "efficientvit", "large": large, "layer_norm_eps": 1e-7 if large else 1e-5,
+        "hidden_act": "gelu_pytorch_tanh" if large else "hardswish",
     }  # fmt: skip
