@@ -83,6 +83,12 @@ CONFIGS |= {
         "model_type": "efficientvit",
         "timm": [size, {"widths": [4, 6, 8, 8, 16], "depths": [1, 1, 2, 1, 1], "head_dim": 4, "head_widths": [12, 20]}],
     } for name, size in (("efficientvit", "efficientvit_b0"), ("efficientvit_large", "efficientvit_l1"))},
+    **{name: {
+        "model_type": "hiera",
+        "timm": [size, {"img_size": 32, "embed_dim": 4, "num_heads": 2, "stages": [1, 1, 2, 1], "patch_stride": [2, 2],
+                        **more}],
+    } for name, size, more in (("hiera", "hiera_tiny_224", {}),
+                               ("hiera_windows", "hiera_small_abswin_256", {"global_pos_size": [7, 7]}))},
     "fastvit": {
         "model_type": "fastvit",
         "timm": ["fastvit_sa12", {"layers": [1, 1, 1, 2], "embed_dims": [8, 8, 16, 64], "mlp_ratios": [2, 2, 2, 2]}],
@@ -92,6 +98,7 @@ LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side
 QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
 OTHER_DEVICE = (
+    "hiera",
     "efficientvit",
     "fastvit",
     "repvgg",

@@ -384,6 +384,8 @@ FAMILIES = (
            ("layers", "embed_dims", "mlp_ratios")),
     Family("efficientvit", r"efficientvit_(?P<size>b[0-3]|l[1-3])", timm_networks.efficientvit, (),
            ("widths", "depths", "head_dim", "head_widths")),
+    Family("hiera", r"hiera_(?P<size>tiny|small|base|base_plus|large|huge)(?P<windows>_abswin)?_(?P<side>224|256)",
+           timm_networks.hiera, (), ("embed_dim", "num_heads", "stages", "patch_stride", "global_pos_size")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,

@@ -1,5 +1,5 @@
-"""RepVGG, MobileOne, ConvMixer, FastViT and EfficientViT as timm's library names them, described as models/ reads
-them.
+"""RepVGG, MobileOne, ConvMixer, FastViT, EfficientViT and Hiera as timm's library names them, described as models/
+reads them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ EFFICIENTVIT = {
     "l2": ((32, 64, 128, 256, 512), (1, 2, 2, 8, 8), 32, (3072, 3200)),
     "l3": ((64, 128, 256, 512, 1024), (1, 2, 2, 8, 8), 32, (6144, 6400)),
 }
+
+# Hiera's channels, heads and depths (Ryali et al. 2023, table 2).
+HIERA = {
+    "tiny": (96, 1, (1, 2, 7, 2)), "small": (96, 1, (1, 2, 11, 2)), "base": (96, 1, (2, 3, 16, 3)),
+    "base_plus": (112, 2, (2, 3, 16, 3)), "large": (144, 2, (2, 6, 36, 4)), "huge": (256, 4, (2, 6, 36, 4)),
+}  # fmt: skip
 
 
 def repvgg(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -105,3 +111,27 @@ def efficientvit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, An
         "model_type": "efficientvit", "large": large, "layer_norm_eps": 1e-7 if large else 1e-5,
         "hidden_act": "gelu_pytorch_tanh" if large else "hardswish",
     }  # fmt: skip
+
+
+def hiera(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/hiera.py's configuration. None for sizes that have no positions of windows."""
+    size, windows = match["size"], bool(match["windows"])
+    if windows and size not in ("small", "base"):
+        return None
+    width, heads, depths = HIERA[size]
+    found = {
+        "model_type": "hiera", "image_size": given.get("img_size") or int(match["side"]),
+        "embed_dim": given.get("embed_dim", width), "num_heads": given.get("num_heads", heads),
+        "depths": given.get("stages", depths), "patch_stride": _one(given.get("patch_stride", 4)),
+    }  # fmt: skip
+    if windows:
+        own = (16, 16) if size == "small" else (14, 14)
+        found |= {
+            "position_size": given.get("global_pos_size", own), "projects": size != "small", "layer_scale": True,
+        }  # fmt: skip
+    return found
+
+
+def _one(sides: Any) -> Any:
+    """The side of a square of which both are given."""
+    return sides[0] if isinstance(sides, list | tuple) and len(set(map(str, sides))) == 1 else sides
