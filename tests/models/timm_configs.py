@@ -89,6 +89,8 @@ CONFIGS |= {
                         **more}],
     } for name, size, more in (("hiera", "hiera_tiny_224", {}),
                                ("hiera_windows", "hiera_small_abswin_256", {"global_pos_size": [7, 7]}))},
+    "eva02": {"model_type": "eva02", "timm": ["eva02_base_patch14_224", _SMALL_VIT]},
+    "eva02_packed": {"model_type": "eva02", "timm": ["eva02_tiny_patch14_224", _SMALL_VIT]},
     "fastvit": {
         "model_type": "fastvit",
         "timm": ["fastvit_sa12", {"layers": [1, 1, 1, 2], "embed_dims": [8, 8, 16, 64], "mlp_ratios": [2, 2, 2, 2]}],
@@ -98,6 +100,7 @@ LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side
 QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
 OTHER_DEVICE = (
+    "eva02",
     "hiera",
     "efficientvit",
     "fastvit",
