@@ -211,18 +211,6 @@ class EfficientViT(ImageModel):
         return self.stages(x)
 
 
-class Activation(Module):
-    """The activation of the configuration."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.activation = activation_named(config.hidden_act)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Any shape → the same shape."""
-        return self.activation(x)
-
-
 class EfficientViTClassifier(EfficientViT):
     """Scores of the labels of a picture, read at the mean of its places."""
 
@@ -232,15 +220,19 @@ class EfficientViTClassifier(EfficientViT):
         self.head = Module()
         self.head.in_conv = FilterNorm(config, config.widths[-1], wide, epsilon=EPSILON)
         self.head.classifier = Sequential(
-            Linear(wide, inner, bias=False), LayerNorm(inner, config.layer_norm_eps), Activation(config), Module(),
+            Linear(wide, inner, bias=False),
+            LayerNorm(inner, config.layer_norm_eps),
+            Module(),
+            Module(),
             Linear(inner, len(config.labels)),
-        )  # fmt: skip
+        )  # fmt: skip  (the activation and a dropout have numbers in files)
+        self.activation = activation_named(config.hidden_act)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, 3, H, W) → logits (B, labels)."""
         x = mean_of_places(self.head.in_conv(super().forward(pixel_values)))  # (B, wide)
-        first, norm, activation, _, last = self.head.classifier
-        return last(activation(norm(first(x))))
+        first, norm, *_, last = self.head.classifier
+        return last(self.activation(norm(first(x))))
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {

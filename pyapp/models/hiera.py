@@ -2,7 +2,7 @@
 places become fewer by the largest of four queries; with positions of windows of their own (Bolya et al. 2023, arXiv
 2311.05613) if the configuration says so.
 
-Parameters have the names of timm's files, but for queries, keys and values, which these have in one.
+Parameters have the names of timm's files, but for the scales, and for queries, keys and values, which these have in one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Conv2d, LayerNorm, Linear, Module, Sequential
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, as_sequence, check_pictures, mean_of_patches
+from pyapp.nn.vision import ImageModel, LayerScale, as_sequence, check_pictures, mean_of_patches
 
 from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers, pair
@@ -124,18 +124,6 @@ class FeedForward(Module):
         return self.fc2(self.activation(self.fc1(x)))
 
 
-class Scale(Module):
-    """x times a factor of each channel."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.gamma = new_parameter(ops.ones, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        return x * self.gamma
-
-
 class Block(Module):
     """Attention, and a feed-forward part. A stage's first doubles the channels, and leaves a fourth of the places."""
 
@@ -145,7 +133,7 @@ class Block(Module):
         self.norm1 = LayerNorm(before, config.layer_norm_eps)
         self.proj = Linear(before, width) if self.grows and config.projects else None
         self.attn = Attention(before, width, heads, window, self.grows)
-        self.ls1, self.ls2 = (Scale(width) if config.layer_scale else None for _ in range(2))
+        self.ls1, self.ls2 = (LayerScale(width) if config.layer_scale else None for _ in range(2))
         self.norm2 = LayerNorm(width, config.layer_norm_eps)
         self.mlp = FeedForward(width)
 

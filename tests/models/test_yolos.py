@@ -29,6 +29,7 @@ from pyapp.tasks.pictures import find_objects
 from pyapp.vision.processors import ImageProcessor
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.models.yolo_configs import CONFIGS, LABELS, PICKLED, SEEN, SIZE, THRESHOLD, seen_picture
+from tests.together import fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_yolos")
 
@@ -90,7 +91,7 @@ def make(name: str) -> Any:
     return load_image_model(files, task)
 
 
-@pytest.mark.parametrize("name", list(CONFIGS))
+@pytest.mark.parametrize("name", fewer_in_browser(list(CONFIGS), every=2))
 def test_outputs_and_gradients_are_those_of_ultralytics(name: str) -> None:
     model, expected = make(name).model.requires_grad_(), golden(name)
     outputs = model(pyapp.from_numpy(picture(2, *SIZE)))
@@ -118,7 +119,7 @@ def raw(model: Any, outputs: tuple[pyapp.Tensor, ...]) -> list[pyapp.Tensor]:
     return [pyapp.cat(rows, 2).transpose(1, 2)]
 
 
-@pytest.mark.parametrize("name", [name for name in CONFIGS if "classify" not in name])
+@pytest.mark.parametrize("name", fewer_in_browser([name for name in CONFIGS if "classify" not in name], every=2))
 def test_objects_are_those_of_ultralytics(name: str) -> None:
     loaded, expected = make(name), golden(name)
     steps = find_objects(loaded, [pyapp.from_numpy(seen_picture(*SEEN))], threshold=THRESHOLD)
