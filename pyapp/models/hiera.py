@@ -2,7 +2,8 @@
 places become fewer by the largest of four queries; with positions of windows of their own (Bolya et al. 2023, arXiv
 2311.05613) if the configuration says so.
 
-Parameters have the names of timm's files, but for the scales, and for queries, keys and values, which these have in one.
+Parameters have the names of timm's files, but for the scales, and for queries, keys and values, which these have in
+one.
 """
 
 from __future__ import annotations
@@ -79,10 +80,11 @@ def in_windows(x: Tensor, rows: int, columns: int) -> Tensor:
     """(B, rows * columns, D) → the same places in another order: [part of four, part of four …, window], so that the
     halves of an axis of four are the places that become one.
     """
-    batch, _, width = x.shape
-    high, wide = rows // WINDOW, columns // WINDOW
-    x = x.reshape(batch, high, 2, 2, 2, wide, 2, 2, 2, width)
-    return x.permute(0, 4, 8, 3, 7, 2, 6, 1, 5, 9).reshape(batch, rows * columns, width)
+    shape, width = x.shape, x.shape[2]
+    for _ in range(HALVINGS):
+        rows, columns = rows // 2, columns // 2
+        x = x.reshape(-1, rows, 2, columns, 2, width).permute(0, 2, 4, 1, 3, 5)  # (B, 2, 2, H / 2, W / 2, D)
+    return x.reshape(*shape)
 
 
 class Attention(Module):
