@@ -459,7 +459,9 @@ class Yolo(Network, Detector):
 
     def __init__(self, config: Config) -> None:
         if config.head == "classify":
-            raise ModelError("this YOLO names what pictures show: it finds no objects", hint="Use classify-image")
+            raise ModelError(
+                "this YOLO names what pictures show: it finds no objects", hint="Use it with classify-image"
+            )
         super().__init__(config, lambda layers, style: Head(config, layers, style))
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, ...]:
@@ -523,7 +525,11 @@ class YoloClassifier(Network):
     """Scores of the labels of a picture."""
 
     def __init__(self, config: Config) -> None:
-        require(config.head == "classify", "this YOLO finds objects: it has no scores of whole pictures", "Use detect")
+        require(
+            config.head == "classify",
+            "this YOLO finds objects: it has no scores of whole pictures",
+            "Use it with detect",
+        )
         super().__init__(config, lambda layers, style: LabelHead(config, layers[-1].width, style))
 
     def forward(self, pixel_values: Tensor) -> Tensor:

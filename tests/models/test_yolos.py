@@ -27,6 +27,7 @@ from pyapp.models.yolo import Config
 from pyapp.nn.boxes import non_max_suppression
 from pyapp.tasks.pictures import find_objects
 from pyapp.vision.processors import ImageProcessor
+from tests.hostile import damaged_texts, survives
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.models.yolo_configs import CONFIGS, LABELS, PICKLED, SEEN, SIZE, THRESHOLD, seen_picture
 from tests.together import fewer_in_browser
@@ -179,6 +180,24 @@ def test_a_whole_model_is_read_without_its_code() -> None:
 def test_pickles_that_are_no_models_are_refused(program: bytes, message: str) -> None:
     with pytest.raises(FileFormatError, match=message):
         PyTorchObjects(BytesSource(pickled(PICKLED[0], program), "net.pt"))
+
+
+def test_damaged_files_are_refused_or_read() -> None:
+    """Of a file without weights: what says them, cut off and with other bits."""
+    program = zlib.decompress(base64.b64decode(golden(PICKLED[0])["pickle"]))
+
+    def read(data: bytes) -> None:
+        file = BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("net/data.pkl", data)
+        ultralytics.settings_in(BytesSource(file.getvalue(), "net.pt"))
+
+    assert not any(survives(read, data) for data in damaged_texts(program, 3))
+    stored = pickled(PICKLED[0])
+    for at in range(0, len(program), len(program) // 5):  # of the whole file
+        damaged = bytearray(program)
+        damaged[at] ^= 16
+        survives(ultralytics.settings_in, BytesSource(stored.replace(program, bytes(damaged), 1), "net.pt"))
 
 
 def test_a_file_of_candle_has_other_names() -> None:
