@@ -21,6 +21,7 @@ LARGEST = 1 << 14  # pixels of a side
 MOST = 4096  # pixels of a side of a picture with tiles
 TILES = 32  # of a side
 PIXELS = 1 << 27  # of a picture
+GREY = 114  # of YOLO's frames
 HINT = "Give the preprocessor_config.json that belongs to the weights"
 HALF, IMAGENET = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -61,6 +62,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         ("Idefics3", "SmolVLM"),
         _defaults({"longest_edge": 4 * 364}, 1, max_image_size={"longest_edge": 364}, do_image_splitting=True),
     ),
+    "Yolo": _defaults({"longest_edge": 640}, 2, do_normalize=False, ensure_multiple_of=32),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
 # Processors whose single `size` is that of the shorter side.
@@ -76,13 +78,15 @@ KEEP_SHAPE = (
     "RTDetr",
     "Llava",
 )
+OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera eva02".split()  # model types
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
     "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
-    "mobilenet_v2": "MobileNetV2", "mobilenet_v3": "TimmWrapper", "vgg": "TimmWrapper", "timm_wrapper": "TimmWrapper",
+    "mobilenet_v2": "MobileNetV2",
+    **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
-    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
+    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3", **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl"), "Qwen2VL"),
 }  # fmt: skip
@@ -126,7 +130,7 @@ class ImageProcessor:
     include_top: bool = False
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
-    ensure_multiple_of: int = 1  # DPT: of pixels, that each side has
+    ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
     do_pan_and_scan: bool = False  # whether a long picture is seen whole, and then in parts of its longer side
@@ -174,7 +178,7 @@ class ImageProcessor:
                 _wrong(name, value, "a number above 0")
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
-        factors = {"Qwen2VL": ("patch_size", "merge_size"), "DPT": ("ensure_multiple_of",)}
+        factors = {"Qwen2VL": ("patch_size", "merge_size"), **dict.fromkeys(("DPT", "Yolo"), ("ensure_multiple_of",))}
         for name in factors.get(self.kind, ()):
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number <= 256:
@@ -306,6 +310,8 @@ class ImageProcessor:
             image = _as_square(image, [int(min(max(value, 0), 1) * 255) for value in self.image_mean])
         if self.max_image_size is not None:
             pass  # _views has resized it
+        elif self.kind == "Yolo":
+            image = self._framed(image)
         elif self.kind == "Donut":
             image = self._as_document(image, method)
         elif self.do_resize:
@@ -346,6 +352,9 @@ class ImageProcessor:
         if self.kind == "DPT":
             wanted = size["height"], size["width"]
             return _near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
+        if self.kind == "Yolo":
+            scale = size["longest_edge"] / max(height, width)
+            return _plausible(max(1, round(height * scale)), max(1, round(width * scale)))
         if self.kind == "Sam":
             scale = size["longest_edge"] / max(height, width)
             return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
@@ -358,6 +367,35 @@ class ImageProcessor:
             scale = min(size["max_height"] / height, size["max_width"] / width)
             return max(1, int(height * scale)), max(1, int(width * scale))
         return size["height"], size["width"]
+
+    def _framed(self, image: Tensor) -> Tensor:
+        """YOLO: resized, in the middle of a grey frame whose sides are multiples. Values are interpolated between the
+        nearest four, however much smaller the picture becomes.
+        """
+        high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
+        if (high, wide) != tuple(image.shape[:2]):
+            x = image.permute(2, 0, 1).unsqueeze(0).to("float32")  # (1, 3, h, w)
+            x = ops.interpolate(x, size=(high, wide), mode="bilinear", align_corners=False)
+            image = ops.floor(x + 0.5).to("uint8")[0].permute(1, 2, 0)
+        top, left, rows, columns = self._frame(high, wide)
+        frame = ops.tensor([GREY], dtype="uint8").to(image.device).expand(rows, columns, 3).contiguous()
+        frame[top : top + high, left : left + wide] = image
+        return frame
+
+    def _frame(self, high: int, wide: int) -> tuple[int, int, int, int]:
+        """YOLO: where a resized picture lies in its frame (top, left), and the frame's size (height, width)."""
+        rows, columns = (ceil(side / self.ensure_multiple_of) * self.ensure_multiple_of for side in (high, wide))
+        return round((rows - high) / 2 - 0.1), round((columns - wide) / 2 - 0.1), rows, columns
+
+    def area(self, height: int, width: int) -> tuple[float, float, float, float] | None:
+        """Where a picture lies in its frame: left, top, width and height as parts of the frame's sides. None if the
+        model's input has no frame.
+        """
+        if self.kind != "Yolo":
+            return None
+        top, left, rows, columns = self._frame(*self._target(height, width))
+        scale = self.size["longest_edge"] / max(height, width)
+        return left / columns, top / rows, width * scale / columns, height * scale / rows
 
     def _as_document(self, image: Tensor, method: str) -> Tensor:
         """Donut: turned if asked for, resized, made to fit into the page, and in the middle of it."""
@@ -435,7 +473,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         found = None
     wanted = {
         "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
-        **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
+        **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         "Qwen2VL": [{"shortest_edge", "longest_edge"}],
         "": [{"height", "width"}],
     }.get(

@@ -80,6 +80,7 @@ export async function taskOf(files) {
   if (find(/^tokenizer\.bin$/i)) return "generate";
   const weights = find(/\.bin$/i);
   if (weights && (await weights.slice(0, 4).text()) === "lmgg") return "transcribe";
+  if (find(/^yolo.*\.pt$/i)) return find(/-cls\.pt$/i) ? "classify-image" : "detect"; // as Ultralytics calls its files
   return find(/\.pt$/i) ? "transcribe" : null;
 }
 

@@ -32,7 +32,7 @@ import { aboutOf, jsonOf, keptOf } from "./session.js";
 
 /** Models see less; what is larger is looked at in a smaller copy. */
 const LOOK_PIXELS = 1 << 22;
-const MODEL_FILES = /\.safetensors$|^(config|tokenizer|preprocessor_config)\.json$/i;
+const MODEL_FILES = /\.(safetensors|pt)$|^(config|tokenizer|preprocessor_config)\.json$/i;
 /** Objects that are less probable than the field's least are not even sent. */
 const LEAST = 0.05;
 const MOST_LABELS = 10;
