@@ -187,6 +187,15 @@ def write_part(folder: Path, kind: str, config: dict[str, Any], model: Any) -> P
     return folder
 
 
+def write_tokenizer(folder: Path) -> None:
+    """A tokenizer of CLIP's kind."""
+    folder.mkdir(parents=True)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary()))
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, MERGES)]) + "\n")
+    named = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "CLIPTokenizer", **named}))
+
+
 def write_model(folder: Path, name: str) -> Path:
     """A folder as diffusers writes it."""
     unet, texts, (schedule, settings), _, _ = MODELS[name]
@@ -207,12 +216,7 @@ def write_model(folder: Path, name: str) -> Path:
         kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
         end = "_2" if i else ""
         parts[f"text_encoder{end}"] = (kind, config, TextEncoder(read_config(ClipTextConfig, config), projection))
-        tokenizer = folder / f"tokenizer{end}"
-        tokenizer.mkdir(parents=True)
-        (tokenizer / "vocab.json").write_text(json.dumps(vocabulary()))
-        (tokenizer / "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, MERGES)]) + "\n")
-        named = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
-        (tokenizer / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "CLIPTokenizer", **named}))
+        write_tokenizer(folder / f"tokenizer{end}")
     for part, (kind, config, model) in parts.items():
         (folder / part).mkdir()
         (folder / part / "config.json").write_text(json.dumps(config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -25,15 +26,9 @@ class TextEncoder(Module):
         self.text_projection = None if projected is None else Linear(config.hidden_size, projected, bias=False)
 
     @property
-    def width(self) -> int:
-        """The numbers of a token."""
-        found: int = self.config.hidden_size
-        return found
-
-    @property
     def pooled_width(self) -> int:
         """The numbers of a text's vector."""
-        return self.width if self.text_projection is None else self.text_projection.out_features
+        return self.config.hidden_size if self.text_projection is None else self.text_projection.out_features
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """ids (N, T) → the hidden states (N, T, D) before the last layer, those after it, and the vectors (N, P)."""
@@ -52,16 +47,16 @@ class Reader:
     @property
     def width(self) -> int:
         """The numbers of a token."""
-        found: int = self.encoder.config.d_model if isinstance(self.encoder, T5Encoder) else self.encoder.width
+        config: Any = self.encoder.config
+        found: int = config.d_model if isinstance(self.encoder, T5Encoder) else config.hidden_size
         return found
 
     def ids(self, prompts: Sequence[str], length: int) -> Tensor:
         """int32 (N, length): the tokens of prompts, cut and padded to this length."""
         found = self.tokenizer.encode_batch(list(prompts), truncation=True, max_length=length, parse_special=True)
-        fill = self.tokenizer.pad_id
+        fill, config = self.tokenizer.pad_id, self.encoder.config  # type: Any, Any
         if fill is None:
-            encoder = self.encoder
-            fill = encoder.config.pad_token_id if isinstance(encoder, T5Encoder) else encoder.config.eos_token_id
+            fill = config.pad_token_id if isinstance(self.encoder, T5Encoder) else config.eos_token_id
         rows = [[*encoding.ids, *[fill] * (length - len(encoding.ids))] for encoding in found]
         device = next(iter(self.encoder.parameters())).device
         return int32_tensor([i for row in rows for i in row], device).reshape(len(rows), length)

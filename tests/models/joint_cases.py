@@ -1,0 +1,88 @@
+"""Small configurations of FLUX.1 and Stable Diffusion 3, as config.json has them, and cases of their schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.models.diffusion_cases import AUTOENCODERS, numbers, text_config
+
+_FLUX = {
+    "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 8, "num_attention_heads": 2,
+    "joint_attention_dim": 12, "pooled_projection_dim": 8, "axes_dims_rope": [4, 2, 2],
+}  # fmt: skip
+_SD3 = {
+    "sample_size": 8, "patch_size": 2, "in_channels": 4, "out_channels": 4, "num_layers": 2, "attention_head_dim": 8,
+    "num_attention_heads": 2, "joint_attention_dim": 12, "caption_projection_dim": 16, "pooled_projection_dim": 15,
+    "pos_embed_max_size": 7,
+}  # fmt: skip
+NETWORKS: dict[str, dict[str, Any]] = {
+    "dev": _FLUX | {"guidance_embeds": True},
+    "schnell": _FLUX | {"guidance_embeds": False},
+    "sd3": _SD3,
+    "sd35": _SD3 | {"qk_norm": "rms_norm", "dual_attention_layers": [0]},
+}
+CLASSES = {
+    "dev": "FluxTransformer2DModel", "schnell": "FluxTransformer2DModel",
+    "sd3": "SD3Transformer2DModel", "sd35": "SD3Transformer2DModel",
+}  # fmt: skip
+T5 = {
+    "model_type": "t5", "vocab_size": 20, "d_model": 12, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2,
+    "feed_forward_proj": "gated-gelu", "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+CLIPS = {"flux": [text_config(8)], "sd3": [text_config(4, 5), text_config(6, 10)]}
+AUTOENCODER = AUTOENCODERS["plain"] | {
+    "use_quant_conv": False,
+    "use_post_quant_conv": False,
+    "shift_factor": 0.1,
+    "scaling_factor": 0.7,
+}
+_PLACES = {"base_image_seq_len": 4, "max_image_seq_len": 64}
+_DYNAMIC = {"use_dynamic_shifting": True, "shift": 3.0, **_PLACES}
+PLACES = 20
+# (settings, steps, whether the deviations are even before they are shifted)
+SCHEDULES: list[tuple[dict[str, Any], int, bool]] = [
+    ({"shift": 3.0}, 5, False), ({"shift": 1.0}, 4, True), (_DYNAMIC, 4, True), (_DYNAMIC, 3, False),
+    (_DYNAMIC | {"time_shift_type": "linear", "shift_terminal": 0.1}, 4, True),
+    ({"shift": 3.0, "use_karras_sigmas": True}, 4, False), ({"use_exponential_sigmas": True}, 4, True),
+]  # fmt: skip
+# name: (schedule, steps, guidance, whether T5 is there)
+MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
+    "dev": (_DYNAMIC, 3, 3.5, True), "schnell": ({"shift": 1.0}, 2, 0.0, True),
+    "sd3": ({"shift": 3.0}, 3, 4.0, True), "sd35": ({"shift": 3.0}, 2, 4.0, False),
+}  # fmt: skip
+# Pictures that are changed: (model, steps, strength, whether there is a mask)
+CHANGES = [("dev", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True)]
+WORDS = ["<pad>", "</s>", "<unk>", "A", "red", "cat", "on", "!"]
+
+
+def tokenizer() -> dict[str, Any]:
+    """The tokenizer.json of a tokenizer that ends texts as T5's does."""
+    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "decoder": None,
+        "added_tokens": [{"id": i, "content": word, **flags} for i, word in enumerate(WORDS[:3])],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": {
+            "type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, end],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, end, {"Sequence": {"id": "B", "type_id": 0}}, end],
+            "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}},
+        },
+        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "<unk>"},
+    }  # fmt: skip
+
+
+def inputs(name: str) -> dict[str, np.ndarray]:
+    """What a network of NETWORKS reads, by the names of pyapp's arguments. The time and the guidance are small, because
+    float32 rounds the angles of large ones.
+    """
+    config = NETWORKS[name]
+    found = {
+        "latents": numbers(1, 2, 4, 8, 6), "time": np.array([23.0], np.float32),
+        "text": numbers(2, 2, 5, config["joint_attention_dim"]),
+        "pooled": numbers(3, 2, config["pooled_projection_dim"]),
+    }  # fmt: skip
+    return found | ({"guidance": np.array([0.035], np.float32)} if config.get("guidance_embeds") else {})

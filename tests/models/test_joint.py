@@ -1,0 +1,201 @@
+"""FLUX.1 and Stable Diffusion 3 against diffusers (make_golden_joint.py): names, outputs of the transformers, schedules
+and whole models step by step; missing parts and hostile configurations.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.formats.safetensors import write_safetensors
+from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
+from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
+from pyapp.models.diffusion.flux import Flux, FluxConfig
+from pyapp.models.diffusion.load import load_diffusion
+from pyapp.models.diffusion.mmdit import MMDiT, MMDiTConfig
+from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+from pyapp.models.diffusion.texts import TextEncoder
+from pyapp.models.loading.config import read_config
+from pyapp.models.loading.t5_config import T5Config
+from pyapp.models.loading.towers_config import ClipTextConfig
+from pyapp.nn.t5 import T5Encoder
+from tests.models.diffusion_cases import LATENTS, NEGATIVE, PROMPTS, network, numbers, start_picture
+from tests.models.joint_cases import (
+    AUTOENCODER,
+    CHANGES,
+    CLASSES,
+    CLIPS,
+    MODELS,
+    NETWORKS,
+    PLACES,
+    SCHEDULES,
+    T5,
+    inputs,
+    tokenizer,
+)
+from tests.models.seeded import shown
+from tests.models.test_diffusion import check, drawn, write_tokenizer
+
+
+@cache
+def golden() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("golden_joint.json").read_text())
+    return found
+
+
+def made(name: str) -> Any:
+    if CLASSES[name].startswith("Flux"):
+        return drawn(Flux(FluxConfig.from_dict(NETWORKS[name])))
+    return drawn(MMDiT(MMDiTConfig.from_dict(NETWORKS[name])))
+
+
+def given(name: str) -> dict[str, pyapp.Tensor]:
+    return {key: pyapp.from_numpy(value) for key, value in inputs(name).items()}
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "schnell"])
+def test_transformers_are_those_of_diffusers(name: str) -> None:
+    model = made(name)
+    with pyapp.no_grad():
+        check(model, golden()["networks"][name], model(**given(name)))
+    for wrong in ({"latents": pyapp.zeros(2, 3, 8, 6)}, {"latents": pyapp.zeros(2, 4, 7, 6)},
+                  {"text": pyapp.zeros(2, 5, 9)}, {"pooled": pyapp.zeros(2, 9)}):  # fmt: skip
+        with pytest.raises(ArgumentError, match=type(model).__name__):
+            model(**given(name) | wrong)
+
+
+@pytest.mark.parametrize("name", ["dev", "sd35"])
+def test_a_transformer_trains(name: str) -> None:
+    model = made(name).requires_grad_()
+    model(**given(name)).square().mean().backward()
+    assert all(parameter.grad is not None and bool(parameter.grad.isfinite().all()) for parameter in model.parameters())
+    still = {key for key, parameter in model.named_parameters() if not float(parameter.grad.abs().max())}
+    unread = (
+        "attn.add_q_proj.weight",
+        "attn.add_q_proj.bias",
+        "attn.norm_added_q.weight",
+    )  # the text, in the last block
+    assert still == ({f"transformer_blocks.1.{key}" for key in unread} if name == "sd35" else set())
+
+
+@pytest.mark.parametrize("case", range(len(SCHEDULES)))
+def test_schedules_are_those_of_diffusers(case: int) -> None:
+    (settings, steps, even), expected = SCHEDULES[case], golden()["schedules"][case]
+    flow = Flow(read_flow({"_class_name": CLASS, **settings}), steps, PLACES, even)
+    assert flow.times == pytest.approx(expected["times"], rel=1e-5)
+    x = pyapp.from_numpy(numbers(6, 1, 4, 2, 3))
+    for i, wanted in enumerate(expected["states"]):
+        x = flow.after(x, network(flow.scaled(x, i), flow.times[i]), i, lambda x: x)
+        np.testing.assert_allclose(shown(x.numpy()), wanted, atol=1e-5, rtol=1e-5, err_msg=f"step {i}")
+
+
+def test_what_is_not_supported_is_refused() -> None:
+    for change in ({"patch_size": 2}, {"out_channels": 8}, {"in_channels": 15}, {"axes_dims_rope": [4, 2]},
+                   {"axes_dims_rope": [4, 4, 4]}, {"axes_dims_rope": 8}, {"axes_dims_rope": [3, 3, 2]},
+                   {"num_layers": 10**9}, {"num_attention_heads": 10**6}, {"joint_attention_dim": "12"}):  # fmt: skip
+        with pytest.raises(ModelError):
+            FluxConfig.from_dict(NETWORKS["dev"] | change)
+    for change in ({"qk_norm": "layer_norm"}, {"dual_attention_layers": [2]}, {"dual_attention_layers": 1},
+                   {"caption_projection_dim": 8}, {"out_channels": 8}, {"pos_embed_max_size": 10**6},
+                   {"patch_size": 10**6}, {"num_layers": 10**9}, {"attention_head_dim": 10**9}):  # fmt: skip
+        with pytest.raises(ModelError):
+            MMDiTConfig.from_dict(NETWORKS["sd35"] | change)
+    for values in ({"_class_name": "EulerDiscreteScheduler"}, {}, {"shift": 0}, {"shift_terminal": 1.5},
+                   {"max_image_seq_len": 4}, {"time_shift_type": "cubic"}, {"invert_sigmas": True},
+                   {"stochastic_sampling": True}, {"max_shift": 1e9}):  # fmt: skip
+        with pytest.raises(ModelError):
+            read_flow({"_class_name": CLASS, **values} if len(values) and "_class_name" not in values else values)
+    with pytest.raises(OptionError, match="euler"):
+        read_flow({"_class_name": CLASS}, "heun")
+    for steps in (0, 1001, 2.5):
+        with pytest.raises(OptionError, match="steps"):
+            Flow(read_flow({"_class_name": CLASS}), steps, PLACES, True)  # type: ignore[arg-type]
+    model = made("dev")
+    with pytest.raises(ArgumentError, match="guidance"):
+        model(**{key: value for key, value in given("dev").items() if key != "guidance"})
+
+
+def write_joint_model(folder: Path, name: str) -> Path:
+    """A folder as diffusers writes it."""
+    settings, _, _, reads_t5 = MODELS[name]
+    flux = CLASSES[name].startswith("Flux")
+    parts: dict[str, tuple[str, dict[str, Any], Any]] = {
+        "transformer": (CLASSES[name], NETWORKS[name], made(name)),
+        "vae": ("AutoencoderKL", AUTOENCODER, Autoencoder(AutoencoderConfig.from_dict(AUTOENCODER))),
+    }
+    for i, config in enumerate(CLIPS["flux" if flux else "sd3"]):
+        projection, end = config.get("projection_dim"), f"_{i + 1}" if i else ""
+        kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
+        parts[f"text_encoder{end}"] = (kind, config, TextEncoder(read_config(ClipTextConfig, config), projection))
+        write_tokenizer(folder / f"tokenizer{end}")
+    index: dict[str, Any] = {
+        "_class_name": "FluxPipeline" if flux else "StableDiffusion3Pipeline", "scheduler": ["diffusers", CLASS],
+        "text_encoder_3": [None, None],
+    }  # fmt: skip
+    if reads_t5:
+        end = "_2" if flux else "_3"
+        parts[f"text_encoder{end}"] = ("T5EncoderModel", T5, T5Encoder(T5Config.from_dict(T5)))
+        words = folder / f"tokenizer{end}"
+        words.mkdir()
+        (words / "tokenizer.json").write_text(json.dumps(tokenizer()))
+        named = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+        (words / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", **named}))
+    for part, (kind, config, model) in parts.items():
+        (folder / part).mkdir()
+        (folder / part / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
+        stem = "model" if part.startswith("text") else "diffusion_pytorch_model"
+        write_safetensors(folder / part / f"{stem}.safetensors", drawn(model).state_dict())
+        index[part] = ["library", kind]
+    (folder / "scheduler").mkdir()
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({"_class_name": CLASS, **settings}))
+    (folder / "model_index.json").write_text(json.dumps(index))
+    return folder
+
+
+def compare(drawing: Drawing, expected: dict[str, Any]) -> None:
+    """The latents after each step, and the pictures."""
+    assert drawing.steps == len(expected["latents"])
+    for i, wanted in enumerate(expected["latents"]):
+        drawing.step(i)
+        near = 1e-4 * float(np.abs(wanted).max())  # the angles of a time near 1,000 are rounded to 1e-4
+        np.testing.assert_allclose(shown(drawing.latents.numpy()), wanted, atol=near, rtol=0, err_msg=f"step {i}")
+    found = shown(np.stack([picture.numpy() for picture in drawing.pictures()]) / 255)
+    np.testing.assert_allclose(found, expected["pictures"], atol=0.6 / 255)
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("name", MODELS)
+def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("tokenizers")
+    _, steps, guidance, reads_t5 = MODELS[name]
+    loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
+    assert len(loaded.readers) == (3 if name == "sd3" else 2)
+    told = {} if loaded.network.learnt_guidance or not guidance else {"negative_prompt": NEGATIVE}
+    options = ImagineOptions(steps=steps, guidance=guidance, width=12, height=16, **told)
+    drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)))
+    compare(drawing, golden()["models"][name])
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("case", range(len(CHANGES)))
+def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
+    pytest.importorskip("tokenizers")
+    name, steps, strength, masked = CHANGES[case]
+    loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
+    picture, mask = map(pyapp.from_numpy, start_picture())
+    count = iter(range(20, 40))
+    told = {} if CLASSES[name].startswith("Flux") else {"negative_prompt": NEGATIVE}
+    options = ImagineOptions(steps=steps, guidance=MODELS[name][2], strength=strength, **told)
+    drawing = Drawing(
+        loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)),
+        picture, mask.unsqueeze(2) if masked else None,
+    )  # fmt: skip
+    assert (drawing.height, drawing.width) == (20, 16)
+    compare(drawing, golden()["changes"][case])
