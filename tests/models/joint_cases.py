@@ -9,12 +9,12 @@ import numpy as np
 from tests.models.diffusion_cases import AUTOENCODERS, numbers, text_config
 
 _FLUX = {
-    "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 8, "num_attention_heads": 2,
-    "joint_attention_dim": 12, "pooled_projection_dim": 8, "axes_dims_rope": [4, 2, 2],
+    "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2,
+    "joint_attention_dim": 12, "pooled_projection_dim": 8, "axes_dims_rope": [4, 6, 6],
 }  # fmt: skip
 _SD3 = {
     "sample_size": 8, "patch_size": 2, "in_channels": 4, "out_channels": 4, "num_layers": 2, "attention_head_dim": 8,
-    "num_attention_heads": 2, "joint_attention_dim": 12, "caption_projection_dim": 16, "pooled_projection_dim": 15,
+    "num_attention_heads": 4, "joint_attention_dim": 12, "caption_projection_dim": 32, "pooled_projection_dim": 15,
     "pos_embed_max_size": 7,
 }  # fmt: skip
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -51,7 +51,7 @@ SCHEDULES: list[tuple[dict[str, Any], int, bool]] = [
 # name: (schedule, steps, guidance, whether T5 is there)
 MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
     "dev": (_DYNAMIC, 3, 3.5, True), "schnell": ({"shift": 1.0}, 2, 0.0, True),
-    "sd3": ({"shift": 3.0}, 3, 4.0, True), "sd35": ({"shift": 3.0}, 2, 4.0, False),
+    "sd3": ({"shift": 3.0}, 3, 2.0, True), "sd35": ({"shift": 3.0}, 2, 2.0, False),
 }  # fmt: skip
 # Pictures that are changed: (model, steps, strength, whether there is a mask)
 CHANGES = [("dev", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True)]
