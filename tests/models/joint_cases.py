@@ -86,3 +86,51 @@ def inputs(name: str) -> dict[str, np.ndarray]:
         "pooled": numbers(3, 2, config["pooled_projection_dim"]),
     }  # fmt: skip
     return found | ({"guidance": np.array([0.035], np.float32)} if config.get("guidance_embeds") else {})
+
+
+def original_shapes() -> dict[str, tuple[int, ...]]:
+    """The tensors of "dev" in Black Forest Labs' names, and their shapes."""
+    layers = {
+        "img_in": (32, 16), "txt_in": (32, 12), "time_in.in_layer": (32, 256), "time_in.out_layer": (32, 32),
+        "vector_in.in_layer": (32, 8), "vector_in.out_layer": (32, 32), "guidance_in.in_layer": (32, 256),
+        "guidance_in.out_layer": (32, 32), "final_layer.linear": (16, 32), "final_layer.adaLN_modulation.1": (64, 32),
+        "single_blocks.0.modulation.lin": (96, 32), "single_blocks.0.linear1": (224, 32),
+        "single_blocks.0.linear2": (32, 160),
+    }  # fmt: skip
+    for stream in ("img", "txt"):
+        layers |= {
+            f"double_blocks.0.{stream}_{name}": shape
+            for name, shape in (
+                ("mod.lin", (192, 32)), ("attn.qkv", (96, 32)), ("attn.proj", (32, 32)), ("mlp.0", (128, 32)),
+                ("mlp.2", (32, 128)),
+            )
+        }  # fmt: skip
+    norms = ("double_blocks.0.img_attn", "double_blocks.0.txt_attn", "single_blocks.0")
+    found = {f"{place}.norm.{kind}_norm.scale": (16,) for place in norms for kind in ("query", "key")}
+    found |= {f"{name}.weight": shape for name, shape in layers.items()}
+    return found | {f"{name}.bias": shape[:1] for name, shape in layers.items()}
+
+
+# LoRA files of "dev": the matrices that they change
+LORAS: list[dict[str, tuple[int, int]]] = [
+    {
+        "transformer.transformer_blocks.0.attn.add_k_proj": (32, 32),
+        "transformer.single_transformer_blocks.0.proj_out": (32, 160),
+    },
+    {
+        "lora_unet_double_blocks_0_img_attn_qkv": (96, 32), "lora_unet_double_blocks_0_txt_mlp_2": (32, 128),
+        "lora_unet_single_blocks_0_linear1": (224, 32),
+    },
+]  # fmt: skip
+LORA_SCALE = 0.7
+
+
+def lora_state(case: int) -> dict[str, np.ndarray]:
+    """The tensors of a LoRA file, of the rank 2."""
+    found, ends = {}, ("lora_down", "lora_up") if case else ("lora_A", "lora_B")
+    for i, (name, (rows, columns)) in enumerate(LORAS[case].items()):
+        found[f"{name}.{ends[0]}.weight"] = numbers(100 + i, 2, columns) * np.float32(0.2)
+        found[f"{name}.{ends[1]}.weight"] = numbers(150 + i, rows, 2) * np.float32(0.2)
+        if case:
+            found[f"{name}.alpha"] = np.array(1 + i, np.float32)
+    return found

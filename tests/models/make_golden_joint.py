@@ -9,6 +9,7 @@ picture. Weights and noise are drawn from seeds, here and in the tests.
 
 from __future__ import annotations
 
+import inspect
 import json
 import tempfile
 from pathlib import Path
@@ -18,6 +19,7 @@ import diffusers
 import PIL.Image
 import torch
 import transformers
+from diffusers.loaders import lora_conversion_utils, single_file_utils
 
 from tests.models.diffusion_cases import (
     LATENTS,
@@ -34,12 +36,16 @@ from tests.models.joint_cases import (
     CHANGES,
     CLASSES,
     CLIPS,
+    LORA_SCALE,
+    LORAS,
     MODELS,
     NETWORKS,
     PLACES,
     SCHEDULES,
     T5,
     inputs,
+    lora_state,
+    original_shapes,
     tokenizer,
 )
 from tests.models.make_golden_diffusion import drawn, number_noise, shapes
@@ -61,22 +67,54 @@ def unpacked(x: torch.Tensor, height: int, width: int) -> torch.Tensor:
     return diffusers.FluxPipeline._unpack_latents(x, height, width, 1)
 
 
-def one(name: str) -> dict[str, Any]:
-    model, given = made(name), {key: torch.from_numpy(value) for key, value in inputs(name).items()}
+def output(model: Any, name: str) -> list[float]:
+    given = {key: torch.from_numpy(value) for key, value in inputs(name).items()}
     more = {"encoder_hidden_states": given["text"], "pooled_projections": given["pooled"]}
     with torch.no_grad():
-        if CLASSES[name].startswith("Flux"):
-            height, width = given["latents"].shape[2:]
-            places = diffusers.FluxPipeline._prepare_latent_image_ids(2, height // 2, width // 2, "cpu", torch.float32)
-            found = model(
-                packed(given["latents"]), timestep=given["time"] / 1000, guidance=given.get("guidance"),
-                img_ids=places, txt_ids=torch.zeros(given["text"].shape[1], 3), **more,
-            ).sample  # fmt: skip
-            found = unpacked(found, height, width)
-        else:
-            found = model(given["latents"], timestep=given["time"], **more).sample
+        if not CLASSES[name].startswith("Flux"):
+            return rounded(shown(model(given["latents"], timestep=given["time"], **more).sample.numpy()))
+        height, width = given["latents"].shape[2:]
+        places = diffusers.FluxPipeline._prepare_latent_image_ids(2, height // 2, width // 2, "cpu", torch.float32)
+        found = model(
+            packed(given["latents"]), timestep=given["time"] / 1000, guidance=given.get("guidance"),
+            img_ids=places, txt_ids=torch.zeros(given["text"].shape[1], 3), **more,
+        ).sample  # fmt: skip
+    return rounded(shown(unpacked(found, height, width).numpy()))
+
+
+def one(name: str) -> dict[str, Any]:
+    model = made(name)
     parameters = shapes(model) | {key: list(value.shape) for key, value in model.named_buffers()}
-    return {"parameters": parameters, "output": rounded(shown(found.numpy()))}
+    return {"parameters": parameters, "output": output(model, name)}
+
+
+def of_width(module: Any, name: str) -> Any:
+    """A function of diffusers that knows networks of the width 3,072 alone, for our width 32."""
+    source = inspect.getsource(getattr(module, name)).replace("3072", "32").replace("12288", "128")
+    found = dict(vars(module))
+    exec(source, found)
+    return found[name]
+
+
+def original() -> list[float]:
+    """The output of "dev" with a file of Black Forest Labs' names."""
+    state = {key: torch.from_numpy(picture_weights(key, shape)) for key, shape in original_shapes().items()}
+    convert = of_width(single_file_utils, "convert_flux_transformer_checkpoint_to_diffusers")
+    model = diffusers.FluxTransformer2DModel(**NETWORKS["dev"])
+    model.load_state_dict(convert(state))
+    return output(model, "dev")
+
+
+def lora(case: int) -> list[float]:
+    """The output of "dev" with a LoRA file."""
+    state: Any = {key: torch.from_numpy(value) for key, value in lora_state(case).items()}
+    if case:
+        state = of_width(lora_conversion_utils, "_convert_kohya_flux_lora_to_diffusers")(state)
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = diffusers.FluxPipeline(**parts_of("dev", folder))
+    pipeline.load_lora_weights(state)
+    pipeline.fuse_lora(lora_scale=LORA_SCALE)
+    return output(pipeline.transformer, "dev")
 
 
 def schedule(settings: dict[str, Any], steps: int, even: bool) -> dict[str, Any]:
@@ -160,6 +198,8 @@ def change(name: str, steps: int, strength: float, masked: bool) -> dict[str, An
 if __name__ == "__main__":
     golden = {
         "networks": {name: one(name) for name in NETWORKS if name != "schnell"},
+        "original": original(),
+        "loras": [lora(case) for case in range(len(LORAS))],
         "schedules": [schedule(*case) for case in SCHEDULES],
         "models": {
             name: drawing(

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp.engine import quant
 from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
 from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
@@ -32,15 +34,19 @@ from tests.models.joint_cases import (
     CHANGES,
     CLASSES,
     CLIPS,
+    LORA_SCALE,
+    LORAS,
     MODELS,
     NETWORKS,
     PLACES,
     SCHEDULES,
     T5,
     inputs,
+    lora_state,
+    original_shapes,
     tokenizer,
 )
-from tests.models.seeded import shown
+from tests.models.seeded import picture_weights, shown
 from tests.models.test_diffusion import check, drawn, write_tokenizer
 
 
@@ -263,3 +269,54 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     large = load_diffusion(write_joint_model(tmp_path / "large", "sd35"))
     with pytest.raises(OptionError, match="at most 28"):
         Drawing(large, PROMPTS, ImagineOptions(width=32))
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+def test_files_of_the_transformer_alone(tmp_path: Path) -> None:
+    """GGUF files and single safetensors files have Black Forest Labs' names."""
+    pytest.importorskip("tokenizers")
+    folder, expected = write_joint_model(tmp_path / "model", "schnell"), golden()["original"]
+    (folder / "transformer" / "diffusion_pytorch_model.safetensors").unlink()
+    state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in original_shapes().items()}
+    files = {name: tmp_path / name for name in ("flux.gguf", "q8.gguf", "sd3.gguf", "flux.safetensors")}
+    write_gguf(files["flux.gguf"], state, {"general.architecture": "flux"})
+    write_gguf(files["sd3.gguf"], state, {"general.architecture": "sd3"})
+    small = {key: quant.quantize(value, "q8_0") if value.ndim == 2 and value.shape[1] % 32 == 0 else value
+             for key, value in state.items()}  # fmt: skip
+    write_gguf(files["q8.gguf"], small, {"general.architecture": "flux"})
+    write_safetensors(
+        files["flux.safetensors"], {f"model.diffusion_model.{key}": value for key, value in state.items()}
+    )
+    for name, near in (("flux.gguf", 1e-4), ("flux.safetensors", 1e-4), ("q8.gguf", 0.1)):
+        loaded = load_diffusion(folder, transformer=files[name])  # the file of "dev", whatever the folder is
+        with pyapp.no_grad():
+            found = shown(loaded.network(**given("dev")).numpy())
+        error = np.abs(found - np.asarray(expected)).max() / np.abs(expected).max()
+        assert error < near, name
+    block: Any = loaded.network.transformer_blocks[0]
+    assert {layer.weight.dtype.name for layer in (block.attn.to_k, block.norm1.linear)} == {"q8_0"}
+    with pytest.raises(ModelError, match="architecture is 'sd3'"):
+        load_diffusion(folder, transformer=files["sd3.gguf"])
+    with pytest.raises(ModelError, match="no such transformer file"):
+        load_diffusion(folder, transformer=f"{folder}:nothing.gguf")
+    del state["double_blocks.0.txt_attn.qkv.weight"]
+    write_gguf(files["flux.gguf"], state, {"general.architecture": "flux"})
+    with pytest.raises(ModelError, match=r"missing: transformer_blocks\.0\.attn\.add_q_proj"):
+        load_diffusion(folder, transformer=files["flux.gguf"])
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("case", range(len(LORAS)))
+def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
+    pytest.importorskip("tokenizers")
+    folder, file = write_joint_model(tmp_path / "model", "dev"), tmp_path / "lora.safetensors"
+    state = {key: pyapp.from_numpy(value) for key, value in lora_state(case).items()}
+    write_safetensors(file, state)
+    loaded = load_diffusion(folder, lora=[(file, LORA_SCALE)])
+    with pyapp.no_grad():
+        found = shown(loaded.network(**given("dev")).numpy())
+    np.testing.assert_allclose(found, golden()["loras"][case], atol=2e-4, rtol=2e-4)
+    first = next(iter(state))
+    write_safetensors(file, state | {first: pyapp.zeros(2, 7)})
+    with pytest.raises(ModelError, match=r"the matrix \[\d+, 32\]"):
+        load_diffusion(folder, lora=file)

@@ -30,6 +30,7 @@ from ..loading.weights import load_weights
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
 from .flux import Flux, FluxConfig
+from .flux_names import plain_name, reads_guidance, stored_as
 from .lora import add_lora, as_pairs
 from .mmdit import MMDiT, MMDiTConfig
 from .network import Network
@@ -42,6 +43,7 @@ TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel"
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
 SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
 LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
+TRANSFORMER, TRANSFORMER_ENDS = "diffusion_pytorch_model.safetensors", (".gguf", ".safetensors")
 TOKENIZER = (
     r"tokenizer(_[23])?/"
     r"(tokenizer\.json|vocab\.json|merges\.txt|spiece\.model|tokenizer_config\.json|special_tokens_map\.json)"
@@ -56,7 +58,8 @@ AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
 @dataclass(frozen=True)
 class Kind:
     """Pipelines of one kind of network: their classes, the part that is the network, and how it is made of its
-    config.json; the encoders of texts that they may have, and those that they must have.
+    config.json; the encoders of texts that they may have, and those that they must have; whether the network may be in
+    a file of its own.
     """
 
     pipelines: tuple[str, ...]
@@ -64,6 +67,7 @@ class Kind:
     network: Callable[[Mapping[str, Any]], Network]
     texts: tuple[str, ...]
     needed: tuple[str, ...] = ()
+    alone: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ KINDS = (
     ),
     Kind(
         ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline"), "transformer",
-        lambda values: Flux(FluxConfig.from_dict(values)), TEXTS[:2], TEXTS[:2],
+        lambda values: Flux(FluxConfig.from_dict(values)), TEXTS[:2], TEXTS[:2], True,
     ),
     Kind(
         ("StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
@@ -159,9 +163,11 @@ class Reading:
 
         # Newer files leave out the name of CLIP's transformer.
         base = "text_model" if isinstance(module, TextEncoder) else ""
+        renames = renamed if part == "vae" else plain_name if isinstance(module, Flux) else None
         with open_checkpoint(file) as checkpoint:
             load_weights(
-                module, checkpoint, base=base, renames=renamed if part == "vae" else None,
+                module, checkpoint, base=base, renames=renames,
+                stored=stored_as(module, checkpoint) if isinstance(module, Flux) else None,
                 ignored=re.compile(r".*\.position_ids"), dtype=self.dtype, device=self.device, progress=progress,
             )  # fmt: skip
         module.eval()
@@ -176,24 +182,29 @@ class Reading:
         self.read(part, made, next(large[path] for path in large if not _is_shard(path)))
         return made
 
+    def file(self, source: str | os.PathLike[str], what: str, usual: str, ends: tuple[str, ...]) -> Path:
+        """A file: its path, a folder or a name on the hub of one such file, or either with ":FILE"."""
+        path = Path(source)
+        if path.is_file():
+            return path
+        name, _, wanted = os.fspath(source).partition(":")
+
+        def choose(names: Sequence[str]) -> list[str]:
+            known = [file for file in names if file.endswith(ends)]
+            found = [file for file in known if file == (wanted or usual)] or ([] if wanted else known)
+            if len(found) != 1:
+                raise ModelError(
+                    f"it is not clear which file is the {what}" if found else f"there is no such {what} file",
+                    where=os.fspath(source), hint=f"Name one of its files: {name}:FILE",
+                )  # fmt: skip
+            return found
+
+        [path] = hub.resolve_files(name, choose, report=self.report, cancel=self.cancel).values()
+        return path
+
     def add_lora(self, modules: Mapping[str, Module], source: str | os.PathLike[str], scale: float) -> None:
         """Adds a LoRA file to the weights."""
-        path = Path(source)
-        if not path.is_file():
-            name, _, wanted = os.fspath(source).partition(":")
-
-            def choose(names: Sequence[str]) -> list[str]:
-                known = [file for file in names if file.endswith(SUFFIXES[0])]
-                found = [file for file in known if file == (wanted or LORA)] or ([] if wanted else known)
-                if len(found) != 1:
-                    raise ModelError(
-                        "it is not clear which file is the LoRA" if found else "there is no such LoRA file",
-                        where=os.fspath(source), hint=f"Name one of its files: {name}:FILE",
-                    )  # fmt: skip
-                return found
-
-            [path] = hub.resolve_files(name, choose, report=self.report, cancel=self.cancel).values()
-        with open_checkpoint(path) as checkpoint:
+        with open_checkpoint(self.file(source, "LoRA", LORA, SUFFIXES[:1])) as checkpoint:
             add_lora(modules, checkpoint, scale)
 
 
@@ -205,6 +216,7 @@ def load_diffusion(
     vae: str | os.PathLike[str] | None = None,
     lora: Any = None,
     control: str | os.PathLike[str] | None = None,
+    transformer: str | os.PathLike[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedDiffusion:
@@ -212,8 +224,9 @@ def load_diffusion(
 
     dtype: a float type or a block type of the matrices ("float16", "q8_0" …). vae: a folder or a name of another
     autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub (owner/repo, owner/repo:file), or
-    several, each alone or as a pair with how much it counts. control: a folder or a name of a ControlNet. ModelError
-    for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
+    several, each alone or as a pair with how much it counts. control: a folder or a name of a ControlNet. transformer:
+    a file with other weights of FLUX.1's transformer, GGUF or safetensors. ModelError for a pipeline or a part that is
+    not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     reading = Reading(dtype, device, report, cancel)
@@ -237,11 +250,22 @@ def load_diffusion(
             raise ModelError(
                 f"its {part} is missing", where=name, hint=f"Parts of a {pipeline}: {', '.join(kind.parts)}"
             )
-    made = {part: _made(part, settings[part][1], _settings_of(small, part, name), name, kind) for part in wanted}
+    settled = {part: _settings_of(small, part, name) for part in wanted}
+    own: Path | None = None
+    if transformer is not None:
+        if not kind.alone:
+            raise ModelError(f"a {pipeline} takes no file of a transformer", where=name, hint="Give its folder alone")
+        own = reading.file(transformer, "transformer", TRANSFORMER, TRANSFORMER_ENDS)
+        with open_checkpoint(own) as checkpoint:
+            settled[kind.part] |= {"guidance_embeds": reads_guidance(checkpoint)}
+    made = {part: _made(part, settings[part][1], settled[part], name, kind) for part in wanted}
     if vae is not None:
         made["vae"] = reading.part("vae", vae)
-    large = hub.resolve_files(source, lambda names: _large(names, wanted, name), report=report, cancel=cancel)
-    for part in wanted:
+    here = [part for part in wanted if part != kind.part or own is None]
+    large = hub.resolve_files(source, lambda names: _large(names, here, name), report=report, cancel=cancel)
+    if own is not None:
+        reading.read(kind.part, made[kind.part], own)
+    for part in here:
         file = large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
         reading.read(part, made[part], file)
     for file, scale in as_pairs(lora):
