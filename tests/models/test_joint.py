@@ -28,6 +28,7 @@ from pyapp.models.loading.config import read_config
 from pyapp.models.loading.t5_config import T5Config
 from pyapp.models.loading.towers_config import ClipTextConfig
 from pyapp.nn.t5 import T5Encoder
+from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import LATENTS, NEGATIVE, PROMPTS, network, numbers, start_picture
 from tests.models.joint_cases import (
     AUTOENCODER,
@@ -275,6 +276,9 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 def test_files_of_the_transformer_alone(tmp_path: Path) -> None:
     """GGUF files and single safetensors files have Black Forest Labs' names."""
     pytest.importorskip("tokenizers")
+    pytest.importorskip("click")
+    from pyapp.cli import cli
+
     folder, expected = write_joint_model(tmp_path / "model", "schnell"), golden()["original"]
     (folder / "transformer" / "diffusion_pytorch_model.safetensors").unlink()
     state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in original_shapes().items()}
@@ -295,6 +299,11 @@ def test_files_of_the_transformer_alone(tmp_path: Path) -> None:
         assert error < near, name
     block: Any = loaded.network.transformer_blocks[0]
     assert {layer.weight.dtype.name for layer in (block.attn.to_k, block.norm1.linear)} == {"q8_0"}
+    target = tmp_path / "drawn.png"
+    size = ["--width", "12", "--height", "16", "-s", "1", "-m", str(folder), "-o", str(target)]
+    command = ["imagine", "a red cat", *size, "--transformer", str(files["q8.gguf"])]
+    answer = pytest.importorskip("click.testing").CliRunner().invoke(cli, command)
+    assert answer.exit_code == 0 and read_image(target).shape == (16, 12, 3), answer.output
     with pytest.raises(ModelError, match="architecture is 'sd3'"):
         load_diffusion(folder, transformer=files["sd3.gguf"])
     with pytest.raises(ModelError, match="no such transformer file"):
