@@ -1,4 +1,4 @@
-"""FLUX.1 and Stable Diffusion 3 on a device whose memory the host cannot see give the bits that they give on the CPU."""
+"""FLUX.1 and Stable Diffusion 3 give the same bits on a device whose memory the host cannot see as on the CPU."""
 
 from __future__ import annotations
 

@@ -297,8 +297,10 @@ def test_files_of_the_transformer_alone(tmp_path: Path) -> None:
             found = shown(loaded.network(**given("dev")).numpy())
         error = np.abs(found - np.asarray(expected)).max() / np.abs(expected).max()
         assert error < near, name
+    loaded = load_diffusion(folder, transformer=files["q8.gguf"], dtype="float16")
     block: Any = loaded.network.transformer_blocks[0]
-    assert {layer.weight.dtype.name for layer in (block.attn.to_k, block.norm1.linear)} == {"q8_0"}
+    assert {layer.weight.dtype.name for layer in (block.attn.to_k, block.norm1.linear)} == {"q8_0"}  # as in the file
+    assert loaded.readers[1].encoder.encoder.block[0].layer[0].SelfAttention.q.weight.dtype is pyapp.float16
     target = tmp_path / "drawn.png"
     size = ["--width", "12", "--height", "16", "-s", "1", "-m", str(folder), "-o", str(target)]
     command = ["imagine", "a red cat", *size, "--transformer", str(files["q8.gguf"])]

@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from pyapp import hub
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
+from pyapp.engine.blocks.layout import READABLE
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import open_checkpoint
@@ -163,12 +164,15 @@ class Reading:
 
         # Newer files leave out the name of CLIP's transformer.
         base = "text_model" if isinstance(module, TextEncoder) else ""
+        dtype = self.dtype
         renames = renamed if part == "vae" else plain_name if isinstance(module, Flux) else None
         with open_checkpoint(file) as checkpoint:
+            if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
+                dtype = None  # a file in block types keeps them
             load_weights(
                 module, checkpoint, base=base, renames=renames,
                 stored=stored_as(module, checkpoint) if isinstance(module, Flux) else None,
-                ignored=re.compile(r".*\.position_ids"), dtype=self.dtype, device=self.device, progress=progress,
+                ignored=re.compile(r".*\.position_ids"), dtype=dtype, device=self.device, progress=progress,
             )  # fmt: skip
         module.eval()
 
@@ -222,11 +226,11 @@ def load_diffusion(
 ) -> LoadedDiffusion:
     """Loads a folder of diffusers, or a name on the hub.
 
-    dtype: a float type or a block type of the matrices ("float16", "q8_0" …). vae: a folder or a name of another
-    autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub (owner/repo, owner/repo:file), or
-    several, each alone or as a pair with how much it counts. control: a folder or a name of a ControlNet. transformer:
-    a file with other weights of FLUX.1's transformer, GGUF or safetensors. ModelError for a pipeline or a part that is
-    not known, before weights are downloaded; the errors of `hub.resolve`.
+    dtype: a float type or a block type of the matrices ("float16", "q8_0" …); those that a file has in blocks stay.
+    vae: a folder or a name of another autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub
+    (owner/repo, owner/repo:file), or several, each alone or as a pair with how much it counts. control: a folder or a
+    name of a ControlNet. transformer: a file with other weights of FLUX.1's transformer, GGUF or safetensors.
+    ModelError for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     reading = Reading(dtype, device, report, cancel)
