@@ -370,7 +370,9 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 )
 @click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
 @click.option(
-    "--transformer", metavar="FILE", help="FLUX.1's transformer: a GGUF or safetensors file, or owner/repo:FILE."
+    "--transformer",
+    metavar="FILE",
+    help="The transformer of FLUX.1 or Stable Diffusion 3: a GGUF or safetensors file, or owner/repo:FILE.",
 )
 @type_option
 @threads_option

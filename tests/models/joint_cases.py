@@ -88,9 +88,14 @@ def inputs(name: str) -> dict[str, np.ndarray]:
     return found | ({"guidance": np.array([0.035], np.float32)} if config.get("guidance_embeds") else {})
 
 
-def original_shapes() -> dict[str, tuple[int, ...]]:
-    """The tensors of "dev" in Black Forest Labs' names, and their shapes."""
-    layers = {
+def _tensors(layers: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The weights and biases of layers."""
+    found = {f"{name}.weight": shape for name, shape in layers.items()}
+    return found | {f"{name}.bias": shape[:1] for name, shape in layers.items()}
+
+
+def _flux_originals() -> dict[str, tuple[int, ...]]:
+    layers: dict[str, tuple[int, ...]] = {
         "img_in": (32, 16), "txt_in": (32, 12), "time_in.in_layer": (32, 256), "time_in.out_layer": (32, 32),
         "vector_in.in_layer": (32, 8), "vector_in.out_layer": (32, 32), "guidance_in.in_layer": (32, 256),
         "guidance_in.out_layer": (32, 32), "final_layer.linear": (16, 32), "final_layer.adaLN_modulation.1": (64, 32),
@@ -98,17 +103,38 @@ def original_shapes() -> dict[str, tuple[int, ...]]:
         "single_blocks.0.linear2": (32, 160),
     }  # fmt: skip
     for stream in ("img", "txt"):
-        layers |= {
-            f"double_blocks.0.{stream}_{name}": shape
-            for name, shape in (
-                ("mod.lin", (192, 32)), ("attn.qkv", (96, 32)), ("attn.proj", (32, 32)), ("mlp.0", (128, 32)),
-                ("mlp.2", (32, 128)),
-            )
-        }  # fmt: skip
+        own = {
+            "mod.lin": (192, 32),
+            "attn.qkv": (96, 32),
+            "attn.proj": (32, 32),
+            "mlp.0": (128, 32),
+            "mlp.2": (32, 128),
+        }
+        layers |= {f"double_blocks.0.{stream}_{name}": shape for name, shape in own.items()}
     norms = ("double_blocks.0.img_attn", "double_blocks.0.txt_attn", "single_blocks.0")
-    found = {f"{place}.norm.{kind}_norm.scale": (16,) for place in norms for kind in ("query", "key")}
-    found |= {f"{name}.weight": shape for name, shape in layers.items()}
-    return found | {f"{name}.bias": shape[:1] for name, shape in layers.items()}
+    return _tensors(layers) | {f"{at}.norm.{kind}_norm.scale": (16,) for at in norms for kind in ("query", "key")}
+
+
+def _sd35_originals() -> dict[str, tuple[int, ...]]:
+    layers: dict[str, tuple[int, ...]] = {
+        "x_embedder.proj": (32, 4, 2, 2), "context_embedder": (32, 12), "t_embedder.mlp.0": (32, 256),
+        "t_embedder.mlp.2": (32, 32), "y_embedder.mlp.0": (32, 15), "y_embedder.mlp.2": (32, 32),
+        "final_layer.linear": (16, 32), "final_layer.adaLN_modulation.1": (64, 32),
+        "joint_blocks.0.x_block.attn2.qkv": (96, 32), "joint_blocks.0.x_block.attn2.proj": (32, 32),
+    }  # fmt: skip
+    norms = ["joint_blocks.0.x_block.attn2"]
+    own = {"attn.qkv": (96, 32), "attn.proj": (32, 32), "mlp.fc1": (128, 32), "mlp.fc2": (32, 128)}
+    for place, chunks in (("0.x", 9), ("0.context", 6), ("1.x", 6), ("1.context", 2)):
+        block, count = f"joint_blocks.{place}_block", 1 if chunks == 2 else 4  # nothing reads the text behind the last
+        layers |= {f"{block}.{name}": shape for name, shape in [*own.items()][:count]}
+        layers[f"{block}.adaLN_modulation.1"] = (32 * chunks, 32)
+        norms.append(f"{block}.attn")
+    found = _tensors(layers) | {f"{place}.ln_{kind}.weight": (8,) for place in norms for kind in "qk"}
+    return found | {"pos_embed": (1, 49, 32)}
+
+
+# By network, the tensors and their shapes under the names of its makers.
+ORIGINALS = {"dev": _flux_originals(), "sd35": _sd35_originals()}
 
 
 # LoRA files of "dev": the matrices that they change

@@ -40,12 +40,12 @@ from tests.models.joint_cases import (
     LORAS,
     MODELS,
     NETWORKS,
+    ORIGINALS,
     PLACES,
     SCHEDULES,
     T5,
     inputs,
     lora_state,
-    original_shapes,
     tokenizer,
 )
 from tests.models.make_golden_diffusion import drawn, number_noise, shapes
@@ -96,13 +96,14 @@ def of_width(module: Any, name: str) -> Any:
     return found[name]
 
 
-def original() -> list[float]:
-    """The output of "dev" with a file of Black Forest Labs' names."""
-    state = {key: torch.from_numpy(picture_weights(key, shape)) for key, shape in original_shapes().items()}
-    convert = of_width(single_file_utils, "convert_flux_transformer_checkpoint_to_diffusers")
-    model = diffusers.FluxTransformer2DModel(**NETWORKS["dev"])
+def original(name: str) -> list[float]:
+    """The output with a file of the makers' names."""
+    state = {key: torch.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
+    kind = "flux" if CLASSES[name].startswith("Flux") else "sd3"
+    convert = of_width(single_file_utils, f"convert_{kind}_transformer_checkpoint_to_diffusers")
+    model = getattr(diffusers, CLASSES[name])(**NETWORKS[name])
     model.load_state_dict(convert(state))
-    return output(model, "dev")
+    return output(model, name)
 
 
 def lora(case: int) -> list[float]:
@@ -198,7 +199,7 @@ def change(name: str, steps: int, strength: float, masked: bool) -> dict[str, An
 if __name__ == "__main__":
     golden = {
         "networks": {name: one(name) for name in NETWORKS if name != "schnell"},
-        "original": original(),
+        "originals": {name: original(name) for name in ORIGINALS},
         "loras": [lora(case) for case in range(len(LORAS))],
         "schedules": [schedule(*case) for case in SCHEDULES],
         "models": {

@@ -39,12 +39,12 @@ from tests.models.joint_cases import (
     LORAS,
     MODELS,
     NETWORKS,
+    ORIGINALS,
     PLACES,
     SCHEDULES,
     T5,
     inputs,
     lora_state,
-    original_shapes,
     tokenizer,
 )
 from tests.models.seeded import picture_weights, shown
@@ -273,47 +273,50 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files
-def test_files_of_the_transformer_alone(tmp_path: Path) -> None:
-    """GGUF files and single safetensors files have Black Forest Labs' names."""
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_files_of_the_transformer_alone(tmp_path: Path, name: str) -> None:
+    """GGUF files and single safetensors files have the names of the makers."""
     pytest.importorskip("tokenizers")
     pytest.importorskip("click")
     from pyapp.cli import cli
 
-    folder, expected = write_joint_model(tmp_path / "model", "schnell"), golden()["original"]
+    # A file says itself whether its network reads the guidance.
+    folder = write_joint_model(tmp_path / "model", "schnell" if name == "dev" else name)
     (folder / "transformer" / "diffusion_pytorch_model.safetensors").unlink()
-    state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in original_shapes().items()}
-    files = {name: tmp_path / name for name in ("flux.gguf", "q8.gguf", "sd3.gguf", "flux.safetensors")}
-    write_gguf(files["flux.gguf"], state, {"general.architecture": "flux"})
-    write_gguf(files["sd3.gguf"], state, {"general.architecture": "sd3"})
+    expected = np.asarray(golden()["originals"][name])
+    kind, other = ("flux", "sd3") if name == "dev" else ("sd3", "flux")
+    state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
     small = {key: quant.quantize(value, "q8_0") if value.ndim == 2 and value.shape[1] % 32 == 0 else value
              for key, value in state.items()}  # fmt: skip
-    write_gguf(files["q8.gguf"], small, {"general.architecture": "flux"})
-    write_safetensors(
-        files["flux.safetensors"], {f"model.diffusion_model.{key}": value for key, value in state.items()}
-    )
-    for name, near in (("flux.gguf", 1e-4), ("flux.safetensors", 1e-4), ("q8.gguf", 0.1)):
-        loaded = load_diffusion(folder, transformer=files[name])  # the file of "dev", whatever the folder is
+    files = {end: tmp_path / f"file.{end}" for end in ("gguf", "q8.gguf", "safetensors")}
+    write_gguf(files["gguf"], state, {"general.architecture": kind})
+    write_gguf(files["q8.gguf"], small, {"general.architecture": kind})
+    write_safetensors(files["safetensors"], {f"model.diffusion_model.{key}": value for key, value in state.items()})
+    for end, near in (("gguf", 1e-4), ("safetensors", 1e-4), ("q8.gguf", 0.1)):
+        loaded = load_diffusion(folder, transformer=files[end], dtype="float16" if end == "q8.gguf" else None)
         with pyapp.no_grad():
-            found = shown(loaded.network(**given("dev")).numpy())
-        error = np.abs(found - np.asarray(expected)).max() / np.abs(expected).max()
-        assert error < near, name
-    loaded = load_diffusion(folder, transformer=files["q8.gguf"], dtype="float16")
+            found = shown(loaded.network(**given(name)).numpy())
+        assert np.abs(found - expected).max() / np.abs(expected).max() < near, end
     block: Any = loaded.network.transformer_blocks[0]
     assert {layer.weight.dtype.name for layer in (block.attn.to_k, block.norm1.linear)} == {"q8_0"}  # as in the file
-    assert loaded.readers[1].encoder.encoder.block[0].layer[0].SelfAttention.q.weight.dtype is pyapp.float16
+    clip: Any = loaded.readers[0].encoder
+    assert clip.text_model.encoder.layers[0].mlp.fc1.weight.dtype is pyapp.float16
     target = tmp_path / "drawn.png"
     size = ["--width", "12", "--height", "16", "-s", "1", "-m", str(folder), "-o", str(target)]
     command = ["imagine", "a red cat", *size, "--transformer", str(files["q8.gguf"])]
     answer = pytest.importorskip("click.testing").CliRunner().invoke(cli, command)
     assert answer.exit_code == 0 and read_image(target).shape == (16, 12, 3), answer.output
-    with pytest.raises(ModelError, match="architecture is 'sd3'"):
-        load_diffusion(folder, transformer=files["sd3.gguf"])
     with pytest.raises(ModelError, match="no such transformer file"):
         load_diffusion(folder, transformer=f"{folder}:nothing.gguf")
-    del state["double_blocks.0.txt_attn.qkv.weight"]
-    write_gguf(files["flux.gguf"], state, {"general.architecture": "flux"})
-    with pytest.raises(ModelError, match=r"missing: transformer_blocks\.0\.attn\.add_q_proj"):
-        load_diffusion(folder, transformer=files["flux.gguf"])
+    write_gguf(files["gguf"], state, {"general.architecture": other})
+    with pytest.raises(ModelError, match=f"architecture is '{other}'"):
+        load_diffusion(folder, transformer=files["gguf"])
+    left = next(key for key in state if key.endswith("attn.qkv.weight"))
+    write_gguf(
+        files["gguf"], {key: value for key, value in state.items() if key != left}, {"general.architecture": kind}
+    )
+    with pytest.raises(ModelError, match=r"missing: transformer_blocks\.0\.attn\.to_q"):
+        load_diffusion(folder, transformer=files["gguf"])
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files

@@ -31,10 +31,10 @@ from ..loading.weights import load_weights
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
 from .flux import Flux, FluxConfig
-from .flux_names import plain_name, reads_guidance, stored_as
 from .lora import add_lora, as_pairs
 from .mmdit import MMDiT, MMDiTConfig
 from .network import Network
+from .original_names import plain_name, said_by, stored_as
 from .texts import Reader, TextEncoder
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
@@ -59,8 +59,7 @@ AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
 @dataclass(frozen=True)
 class Kind:
     """Pipelines of one kind of network: their classes, the part that is the network, and how it is made of its
-    config.json; the encoders of texts that they may have, and those that they must have; whether the network may be in
-    a file of its own.
+    config.json; the encoders of texts that they may have, and those that they must have.
     """
 
     pipelines: tuple[str, ...]
@@ -68,7 +67,6 @@ class Kind:
     network: Callable[[Mapping[str, Any]], Network]
     texts: tuple[str, ...]
     needed: tuple[str, ...] = ()
-    alone: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -87,7 +85,7 @@ KINDS = (
     ),
     Kind(
         ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline"), "transformer",
-        lambda values: Flux(FluxConfig.from_dict(values)), TEXTS[:2], TEXTS[:2], True,
+        lambda values: Flux(FluxConfig.from_dict(values)), TEXTS[:2], TEXTS[:2],
     ),
     Kind(
         ("StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
@@ -165,13 +163,14 @@ class Reading:
         # Newer files leave out the name of CLIP's transformer.
         base = "text_model" if isinstance(module, TextEncoder) else ""
         dtype = self.dtype
-        renames = renamed if part == "vae" else plain_name if isinstance(module, Flux) else None
+        joint = module if isinstance(module, Flux | MMDiT) else None
+        renames = renamed if part == "vae" else None if joint is None else plain_name
         with open_checkpoint(file) as checkpoint:
             if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
                 dtype = None  # a file in block types keeps them
             load_weights(
                 module, checkpoint, base=base, renames=renames,
-                stored=stored_as(module, checkpoint) if isinstance(module, Flux) else None,
+                stored=None if joint is None else stored_as(joint, checkpoint),
                 ignored=re.compile(r".*\.position_ids"), dtype=dtype, device=self.device, progress=progress,
             )  # fmt: skip
         module.eval()
@@ -229,7 +228,7 @@ def load_diffusion(
     dtype: a float type or a block type of the matrices ("float16", "q8_0" …); those that a file has in blocks stay.
     vae: a folder or a name of another autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub
     (owner/repo, owner/repo:file), or several, each alone or as a pair with how much it counts. control: a folder or a
-    name of a ControlNet. transformer: a file with other weights of FLUX.1's transformer, GGUF or safetensors.
+    name of a ControlNet. transformer: a file with other weights of the transformer, GGUF or safetensors.
     ModelError for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
@@ -257,11 +256,11 @@ def load_diffusion(
     settled = {part: _settings_of(small, part, name) for part in wanted}
     own: Path | None = None
     if transformer is not None:
-        if not kind.alone:
+        if kind.part != "transformer":
             raise ModelError(f"a {pipeline} takes no file of a transformer", where=name, hint="Give its folder alone")
         own = reading.file(transformer, "transformer", TRANSFORMER, TRANSFORMER_ENDS)
         with open_checkpoint(own) as checkpoint:
-            settled[kind.part] |= {"guidance_embeds": reads_guidance(checkpoint)}
+            settled[kind.part] |= said_by(checkpoint)
     made = {part: _made(part, settings[part][1], settled[part], name, kind) for part in wanted}
     if vae is not None:
         made["vae"] = reading.part("vae", vae)

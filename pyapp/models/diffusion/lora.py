@@ -2,7 +2,7 @@
 
 Read are the names of diffusers and peft ("unet.….to_q.lora_A.weight", "….processor.to_q_lora.down.weight") and those of
 kohya's scripts ("lora_unet_….lora_down.weight" with ".alpha"), in which XL's U-Net may have the names of Stability AI's
-code ("input_blocks"), and FLUX.1 those of Black Forest Labs' ("double_blocks"), some of whose matrices are several
+code ("input_blocks"), and transformers those of their makers' ("double_blocks"), some of whose matrices are several
 here.
 """
 
@@ -19,7 +19,8 @@ from pyapp.formats.safe_json import parse_json
 from pyapp.nn import Conv2d, Linear, Module, Parameter
 
 from .flux import Flux
-from .flux_names import SWAPPED, original_names
+from .mmdit import MMDiT
+from .original_names import is_swapped, original_layers
 from .unet import UNetConfig
 
 # The ends of names: of the matrix that shrinks (A, down), of the one that widens again (B, up), and of alpha.
@@ -103,9 +104,9 @@ def known_names(modules: Mapping[str, Module]) -> Iterator[tuple[str, tuple[str,
     in files, one path after the other.
     """
     for part, module in modules.items():
-        if isinstance(module, Flux):
-            for there, here in original_names(module):
-                if here != (SWAPPED,):
+        if isinstance(module, Flux | MMDiT):
+            for there, here in original_layers(module):
+                if not is_swapped(module, here[0]):
                     paths = tuple(f"{part}:{path}" for path in here)
                     yield from ((there, paths), (f"lora_unet_{there.replace('.', '_')}", paths))
         for path, layer in module.named_modules():
