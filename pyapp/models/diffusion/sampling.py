@@ -90,10 +90,10 @@ class Drawing:
         self._draw = _drawer(options.seed) if noise is None else noise
         self.guided = not network.learnt_guidance and self.guidance > 1
         if network.flow and options.negative_prompt and not self.guided:
-            raise OptionError(
-                "this model reads no negative prompt" if network.learnt_guidance
-                else "a negative prompt needs a guidance above 1", where="negative_prompt",
-            )  # fmt: skip
+            told = ("this model reads no negative prompt", "Leave it out: the guidance is an input of this network")
+            if not network.learnt_guidance:
+                told = ("a negative prompt needs a guidance above 1", "Give a guidance, such as 4")
+            raise OptionError(told[0], where="negative_prompt", hint=told[1])
         self._more: Tensor | None = None  # maps (N, C', H, W) that the network reads beside the latents
         self._around: tuple[Tensor, Tensor, Tensor] | None = None  # the picture's latents, their noise, the mask
         with no_grad():
