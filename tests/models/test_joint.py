@@ -330,6 +330,16 @@ def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
     with pyapp.no_grad():
         found = shown(loaded.network(**given("dev")).numpy())
     np.testing.assert_allclose(found, golden()["loras"][case], atol=2e-4, rtol=2e-4)
+    if case:  # the names of ComfyUI's files
+        for there in ("double_blocks.0.img_attn.qkv", "double_blocks.0.txt_mlp.2", "single_blocks.0.linear1"):
+            old = f"lora_unet_{there.replace('.', '_')}"
+            for end, new in ((".lora_down.weight", ".lora_A.weight"), (".lora_up.weight", ".lora_B.weight"),
+                             (".alpha", ".alpha")):  # fmt: skip
+                state[f"diffusion_model.{there}{new}"] = state.pop(old + end)
+        write_safetensors(file, state)
+        with pyapp.no_grad():
+            again = load_diffusion(folder, lora=[(file, LORA_SCALE)]).network(**given("dev")).numpy()
+        np.testing.assert_array_equal(shown(again), found)
     first = next(iter(state))
     write_safetensors(file, state | {first: pyapp.zeros(2, 7)})
     with pytest.raises(ModelError, match=r"the matrix \[\d+, 32\]"):

@@ -3,7 +3,7 @@
 Read are the names of diffusers and peft ("unet.….to_q.lora_A.weight", "….processor.to_q_lora.down.weight") and those of
 kohya's scripts ("lora_unet_….lora_down.weight" with ".alpha"), in which XL's U-Net may have the names of Stability AI's
 code ("input_blocks"), and transformers those of their makers' ("double_blocks"), some of whose matrices are several
-here.
+here. ComfyUI puts "diffusion_model." before them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _split(name: str) -> tuple[str, str]:
             return "", ""
         key = name[: match.start()]
         kind = {"A": "down", "B": "up"}.get(match["letter"] or "", match["way"])
-    return key.removeprefix("base_model.model.").replace(".processor.", "."), kind
+    return key.removeprefix("base_model.model.").removeprefix("diffusion_model.").replace(".processor.", "."), kind
 
 
 def known_names(modules: Mapping[str, Module]) -> Iterator[tuple[str, tuple[str, ...]]]:
