@@ -369,6 +369,11 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
 )
 @click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
+@click.option(
+    "--transformer",
+    metavar="FILE",
+    help="The transformer of FLUX.1 or Stable Diffusion 3: a GGUF or safetensors file, or owner/repo:FILE.",
+)
 @type_option
 @threads_option
 @json_option
@@ -376,9 +381,9 @@ def imagine(
     prompts: tuple[str, ...], model: str, output: str, dtype: str | None, threads: int | None, as_json: bool,
     **options: Any,
 ) -> int:  # fmt: skip
-    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms): the
-    names of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is
-    white there is drawn anew.
+    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
+    3.5) or FLUX.1: the names of the files that were written. With --image, drawing starts from that picture; with
+    --mask too, only what is white there is drawn anew.
     """
     from pyapp import tasks
 

@@ -383,7 +383,8 @@ def drawn_texts(
     where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
     height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
-    (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet.
+    (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
+    transformer, a file of the transformer of FLUX.1 or Stable Diffusion 3.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
     from pyapp.vision.reading import read_image
@@ -415,7 +416,9 @@ def drawn_texts(
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
-imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control"))
+imagine = stream_of(
+    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer")
+)
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
