@@ -30,9 +30,9 @@ class WholeHybridText(WholeText):
         """As StateText.carry."""
         return self._states.carry(layer, part, step, *inputs)
 
-    def masked(self, x: Tensor) -> Tensor:
+    def masked(self, x: Tensor, value: float = 0.0) -> Tensor:
         """As StateText.masked."""
-        return self._states.masked(x)
+        return self._states.masked(x, value)
 
 
 class CachedHybridText(CachedText):
@@ -46,7 +46,7 @@ class CachedHybridText(CachedText):
         """As StateText.carry."""
         return self._states.carry(layer, part, step, *inputs)
 
-    def masked(self, x: Tensor) -> Tensor:
+    def masked(self, x: Tensor, value: float = 0.0) -> Tensor:
         """As StateText.masked."""
         return x
 

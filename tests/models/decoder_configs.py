@@ -100,6 +100,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
         },
     },
+    "gemma3n": SMALL
+    | {
+        "model_type": "gemma3n_text",
+        "head_dim": 12,
+        "num_hidden_layers": 4,
+        "hidden_size": 24,
+        "tie_word_embeddings": True,
+        "sliding_window": 6,
+        "num_kv_shared_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "activation_sparsity_pattern": [0.7, 0.0, 0.0, 0.0],
+        "vocab_size_per_layer_input": 90,
+        "hidden_size_per_layer_input": 8,
+        "altup_num_inputs": 3,
+        "laurel_rank": 6,
+        "final_logit_softcapping": 5.0,
+    },
     "phi3": SMALL
     | {
         "model_type": "phi3",
@@ -161,6 +178,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "falcon_mamba": MAMBA | {"model_type": "falcon_mamba", "mixer_rms_eps": 1e-3},
     "mamba2": MAMBA
     | {"model_type": "mamba2", "num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 16, "chunk_size": 4},
+    "rwkv": {
+        "model_type": "rwkv",
+        "vocab_size": 96,
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "intermediate_size": 40,
+        "context_length": 128,
+        "layer_norm_epsilon": 1e-4,
+    },
     "opt": OPT,
     "opt-350m": OPT | {"do_layer_norm_before": False, "word_embed_proj_dim": 20},
     "opt-galactica": OPT
