@@ -14,7 +14,7 @@ from pyapp.nn.scaled_decoder import (
     ScaledBlock,
     ScaledLanguageModel,
     ScaledSharedFeedForward,
-    ScaledSparseFeedForward,
+    sparse_feed_forward,
 )
 
 from .loading.config import check_choice
@@ -59,7 +59,7 @@ class Block(ScaledBlock):
     """Attention and a mixture of experts."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__(config, layer, rotary, ScaledSparseFeedForward(config), "block_sparse_moe")
+        super().__init__(config, layer, rotary, sparse_feed_forward(config), "block_sparse_moe")
         self.shared_mlp = ScaledSharedFeedForward(config) if config.shared_intermediate_size else None
 
     def feed_forward(self, x: Tensor) -> Tensor:

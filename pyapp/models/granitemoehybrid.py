@@ -12,7 +12,7 @@ from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
 from pyapp.nn.hybrid import HybridLanguageModel
 from pyapp.nn.mamba2 import Mamba2Mixer
-from pyapp.nn.scaled_decoder import ScaledLanguageModel, ScaledSharedFeedForward, ScaledSparseFeedForward
+from pyapp.nn.scaled_decoder import ScaledLanguageModel, ScaledSharedFeedForward, sparse_feed_forward
 
 from .loading.config import LIMITS, check_choice, require
 from .loading.mamba_layers import MambaFields, mamba_fields
@@ -77,7 +77,7 @@ class Block(Module):
         else:
             settings = config.mamba_settings(epsilon, config.hidden_act, output_bias=config.mamba_proj_bias)
             self.mamba = Mamba2Mixer(size, settings, layer)
-        self.block_sparse_moe = ScaledSparseFeedForward(config) if config.num_local_experts else None
+        self.block_sparse_moe = sparse_feed_forward(config) if config.num_local_experts else None
         self.shared_mlp = ScaledSharedFeedForward(config)
         self.input_layernorm = RMSNorm(size, epsilon)
         self.post_attention_layernorm = RMSNorm(size, epsilon)

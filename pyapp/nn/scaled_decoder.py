@@ -9,7 +9,7 @@ from typing import Any
 
 from ..engine import Tensor
 from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from .layers.experts import Experts, Router
+from .layers.experts import SparseFeedForward
 from .layers.gated import gated
 from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import RMSNorm
@@ -54,19 +54,10 @@ class ScaledBlock(Module):
         return x + self.feed_forward(self.post_attention_layernorm(x)) * self.scale
 
 
-class ScaledSparseFeedForward(Module):
+def sparse_feed_forward(config: Any) -> SparseFeedForward:
     """A mixture of experts."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        size = config.hidden_size
-        self.router = Router(size, config.num_local_experts, config.num_experts_per_tok)
-        self.experts = Experts(size, config.intermediate_size, config.num_local_experts, config.hidden_act)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., hidden_size) → (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return self.experts(flat, *self.router(flat)).reshape(x.shape)
+    size, inner, count = config.hidden_size, config.intermediate_size, config.num_experts_per_tok
+    return SparseFeedForward(size, inner, config.num_local_experts, count, config.hidden_act, name="router")
 
 
 class ScaledSharedFeedForward(Module):

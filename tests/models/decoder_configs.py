@@ -351,6 +351,35 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "ssm_out_multiplier": 0.75,
     },
     "falcon_h1-norm": SMALL | MAMBA_LAYERS | {"model_type": "falcon_h1", "mamba_d_ssm": 64, "mamba_rms_norm": True},
+    "bamba": SMALL
+    | MAMBA_LAYERS
+    | {"model_type": "bamba", "num_hidden_layers": 3, "attn_layer_indices": [1], "attention_bias": True},
+    "jamba": SMALL
+    | {
+        "model_type": "jamba",
+        "num_hidden_layers": 3,
+        "num_experts": 4,
+        "attn_layer_period": 3,
+        "attn_layer_offset": 1,
+        "mamba_d_state": 8,
+        "mamba_proj_bias": True,
+    },
+    "nemotron_h": SMALL
+    | {
+        "model_type": "nemotron_h",
+        "head_dim": 12,
+        "hybrid_override_pattern": "ME*-",
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 8,
+        "n_groups": 2,
+        "ssm_state_size": 8,
+        "chunk_size": 4,
+        "n_routed_experts": 4,
+        "moe_intermediate_size": 24,
+        "moe_shared_expert_intermediate_size": 20,
+        "moe_latent_size": 16,
+        "routed_scaling_factor": 1.6,
+    },
     "glm4_moe": SMALL
     | {
         "model_type": "glm4_moe",

@@ -58,7 +58,11 @@ def greedy(model: Any) -> tuple[list[int], float]:
         cache = DynamicCache(config=model.config)
     ids = torch.tensor([TEXT])
     for _ in range(STEPS):
-        found = model(ids, use_cache=True, **{name: cache})
+        if type(model).__name__ == "BambaForCausalLM":  # which counts positions from 0 in every call
+            at = 0 if cache is None else len(TEXT) + len(tokens) - 1
+            found = model(ids, use_cache=True, position_ids=torch.arange(at, at + ids.shape[1])[None], **{name: cache})
+        else:
+            found = model(ids, use_cache=True, **{name: cache})
         cache = found.get(name, cache)
         best = found.logits[0, -1].topk(2).values
         lead = min(lead, float(best[0] - best[1]))
