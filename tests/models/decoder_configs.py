@@ -380,6 +380,55 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "moe_latent_size": 16,
         "routed_scaling_factor": 1.6,
     },
+    "phimoe": SMALL
+    | {
+        "model_type": "phimoe",
+        "num_local_experts": 4,
+        "router_jitter_noise": 0.2,
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "original_max_position_embeddings": 96,
+        "rope_scaling": LONGROPE | {"short_mscale": 1.2, "long_mscale": 1.3},
+    },
+    "hunyuan": SMALL
+    | {
+        "model_type": "hunyuan_v1_dense",
+        "head_dim": 12,
+        "attention_bias": True,
+        "rope_scaling": {"type": "dynamic", "alpha": 100.0, "factor": 1.0},
+    },
+    "hunyuan-moe": SMALL | {"model_type": "hunyuan_v1_moe", "head_dim": 8, "num_experts": 4, "moe_topk": [2, 1]},
+    "ernie4_5_moe": SMALL
+    | {
+        "model_type": "ernie4_5_moe",
+        "use_bias": True,
+        "moe_num_experts": 4,
+        "moe_k": 2,
+        "moe_intermediate_size": 24,
+    },
+    "persimmon": SMALL | {"model_type": "persimmon", "num_key_value_heads": 4},
+    "apertus": SMALL | {"model_type": "apertus", "head_dim": 12},
+    "ministral": SMALL
+    | {
+        "model_type": "ministral",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "ministral3": SMALL
+    | {
+        "model_type": "ministral3",
+        "head_dim": 12,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "original_max_position_embeddings": 5,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.2,
+        },
+    },
     "glm4_moe": SMALL
     | {
         "model_type": "glm4_moe",
