@@ -1,5 +1,5 @@
-"""Apertus (Swiss AI Initiative 2025, arXiv 2509.14233): Llama's blocks with normalised queries and keys, and feed-forward
-parts without gates, whose activation has trained parts.
+"""Apertus (Swiss AI Initiative 2025, arXiv 2509.14233): Llama's blocks with normalised queries and keys, and
+feed-forward parts without gates, whose activation is trained.
 """
 
 from __future__ import annotations
@@ -42,19 +42,22 @@ class Config(DecoderConfig):
 
 
 class XIELU(Module):
-    """x² and (exp(x) - 1 - x), each times a trained factor, plus a slope (Huang and Schlag 2024, arXiv 2411.13010)."""
+    """x², and below 0 exp(x) - 1 - x, each times a trained factor, plus a constant times x (Huang and Schlag 2024,
+    arXiv 2411.13010).
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.alpha_p = Parameter(full((1,), log(expm1(STEEPNESS))))
         self.alpha_n = Parameter(full((1,), log(expm1(STEEPNESS - SLOPE))))
-        self.register_buffer("beta", ops.tensor(SLOPE))
-        self.register_buffer("eps", ops.tensor(EDGE))
+        self.beta = Parameter(ops.tensor(SLOPE), requires_grad=False)
+        self.eps = Parameter(ops.tensor(EDGE), requires_grad=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape → the same shape."""
-        rising, falling = self.alpha_p.softplus(), self.alpha_n.softplus() + self.beta
-        return where(x > 0, rising * x * x, (x.minimum(self.eps).expm1() - x) * falling) + self.beta * x
+        slope, edge = self.beta.detach(), self.eps.detach()
+        rising, falling = self.alpha_p.softplus(), self.alpha_n.softplus() + slope
+        return where(x > 0, rising * x * x, (x.minimum(edge).expm1() - x) * falling) + slope * x
 
 
 class FeedForward(Module):

@@ -1,5 +1,5 @@
-"""Bamba (IBM, Princeton, CMU and UIUC 2024): Llama's blocks, of which most mix tokens by Mamba 2; the others attend, with
-rotary positions in half of each head.
+"""Bamba (IBM, Princeton, CMU and UIUC 2024): Llama's blocks, of which most mix tokens by Mamba 2; the others attend,
+with rotary positions in half of each head.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gemma 3n, its language model (Gemma Team 2025, https://ai.google.dev/gemma/docs/gemma-3n): Gemma 3 with several
 streams of which a layer computes one and guesses the others (AltUp, Baykal et al. 2023, arXiv 2301.13310), residuals of
-low rank (Laurel, Menghani et al. 2024, arXiv 2411.07501), embeddings for each layer, sparse activations, and last layers
-that attend to the keys and values of earlier ones.
+low rank (Laurel, Menghani et al. 2024, arXiv 2411.07501), embeddings for each layer, sparse activations, and last
+layers that attend to the keys and values of earlier ones.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from pyapp.engine.ops import cat, stack, where, zeros
 from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear, RMSNorm
 from pyapp.nn.caches import decoder_cache
 from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, soft_capped
-from pyapp.nn.heads import Heads, split_heads
+from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import (
-    LARGEST, LIMITS, DecoderConfig, check_positive, layer_types, require, rotary_of_windows,
+    LARGEST,
+    LIMITS,
+    DecoderConfig,
+    check_positive,
+    layer_types,
+    require,
+    rotary_of_windows,
 )  # fmt: skip
 
 MODEL_TYPES = ("gemma3n_text", "gemma3n")
@@ -36,6 +42,7 @@ NESTED_DEFAULTS = {
 }  # fmt: skip
 PATTERN, SPARSE_LAYERS, SPARSITY = 5, 10, 0.95  # where config.json says nothing
 SMALLEST = 1e-5  # mean square of a stream
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config(DecoderConfig):
@@ -120,8 +127,8 @@ class Config(DecoderConfig):
 
 
 class Attention(SelfAttention):
-    """Self-attention with normalised queries, keys and values. The layer's keys and values are in the cache of layer
-    `source`; if that is another, they are the ones that it computed.
+    """Self-attention with normalised queries, keys and values. These are in the cache of layer `layer`: if that is
+    another layer, they are the ones that it computed.
     """
 
     tensor_parallel = {
@@ -136,27 +143,24 @@ class Attention(SelfAttention):
         inner, kv = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
         self.q_proj = Linear(size, inner, bias=bias)
         self.q_norm = RMSNorm(heads.head_dim, epsilon)
-        self.computes = source == layer
-        if self.computes:
+        if source == layer:
             self.k_proj = Linear(size, kv, bias=bias)
             self.v_proj = Linear(size, kv, bias=bias)
             self.k_norm = RMSNorm(heads.head_dim, epsilon)
             self.v_norm = RMSNorm(heads.head_dim, epsilon, elementwise_affine=False)
         self.o_proj = ResidualLinear(inner, size, bias=bias)
 
-    def forward(self, x: Tensor, text: Text, known: dict[int, Tensor]) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size). `known` has the keys and values [k, v] (..., T, 2 KV * D) of
-        each source before they are rotated.
+    def forward(self, x: Tensor, text: Text, known: Tensor | None) -> tuple[Tensor, Tensor]:
+        """x (..., T, hidden_size), the keys and values [k, v] (..., T, 2 KV, D) of the source before they are rotated,
+        None: if the layer computes its own → attention (..., T, hidden_size), and the keys and values.
         """
         heads = self.heads
         queries = self.q_norm(self._by_head(self.q_proj(x)))  # (..., T, H, D)
-        if self.computes:
+        if known is None:
             keys, values = self._by_head(self.k_proj(x)), self._by_head(self.v_proj(x))
-            found = cat([self.k_norm(keys), self.v_norm(values)], -2)  # (..., T, 2 KV, D)
-            known[self.layer] = found
-        qkv = cat([queries, known[self.layer]], -2).reshape(*x.shape[:-1], heads.width)
-        y: Tensor = self.o_proj(self.attend(qkv, text))
-        return y
+            known = cat([self.k_norm(keys), self.v_norm(values)], -2)
+        qkv = cat([queries, known], -2).reshape(*x.shape[:-1], heads.width)
+        return self.o_proj(self.attend(qkv, text)), known
 
     def _by_head(self, x: Tensor) -> Tensor:
         """(..., F) → (..., F / D, D)."""
@@ -168,7 +172,7 @@ class FeedForward(Module):
     normally.
     """
 
-    tensor_parallel = {
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
         "gate_proj": ("outputs", "inner"), "up_proj": ("outputs", "inner"), "down_proj": ("inputs", "inner"),
     }  # fmt: skip
 
@@ -210,7 +214,7 @@ class AltUp(Module):
     def _coefficients(self, layer: Linear, x: Tensor) -> Tensor:
         """Those of a layer for a stream x (..., hidden_size)."""
         routed = self.modality_router(self.router_norm(x) * (1 / x.shape[-1])).tanh()  # (..., n)
-        if self.training and self.limit is not None:
+        if self.training and self.limit is not None and type(layer) is Linear:
             return ops.linear(routed, layer.weight.clamp(-self.limit, self.limit))
         return layer(routed)
 
@@ -220,7 +224,7 @@ class AltUp(Module):
         return x + found.reshape(*x.shape[:-2], self.streams, self.streams) @ x
 
     def correct(self, x: Tensor, computed: Tensor) -> Tensor:
-        """Guesses x (..., n, hidden_size) and the stream that was computed (..., hidden_size) → (..., n, hidden_size)."""
+        """Guesses x (..., n, hidden_size) and the computed stream (..., hidden_size) → (..., n, hidden_size)."""
         found = self._coefficients(self.correction_coefs, computed) + 1  # (..., n)
         return x + (computed - x.select(-2, self.active)).unsqueeze(-2) * found.unsqueeze(-1)
 
@@ -240,7 +244,7 @@ class Laurel(Module):
 
 
 class Block(Module):
-    """Attention and feed-forward of one stream, each between two norms; the embedding of the layer goes to the others."""
+    """Attention and feed-forward of one stream, each between two norms; the others get the layer's embedding."""
 
     def __init__(self, config: Config, layer: int, rotary: Mapping[str, RotaryTable]) -> None:
         super().__init__()
@@ -259,14 +263,15 @@ class Block(Module):
         self.activation = activation_named(config.hidden_activation)
         self.scaled = config.altup_correct_scale
 
-    def forward(self, x: Tensor, text: Text, own: Tensor, known: dict[int, Tensor]) -> Tensor:
+    def forward(self, x: Tensor, text: Text, own: Tensor, known: Tensor | None) -> tuple[Tensor, Tensor]:
         """x (..., T, n, hidden_size), own (..., T, hidden_size_per_layer_input), known: as Attention.forward → (..., T,
-        n, hidden_size).
+        n, hidden_size), and the keys and values.
         """
         guesses = self.altup.predict(x)
         active = guesses.select(-2, self.altup.active)  # (..., T, hidden_size)
         normed = self.input_layernorm(active)
-        attended = active + self.post_attention_layernorm(self.self_attn(normed, text, known))
+        attended, known = self.self_attn(normed, text, known)
+        attended = active + self.post_attention_layernorm(attended)
         y = (attended + self.laurel(normed)) * sqrt(0.5)
         y = y + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(y)))
         x = self.altup.correct(guesses, y)
@@ -275,7 +280,7 @@ class Block(Module):
             first = first * self.altup.correct_output_scale
         added = self.per_layer_projection(self.activation(self.per_layer_input_gate(first)) * own)
         added = self.post_per_layer_input_norm(added).unsqueeze(-2)
-        return cat([x.narrow(-2, 0, 1), x.narrow(-2, 1, self.altup.streams - 1) + added], -2)
+        return cat([x.narrow(-2, 0, 1), x.narrow(-2, 1, self.altup.streams - 1) + added], -2), known
 
 
 class Gemma3nStack(DecoderStack):
@@ -317,9 +322,10 @@ class Gemma3nStack(DecoderStack):
         inputs = self.layer_inputs(tokens, x)
         size = x.square().mean(-1, True).sqrt()  # (..., T, 1)
         x = stack([x, *(_of_size(layer(x), size) for layer in self.altup_projections)], -2)  # (..., T, n, hidden_size)
-        known: dict[int, Tensor] = {}
+        known: dict[int, Tensor] = {}  # the keys and values of each layer that computes some
         for i, layer in enumerate(self.layers):
-            x = layer(x, text, inputs.select(-2, i), known)
+            source = layer.self_attn.layer
+            x, known[source] = layer(x, text, inputs.select(-2, i), known.get(source))
         first = x.select(-2, 0)
         size = first.square().mean(-1, True).sqrt()
         layers = enumerate(self.altup_unembed_projections, 1)

@@ -1,5 +1,5 @@
-"""Hunyuan (Tencent 2025, https://github.com/Tencent-Hunyuan/Hunyuan-A13B): Llama's blocks with norms of rotated queries and
-keys; the larger models have mixtures of experts beside one that every token has.
+"""Hunyuan (Tencent 2025, https://github.com/Tencent-Hunyuan/Hunyuan-A13B): Llama's blocks with norms of rotated queries
+and keys; the larger models have mixtures of experts beside one that every token has.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class HunyuanForCausalLM(RotaryLanguageModel):
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     """How published files store the experts: each matrix by itself."""
-    return gated_experts_apart(config, tensors)
+    return gated_experts_apart(config, tensors) if config.num_experts else {}
 
 
 TASKS = {"causal-lm": HunyuanForCausalLM}

@@ -1,5 +1,5 @@
-"""Ministral (Mistral AI 2024 and 2025): Mistral's blocks with windows in some layers; Ministral 3 scales the queries of late
-positions.
+"""Ministral (Mistral AI 2024 and 2025): Mistral's blocks with windows in some layers; Ministral 3 scales the queries of
+late positions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Config(DecoderConfig):
         require(self.kind in MODEL_TYPES, f"kind is {self.kind!r:.40}, expected one of {', '.join(MODEL_TYPES)}")
         growth, original = self.growth
         plausible = type(growth) in (int, float) and isfinite(growth) and type(original) is int and original >= 1
-        require(plausible, f"llama_4_scaling_beta is {growth!r:.40} and original_max_position_embeddings {original!r:.40}")
+        require(
+            plausible, f"llama_4_scaling_beta is {growth!r:.40} and original_max_position_embeddings {original!r:.40}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -66,7 +66,10 @@ class Config(DecoderConfig):
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """With the kind of each layer, which older files say by a letter."""
         given = {OLDER_FIELDS.get(name, name): value for name, value in values.items()}
-        kinds, pattern = given.get("layers_block_type") or given.get("layer_types"), given.get("hybrid_override_pattern")
+        kinds, pattern = (
+            given.get("layers_block_type") or given.get("layer_types"),
+            given.get("hybrid_override_pattern"),
+        )
         if kinds is None and isinstance(pattern, str):
             kinds = [LETTERS.get(letter, letter) for letter in pattern[: LIMITS["num_hidden_layers"] + 1]]
         known = isinstance(kinds, list | tuple) and 1 <= len(kinds) <= LIMITS["num_hidden_layers"]

@@ -1,5 +1,5 @@
-"""Persimmon (Adept 2023): layer norms, also of each head's queries and keys, squared ReLU, and rotary positions of half of
-each head.
+"""Persimmon (Adept 2023): layer norms, also of each head's queries and keys, squared ReLU, and rotary positions of half
+of each head.
 """
 
 from __future__ import annotations

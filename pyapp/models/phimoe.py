@@ -1,5 +1,5 @@
-"""Phi-3.5-MoE (Abdin et al. 2024, arXiv 2404.14219; Liu et al. 2024, arXiv 2409.12136): Mixtral's blocks with layer norms;
-two experts are chosen one after the other, each by a softmax over those with nearly its score.
+"""Phi-3.5-MoE (Abdin et al. 2024, arXiv 2404.14219; Liu et al. 2024, arXiv 2409.12136): Mixtral's blocks with layer
+norms; two experts are chosen one after the other, each by a softmax over those with nearly its score.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ CHOSEN = 2  # experts of a token
 
 @dataclass(frozen=True, kw_only=True)
 class Config(DecoderConfig):
-    """The fields of config.json. router_jitter_noise: half of what scores may be apart, as a share of the best, to count
-    in the softmax.
+    """The fields of config.json. router_jitter_noise: half of what scores may be below the best, as a share of it, to
+    count in the softmax.
     """
 
     model_type = "phimoe"
@@ -45,7 +45,9 @@ class Config(DecoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         chosen, experts = self.num_experts_per_tok, self.num_local_experts
-        require(chosen == CHOSEN <= experts, f"num_experts_per_tok is {chosen}, of {experts} experts, expected {CHOSEN}")
+        require(
+            chosen == CHOSEN <= experts, f"num_experts_per_tok is {chosen}, of {experts} experts, expected {CHOSEN}"
+        )
 
 
 class SparseMixer(Router):

@@ -1,5 +1,6 @@
-"""RWKV 4 (Peng et al. 2023, arXiv 2305.13048): layers that mix each token with the one before it and average the values of
-all tokens, of which older ones count less. Files in float16 need none of the halving that `rescale_every` is for.
+"""RWKV 4 (Peng et al. 2023, arXiv 2305.13048): layers that mix each token with the one before it, and average the
+values of all tokens, of which older ones count less. Values are float32, so `rescale_every`, which keeps float16 from
+overflowing, is not needed.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class TimeMixing(Mixing):
             with no_grad():
                 channels, depth = arange(inner, dtype="float32"), layer / max(config.num_hidden_layers - 1, 1)
                 self.time_decay.copy_((channels / max(inner - 1, 1)) ** (0.7 + 1.3 * depth) * 8 - 5)
-                self.time_first.copy_(((channels + 1) % 3 - 1) * 0.5 + log(0.3))
+                self.time_first.copy_(((channels + 1).remainder(3) - 1) * 0.5 + log(0.3))
 
     def forward(self, x: Tensor, text: StateText) -> Tensor:
         """x (..., T, hidden_size) → (..., T, hidden_size)."""
@@ -214,7 +215,7 @@ class RwkvForCausalLM(RecurrentLanguageModel):
         super().__init__(config, RwkvStack(config.vocab_size, size, blocks, LayerNorm(size, LAST_EPSILON)))
         layer = self.lm_head
         del self.lm_head
-        self.head = layer  # type: ignore[method-assign, assignment]
+        self.head = layer  # type: ignore[method-assign]
         self.state_shapes = [((1, size), (3, inner), (1, size))] * config.num_hidden_layers
 
 

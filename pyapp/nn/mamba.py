@@ -52,7 +52,7 @@ class MambaMixer(Module):
         if Initialization.on:
             with no_grad():
                 self.A_log.copy_(arange(1, size + 1, dtype="float32").log())
-            draw_steps(self.dt_proj.bias)
+            draw_steps(self.dt_proj.get_parameter("bias"))
 
     def normalized(self, part: int, x: Tensor) -> Tensor:
         """The steps (part 0), what goes into the states (1) and out of them (2), x (..., T, F), in models that have

@@ -22,7 +22,11 @@ from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 
 FOLDER = Path(__file__).with_name("golden_decoders")
-GIVE_NOTHING = "Exaone4ForCausalLM", "Ernie4_5ForCausalLM", "Ernie4_5_MoeForCausalLM"  # whose own forward returns None in transformers 5.24
+GIVE_NOTHING = (
+    "Exaone4ForCausalLM",
+    "Ernie4_5ForCausalLM",
+    "Ernie4_5_MoeForCausalLM",
+)  # whose own forward returns None in transformers 5.24
 UNMASKED = ("RwkvForCausalLM",)  # which take padding for tokens: their texts are read alone
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
@@ -42,9 +46,7 @@ def model_of(name: str, salt: int) -> Any:
     with torch.no_grad():
         saved = {*model.state_dict()}
         buffers = (
-            (key, buffer)
-            for key, buffer in model.named_buffers()
-            if key in saved and buffer.is_floating_point() and buffer.ndim  # numbers are constants
+            (key, buffer) for key, buffer in model.named_buffers() if key in saved and buffer.is_floating_point()
         )
         for key, tensor in [*model.named_parameters(), *buffers]:
             tensor.copy_(torch.from_numpy(draw(key, tuple(tensor.shape), salt)))
