@@ -464,7 +464,9 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
-    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {}, "qwen3_next": {"mlp_only_layers": []},
+    "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
+    "falcon_h1-norm": {"mamba_norm_before_gate": False},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
