@@ -27,16 +27,19 @@ class ScaledStack(DecoderStack):
 
 class ScaledBlock(Module):
     """Attention and feed-forward, each with a norm before it, scaled and added to the residual. `name` is that of the
-    feed-forward part.
+    feed-forward part; attention None: with a scale of its scores.
     """
 
     def __init__(
-        self, config: Any, layer: int, rotary: RotaryTable, feed_forward: Module, name: str = "mlp"
+        self, config: Any, layer: int, rotary: RotaryTable, feed_forward: Module, name: str = "mlp",
+        attention: Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        heads = config.heads(scale=config.attention_multiplier)
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.attention_bias)
+        if attention is None:
+            heads = config.heads(scale=config.attention_multiplier)
+            attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.attention_bias)
+        self.self_attn = attention
         self.name = name
         self.add_module(name, feed_forward)
         self.input_layernorm = RMSNorm(size, epsilon)
@@ -80,10 +83,14 @@ class ScaledSharedFeedForward(Module):
 
 
 class ScaledLanguageModel(CausalLanguageModel):
-    """A language model of such blocks: `block(config, layer, rotary)` makes one."""
+    """A language model of such blocks: `block(config, layer, rotary)` makes one. `rotated`: the features of a head that
+    are rotated, if config.head_dim is another size.
+    """
 
-    def __init__(self, config: Any, block: Callable[[Any, int, RotaryTable], Module]) -> None:
-        rotary = RotaryTable(config.to_dict())
+    def __init__(
+        self, config: Any, block: Callable[[Any, int, RotaryTable], Module], rotated: int | None = None
+    ) -> None:  # fmt: skip
+        rotary = RotaryTable(config.to_dict() | ({} if rotated is None else {"head_dim": rotated}))
         blocks = (block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         stack = ScaledStack(config.vocab_size, config.hidden_size, blocks, norm)

@@ -407,6 +407,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "persimmon": SMALL | {"model_type": "persimmon", "num_key_value_heads": 4},
     "apertus": SMALL | {"model_type": "apertus", "head_dim": 12},
+    "minicpm3": SMALL
+    | {
+        "model_type": "minicpm3",
+        "num_key_value_heads": 4,
+        "q_lora_rank": 20,
+        "kv_lora_rank": 12,
+        "qk_nope_head_dim": 6,
+        "qk_rope_head_dim": 8,
+        "scale_emb": 3.0,
+        "scale_depth": 1.2,
+        "dim_model_base": 24,
+        "original_max_position_embeddings": 96,
+        "rope_scaling": LONGROPE,
+    },
     "ministral": SMALL
     | {
         "model_type": "ministral",

@@ -328,6 +328,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("nemotron_h", {"moe_latent_size": 1 << 30}, "moe_latent_size"), ("phimoe", {"num_experts_per_tok": 3}, "per_tok"),
     ("hunyuan-moe", {"moe_topk": [5, 1]}, "num_experts_per_tok"), ("hunyuan-moe", {"moe_topk": ["a"]}, "moe_topk"),
     ("ernie4_5_moe", {"moe_k": 5}, "moe_k"), ("ministral", {"layer_types": ["odd"] * 2}, "layer_types"),
+    ("minicpm3", {"kv_lora_rank": 0}, "kv_lora_rank"), ("minicpm3", {"scale_depth": -1.0}, "scale_depth"),
     ("ministral3", {"rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": "b"}}, "llama_4"),
     ("glm4_moe", {"n_group": 3}, "n_group"), ("glm4_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
     ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
