@@ -90,7 +90,7 @@ class Experts(Module):
 
     def _stacks(self) -> list[Tensor]:
         """The two stacks."""
-        return [self.get_parameter(name) for name in self.STACKS]
+        return [getattr(self, name) for name in self.STACKS]
 
     def gated(self, x: Tensor) -> Tensor:
         """The output of the first stack (..., 2 F) = [gate, up], or (..., F) → the input of down_proj (..., F)."""
