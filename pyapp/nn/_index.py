@@ -56,7 +56,8 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        Experts GroupedRouter Router SharedExpertFeedForward SharedExpertsFeedForward SparseFeedForward
+        Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward SharedExpertsFeedForward
+        SparseFeedForward
     """,
     "layers.gated": """
         GatedFeedForward JoinedGatedFeedForward

@@ -33,8 +33,10 @@ FIRST_POSITIONS = 256  # of a rotary table
 
 class Text(Protocol):
     """The tokens of a text. `attention(layer, qkv, heads, rotary)` rotates queries and keys (None: not) and attends in
-    a layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
+    a layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D). `length`: more than its last position.
     """
+
+    length: int
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor: ...
 

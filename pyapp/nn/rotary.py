@@ -129,6 +129,8 @@ def _linear(dims: int, theta: float, parameters: Mapping[str, Any], *_: Any) -> 
 def _dynamic(
     dims: int, theta: float, parameters: Mapping[str, Any], config: Mapping[str, Any], length: int | None
 ) -> RotaryFrequencies:
+    if parameters.get("alpha") is not None and dims > 2:  # Hunyuan's: the same for every length
+        return RotaryFrequencies(tuple(_plain(dims, theta * _number(parameters, "alpha") ** (dims / (dims - 2)))))
     factor, usual = _number(parameters, "factor"), _number(config, "max_position_embeddings")
     stretch = factor * max(length or 0, usual) / usual - (factor - 1)
     if dims == 2:
@@ -194,7 +196,10 @@ def _longrope(
         attention_factor = _number(parameters, "attention_factor")
     else:
         attention_factor = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(original))
-    name = "long_factor" if length is not None and length > original else "short_factor"
+    reach = "long" if length is not None and length > original else "short"
+    if f"{reach}_mscale" in parameters:  # Phi-3.5-MoE's
+        attention_factor = _number(parameters, f"{reach}_mscale")
+    name = f"{reach}_factor"
     factors = _divisors(parameters.get(name), dims, name)
     steps = [step / divisor for step, divisor in zip(_plain(dims, theta), factors, strict=True)]
     return RotaryFrequencies(tuple(steps), attention_factor)

@@ -50,7 +50,7 @@ REFUSED = {
     "gpt_oss": "sinks",
     "gpt_oss-yarn": "sinks",
 } | dict.fromkeys(
-    ["mamba", "mamba-biases", "falcon_mamba", "mamba2", "falcon_h1", "falcon_h1-norm", "qwen3_5"],
+    ["mamba", "mamba-biases", "falcon_mamba", "mamba2", "falcon_h1", "falcon_h1-norm", "qwen3_5", "rwkv"],
     "most of its parameters",
 )
 WIDE = SMALL | {
