@@ -28,7 +28,7 @@ from pyapp.text import tokenizer as tokenizer_module
 from pyapp.text.chat_template import ChatTemplate
 from pyapp.text.pictures import PictureSession
 from tests.text.chat_model import write_chat_model
-from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
+from tests.text.picture_chat_model import IDS, MORE, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
 
 pytest.importorskip("jinja2")
 GOLDEN = json.loads((Path(__file__).parent / "text" / "golden_picture_chat.json").read_text())
@@ -47,7 +47,7 @@ def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
-    return {kind: write_picture_chat_model(folder / kind, kind) for kind in TEMPLATES}
+    return {kind: write_picture_chat_model(folder / kind, kind) for kind in TEMPLATES | MORE}
 
 
 def run(events: tasks.Events) -> tuple[list[int], Any, list[Any]]:
@@ -82,7 +82,7 @@ def check_what_was_read() -> Any:
     return found
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("kind", TEMPLATES | MORE)
 def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) -> None:
     tasks.unload()
     expected = GOLDEN[kind]
@@ -176,6 +176,24 @@ def test_a_later_picture(folders: dict[str, Path]) -> None:
         reused = second.results.get("reused_tokens", 0)
         assert reused == 0 if kind.startswith("qwen") else reused > done.results["prompt_tokens"] - 2
         check_what_was_read()
+
+
+def test_a_prompt_that_attends_to_all_of_it(folders: dict[str, Path]) -> None:
+    """What follows a prompt changes all of it; the same prompt again needs its last token only."""
+    tasks.unload()
+    messages: list[dict[str, Any]] = conversation(pictures())[:1]
+    first, done, _ = run(tasks.chat(folders["paligemma"], messages, GREEDY))
+    longer = [
+        *messages,
+        {"role": "assistant", "content": done.results["text"]},
+        {"role": "user", "content": "And now?"},
+    ]
+    found, after, _ = run(tasks.chat(folders["paligemma"], longer, GREEDY))
+    assert "reused_tokens" not in after.results
+    again, same, _ = run(tasks.chat(folders["paligemma"], longer, GREEDY))
+    assert again == found and same.results["reused_tokens"] == same.results["prompt_tokens"] - 1
+    shorter, back, _ = run(tasks.chat(folders["paligemma"], messages, GREEDY))
+    assert shorter == first and "reused_tokens" not in back.results
 
 
 class Counting(Cancel):

@@ -25,7 +25,7 @@ class Seen:
 
     features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. Where they are (N, D +
     L D), the further columns are added there to the outputs of the first L layers. `spans`: the first
-    token of each picture's stretch and the one behind it, at positions of the whole text.
+    token of each picture's stretch, or of the prompt, and the one behind it, at positions of the whole text.
     `rotary_positions`: those of each token (grid_positions), where the model has three.
     """
 
@@ -35,46 +35,58 @@ class Seen:
     rotary_positions: Sequence[RotaryPosition] = ()
 
 
-def picture_mask(x: Any, spans: Sequence[tuple[int, int]], first: int, heads: Heads) -> Tensor:
+def picture_mask(
+    x: Any, spans: Sequence[tuple[int, int]], first: int, heads: Heads, whole_prompt: bool = False
+) -> Tensor:
     """(1, 1, T, S) bool: which of the S keys each of the last T tokens attends to, from position `first` on: those
-    before it and all of its picture.
+    before it and all of its picture; within the layer's window, unless the span is a whole prompt.
     """
     tokens, end = x.shape[1], first + x.shape[1]
     own = ops.arange(first, end, device=x.device).unsqueeze(1)  # (T, 1)
     keys = ops.arange(end, device=x.device)  # (S,)
     seen = own >= keys
+    if heads.window is not None and whole_prompt:
+        seen = seen & (own - keys < heads.window)
     for start, stop in spans:
         both = ((own >= start) & (own < stop)) & ((keys >= start) & (keys < stop))
         seen = seen | both
-    if heads.window is not None:
+    if heads.window is not None and not whole_prompt:
         seen = seen & (own - keys < heads.window)
     return seen.reshape(1, 1, tokens, end)
 
 
 class WholeTextOfPictures(WholeText):
-    """As WholeText; the tokens of a picture attend to each other. `spans` are those of each text."""
+    """As WholeText; the tokens of a picture, or of a whole prompt, attend to each other. `spans` are those of each
+    text.
+    """
 
-    def __init__(self, tokens: int, mask: Tensor | None, spans: Sequence[Sequence[tuple[int, int]]]) -> None:
+    def __init__(
+        self, tokens: int, mask: Tensor | None, spans: Sequence[Sequence[tuple[int, int]]], whole_prompt: bool
+    ) -> None:
         super().__init__(tokens, mask)
-        self.spans = spans
+        self.spans, self.whole_prompt = spans, whole_prompt
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         q, k, v = split_heads(qkv, heads)  # (B, T, H, D), (B, T, KV, D)
         if rotary is not None:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
-        seen = ops.cat([picture_mask(q, spans, 0, heads) for spans in self.spans])  # (B, 1, T, T)
+        seen = ops.cat([picture_mask(q, spans, 0, heads, self.whole_prompt) for spans in self.spans])  # (B, 1, T, T)
         seen = seen if self.mask is None else seen & self.mask
         y = ops.attention(q, k, v, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
 
 
 class CachedTextOfPictures(CachedText):
-    """As CachedText, of one text from position `first` on; the tokens of a picture attend to each other."""
+    """As CachedText, of one text from position `first` on; the tokens of a picture, or of the whole prompt, attend to
+    each other.
+    """
 
-    def __init__(self, position: Tensor, cache: TextCache, first: int, spans: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, position: Tensor, cache: TextCache, first: int, spans: Sequence[tuple[int, int]], whole_prompt: bool
+    ) -> None:
         super().__init__(position, cache)
-        self.first, self.spans = first, spans
+        self.first, self.spans, self.whole_prompt = first, spans, whole_prompt
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         q, k, v = (x.squeeze(0) for x in split_heads(qkv.unsqueeze(0), heads))  # (T, H, D), (T, KV, D)
@@ -86,7 +98,7 @@ class CachedTextOfPictures(CachedText):
         cache.write(k, v, self.position)
         keys, values = cache.stored(self.first + qkv.shape[0])  # (1, S, KV, D)
         q = q.unsqueeze(0)
-        seen = picture_mask(q, self.spans, self.first, heads)
+        seen = picture_mask(q, self.spans, self.first, heads, self.whole_prompt)
         y = ops.attention(q, keys, values, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(qkv.shape[0], heads.heads * heads.head_dim)
 
@@ -171,13 +183,16 @@ class PictureTextModel(Module):
 
     placeholder: the name of the token that stands for a picture in a chat template; part: the one of each of a
     picture's vectors; around: the tokens before and after a picture that templates have. whole_pictures: a picture's
-    tokens attend to each other, so that a pass must not end within one. sections: those of GridRotation, where a
-    picture's tokens have the positions of their rows and columns.
+    tokens attend to each other, so that a pass must not end within one. whole_prompt: those of a prompt with pictures
+    do, which is read in one pass, and is one of the spans in Seen. prompt_form: what stands behind the last picture of
+    a prompt and at the prompt's end, where the tokenizer puts nothing before it. sections: those of GridRotation, where
+    a picture's tokens have the positions of their rows and columns.
     """
 
     placeholder = part = "<image>"
     around = ("", "")
-    whole_pictures = False
+    whole_pictures = whole_prompt = False
+    prompt_form: tuple[str, str] | None = None
     sections: tuple[int, ...] = ()
     vision_tower: Any
     multi_modal_projector: Any
@@ -231,7 +246,8 @@ class PictureTextModel(Module):
         self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None
     ) -> Tensor:
         """tokens (B, T) integers, in which image_token_id stands for each vector of a picture, and the pictures
-        pixel_values (N, C, H, W) in their order → logits (B, T, V). attention_mask as CausalLanguageModel's.
+        pixel_values (N, C, H, W) in their order → logits (B, T, V). attention_mask as CausalLanguageModel's. With
+        whole_prompt, all tokens are those of prompts.
         """
         language = self.language_model
         if pixel_values is None:
@@ -245,7 +261,8 @@ class PictureTextModel(Module):
             raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
         text: WholeText = WholeText(width, attention_mask)
         if self.whole_pictures:
-            text = WholeTextOfPictures(width, attention_mask, [stretches(row, number) for row in rows])
+            spans = [[(0, width)] if self.whole_prompt else stretches(row, number) for row in rows]
+            text = WholeTextOfPictures(width, attention_mask, spans, self.whole_prompt)
         elif self.sections:
             high, wide = self.grid(pixel_values)
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
@@ -265,7 +282,7 @@ class PictureTextModel(Module):
             return language.forward_cached(tokens, position, cache, last_only)
         text: CachedText = CachedText(position, cache)
         if self.whole_pictures:
-            text = CachedTextOfPictures(position, cache, first, seen.spans)
+            text = CachedTextOfPictures(position, cache, first, seen.spans, self.whole_prompt)
         elif seen.rotary_positions:
             text = CachedTextOfGrids(position, cache, GridRotation(seen.rotary_positions, self.sections))
         x = self._read(tokens, text, seen)  # (T, dim)

@@ -32,6 +32,7 @@ CLASSES = {
     "smolvlm": "SmolVLM",
     "llava": "Llava",
     "gemma3": "Gemma3",
+    "paligemma": "PaliGemma",
 }
 
 
@@ -82,6 +83,8 @@ def golden(name: str) -> dict[str, Any]:
             pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
         if made.model_type == "gemma3":
             more["token_type_ids"] = (ids == IMAGE).long()
+        if made.model_type == "paligemma":
+            more["token_type_ids"] = torch.zeros_like(ids)
         if name in GRIDS:
             pictures = patches(pictures)
             more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)

@@ -66,6 +66,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "num_position_embeddings": 49, "deepstack_visual_indexes": [2, 0],
         },
     },
+    "paligemma": {
+        "model_type": "paligemma", "text_config": {"model_type": "gemma", **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "projection_dim": 32,
+    },
+    "paligemma2": {
+        "model_type": "paligemma", "text_config": {
+            "model_type": "gemma2", **_TEXT, "head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 8,
+        },
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "projection_dim": 32,
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {

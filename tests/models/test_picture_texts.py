@@ -5,6 +5,7 @@ the tokens that they write; quantised weights; another device; configurations th
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
 from functools import cache
@@ -80,7 +81,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
 
 
 def written(model: Any, name: str, count: int, cache_type: str = "float32") -> tuple[list[int], np.ndarray]:
-    """(greedy tokens after the first text, read by the cache in three passes; the first logits)."""
+    """(greedy tokens after the first text, read by the cache in three passes, or in one; the first logits)."""
     ids, pictures, _ = inputs(name, model)
     row = ids.tolist()[0]
     position, found, first = 0, [], None
@@ -88,12 +89,14 @@ def written(model: Any, name: str, count: int, cache_type: str = "float32") -> t
     with pyapp.no_grad():
         features = model.picture_features(pictures[:1])[0]
         [(start, stop)] = stretches(row, IMAGE)
-        for begin, end in ((0, start - 1), (start - 1, stop + 2), (stop + 2, len(row))):
+        ends = (0, len(row)) if model.whole_prompt else (0, start - 1, stop + 2, len(row))
+        for begin, end in itertools.pairwise(ends):
             part = int32_tensor(row[begin:end], model.device)
             rotary_positions = grid_positions(len(row), [(start, *GRIDS[name])])[begin:end] if name in GRIDS else []
             seen = Seen(None, rotary_positions=rotary_positions) if rotary_positions else None
-            if begin == start - 1:
-                seen = Seen(features, range(1, 1 + stop - start), [(start, stop)], rotary_positions)
+            if begin < start < end:
+                spans = [(0, end) if model.whole_prompt else (start, stop)]
+                seen = Seen(features, range(start - begin, stop - begin), spans, rotary_positions)
             logits = model.forward_cached(
                 part, int32_tensor([begin], model.device), text, seen=seen, first=begin
             )  # fmt: skip

@@ -83,6 +83,15 @@ TEMPLATES = {
     ),
 }
 TEMPLATES["gemma3_crops"] = TEMPLATES["gemma3"]
+# Those of models that differ from these in their prompts and pictures only.
+MORE = {
+    "paligemma": (  # published ones have none
+        "{% for message in messages %}{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for item in message['content'] %}"
+        "{% if item['type'] == 'image' %}{{ '<image>' }}{% else %}{{ item['text'] }}{% endif %}"
+        "{% endfor %}{% endif %}{% endfor %}"
+    ),
+}
 PROCESSORS: dict[str, dict[str, Any]] = {
     "idefics3": {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 40},
                  "max_image_size": {"longest_edge": 16}},
@@ -94,6 +103,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "size": {"shortest_edge": 256, "longest_edge": 2048}, "image_mean": [0.5, 0.5, 0.5],
                  "image_std": [0.5, 0.5, 0.5]},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
+    "paligemma": {"image_processor_type": "SiglipImageProcessor", "size": {"height": 16, "width": 16},
+                  "image_seq_length": 16},
 }  # fmt: skip
 PROCESSORS["gemma3_crops"] = PROCESSORS["gemma3"] | {
     "do_pan_and_scan": True, "pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 3,
@@ -141,16 +152,16 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
     }  # fmt: skip
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": level, "post_processor": begin if kind == "llava" else None, "decoder": level,
+        "pre_tokenizer": level, "post_processor": begin if kind in ("llava", "paligemma") else None, "decoder": level,
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
                   "vocab": vocabulary | IDS, "merges": []},
     }  # fmt: skip
     settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {"bos_token": "<bos>"} if kind.startswith("gemma3") else {"bos_token": "<s>"} if kind == "llava" else {}
+    settings |= {"bos_token": "<bos>"} if "gemma" in kind else {"bos_token": "<s>"} if kind == "llava" else {}
     for name, value in (
         ("config", config_of(kind, context)), ("tokenizer", tokenizer), ("tokenizer_config", settings),
-        ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": TEMPLATES[like]}),
+        ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": (TEMPLATES | MORE)[like]}),
     ):  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(value))
     return folder
