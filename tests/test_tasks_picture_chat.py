@@ -350,10 +350,10 @@ def test_what_reads_a_language_model_alone(folders: dict[str, Path], tmp_path: P
             load_model(folders[kind], pictures=False)
         with pytest.raises(OptionError, match="adapter"):
             load_model(folders[kind], adapter=tmp_path)
-    with pytest.raises(ModelError, match="tower 'pixtral'"):
+    with pytest.raises(ModelError, match="tower 'vivit'"):
         write_picture_chat_model(tmp_path, "llava")
         config = json.loads((tmp_path / "config.json").read_text())
-        config["vision_config"]["model_type"] = "pixtral"
+        config["vision_config"]["model_type"] = "vivit"
         (tmp_path / "config.json").write_text(json.dumps(config))
         load_model(tmp_path)
 

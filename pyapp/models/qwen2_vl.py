@@ -15,7 +15,6 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.engine.ops.rotary import rotation_table
 from pyapp.errors import ArgumentError
 from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList, RMSNorm, Sequential
 from pyapp.nn.layers.feed_forward import FeedForward
@@ -23,6 +22,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.rotary import grid_rotations
 from pyapp.nn.vision import ImageModel, check_pictures
 
 from .loading import picture_text
@@ -249,8 +249,7 @@ class Config(PictureTextConfig):
         return super().from_dict({**values, "text_config": text, "vision_config": vision})
 
     def check(self) -> None:
-        number = self.values.get(*self.token)
-        require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
+        self.check_token()
         width, made = self.text_config.hidden_size, self.vision_config.out_size
         require(made == width, f"the tower makes vectors of {made} numbers, the text has {width}")
         layers, deep = self.text_config.num_hidden_layers, len(self.vision_config.deepstack)
@@ -448,10 +447,7 @@ class Tower(ImageModel):
         """The angles (rows * columns, head / 2, 2) of patches: half the pairs turn by the row, half by the column."""
         quarter = self.config.width // self.config.num_heads // 4
         steps = tuple(THETA ** (-i / quarter) for i in range(quarter))
-        angles = rotation_table(max(rows, columns), steps, 1.0)  # (P, head / 4, 2)
-        by_row = angles[:rows].unsqueeze(1).expand(rows, columns, quarter, 2)
-        by_column = angles[:columns].unsqueeze(0).expand(rows, columns, quarter, 2)
-        return ops.cat([by_row, by_column], 2).reshape(rows * columns, 2 * quarter, 2)
+        return grid_rotations(rows, columns, steps, steps)
 
 
 class Qwen2VLForConditionalGeneration(PictureTextModel):

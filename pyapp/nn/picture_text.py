@@ -4,7 +4,7 @@ projector makes vectors of the size of embeddings of what it saw, and these stan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -14,6 +14,8 @@ from ..errors import ArgumentError
 from .caches import FixedCache, TextCache, last_tokens
 from .decoder import CachedText, CausalLanguageModel, RotaryTable, WholeText
 from .heads import Heads, split_heads
+from .layers.gated import activation_named
+from .layers.linear import Linear
 from .module import Module
 
 RotaryPosition = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
@@ -177,6 +179,30 @@ class CachedTextOfGrids(CachedText):
         return super().attention(layer, qkv, heads, None)
 
 
+class TwoLayers(Module):
+    """A projector of two layers with an activation between them, by the values of a config.json; `usual`: its
+    biases where that says nothing.
+    """
+
+    def __init__(self, width: int, made: int, values: Mapping[str, Any], usual: bool = True) -> None:
+        super().__init__()
+        bias = values.get("multimodal_projector_bias", usual) is not False
+        self.linear_1 = Linear(width, made, bias=bias)
+        self.linear_2 = Linear(made, made, bias=bias)
+        self.activation = activation_named(values.get("projector_hidden_act", "gelu"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, width) → (B, T, made)."""
+        return self.linear_2(self.activation(self.linear_1(x)))
+
+
+def states_of(tower: Any, pixel_values: Tensor, config: Any) -> Tensor:
+    """The states (B, T, W) after those of a tower's layers that a LayeredConfig says."""
+    found = [tower.states(pixel_values, count) for count in config.counts]
+    x: Tensor = found[0] if len(found) == 1 else ops.cat(found, -1)
+    return x.narrow(1, 1, x.shape[1] - 1) if config.without_first else x
+
+
 class PictureTextModel(Module):
     """A language model that sees pictures, as text.generate.LanguageModel. `vision_tower` and `multi_modal_projector`
     see, `language_model` writes.
@@ -233,6 +259,10 @@ class PictureTextModel(Module):
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:
         """The rows and columns of the vectors of pictures (B, C, H, W), where their positions count."""
         raise NotImplementedError
+
+    def prepared_by(self, processor: Any) -> Any:
+        """The image processor with what the model's configuration says of pictures, not that of the processor."""
+        return processor
 
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
         """As CausalLanguageModel.new_cache."""

@@ -56,6 +56,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "TimmWrapper": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
+    "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
         ("Idefics3", "SmolVLM"),
@@ -84,7 +85,7 @@ OF_MODEL = {
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
-    "llava": "CLIP", "gemma3": "Gemma3", "paligemma": "Siglip",
+    "llava": "CLIP", "gemma3": "Gemma3", "paligemma": "Siglip", "mistral3": "Pixtral",
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl"), "Qwen2VL"),
 }  # fmt: skip
 
@@ -154,6 +155,9 @@ class ImageProcessor:
             names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
             own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
             found["size"] = _size({**found["size"], **own}, None, kind)
+        sides = settings.get("patch_size")
+        if kind == "Pixtral" and isinstance(sides, dict) and set(sides) == {"height", "width"}:
+            found["patch_size"] = sides["height"] if sides["height"] == sides["width"] else sides
         for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
                 found[name] = _size(settings[name], None, form)
@@ -175,7 +179,8 @@ class ImageProcessor:
                 _wrong(name, value, "a number above 0")
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
-        factors = {"Qwen2VL": ("patch_size", "merge_size"), "DPT": ("ensure_multiple_of",)}
+        both = ("patch_size", "merge_size")
+        factors = {"Qwen2VL": both, "Pixtral": both, "DPT": ("ensure_multiple_of",)}
         for name in factors.get(self.kind, ()):
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number <= 256:
@@ -204,6 +209,8 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
+        if self.kind == "Pixtral":
+            return None
         if self.kind == "DPT" and self.do_resize:
             return None if self.keep_aspect_ratio else self._target(1, 1)
         exact = self.crop_size if self.do_center_crop else self.size if self.do_resize else {}
@@ -243,11 +250,11 @@ class ImageProcessor:
 
     def tiles(self, height: int, width: int) -> tuple[int, int]:
         """The rows and columns of tiles, or of crops, that a picture is cut into; (0, 0): it stays whole. Of
-        Qwen2-VL's, the rows and columns of its vectors.
+        Qwen2-VL's and Pixtral's, the rows and columns of its vectors.
         """
         if self.do_pan_and_scan:
             return self._crops(height, width)
-        if self.kind == "Qwen2VL":
+        if self.kind in ("Qwen2VL", "Pixtral"):
             side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
             return high // side, wide // side
         high, wide = self._in_tiles(height, width) if self.do_image_splitting else (0, 0)
@@ -344,6 +351,8 @@ class ImageProcessor:
             return _longest(height, width, size["longest_edge"])
         if self.kind == "Qwen2VL":
             return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
+        if self.kind == "Pixtral":
+            return _in_multiples(height, width, size, self.patch_size * self.merge_size)
         if self.kind == "DPT":
             wanted = size["height"], size["width"]
             return _near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
@@ -437,7 +446,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     wanted = {
         "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
-        "Qwen2VL": [{"shortest_edge", "longest_edge"}],
+        "Qwen2VL": [{"shortest_edge", "longest_edge"}], "Pixtral": [{"longest_edge"}, {"height", "width"}],
         "": [{"height", "width"}],
     }.get(
         kind,
@@ -483,6 +492,15 @@ def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> t
         scale = sqrt(least / (height * width))
         return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
     return high, wide
+
+
+def _in_multiples(height: int, width: int, most: Mapping[str, int], factor: int) -> tuple[int, int]:
+    """The size of a picture that is made smaller to fit into `most`, with sides of the next multiples of `factor`."""
+    ratio = max(height / most.get("height", most.get("longest_edge", 1)), width / most.get("width", most.get("longest_edge", 1)))
+    high, wide = (floor(height / ratio), floor(width / ratio)) if ratio > 1 else (height, width)
+    if min(high, wide) < 1:
+        raise ArgumentError(f"a picture of {height:,} x {width:,} pixels is too narrow")
+    return ceil(high / factor) * factor, ceil(wide / factor) * factor
 
 
 def _near(height: int, width: int, wanted: tuple[int, int], scaled: bool, multiple: int) -> tuple[int, int]:

@@ -33,6 +33,7 @@ CLASSES = {
     "llava": "Llava",
     "gemma3": "Gemma3",
     "paligemma": "PaliGemma",
+    "mistral3": "Mistral3",
 }
 
 
@@ -85,7 +86,9 @@ def golden(name: str) -> dict[str, Any]:
             more["token_type_ids"] = (ids == IMAGE).long()
         if made.model_type == "paligemma":
             more["token_type_ids"] = torch.zeros_like(ids)
-        if name in GRIDS:
+        if name == "mistral3":
+            more["image_sizes"] = torch.tensor([[high, wide]] * count)
+        elif name in GRIDS:
             pictures = patches(pictures)
             more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
             more["mm_token_type_ids"] = (ids == IMAGE).long()

@@ -78,6 +78,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
         "image_token_index": IMAGE, "projection_dim": 32,
     },
+    "mistral3": {
+        "model_type": "mistral3", "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "pixtral", **_TOWER, "hidden_size": 16, "image_size": 64, "head_dim": 8,
+                          "rope_parameters": {"rope_theta": 10000.0, "rope_type": "axial"}},
+        "image_token_index": IMAGE, "tie_word_embeddings": False, "spatial_merge_size": 2,
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -89,9 +95,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)
-OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3")
 # The rows and columns of a picture's vectors, of eight pixels each.
-GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl"), (5, 3))
+GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"), (5, 3))
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

@@ -92,7 +92,7 @@ def written(model: Any, name: str, count: int, cache_type: str = "float32") -> t
         ends = (0, len(row)) if model.whole_prompt else (0, start - 1, stop + 2, len(row))
         for begin, end in itertools.pairwise(ends):
             part = int32_tensor(row[begin:end], model.device)
-            rotary_positions = grid_positions(len(row), [(start, *GRIDS[name])])[begin:end] if name in GRIDS else []
+            rotary_positions = grid_positions(len(row), [(start, *GRIDS[name])])[begin:end] if model.sections else []
             seen = Seen(None, rotary_positions=rotary_positions) if rotary_positions else None
             if begin < start < end:
                 spans = [(0, end) if model.whole_prompt else (start, stop)]
@@ -159,10 +159,16 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         {"text_config": 3}, {"vision_config": []}, {number: "many"}, {number: -1},
         {"text_config": config["text_config"] | {"model_type": "t5"}},
         {"text_config": config["text_config"] | {"model_type": ["llama"]}},
-        {"vision_config": config["vision_config"] | {"model_type": "pixtral"}},
+        {"vision_config": config["vision_config"] | {"model_type": "vivit"}},
         {"vision_config": config["vision_config"] | {"model_type": {}}},
     ]  # fmt: skip
-    if name in GRIDS:
+    if name == "mistral3":
+        for one in ({"patch_size": 10**12}, {"image_size": 0}, {"head_dim": 4}, {"num_attention_heads": 8},
+                    {"rope_parameters": 3}, {"rope_parameters": {"rope_theta": -1.0}}, {"patch_size": [4, 8]}):  # fmt: skip
+            changes.append({"vision_config": config["vision_config"] | one})
+        changes += [{"vision_feature_layer": [-1, 1]}, {"text_config": {"model_type": "gpt2"}}]
+        changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
+    elif name in GRIDS:
         rotary = config["text_config"]["rope_parameters"]
         for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
             rope = {"rope_parameters": rotary | {"mrope_section": value}}
@@ -186,7 +192,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             for value in (10**12, "many", -1, 0, [1, 2, 3]):
                 changes.append({part: config[part] | {field: value}})
     for field in ("scale_factor", "mm_tokens_per_image", "vision_feature_layer", "vision_feature_select_strategy"):
-        if field in config or (field.startswith("vision_feature") and name.startswith("llava")):
+        if field in config or (field.startswith("vision_feature") and name.startswith(("llava", "mistral3"))):
             changes += [{field: value} for value in (0.5, 10**12, "many", [10**12], {})]
     for change in changes:
         with pytest.raises(ModelError):

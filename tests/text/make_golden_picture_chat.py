@@ -39,6 +39,7 @@ CLASSES = {
     "gemma3": "Gemma3",
     "gemma3_crops": "Gemma3",
     "paligemma": "PaliGemma",
+    "mistral3": "Mistral3",
 }
 # Gemma3Processor has settings of its own, which go before those of its image processor.
 PANNED = {key: value for key, value in PROCESSORS["gemma3_crops"].items() if "pan_and_scan" in key}
@@ -47,13 +48,13 @@ SPACE = "\u00a7"  # stands in the names of special tokens in what the user write
 
 def processor_of(kind: str, folder: Path) -> Any:
     settings = {key: value for key, value in PROCESSORS[kind].items() if key != "image_processor_type"}
-    named = {"llava": "CLIP", "qwen3_vl": "Qwen2VL", "paligemma": "Siglip"}.get(kind, CLASSES[kind])
+    named = {"llava": "CLIP", "qwen3_vl": "Qwen2VL", "paligemma": "Siglip", "mistral3": "Pixtral"}.get(kind, CLASSES[kind])
     images = getattr(transformers, f"{named}ImageProcessorPil")(**settings)
     words = {
         "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>",
     } if kind.startswith("gemma3") else {}  # fmt: skip
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, extra_special_tokens=words)
-    made = getattr(transformers, f"{CLASSES[kind]}Processor")
+    made = getattr(transformers, f"{'Pixtral' if kind == 'mistral3' else CLASSES[kind]}Processor")
     if kind.startswith("qwen"):  # without a processor of videos, which needs torchvision
         found = made.__new__(made)
         found.image_token, found.video_token = "<|image_pad|>", "<|video_pad|>"
@@ -63,6 +64,8 @@ def processor_of(kind: str, folder: Path) -> Any:
     if kind == "paligemma":
         images.image_seq_length = 16
         return made(images, tokenizer, chat_template=MORE[kind])
+    if kind == "mistral3":
+        return made(images, tokenizer, patch_size=4, spatial_merge_size=2, chat_template=MORE[kind])
     if kind == "idefics3":
         return made(images, tokenizer, image_seq_len=4, chat_template=TEMPLATES[kind])
     if kind.startswith("gemma3"):

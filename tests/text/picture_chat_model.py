@@ -18,6 +18,7 @@ SPECIAL = [
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
     "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
     "<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>",
+    "[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "<IMG_CONTEXT>", "<img>", "</img>", "<video>",
 ]  # fmt: skip
 IDS = {name: 256 + i for i, name in enumerate(SPECIAL)}
 SIZE = 256 + len(SPECIAL)
@@ -91,6 +92,14 @@ MORE = {
         "{% if item['type'] == 'image' %}{{ '<image>' }}{% else %}{{ item['text'] }}{% endif %}"
         "{% endfor %}{% endif %}{% endfor %}"
     ),
+    "mistral3": (
+        "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST]' }}"
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for block in message['content'] %}{% if block['type'] == 'text' %}{{ block['text'] }}"
+        "{% elif block['type'] in ['image', 'image_url'] %}{{ '[IMG]' }}{% endif %}{% endfor %}{% endif %}"
+        "{{ '[/INST]' }}{% elif message['content'] is string %}{{ message['content'] + eos_token }}"
+        "{% else %}{{ message['content'][0]['text'] + eos_token }}{% endif %}{% endfor %}"
+    ),
 }
 PROCESSORS: dict[str, dict[str, Any]] = {
     "idefics3": {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 40},
@@ -105,6 +114,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
     "paligemma": {"image_processor_type": "SiglipImageProcessor", "size": {"height": 16, "width": 16},
                   "image_seq_length": 16},
+    "mistral3": {"image_processor_type": "PixtralImageProcessorFast", "patch_size": {"height": 4, "width": 4},
+                 "size": {"longest_edge": 32}},
 }  # fmt: skip
 PROCESSORS["gemma3_crops"] = PROCESSORS["gemma3"] | {
     "do_pan_and_scan": True, "pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 3,
@@ -122,7 +133,8 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
     qwen = kind.startswith("qwen")
-    token = "<image_soft_token>" if kind == "gemma3" else "<|image_pad|>" if qwen else "<image>"
+    tokens = {"gemma3": "<image_soft_token>", "mistral3": "[IMG]"}
+    token = "<|image_pad|>" if qwen else tokens.get(kind, "<image>")
     config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
     if qwen:
         names = ("vision_start", "vision_end")
@@ -158,7 +170,7 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
                   "vocab": vocabulary | IDS, "merges": []},
     }  # fmt: skip
     settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {"bos_token": "<bos>"} if "gemma" in kind else {"bos_token": "<s>"} if kind == "llava" else {}
+    settings |= {"bos_token": "<bos>"} if "gemma" in kind else {"bos_token": "<s>"} if kind in ("llava", "mistral3") else {}
     for name, value in (
         ("config", config_of(kind, context)), ("tokenizer", tokenizer), ("tokenizer_config", settings),
         ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": (TEMPLATES | MORE)[like]}),
