@@ -1,5 +1,5 @@
-"""Mistral Small 3.1 and its successors (Mistral AI 2025): Pixtral's tower (Agrawal et al. 2024, arXiv 2410.07073) sees a
-picture of any size, squares of neighbouring patches become one vector each, and Mistral writes.
+"""Mistral Small 3.1 and its successors (Mistral AI 2025): Pixtral's tower (Agrawal et al. 2024, arXiv 2410.07073) sees
+a picture of any size, squares of neighbouring patches become one vector each, and Mistral writes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, RMSNorm
-from pyapp.nn.picture_text import PictureTextModel, TwoLayers
+from pyapp.nn.picture_text import ANY, PictureTextModel, Size, TwoLayers
 from pyapp.nn.pixtral import PixtralTower
 
 from .loading import picture_text
@@ -97,10 +97,10 @@ class Mistral3ForConditionalGeneration(PictureTextModel):
     def prepared_by(self, processor: Any) -> Any:
         return replace(processor, patch_size=self.config.vision_config.patch_size[0], merge_size=self.config.merged)
 
-    def tokens_in(self, rows: int, columns: int) -> int:
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
         return rows * columns
 
-    def picture_text(self, rows: int, columns: int) -> str:
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         return "[IMG_BREAK]".join([self.part * columns] * rows) + "[IMG_END]"
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:

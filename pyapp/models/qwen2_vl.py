@@ -21,9 +21,9 @@ from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.picture_text import ANY, PictureTextModel, Size
 from pyapp.nn.rotary import grid_rotations
-from pyapp.nn.vision import ImageModel, check_pictures
+from pyapp.nn.vision import ImageModel, check_pictures, squares
 
 from .loading import picture_text
 from .loading.config import check_fields, read_config, require
@@ -364,14 +364,6 @@ class Block(Module):
         return found
 
 
-def squares(x: Tensor, side: int) -> Tensor:
-    """Patches (B, rows, columns, D) → those of each square of `side` rows and columns (B, squares, side² D)."""
-    count, rows, columns, width = x.shape
-    high, wide = rows // side, columns // side
-    x = x.reshape(count, high, side, wide, side, width).transpose(2, 3)
-    return x.reshape(count, high * wide, side * side * width)
-
-
 class Merger(Module):
     """One vector of the text's size of each square of neighbouring patches."""
 
@@ -467,10 +459,10 @@ class Qwen2VLForConditionalGeneration(PictureTextModel):
         """Any size that is a multiple of a vector's patches."""
         return None
 
-    def tokens_in(self, rows: int, columns: int) -> int:
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
         return rows * columns
 
-    def picture_text(self, rows: int, columns: int) -> str:
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         return self.part * (rows * columns)
 
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:

@@ -18,6 +18,8 @@ from .layers.gated import activation_named
 from .layers.linear import Linear
 from .module import Module
 
+Size = tuple[int, int]  # of a picture: height and width
+ANY = (1, 1)  # the size of a picture, where it does not matter
 RotaryPosition = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
 
 
@@ -244,17 +246,25 @@ class PictureTextModel(Module):
         """How many vectors a picture of the tower's size becomes; the fewest, where it takes any."""
         raise NotImplementedError
 
-    def tokens_in(self, rows: int, columns: int) -> int:
-        """How many vectors a picture becomes, for what ImageProcessor.tiles says of it."""
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
+        """How many vectors a picture of a size becomes, for what ImageProcessor.tiles says of it."""
         return self.picture_tokens * (rows * columns + 1)
 
-    def picture_text(self, rows: int, columns: int) -> str:
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         """What stands in a text for a picture of so many tiles and the whole; 0, 0: for one without tiles."""
         return self.part * self.picture_tokens
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, C, H, W) → the vectors (B, picture_tokens, D) of pictures, as Seen's features."""
         raise NotImplementedError
+
+    def arranged(self, x: Tensor, rows: int, columns: int, size: Size) -> Tensor:
+        """The vectors (N, D) of a picture of a size, of what picture_features makes of its tiles x (B, T, D)."""
+        return x.flatten(0, 1)
+
+    def vectors_of(self, pixel_values: Tensor, sizes: Sequence[Size] | None) -> Tensor:
+        """The vectors (N, D) of pictures, one after another."""
+        return self.picture_features(pixel_values).flatten(0, 1)
 
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:
         """The rows and columns of the vectors of pictures (B, C, H, W), where their positions count."""
@@ -273,11 +283,13 @@ class PictureTextModel(Module):
         CausalLanguageModel.dequantize(self)  # type: ignore[arg-type]
 
     def forward(
-        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None
-    ) -> Tensor:
+        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None,
+        sizes: Sequence[Size] | None = None,
+    ) -> Tensor:  # fmt: skip
         """tokens (B, T) integers, in which image_token_id stands for each vector of a picture, and the pictures
         pixel_values (N, C, H, W) in their order → logits (B, T, V). attention_mask as CausalLanguageModel's. With
-        whole_prompt, all tokens are those of prompts.
+        whole_prompt, all tokens are those of prompts. `sizes`: those of pictures before their preparation, where their
+        tiles stand in an order that depends on it.
         """
         language = self.language_model
         if pixel_values is None:
@@ -285,8 +297,7 @@ class PictureTextModel(Module):
         rows, number = tokens.tolist(), self.config.image_token_id
         width = tokens.shape[1]
         places = [i * width + j for i, row in enumerate(rows) for j, token in enumerate(row) if token == number]
-        features = self.picture_features(pixel_values)  # (N, tokens, D)
-        features = features.reshape(-1, features.shape[2])
+        features = self.vectors_of(pixel_values, sizes)  # (N, D)
         if len(places) != features.shape[0]:
             raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
         text: WholeText = WholeText(width, attention_mask)

@@ -40,9 +40,10 @@ class Picture:
     def __init__(self, loaded: Any, pixels: Tensor, room: int) -> None:
         model, processor = loaded.model, loaded.processor
         empty = pixels.ndim != 3 or 0 in pixels.shape
-        rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*pixels.shape[:2]))
-        self.rows, self.columns = rows, columns
-        count = model.tokens_in(rows, columns)
+        size = (1, 1) if empty else (int(pixels.shape[0]), int(pixels.shape[1]))
+        rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*size))
+        self.rows, self.columns, self.size = rows, columns, size
+        count = model.tokens_in(rows, columns, size)
         if count > room:
             raise OptionError(
                 f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {count:,} tokens: there is room "
@@ -51,7 +52,7 @@ class Picture:
         drawn = blake2b(repr(tuple(pixels.shape)).encode())
         drawn.update(bytes(pixels.contiguous().data_view()))
         data = shake_256(drawn.digest()).digest(8 * count)
-        self.text: str = model.picture_text(rows, columns)
+        self.text: str = model.picture_text(rows, columns, size)
         self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
         self.ids = [FIRST_ID | int.from_bytes(data[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         values = of_user(lambda: processor([pixels]).pixel_values)  # (tiles, 3, H, W)
@@ -76,20 +77,21 @@ class Picture:
         """
         part = self._left[0].to(self._model.device)
         with no_grad(), calling(self._model.vision_tower, check):
-            self._found.append(self._model.picture_features(part).flatten(0, 1))
-        if len(self._left) == 1 and sum(x.shape[0] for x in self._found) != len(self.ids):
-            raise ModelError(
-                f"a picture became {sum(x.shape[0] for x in self._found)} vectors, expected {len(self.ids)}",
-                hint="Give the preprocessor_config.json that belongs to the weights",
-            )  # fmt: skip
+            self._found.append(self._model.picture_features(part))
+            if len(self._left) == 1:
+                found = self._model.arranged(cat(self._found), self.rows, self.columns, self.size)
+                self._found = [found]
+                if found.shape[0] != len(self.ids):
+                    raise ModelError(
+                        f"a picture became {found.shape[0]} vectors, expected {len(self.ids)}",
+                        hint="Give the preprocessor_config.json that belongs to the weights",
+                    )  # fmt: skip
         del self._left[0]
 
     def vectors(self) -> Tensor:
         """(N, D): one for each of the ids."""
         while not self.seen:
             self.look()
-        if len(self._found) > 1:
-            self._found = [cat(self._found)]
         return self._found[0]
 
 

@@ -79,10 +79,27 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "projection_dim": 32,
     },
     "mistral3": {
-        "model_type": "mistral3", "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
+        "model_type": "mistral3",
+        "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
         "vision_config": {"model_type": "pixtral", **_TOWER, "hidden_size": 16, "image_size": 64, "head_dim": 8,
                           "rope_parameters": {"rope_theta": 10000.0, "rope_type": "axial"}},
         "image_token_index": IMAGE, "tie_word_embeddings": False, "spatial_merge_size": 2,
+    },
+    "llava_next": {
+        "model_type": "llava_next", "text_config": _LLAMA,
+        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
+        "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
+    },
+    "internvl": {
+        "model_type": "internvl", "text_config": {"model_type": "qwen2", **_TEXT},
+        "vision_config": {"model_type": "internvl_vision", **_TOWER, "attention_bias": True},
+        "image_token_id": IMAGE, "tie_word_embeddings": False, "image_seq_length": 4,
+    },
+    "internvl_large": {
+        "model_type": "internvl", "text_config": {"model_type": "qwen3", **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "internvl_vision", **_TOWER, "norm_type": "rms_norm", "use_qk_norm": True,
+                          "use_mean_pooling": False},
+        "image_token_id": IMAGE, "tie_word_embeddings": True, "image_seq_length": 4,
     },
     "gemma3": {
         "model_type": "gemma3",
@@ -95,9 +112,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)
-OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3")
+OTHER_DEVICE = (
+    "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next", "internvl_large",
+)  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
 GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"), (5, 3))
+
+# The rows and columns of tiles, beside the whole, and the size of a picture.
+TILED = {"llava_next": ((1, 2), (14, 40))}
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

@@ -23,7 +23,7 @@ from pyapp.models._index import SEEING
 from pyapp.models.loading.weights import ignored_by
 from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
-from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, tokens
+from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
@@ -54,9 +54,16 @@ def make(name: str) -> Any:
 def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
     """(two texts with a picture each, the pictures, the mask of padding)."""
     size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else model.pixels
-    rows, count = tokens(name, model.tokens_in(*GRIDS.get(name, (0, 0))))
+    (high, wide), given = TILED.get(name, (GRIDS.get(name, (0, 0)), (1, 1)))
+    rows, count = tokens(name, model.tokens_in(high, wide, given))
     ids = pyapp.tensor(rows, dtype="int32").to(model.device)
-    return ids, pyapp.from_numpy(picture(count, *size)).to(model.device), ids != 0
+    tiles = high * wide + 1 if name in TILED else 1
+    return ids, pyapp.from_numpy(picture(count * tiles, *size)).to(model.device), ids != 0
+
+
+def sizes(name: str, count: int) -> list[tuple[int, int]] | None:
+    """Those of pictures with tiles."""
+    return [TILED[name][1]] * count if name in TILED else None
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -69,7 +76,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     }
     assert {id(found[renamed(key)]) for key in stored} == {id(parameter) for parameter in model.parameters()}
     ids, pictures, mask = inputs(name, model)
-    logits = model(ids, mask, pictures) * mask.unsqueeze(-1)
+    logits = model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)
     np.testing.assert_allclose(shown(logits.detach().numpy(), 96), expected["outputs"], atol=1e-4, rtol=1e-4)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():
@@ -87,7 +94,7 @@ def written(model: Any, name: str, count: int, cache_type: str = "float32") -> t
     position, found, first = 0, [], None
     text = model.new_cache(len(row) + count + 1, cache_type)
     with pyapp.no_grad():
-        features = model.picture_features(pictures[:1])[0]
+        features = model.vectors_of(pictures[: len(pictures) // 2], sizes(name, 1))
         [(start, stop)] = stretches(row, IMAGE)
         ends = (0, len(row)) if model.whole_prompt else (0, start - 1, stop + 2, len(row))
         for begin, end in itertools.pairwise(ends):
@@ -131,12 +138,12 @@ def test_quantised_weights_run(name: str) -> None:
     model = make(name)
     with pyapp.no_grad():
         ids, pictures, mask = inputs(name, model)
-        exact = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        exact = (model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)).numpy()
         assert nn.quantize(model, "q8_0")
-        found = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        found = (model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)).numpy()
         assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
         model.dequantize()
-        again = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        again = (model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)).numpy()
     assert 0 < np.abs(again - exact).max() < 0.2 * np.abs(exact).max()
 
 
@@ -163,8 +170,10 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         {"vision_config": config["vision_config"] | {"model_type": {}}},
     ]  # fmt: skip
     if name == "mistral3":
-        for one in ({"patch_size": 10**12}, {"image_size": 0}, {"head_dim": 4}, {"num_attention_heads": 8},
-                    {"rope_parameters": 3}, {"rope_parameters": {"rope_theta": -1.0}}, {"patch_size": [4, 8]}):  # fmt: skip
+        for one in (
+            {"patch_size": 10**12}, {"image_size": 0}, {"head_dim": 4}, {"num_attention_heads": 8},
+            {"rope_parameters": 3}, {"rope_parameters": {"rope_theta": -1.0}}, {"patch_size": [4, 8]},
+        ):  # fmt: skip
             changes.append({"vision_config": config["vision_config"] | one})
         changes += [{"vision_feature_layer": [-1, 1]}, {"text_config": {"model_type": "gpt2"}}]
         changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
@@ -179,6 +188,14 @@ def test_hostile_configurations_are_refused(name: str) -> None:
                     changes.append({"vision_config": config["vision_config"] | {field: value}})
     else:
         changes.append({"vision_config": config["vision_config"] | {"image_size": [16, 32]}})
+    if "image_grid_pinpoints" in config:
+        for pinpoints in ([], [[16, 24]], [[16]], [[16, -16]], [[10**12, 16]], "many", [16, 32], [["a", 16]], 3):
+            changes.append({"image_grid_pinpoints": pinpoints})
+        changes.append({"vision_feature_select_strategy": "full"})
+    if name == "internvl":
+        changes += [{"downsample_ratio": ratio} for ratio in (0, -0.5, "half", 0.3, 1e-9, 2, [0.5], 0.25001)]
+        changes += [{"vision_feature_layer": [0, 1]}, {"vision_feature_select_strategy": "full"}]
+        changes += [{"vision_config": config["vision_config"] | {"norm_type": norm}} for norm in ("batch", 3)]
     if "deepstack_visual_indexes" in config["vision_config"]:
         deep = [{"deepstack_visual_indexes": value} for value in ([3], [-1], [0, 0], [0.5], ["a"], 1, "many")]
         learned = [{"num_position_embeddings": value} for value in (48, 0, 10**12, "many")]
@@ -192,7 +209,9 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             for value in (10**12, "many", -1, 0, [1, 2, 3]):
                 changes.append({part: config[part] | {field: value}})
     for field in ("scale_factor", "mm_tokens_per_image", "vision_feature_layer", "vision_feature_select_strategy"):
-        if field in config or (field.startswith("vision_feature") and name.startswith(("llava", "mistral3"))):
+        if field in config or (
+            field.startswith("vision_feature") and name.startswith(("llava", "mistral3", "internvl"))
+        ):
             changes += [{field: value} for value in (0.5, 10**12, "many", [10**12], {})]
     for change in changes:
         with pytest.raises(ModelError):

@@ -40,6 +40,8 @@ CLASSES = {
     "gemma3_crops": "Gemma3",
     "paligemma": "PaliGemma",
     "mistral3": "Mistral3",
+    "llava_next": "LlavaNext",
+    "internvl": "InternVL",
 }
 # Gemma3Processor has settings of its own, which go before those of its image processor.
 PANNED = {key: value for key, value in PROCESSORS["gemma3_crops"].items() if "pan_and_scan" in key}
@@ -48,13 +50,31 @@ SPACE = "\u00a7"  # stands in the names of special tokens in what the user write
 
 def processor_of(kind: str, folder: Path) -> Any:
     settings = {key: value for key, value in PROCESSORS[kind].items() if key != "image_processor_type"}
-    named = {"llava": "CLIP", "qwen3_vl": "Qwen2VL", "paligemma": "Siglip", "mistral3": "Pixtral"}.get(kind, CLASSES[kind])
+    named = {
+        "llava": "CLIP",
+        "qwen3_vl": "Qwen2VL",
+        "paligemma": "Siglip",
+        "mistral3": "Pixtral",
+        "internvl": "GotOcr2",
+    }.get(kind, CLASSES[kind])
     images = getattr(transformers, f"{named}ImageProcessorPil")(**settings)
     words = {
         "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>",
     } if kind.startswith("gemma3") else {}  # fmt: skip
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, extra_special_tokens=words)
     made = getattr(transformers, f"{'Pixtral' if kind == 'mistral3' else CLASSES[kind]}Processor")
+    if kind == "internvl":
+        names = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
+        tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(
+            folder, extra_special_tokens=names | {"video_token": "<video>"}
+        )
+        videos = transformers.InternVLVideoProcessor()
+        return made(images, tokenizer, videos, image_seq_length=4, chat_template=MORE[kind])
+    if kind == "llava_next":
+        return made(
+            images, tokenizer, patch_size=4, vision_feature_select_strategy="default", chat_template=MORE[kind],
+            num_additional_image_tokens=1,
+        )  # fmt: skip
     if kind.startswith("qwen"):  # without a processor of videos, which needs torchvision
         found = made.__new__(made)
         found.image_token, found.video_token = "<|image_pad|>", "<|video_pad|>"

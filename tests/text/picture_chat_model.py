@@ -92,6 +92,21 @@ MORE = {
         "{% if item['type'] == 'image' %}{{ '<image>' }}{% else %}{{ item['text'] }}{% endif %}"
         "{% endfor %}{% endif %}{% endfor %}"
     ),
+    "llava_next": (  # LLaVA 1.6's with Vicuna is that of LLaVA; this is of Mistral
+        "{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' }}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{{ content['text'] }}{% endfor %}{{ ' [/INST]' }}{% else %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{{ ' ' + content['text'] + '</s>' }}{% endfor %}{% endif %}{% endfor %}"
+    ),
+    "internvl": (
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for content in message['content'] %}{% if content['type'] == 'image' %}{{ '<IMG_CONTEXT>\n' }}"
+        "{% elif content['type'] == 'text' %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
+        "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{'<|im_start|>assistant\n' }}{% endif %}"
+    ),
     "mistral3": (
         "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST]' }}"
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -116,6 +131,10 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                   "image_seq_length": 16},
     "mistral3": {"image_processor_type": "PixtralImageProcessorFast", "patch_size": {"height": 4, "width": 4},
                  "size": {"longest_edge": 32}},
+    "llava_next": {"image_processor_type": "LlavaNextImageProcessor", "size": {"shortest_edge": 16},
+                   "crop_size": {"height": 16, "width": 16}, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
+    "internvl": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 16, "width": 16},
+                 "crop_to_patches": False, "max_patches": 6},
 }  # fmt: skip
 PROCESSORS["gemma3_crops"] = PROCESSORS["gemma3"] | {
     "do_pan_and_scan": True, "pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 3,
@@ -133,7 +152,7 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
     qwen = kind.startswith("qwen")
-    tokens = {"gemma3": "<image_soft_token>", "mistral3": "[IMG]"}
+    tokens = {"gemma3": "<image_soft_token>", "mistral3": "[IMG]", "internvl": "<IMG_CONTEXT>"}
     token = "<|image_pad|>" if qwen else tokens.get(kind, "<image>")
     config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
     if qwen:
@@ -164,13 +183,20 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
     }  # fmt: skip
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": level, "post_processor": begin if kind in ("llava", "paligemma") else None, "decoder": level,
+        "pre_tokenizer": level, "post_processor": begin if kind in ("llava", "paligemma", "llava_next") else None,
+        "decoder": level,
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
                   "vocab": vocabulary | IDS, "merges": []},
     }  # fmt: skip
     settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {"bos_token": "<bos>"} if "gemma" in kind else {"bos_token": "<s>"} if kind in ("llava", "mistral3") else {}
+    settings |= (
+        {"bos_token": "<bos>"}
+        if "gemma" in kind
+        else {"bos_token": "<s>"}
+        if kind in ("llava", "mistral3", "llava_next")
+        else {}
+    )
     for name, value in (
         ("config", config_of(kind, context)), ("tokenizer", tokenizer), ("tokenizer_config", settings),
         ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": (TEMPLATES | MORE)[like]}),

@@ -23,6 +23,7 @@ POOLING = r"(model\.)?vision_tower\.(vision_model\.)?head\..*"  # of SigLIP, whi
 # The names of files, old and new, and those of the parts here.
 NAMES = (
     (r"model\.(vision_model|vision_tower|connector|multi_modal_projector)\.", r"\1."),
+    (r"model\.image_newline$", "image_newline"),
     (r"model\.(text_model|language_model)\.", "language_model.model."),
     (r"model\.(embed_tokens|layers|norm)\.", r"language_model.model.\1."),
     (r"(model\.)?visual\.", "vision_tower."),
