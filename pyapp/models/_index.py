@@ -113,6 +113,7 @@ MODEL_TYPES = {
     "qwen3_moe": "qwen3_moe",
     "qwen3_next": "qwen3_next",
     "qwen3_vl": "qwen2_vl",
+    "qwen3_vl_moe": "qwen2_vl",
     "recurrent_gemma": "recurrent_gemma",
     "regnet": "regnet",
     "resnet": "resnet",
@@ -325,5 +326,6 @@ SEEING = {  # language models with pictures
     "qwen2_5_vl": "qwen2_vl",
     "qwen2_vl": "qwen2_vl",
     "qwen3_vl": "qwen2_vl",
+    "qwen3_vl_moe": "qwen2_vl",
     "smolvlm": "idefics3",
 }

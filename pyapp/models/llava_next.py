@@ -1,6 +1,6 @@
 """LLaVA-NeXT, LLaVA 1.6 (Liu et al. 2024, https://llava-vl.github.io/blog/2024-01-30-llava-next/): LLaVA, which sees
-the whole of a picture and tiles of it, in one of several grids. The tiles' vectors stand row by row, and a vector of its
-own ends each row.
+the whole of a picture and tiles of it, in one of several grids. The tiles' vectors stand row by row, and a vector of
+its own ends each row.
 """
 
 from __future__ import annotations

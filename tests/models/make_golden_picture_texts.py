@@ -28,6 +28,7 @@ CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen2_5_vl": "Qwen2_5_VL",
     "qwen3_vl": "Qwen3VL",
+    "qwen3_vl_moe": "Qwen3VLMoe",
     "idefics3": "Idefics3",
     "smolvlm": "SmolVLM",
     "llava": "Llava",

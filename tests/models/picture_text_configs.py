@@ -66,6 +66,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "num_position_embeddings": 49, "deepstack_visual_indexes": [2, 0],
         },
     },
+    "qwen3_vl_moe": {
+        "model_type": "qwen3_vl_moe", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN | {
+            "model_type": "qwen3_vl_moe_text", "head_dim": 8, "moe_intermediate_size": 12, "num_experts": 4,
+            "num_experts_per_tok": 2, "mlp_only_layers": [0],
+        },
+        "vision_config": {
+            "depth": 2, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 24,
+            "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 0],
+        },
+    },
     "paligemma": {
         "model_type": "paligemma", "text_config": {"model_type": "gemma", **_TEXT, "head_dim": 8},
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
@@ -116,7 +127,7 @@ OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next", "internvl_large",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
-GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3"), (5, 3))
+GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3"), (5, 3))
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
 TILED = {"llava_next": ((1, 2), (14, 40))}

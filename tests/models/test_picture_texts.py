@@ -19,7 +19,9 @@ import pyapp
 from pyapp import nn
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ArgumentError, ModelError
+from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models._index import SEEING
+from pyapp.models.load import read_model
 from pyapp.models.loading.weights import ignored_by
 from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
@@ -218,6 +220,18 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             module_of(name).Config.from_dict(config | change)
     again = module_of(name).Config.from_dict(config)
     assert module_of(name).Config.from_dict(again.to_dict()).to_dict() == again.to_dict()
+
+
+def test_stacks_of_experts_are_transposed_in_published_files(tmp_path: Path) -> None:
+    model, module = make("qwen3_vl_moe"), module_of("qwen3_vl_moe")
+    tensors = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    for name in [name for name in tensors if ".experts." in name]:
+        tensors[name] = np.ascontiguousarray(tensors[name].swapaxes(1, 2))
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        read = read_model(module, type(model), checkpoint, CONFIGS["qwen3_vl_moe"])
+    for (name, expected), (_, found) in zip(model.named_parameters(), read.named_parameters(), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.detach().numpy(), err_msg=name)
 
 
 def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:
