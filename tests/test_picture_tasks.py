@@ -256,6 +256,32 @@ def test_texts_and_quantised_weights(top: Path) -> None:
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
 
 
+def test_a_prompt_beside_a_picture(top: Path) -> None:
+    """Florence-2's tasks have names. The places that it writes stay in the text."""
+    folder = str(top / "florence2")
+    first, again, other = (
+        [event.values["text"] for event in run(tasks.read_images(top / "0.png", model=folder, **more))
+         if isinstance(event, Item)]
+        for more in ({}, {"prompt": "<CAPTION>"}, {"prompt": "the cat"})
+    )  # fmt: skip
+    assert first == again and len(first) == len(other) == 1
+    loaded = load_image_model(folder, "image-to-text")
+    encode = {"What does the image describe?": [7], "Locate a cat in the image.": [8]}.__getitem__
+    assert loaded.model.prompted("<CAPTION>", encode).prompt == (0, 7, 2) and loaded.model.prompt == ()
+    assert loaded.model.prompted("<OPEN_VOCABULARY_DETECTION>a cat", encode).prompt == (0, 8, 2)
+    words = loaded.tokenizer
+    special = next(i for i in range(3, 40) if words.piece(i) in words.special_names)
+    plain = next(i for i in range(3, 40) if words.piece(i) not in words.special_names)
+    text = loaded.model.text_of([0, plain, special, plain, 2], words)
+    assert text == f"{words.decode([plain])}{words.piece(special)}{words.decode([plain])}"
+    for model, prompt, message in (
+        ("florence2", "<OD> cat", "takes no words"), ("florence2", "<REGION_TO_OCR>", "needs words"),
+        ("blip", "the cat", "takes none"),
+    ):  # fmt: skip
+        last = run(tasks.read_images(top / "0.png", model=str(top / model), prompt=prompt))[-1]
+        assert isinstance(last, Error) and last.where == "prompt" and message in last.what, last
+
+
 def test_batch_norms_without_statistics_are_refused(top: Path, tmp_path: Path) -> None:
     for path in (top / "resnet").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -360,6 +386,7 @@ def test_commands(top: Path) -> None:
         with Image.open(drawn / "d" / name) as drawn_depths:
             assert drawn_depths.mode == "I;16" and drawn_depths.size == pixels.shape[1::-1]
     assert len(lines("caption", *files, "-m", str(top / "blip"), "-n", "3")) == 2
+    assert len(lines("caption", files[0], "-m", str(top / "florence2"), "--prompt", "<OCR>", "-n", "3")) == 1
     assert lines("detect", files[0], "-m", str(top / "detr"), "--threshold", "0")
     for i, pixels in enumerate(pictures()):
         found = vision.read_image(drawn / f"{i}.png").numpy()

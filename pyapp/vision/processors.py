@@ -91,7 +91,7 @@ OF_MODEL = {
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
-    "paligemma": "Siglip", "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2",
+    "paligemma": "Siglip", "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), "Qwen2VL"),
 }  # fmt: skip
 
