@@ -223,7 +223,7 @@ class Mixing(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (B, D, rows, columns) → (B, D, rows, columns)."""
         x = (self.conv1(x) + x).permute(0, 2, 3, 1)
-        x = (x + self._modules[self.name](self.norm1(x))).permute(0, 3, 1, 2)  # type: ignore[misc]
+        x = (x + self._modules[self.name](self.norm1(x))).permute(0, 3, 1, 2)
         x = (self.conv2(x) + x).permute(0, 2, 3, 1)
         return (x + self.ffn(self.norm2(x))).permute(0, 3, 1, 2)
 
@@ -294,7 +294,7 @@ class Projector(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (B, D, rows, columns) → (B, 1 + rows * columns, P)."""
         places = self.image_position_embed(x.shape[2], x.shape[3])
-        first = ops.arange(x.shape[1], device=x.device).to(x.dtype) % 2  # the sinusoids of a film's first picture
+        first = ops.arange(x.shape[1], device=x.device).to(x.dtype).remainder(2.0)  # the sinusoids of a film's first picture
         x = as_sequence(x) + places + first  # (B, T, D)
         return self.image_proj_norm(self.image_projection(ops.cat([x.mean(1, True), x], 1)))
 
@@ -342,7 +342,8 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
         """The text of an answer's ids, in which the tokens of places (<loc_0> … <loc_999>: thousandths of the picture's
         width and height) stay.
         """
-        own, found, words = self.config.text_config, "", []
+        own, found = self.config.text_config, ""
+        words: list[int] = []
         left_out = {own.bos_token_id, own.eos_token_id, own.pad_token_id}
         for id in ids:
             name = tokenizer.piece(id)
