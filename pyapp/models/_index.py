@@ -309,6 +309,8 @@ GGUF_ARCHITECTURES = {
     "qwen2vl": "qwen2",
     "qwen3": "qwen3",
     "qwen3moe": "qwen3_moe",
+    "qwen3vl": "qwen3",
+    "qwen3vlmoe": "qwen3_moe",
     "seed_oss": "seed_oss",
     "smollm3": "smollm3",
     "stablelm": "stablelm",

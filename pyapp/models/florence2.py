@@ -294,7 +294,9 @@ class Projector(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (B, D, rows, columns) → (B, 1 + rows * columns, P)."""
         places = self.image_position_embed(x.shape[2], x.shape[3])
-        first = ops.arange(x.shape[1], device=x.device).to(x.dtype).remainder(2.0)  # the sinusoids of a film's first picture
+        first = (
+            ops.arange(x.shape[1], device=x.device).to(x.dtype).remainder(2.0)
+        )  # the sinusoids of a film's first picture
         x = as_sequence(x) + places + first  # (B, T, D)
         return self.image_proj_norm(self.image_projection(ops.cat([x.mean(1, True), x], 1)))
 

@@ -13,7 +13,7 @@ from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLangu
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
-from .loading.gguf import HEAD_NORMS, NAMES, WINDOWS, Gguf, refuse_windows
+from .loading.gguf import HEAD_NORMS, NAMES, WINDOWS, Gguf, refuse_windows, with_sections
 
 MODEL_TYPES = ("qwen3",)
 
@@ -64,5 +64,7 @@ class Qwen3ForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-GGUF = Gguf("qwen3", names=NAMES | HEAD_NORMS, write=refuse_windows, unsaid=WINDOWS)
+GGUF = Gguf(
+    "qwen3", names=NAMES | HEAD_NORMS, also=("qwen3vl",), read=with_sections, write=refuse_windows, unsaid=WINDOWS
+)
 TASKS = {"causal-lm": Qwen3ForCausalLM}

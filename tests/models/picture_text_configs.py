@@ -70,7 +70,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "qwen3_vl_moe", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
         "video_token_id": 93, "text_config": _QWEN | {
             "model_type": "qwen3_vl_moe_text", "head_dim": 8, "moe_intermediate_size": 12, "num_experts": 4,
-            "num_experts_per_tok": 2, "mlp_only_layers": [0],
+            "num_experts_per_tok": 2,
         },
         "vision_config": {
             "depth": 2, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 24,

@@ -141,7 +141,10 @@ PROCESSORS["gemma3_crops"] = PROCESSORS["gemma3"] | {
     "pan_and_scan_min_ratio_to_activate": 1.2,
 }  # fmt: skip
 MODELS = {"gemma3_crops": "gemma3"}  # which have the models of others
-ALIKE = {"qwen2_5_vl": "qwen2_vl"}  # whose templates and processors are those of another one
+ALIKE = {
+    "qwen2_5_vl": "qwen2_vl",
+    "qwen3_vl_moe": "qwen3_vl",
+}  # whose templates and processors are those of another one
 
 
 def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
