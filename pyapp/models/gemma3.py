@@ -86,8 +86,7 @@ class Gemma3ForConditionalGeneration(PictureTextModel):
         return f"Here is the original image {one} and here are some crops to help you see better {crops}"
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
-        tower = self.vision_tower
-        return self.multi_modal_projector(tower.post_layernorm(tower.states(pixel_values)))
+        return self.multi_modal_projector(self.vision_tower(pixel_values))
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Gemma3ForConditionalGeneration}

@@ -60,8 +60,7 @@ class PaliGemmaForConditionalGeneration(PictureTextModel):
         return found
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
-        tower = self.vision_tower
-        return self.multi_modal_projector(tower.post_layernorm(tower.states(pixel_values)))
+        return self.multi_modal_projector(self.vision_tower(pixel_values))
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: PaliGemmaForConditionalGeneration}

@@ -16,6 +16,11 @@ from .loading.config import DecoderConfig, layer_types
 from .loading.gguf import HEAD_NORMS, NAMES, WINDOWS, Gguf, refuse_windows, with_sections
 
 MODEL_TYPES = ("qwen3",)
+# What a model that sees pictures leaves out of its text_config.
+NESTED_DEFAULTS = {
+    "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 32,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
