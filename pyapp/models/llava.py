@@ -1,5 +1,6 @@
 """LLaVA (Liu et al. 2023, arXiv 2304.08485 and 2310.03744): what CLIP's tower sees, projected by two layers, stands
-before a language model such as Llama.
+before a language model such as Llama. Pixtral 12B (Agrawal et al. 2024, arXiv 2410.07073) has this form, with a tower
+for pictures of any size.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
+from pyapp.nn import Module
 from pyapp.nn.picture_text import PictureTextModel, TwoLayers, states_of
+from pyapp.nn.pixtral import PixtralPictures, PixtralTower
 from pyapp.nn.towers import VisionTower
 
 from .loading import picture_text
+from .loading.config import require
 from .loading.picture_text import LayeredConfig
+from .loading.towers_config import PixtralVisionConfig
 
 MODEL_TYPES = ("llava",)
 IGNORED = picture_text.POOLING
@@ -27,17 +32,31 @@ class Config(LayeredConfig):
     model_type = "llava"
     tower = "clip_vision_model"
     token = ("image_token_index", 32000)
+    towers = {**picture_text.TOWERS, "pixtral": PixtralVisionConfig}
+
+    def check(self) -> None:
+        super().check()
+        whole = self.vision_config.model_type != "pixtral" or not self.without_first
+        require(whole, "vision_feature_select_strategy is 'default', expected 'full': the tower has no class token")
 
 
 class LlavaForConditionalGeneration(PictureTextModel):
-    """Pictures and text to text."""
+    """Pictures and text to text. With Pixtral's tower it is a PixtralForConditionalGeneration."""
+
+    def __new__(cls, config: Config | None = None) -> Any:  # none where it is copied
+        own = config is not None and config.vision_config.model_type == "pixtral"
+        return super().__new__(PixtralForConditionalGeneration if own else cls)
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
         self.class_token = config.vision_config.model_type == "clip_vision_model"
-        self.vision_tower = VisionTower(config.vision_config, self.class_token)
+        self.vision_tower = self.tower()
         width = config.vision_config.hidden_size * len(config.counts)
         self.multi_modal_projector = TwoLayers(width, config.text_config.hidden_size, config.values)
+
+    def tower(self) -> Module:
+        """What sees, with empty weights."""
+        return VisionTower(self.config.vision_config, self.class_token)
 
     @property
     def picture_tokens(self) -> int:
@@ -46,6 +65,13 @@ class LlavaForConditionalGeneration(PictureTextModel):
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         return self.multi_modal_projector(states_of(self.vision_tower, pixel_values, self.config))
+
+
+class PixtralForConditionalGeneration(PixtralPictures, LlavaForConditionalGeneration):
+    """Pictures of any size and text to text."""
+
+    def tower(self) -> Module:
+        return PixtralTower(self.config.vision_config)
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: LlavaForConditionalGeneration}

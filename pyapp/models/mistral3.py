@@ -5,14 +5,13 @@ a picture of any size, squares of neighbouring patches become one vector each, a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module, RMSNorm
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size, TwoLayers
-from pyapp.nn.pixtral import PixtralTower
+from pyapp.nn.picture_text import TwoLayers
+from pyapp.nn.pixtral import PixtralPictures, PixtralTower
 
 from .loading import picture_text
 from .loading.config import require
@@ -78,30 +77,13 @@ class Projector(TwoLayers):
         return self(self.patch_merger(self.norm(x), rows, columns))
 
 
-class Mistral3ForConditionalGeneration(PictureTextModel):
+class Mistral3ForConditionalGeneration(PixtralPictures):
     """Pictures and text to text."""
-
-    placeholder = part = "[IMG]"
-    picture_tokens = 1
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
         self.vision_tower = PixtralTower(config.vision_config, config.merged)
         self.multi_modal_projector = Projector(config)
-
-    @property
-    def pixels(self) -> Any:
-        """Any size that is a multiple of a vector's patches."""
-        return None
-
-    def prepared_by(self, processor: Any) -> Any:
-        return replace(processor, patch_size=self.config.vision_config.patch_size[0], merge_size=self.config.merged)
-
-    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
-        return rows * columns
-
-    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
-        return "[IMG_BREAK]".join([self.part * columns] * rows) + "[IMG_END]"
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         rows, columns = self.vision_tower.grid(pixel_values)

@@ -4,6 +4,7 @@ positions of rows and columns, and its layers are those of language models.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..engine import Tensor
@@ -14,6 +15,7 @@ from .layers.convolution import Conv2d
 from .layers.gated import GatedFeedForward
 from .layers.normalization import RMSNorm
 from .module import Module
+from .picture_text import ANY, PictureTextModel, Size
 from .rotary import grid_rotations
 from .rotary_encoder import RotaryAttention
 from .vision import ImageModel, as_sequence, check_pictures
@@ -75,3 +77,29 @@ class PixtralTower(ImageModel):
         for layer in layers if count is None else layers[:count]:
             x = layer(x, table)
         return x
+
+
+class PixtralPictures(PictureTextModel):
+    """A language model that sees pictures by Pixtral's tower: a token ends each row of a picture's vectors."""
+
+    placeholder = part = "[IMG]"
+
+    @property
+    def picture_tokens(self) -> int:
+        return 1
+
+    @property
+    def pixels(self) -> Any:
+        """Any size that is a multiple of a vector's patches."""
+        return None
+
+    def prepared_by(self, processor: Any) -> Any:
+        return replace(
+            processor, patch_size=self.vision_tower.config.patch_size[0], merge_size=self.vision_tower.merged
+        )
+
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
+        return rows * columns
+
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
+        return "[IMG_BREAK]".join([self.part * columns] * rows) + "[IMG_END]"

@@ -99,7 +99,7 @@ def golden(name: str) -> dict[str, Any]:
             tiles = rows_of_tiles * columns + 1
             pictures = torch.from_numpy(picture(count * tiles, high, wide)).reshape(count, tiles, 3, high, wide)
             more["image_sizes"] = torch.tensor([size] * count)
-        if name == "mistral3":
+        if name in ("mistral3", "pixtral"):
             more["image_sizes"] = torch.tensor([[high, wide]] * count)
         elif name in GRIDS:
             pictures = patches(pictures)

@@ -96,6 +96,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
                           "rope_parameters": {"rope_theta": 10000.0, "rope_type": "axial"}},
         "image_token_index": IMAGE, "tie_word_embeddings": False, "spatial_merge_size": 2,
     },
+    "pixtral": {
+        "model_type": "llava", "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "pixtral", **_TOWER, "hidden_size": 16, "image_size": 64, "head_dim": 8,
+                          "patch_size": 8},
+        "image_token_index": IMAGE, "vision_feature_layer": -1, "vision_feature_select_strategy": "full",
+    },
     "llava_next": {
         "model_type": "llava_next", "text_config": _LLAMA,
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
@@ -127,7 +133,7 @@ OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next", "internvl_large",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
-GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3"), (5, 3))
+GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral"), (5, 3))
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
 TILED = {"llava_next": ((1, 2), (14, 40))}

@@ -171,14 +171,18 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         {"vision_config": config["vision_config"] | {"model_type": "vivit"}},
         {"vision_config": config["vision_config"] | {"model_type": {}}},
     ]  # fmt: skip
-    if name == "mistral3":
+    if name in ("mistral3", "pixtral"):
         for one in (
             {"patch_size": 10**12}, {"image_size": 0}, {"head_dim": 4}, {"num_attention_heads": 8},
             {"rope_parameters": 3}, {"rope_parameters": {"rope_theta": -1.0}}, {"patch_size": [4, 8]},
         ):  # fmt: skip
             changes.append({"vision_config": config["vision_config"] | one})
-        changes += [{"vision_feature_layer": [-1, 1]}, {"text_config": {"model_type": "gpt2"}}]
-        changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
+        changes.append({"text_config": {"model_type": "gpt2"}})
+        if name == "pixtral":
+            changes.append({"vision_feature_select_strategy": "default"})
+        else:
+            changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
+            changes.append({"vision_feature_layer": [-1, 1]})
     elif name in GRIDS:
         rotary = config["text_config"]["rope_parameters"]
         for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
@@ -212,7 +216,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
                 changes.append({part: config[part] | {field: value}})
     for field in ("scale_factor", "mm_tokens_per_image", "vision_feature_layer", "vision_feature_select_strategy"):
         if field in config or (
-            field.startswith("vision_feature") and name.startswith(("llava", "mistral3", "internvl"))
+            field.startswith("vision_feature") and name.startswith(("llava", "mistral3", "pixtral", "internvl"))
         ):
             changes += [{field: value} for value in (0.5, 10**12, "many", [10**12], {})]
     for change in changes:
