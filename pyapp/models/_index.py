@@ -16,6 +16,7 @@ MODEL_TYPES = {
     "beit": "beit",
     "bert": "bert",
     "blip": "blip",
+    "blip-2": "blip2",
     "bloom": "bloom",
     "camembert": "roberta",
     "clip": "clip",
@@ -151,6 +152,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "beit": ("image-features", "image-classification"),
     "bert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "blip": ("image-to-text",),
+    "blip2": ("image-text-to-text",),
     "bloom": ("causal-lm",),
     "clip": ("zero-shot-image-classification",),
     "cohere": ("causal-lm",),
@@ -320,6 +322,7 @@ GGUF_ARCHITECTURES = {
     "t5encoder": "t5",
 }
 SEEING = {  # language models with pictures
+    "blip-2": "blip2",
     "gemma3": "gemma3",
     "idefics3": "idefics3",
     "internvl": "internvl",

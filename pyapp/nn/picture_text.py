@@ -300,7 +300,7 @@ class PictureTextModel(Module):
         features = self.vectors_of(pixel_values, sizes)  # (N, D)
         if len(places) != features.shape[0]:
             raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
-        text: WholeText = WholeText(width, attention_mask)
+        text: WholeText = language.whole_text(width, attention_mask)
         if self.whole_pictures:
             spans = [[(0, width)] if self.whole_prompt else stretches(row, number) for row in rows]
             text = WholeTextOfPictures(width, attention_mask, spans, self.whole_prompt)
@@ -339,6 +339,10 @@ class PictureTextModel(Module):
         places = ops.tensor(list(seen.places), dtype="int64", device=x.device)
         flat = x.reshape(-1, x.shape[-1])
         own, *deep = seen.features.to(x.dtype).split(flat.shape[1], 1)  # (N, D) each
+        positions = stack.placed(inside, text)
+        if positions is not None:
+            positions = positions.expand(*x.shape).reshape(flat.shape)
+            own = own + positions.index_select(0, places)
         x = flat.index_copy(0, places, own).reshape(x.shape)
         if not deep:
             return stack(tokens, text, x)

@@ -92,6 +92,7 @@ OF_MODEL = {
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
     "paligemma": "Siglip", "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",
+    "blip-2": "Blip",
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), "Qwen2VL"),
 }  # fmt: skip
 

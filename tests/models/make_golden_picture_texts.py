@@ -37,6 +37,7 @@ CLASSES = {
     "mistral3": "Mistral3",
     "llava_next": "LlavaNext",
     "internvl": "InternVL",
+    "blip-2": "Blip2",
 }
 
 
@@ -48,6 +49,8 @@ def vectors(name: str) -> int:
     side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
     if name in TILED:
         return 34  # 16 of the whole, and of the tiles two rows of eight, each with its end
+    if "num_query_tokens" in config:
+        return int(config["num_query_tokens"])
     if config["model_type"] == "internvl":
         return side**2 // 4
     if "scale_factor" in config:

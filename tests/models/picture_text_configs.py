@@ -102,6 +102,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
                           "patch_size": 8},
         "image_token_index": IMAGE, "vision_feature_layer": -1, "vision_feature_select_strategy": "full",
     },
+    "blip2": {
+        "model_type": "blip-2", "num_query_tokens": 5, "image_token_index": IMAGE,
+        "vision_config": {"model_type": "blip_2_vision_model", **_TOWER, "initializer_range": 0.02},
+        "qformer_config": {
+            "model_type": "blip_2_qformer", "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
+            "intermediate_size": 20, "vocab_size": 8, "max_position_embeddings": 8,
+        },
+        "text_config": {
+            "model_type": "opt", "vocab_size": 96, "hidden_size": 32, "word_embed_proj_dim": 32, "ffn_dim": 48,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 192, "pad_token_id": 0,
+        },
+    },
     "llava_next": {
         "model_type": "llava_next", "text_config": _LLAMA,
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
@@ -130,7 +142,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name != "qwen3_vl_moe")  # which may choose other experts
 OTHER_DEVICE = (
-    "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next", "internvl_large",
+    "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
+    "internvl_large", "blip2",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
 GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral"), (5, 3))

@@ -198,6 +198,12 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         for pinpoints in ([], [[16, 24]], [[16]], [[16, -16]], [[10**12, 16]], "many", [16, 32], [["a", 16]], 3):
             changes.append({"image_grid_pinpoints": pinpoints})
         changes.append({"vision_feature_select_strategy": "full"})
+    if name == "blip2":
+        asks = config["qformer_config"]
+        for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "cross_attention_frequency"):
+            changes += [{"qformer_config": asks | {field: value}} for value in (0, -1, 10**12, "many", 0.5)]
+        changes += [{"qformer_config": value} for value in (3, [], asks | {"use_qformer_text_input": True})]
+        changes += [{"num_query_tokens": value} for value in (0, -1, 10**12, "many", [5])]
     if name == "internvl":
         changes += [{"downsample_ratio": ratio} for ratio in (0, -0.5, "half", 0.3, 1e-9, 2, [0.5], 0.25001)]
         changes += [{"vision_feature_layer": [0, 1]}, {"vision_feature_select_strategy": "full"}]

@@ -28,6 +28,7 @@ NAMES = (
     (r"model\.(embed_tokens|layers|norm)\.", r"language_model.model.\1."),
     (r"(model\.)?visual\.", "vision_tower."),
     (r"lm_head\.", "language_model.lm_head."),
+    (r"(query_tokens$|qformer\.|language_projection\.)", r"multi_modal_projector.\1"),
     (r"vision_(model|tower)\.(vision_model\.)?", "vision_tower."),
     (r"connector\.modality_projection\.", "multi_modal_projector."),
 )
