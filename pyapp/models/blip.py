@@ -161,7 +161,7 @@ class BlipForConditionalGeneration(SequenceToSequence):
 
     @property
     def device(self) -> Device:
-        found: Device = self.vision_model.post_layernorm.weight.device
+        found: Device = next(iter(self.parameters())).device
         return found
 
     @property
