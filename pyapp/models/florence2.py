@@ -6,6 +6,7 @@ files.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict
@@ -46,6 +47,16 @@ TASK_PROMPTS = {
     "<REGION_TO_DESCRIPTION>": "What does the region {} describe?",
     "<REGION_TO_OCR>": "What text is in the region {}?",
 }
+# The numbers of a place in the answers of tasks: a box, or the four corners of a text.
+NUMBERS = {
+    **dict.fromkeys(
+        ("<OD>", "<DENSE_REGION_CAPTION>", "<REGION_PROPOSAL>", "<CAPTION_TO_PHRASE_GROUNDING>",
+         "<OPEN_VOCABULARY_DETECTION>"), 4,
+    ),
+    "<OCR_WITH_REGION>": 8,
+}  # fmt: skip
+PLACED = re.compile(r"([^<]*)((?:<loc_\d{1,3}>)+)")
+BINS = 1000  # of each side of a picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,9 +313,12 @@ class Projector(Module):
 
 
 class Florence2ForConditionalGeneration(SequenceToSequence):
-    """Pictures and the words of a task to text. `prompt`: the ids of these words."""
+    """Pictures and the words of a task to text. `prompt`: the ids of these words; `numbers`: those of a place in its
+    answer, 0: it has none.
+    """
 
     prompt: tuple[int, ...] = ()
+    numbers = 0
     pixels = None  # any size
     usual_prompt = "<CAPTION>"
 
@@ -328,8 +342,10 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
         """The same model for a prompt: the name of a task, with more words behind it where the task needs some, or any
         text. `encode` gives the ids of a text.
         """
+        numbers = 0
         for name, words in TASK_PROMPTS.items():
             if name in prompt:
+                numbers = NUMBERS.get(name, 0)
                 rest = prompt.replace(name, "").strip()
                 if bool(rest) != ("{}" in words):
                     needs = "needs words" if "{}" in words else "takes no words"
@@ -337,7 +353,7 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
                 prompt = words.replace("{}", rest)
                 break
         text, found = self.config.text_config, copy(self)
-        found.prompt = (text.bos_token_id, *encode(prompt), text.eos_token_id)
+        found.prompt, found.numbers = (text.bos_token_id, *encode(prompt), text.eos_token_id), numbers
         return found
 
     def text_of(self, ids: Sequence[int], tokenizer: Any) -> str:
@@ -354,6 +370,19 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
             else:
                 words.append(id)
         return f"{found}{tokenizer.decode(words)}"
+
+    def objects_of(self, text: str, size: tuple[int, int]) -> list[dict[str, Any]]:
+        """What an answer about a picture of a size (height, width) places, by its task: each has `label`, and `box`
+        (left, top, right, bottom) or, of a text, `corners` (x, y, x, y …), in pixels.
+        """
+        found, step = [], self.numbers
+        for match in PLACED.finditer(text) if step else ():
+            numbers = [int(number) for number in re.findall(r"\d+", match[2])]
+            for first in range(0, len(numbers) - step + 1, step):
+                part = numbers[first : first + step]
+                place = [int((number + 0.5) * size[1 - i % 2] / BINS) for i, number in enumerate(part)]
+                found.append({"label": match[1].strip(), "box" if step == 4 else "corners": place})
+        return found
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Pictures (B, C, H, W) → hidden states (B, S, D) of them and of the prompt behind them."""

@@ -304,7 +304,8 @@ def texts_of_images(
     loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None, **options: Any
 ) -> Work:  # fmt: skip
     """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for Florence-2,
-    the name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words.
+    the name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
+    something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
     The other options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
     """
@@ -327,8 +328,13 @@ def texts_of_images(
             written = state or []
             yield None
         for index, ids in zip(chosen, written, strict=True):
-            text = model.text_of(ids, loaded.tokenizer) if hasattr(model, "text_of") else loaded.tokenizer.decode(ids)
-            yield Item(index, {"text": text.strip()})
+            if not hasattr(model, "text_of"):
+                yield Item(index, {"text": loaded.tokenizer.decode(ids).strip()})
+                continue
+            text = model.text_of(ids, loaded.tokenizer).strip()
+            size = prepared.sizes[index - chosen.start]
+            placed = {"objects": model.objects_of(text, size), "size": list(size)} if model.numbers else {}
+            yield Item(index, {"text": text} | placed)
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
