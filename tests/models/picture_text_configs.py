@@ -143,7 +143,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 QUANTISED = tuple(name for name in CONFIGS if name != "qwen3_vl_moe")  # which may choose other experts
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
-    "internvl_large", "blip2",
+    "internvl_large", "blip2", "paligemma2",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
 GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral"), (5, 3))
