@@ -292,13 +292,19 @@ def segment(
     "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
 )
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
+@click.option(
+    "--prompt",
+    type=WORDS,
+    metavar="TEXT",
+    help="For Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … [default: <CAPTION>]",
+)
 @type_option
 @threads_option
 @json_option
 def caption(
     files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
 ) -> int:
-    """Write what each IMAGE shows with a model such as BLIP: a line for each picture."""
+    """Write what each IMAGE shows with a model such as BLIP or Florence-2: a line for each picture."""
     from pyapp import tasks
 
     use_threads(threads)

@@ -145,6 +145,8 @@ def load_model(
 
             prepares = ImageProcessor.from_settings(read_settings(processor), str(settings["model_type"]))
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
+        if prepares is not None:
+            prepares = model.prepared_by(prepares)
         if prepares is not None and prepares.fixed_size not in (None, model.pixels):
             raise ModelError(
                 f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",

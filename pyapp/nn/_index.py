@@ -121,7 +121,7 @@ MODULES = {
         RecurrentLanguageModel StateCache
     """,
     "rotary": """
-        RotaryFrequencies rotary_frequencies
+        RotaryFrequencies grid_rotations rotary_frequencies
     """,
     "tensor_parallel": """
         Part divide parallelize sum_of_ranks

@@ -200,6 +200,10 @@ class DecoderStack(Module):
         """tokens (..., T) → the first layer's input (..., T, hidden_size)."""
         return self.embedding(tokens)
 
+    def placed(self, tokens: Tensor, text: Text) -> Tensor | None:
+        """What `embedded` adds to the words for their places (..., T, hidden_size); None: nothing."""
+        return None
+
     def forward(
         self, tokens: Tensor, text: Text, x: Tensor | None = None, added: Sequence[Tensor] = ()
     ) -> Tensor:  # fmt: skip

@@ -343,25 +343,41 @@ def cut_out(
     yield Done("complete", {"count": len(images)})
 
 
-def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, **options: Any) -> Work:
-    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text.
+def texts_of_images(
+    loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None, **options: Any
+) -> Work:  # fmt: skip
+    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for Florence-2,
+    the name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
+    something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
-    The options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
+    The other options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
     """
     from pyapp.text.sequence_to_sequence import SearchOptions, search
 
-    decoder = loaded.settings.get("decoder") or {}
+    model, decoder = loaded.model, loaded.settings.get("decoder") or {}
+    if hasattr(model, "prompted"):
+        wanted = model.usual_prompt if prompt is None else prompt
+        model = model.prompted(wanted, lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
+        decoder = loaded.settings["text_config"]
+    elif prompt is not None:
+        raise OptionError("this model takes none", where="prompt", hint="Leave it out, or take Florence-2")
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     generation = {**loaded.generation, **getattr(loaded.model, "generation", {})}
     settings = SearchOptions.from_files({**decoder, **own}, generation, options)
     images = _listed(images)
     for chosen, prepared in _batches(loaded, images, batch_size):
         written: list[list[int]] = []
-        for state in search(loaded.model, prepared.pixel_values, None, settings):
+        for state in search(model, prepared.pixel_values, None, settings):
             written = state or []
             yield None
         for index, ids in zip(chosen, written, strict=True):
-            yield Item(index, {"text": loaded.tokenizer.decode(ids).strip()})
+            if not hasattr(model, "text_of"):
+                yield Item(index, {"text": loaded.tokenizer.decode(ids).strip()})
+                continue
+            text = model.text_of(ids, loaded.tokenizer).strip()
+            size = prepared.sizes[index - chosen.start]
+            placed = {"objects": model.objects_of(text, size), "size": list(size)} if model.numbers else {}
+            yield Item(index, {"text": text} | placed)
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 

@@ -68,6 +68,7 @@ TASK_OF_CLASS = {
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
     "BlipForConditionalGeneration": "image-to-text",
+    "Florence2ForConditionalGeneration": "image-to-text",
     "MoonshineForConditionalGeneration": "speech-recognition",
     "MoonshineStreamingForConditionalGeneration": "speech-recognition",
     "MusicgenForConditionalGeneration": "text-to-audio",

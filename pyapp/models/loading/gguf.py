@@ -247,6 +247,14 @@ def _pattern(name: str) -> tuple[str, str]:
     return ".".join([*parts[:place], "{}", *parts[place + 1 :]]), parts[place]
 
 
+def with_sections(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """With the sections of positions of a language model of Qwen-VL's, which is Qwen's where there is no picture."""
+    sections = values.get("rope.dimension_sections")
+    if isinstance(sections, list):
+        found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
+    return found
+
+
 # -- orders of rows
 
 

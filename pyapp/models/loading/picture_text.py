@@ -23,10 +23,12 @@ POOLING = r"(model\.)?vision_tower\.(vision_model\.)?head\..*"  # of SigLIP, whi
 # The names of files, old and new, and those of the parts here.
 NAMES = (
     (r"model\.(vision_model|vision_tower|connector|multi_modal_projector)\.", r"\1."),
+    (r"model\.image_newline$", "image_newline"),
     (r"model\.(text_model|language_model)\.", "language_model.model."),
     (r"model\.(embed_tokens|layers|norm)\.", r"language_model.model.\1."),
     (r"(model\.)?visual\.", "vision_tower."),
     (r"lm_head\.", "language_model.lm_head."),
+    (r"(query_tokens$|qformer\.|language_projection\.)", r"multi_modal_projector.\1"),
     (r"vision_(model|tower)\.(vision_model\.)?", "vision_tower."),
     (r"connector\.modality_projection\.", "multi_modal_projector."),
 )
@@ -82,9 +84,14 @@ class PictureTextConfig:
 
     def check(self) -> None:
         """ModelError for values that cannot be."""
-        number, grid = self.values.get(self.token[0], self.token[1]), self.vision_config.grid
-        require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
+        self.check_token()
+        grid = self.vision_config.grid
         require(grid[0] == grid[1], f"the tower has {grid[0]} x {grid[1]} patches, expected as many rows as columns")
+
+    def check_token(self) -> None:
+        """ModelError for a token of pictures that cannot be."""
+        number = self.values.get(*self.token)
+        require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -119,4 +126,36 @@ class PictureTextConfig:
     def usual_seq_len(self) -> int:
         """The tokens for which a cache has memory unless more are asked for."""
         found: int = self.text_config.usual_seq_len
+        return found
+
+
+@dataclass(frozen=True)
+class LayeredConfig(PictureTextConfig):
+    """As PictureTextConfig, of models that say which of the tower's layers they read. `layer`: the usual one."""
+
+    layer: ClassVar[int] = -2
+
+    def check(self) -> None:
+        super().check()
+        self.check_layers()
+
+    def check_layers(self) -> None:
+        """ModelError for layers that the tower does not have."""
+        given = self.values.get("vision_feature_layer", self.layer)
+        counts, layers = self.counts, self.vision_config.num_hidden_layers
+        plausible = 1 <= len(counts) <= 64 and all(type(count) is int and 0 <= count <= layers for count in counts)
+        require(plausible, f"vision_feature_layer is {given!r:.60}, expected numbers of the tower's {layers} layers")
+        kind = self.values.get("vision_feature_select_strategy", "default")
+        require(kind in ("default", "full"), f"vision_feature_select_strategy is {kind!r:.60}")
+
+    @property
+    def counts(self) -> list[Any]:
+        """After how many of the tower's layers the states are read."""
+        given, last = self.values.get("vision_feature_layer", self.layer), self.vision_config.num_hidden_layers + 1
+        return [i + last if type(i) is int and i < 0 else i for i in (given if isinstance(given, list) else [given])]
+
+    @property
+    def without_first(self) -> bool:
+        """Whether the first vector, that of the class token, is left out."""
+        found: bool = self.values.get("vision_feature_select_strategy", "default") == "default"
         return found
