@@ -71,11 +71,14 @@ def as_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
 
 class Encoder(Module):
     """An encoder. A subclass sets `config`, `most`, the largest number of tokens of a text, and `embeddings`, or has
-    `word_embeddings` of its own.
+    `word_embeddings` of its own. `pooling`: how the tokens become one vector where no file says it.
+    `adds_special_tokens`: whether texts are read with the tokenizer's special tokens around them.
     """
 
     config: Any
     most: int
+    pooling = "mean"
+    adds_special_tokens = True
 
     @property
     def word_embeddings(self) -> Embedding:

@@ -90,6 +90,7 @@ LOADERS: Mapping[str, Loader] = {
     "transcribe": load_speech,
     "embed": load_for("features"),
     "classify": load_for("sequence-classification"),
+    "rerank": load_for("ranking"),
     "fill-mask": load_for("masked-lm"),
     "translate": load_for("seq2seq-lm"),
     "token-classification": load_for("token-classification"),

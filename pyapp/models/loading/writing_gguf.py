@@ -21,13 +21,14 @@ from pyapp.models.load import (
     settings_of,
     tokenizer_beside,
 )
-from pyapp.models.sentences import MODULES, gguf_keys
+from pyapp.models.sentences.embedding import MODULES, gguf_keys
 from pyapp.nn.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenizer import Tokenizer
 
-from .by_task import MORE_FILES, own_task, renamed, sentence_parts
+from .by_task import MORE_FILES, own_task, renamed
 from .gguf import AsGguf, Gguf
+from .sentence_folders import sentence_parts
 from .weights import ignored_by
 
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
