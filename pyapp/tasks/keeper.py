@@ -116,7 +116,7 @@ KINDS = {
     "read": ("reads text in pictures", "pyapp read --model"),
 }
 # The registry's tasks of models that do the work of another one too.
-ALSO = {"generate": ("chat",)}
+ALSO = {"generate": ("chat",), "rerank": ("classify", "embed")}
 
 
 class Keeper:
