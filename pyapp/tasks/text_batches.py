@@ -88,10 +88,13 @@ def grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iter
     fill = {"ids": padding if padding is not None else loaded.tokenizer.pad_id or 0}
     known = {"ids": getattr(config, "vocab_size", None), "type_ids": getattr(config, "type_vocab_size", None)}
     order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i]))
+    alike = not getattr(getattr(loaded.model, "encoder", None), "hides_padding", True)  # only texts of one length
     done = 0
     while done < len(order):
         length = max(len(encodings[order[done]]), 1)
         chosen = order[done : done + min(batch_size, max(BATCH_TOKENS // length, 1))]
+        if alike:
+            chosen = [i for i in chosen if len(encodings[i]) == len(encodings[chosen[0]])]
 
         def padded(field: str, chosen: list[int] = chosen, length: int = length) -> Tensor:
             rows = [getattr(encodings[i], field) for i in chosen]

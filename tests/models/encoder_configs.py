@@ -51,6 +51,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "albert", **_SIZES, **_LABELS, "embedding_size": 8, "num_hidden_layers": 5,
         "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu",
     },
+    "dpr": {"model_type": "dpr", **_SIZES, "pad_token_id": 0, "projection_dim": 8},
+    "roformer": {
+        "model_type": "roformer", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 8, "rotary_value": True,
+    },
+    "fnet": {"model_type": "fnet", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 2},
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
 OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2"))  # run on another device
@@ -76,4 +81,16 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
     return ids, mask, types if config["model_type"] in TYPED else None
 
 
-TYPED = ("albert", "bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "nomic_bert", "gte")
+TYPED = (
+    "albert",
+    "bert",
+    "dpr",
+    "fnet",
+    "roberta",
+    "roformer",
+    "xlm-roberta",
+    "electra",
+    "deberta-v2",
+    "nomic_bert",
+    "gte",
+)
