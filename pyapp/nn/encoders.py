@@ -136,6 +136,7 @@ class BertEmbeddings(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.skipped = padding if skips_padding else None
+        self.word_scale: float | None = None  # of the words' vectors, in models that scale them
         self.word_embeddings = Embedding(words, width, padding)
         self.position_embeddings = Embedding(positions, width, self.skipped)
         self.token_type_embeddings = Embedding(types, width)
@@ -148,7 +149,8 @@ class BertEmbeddings(Module):
         else:
             positions = positions_from(ids, self.skipped)  # (B, T)
         types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
-        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, width)
+        words = self.word_embeddings(ids)  # (B, T, width)
+        x = (words if self.word_scale is None else words * self.word_scale) + self.token_type_embeddings(types)
         return self.LayerNorm(x + self.position_embeddings(positions))
 
 
