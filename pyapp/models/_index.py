@@ -140,6 +140,7 @@ MODEL_TYPES = {
     "wav2vec2": "wav2vec2",
     "wavlm": "wavlm",
     "xlm-roberta": "roberta",
+    "xlnet": "xlnet",
     "yolos": "yolos",
 }
 TASKS: dict[str, tuple[str, ...]] = {
@@ -263,6 +264,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "vits": ("text-to-speech",),
     "wav2vec2": ("speech-recognition", "audio-classification"),
     "wavlm": ("speech-recognition", "audio-classification"),
+    "xlnet": ("features", "sequence-classification", "token-classification", "question-answering"),
     "yolos": ("image-features", "object-detection"),
 }
 GGUF_ARCHITECTURES = {

@@ -10,7 +10,7 @@ from typing import Any
 from ..engine import Device, Tensor, ops
 from ..errors import ModelError
 from .decoder import CausalLanguageModel, RotaryTable, WholeText
-from .encoders import Encoder, attend
+from .encoders import Encoder, attend, last_token
 from .heads import Heads, split_heads
 from .layers.embedding import Embedding
 from .layers.linear import Linear
@@ -119,13 +119,3 @@ class LogitRanker(Module):
         logits = model.head(last_token(x, attention_mask))  # (B, V)
         found = logits.narrow(1, self.true, 1)
         return found if self.false is None else found - logits.narrow(1, self.false, 1)
-
-
-def last_token(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The last token of each text that is no padding: x (B, T, D) → (B, D)."""
-    if attention_mask is None:
-        return x.narrow(1, x.shape[1] - 1, 1).squeeze(1)
-    places = ops.arange(1, x.shape[1] + 1, dtype="int32", device=x.device)  # (T,)
-    last = ((attention_mask != 0).to("int32") * places).argmax(1)  # (B,)
-    index = last.to("int64").reshape(-1, 1, 1).expand(x.shape[0], 1, x.shape[2])
-    return ops.gather(x, 1, index).squeeze(1)

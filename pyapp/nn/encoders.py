@@ -265,6 +265,16 @@ def first_token(x: Tensor) -> Tensor:
     return x.narrow(1, 0, 1).squeeze(1)
 
 
+def last_token(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The last token of each text that is no padding: x (B, T, D) → (B, D)."""
+    if attention_mask is None:
+        return x.narrow(1, x.shape[1] - 1, 1).squeeze(1)
+    places = ops.arange(1, x.shape[1] + 1, dtype="int32", device=x.device)  # (T,)
+    last = ((attention_mask != 0).to("int32") * places).argmax(1)  # (B,)
+    index = last.to("int64").reshape(-1, 1, 1).expand(x.shape[0], 1, x.shape[2])
+    return ops.gather(x, 1, index).squeeze(1)
+
+
 # -- heads
 
 

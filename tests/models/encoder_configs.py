@@ -64,12 +64,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "big_bird", **_SIZES, **_LABELS, "pad_token_id": 0, "sep_token_id": 7, "block_size": 2,
         "num_random_blocks": 1, "rescale_embeddings": True, "use_bias": False,
     },
+    "xlnet": {
+        "model_type": "xlnet", "vocab_size": 40, "d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, **_LABELS,
+        "pad_token_id": 5, "clamp_len": 4,
+    },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
 OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2"))  # run on another device
 # Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
-WIDE = dict.fromkeys(CONFIGS, _WIDE) | {"distilbert": {"dim": 32, "hidden_dim": 64}}
+WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
+    "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
+}  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
     name: WIDE[name] for name in ("bert", "xlm_roberta", "distilbert", "nomic_bert", "modernbert")
@@ -88,11 +94,15 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
     length = times * LENGTH
     ids = [row * times + [padding] * (length - times * len(row)) for row in texts]
     mask = [[1] * (times * len(row)) + [0] * (length - times * len(row)) for row in texts]
+    if config["model_type"] == "xlnet":  # which reads the last token, and has padding before the text
+        ids, mask = (
+            [row[count:] + row[:count] for row, count in zip(rows, (7, 4), strict=True)] for rows in (ids, mask)
+        )
     types = [[0] * 4 + [1] * (length - 4)] * 2 if config.get("type_vocab_size", 2) != 1 else [[0] * length] * 2
     return ids, mask, types if config["model_type"] in TYPED else None
 
 
 TYPED = (
     "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "nomic_bert", "roberta", "roformer",
-    "xlm-roberta",
+    "xlm-roberta", "xlnet",
 )  # fmt: skip
