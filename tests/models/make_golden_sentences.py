@@ -267,6 +267,14 @@ def decoder_labels(top: Path) -> dict[str, Any]:
     return ranked(CrossEncoder(str(folder), device="cpu"))
 
 
+def modernbert_labels(top: Path) -> dict[str, Any]:
+    """A ModernBERT decoder with a head over the last token."""
+    folder = top / "model"
+    backbone(folder, "modernbert-decoder", SIZES | {"num_labels": 1, "local_attention": 8}, "ForSequenceClassification")
+    reread(folder)
+    return ranked(CrossEncoder(str(folder), device="cpu"))
+
+
 def qwen_embedding(top: Path) -> dict[str, Any]:
     """As Qwen3-Embedding: the last token of a language model."""
     path = backbone(top / "base", "qwen3", DECODER, padding_side="left")
@@ -299,7 +307,7 @@ def embedding_gemma(top: Path) -> dict[str, Any]:
 CASES = {
     case.__name__: case
     for case in (dense_parts, static, words, late_interaction, pylates, stanford, cross_encoder, logits,
-                 decoder_labels, qwen_embedding, embedding_gemma)
+                 decoder_labels, modernbert_labels, qwen_embedding, embedding_gemma)
 }  # fmt: skip
 
 if __name__ == "__main__":

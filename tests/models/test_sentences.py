@@ -84,7 +84,7 @@ def test_late_interaction_is_that_of_its_library(folders: dict[str, Path], name:
         pyapp.pipeline("embed-tokens", loaded)(QUERIES, role="passage")
 
 
-@pytest.mark.parametrize("name", ["cross_encoder", "logits", "decoder_labels"])
+@pytest.mark.parametrize("name", ["cross_encoder", "logits", "decoder_labels", "modernbert_labels"])
 def test_rankings_are_those_of_cross_encoders(folders: dict[str, Path], name: str) -> None:
     expected = GOLDEN[name]["outputs"]
     rank = pyapp.pipeline("rerank", folders[name])
