@@ -64,6 +64,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "big_bird", **_SIZES, **_LABELS, "pad_token_id": 0, "sep_token_id": 7, "block_size": 2,
         "num_random_blocks": 1, "rescale_embeddings": True, "use_bias": False,
     },
+    "jina_embeddings_v3": {
+        "model_type": "jina_embeddings_v3", **_SIZES, **_LABELS, "pad_token_id": 1, "rope_theta": 200.0,
+    },
     "xlnet": {
         "model_type": "xlnet", "vocab_size": 40, "d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, **_LABELS,
         "pad_token_id": 5, "clamp_len": 4,
