@@ -5,6 +5,7 @@ vectors, late interaction, rankings.
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.errors import ModelError, OptionError
+from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.formats import write_safetensors
+from pyapp.models import load_model
 from pyapp.models.loading.by_task import load_task_model
+from pyapp.models.sentences.logit_ranking import QWEN_TEMPLATE
+from pyapp.text.chat_template import render
 from tests.models.seeded import draw
 from tests.models.sentence_texts import DOCUMENTS, QUERIES, tokenizer_json
 
@@ -128,3 +132,86 @@ def test_commands_and_routes(folders: dict[str, Path], tmp_path: Path) -> None:
         near([one["embedding"] for one in found], GOLDEN["static"]["outputs"]["vectors"][:-1])
         refused = http.post("/v1/embeddings", json={"model": "pylates", "input": DOCUMENTS})
         assert refused.status_code == 400 and "a vector for each token" in refused.text
+
+
+def changed(source: Path, folder: Path, path: str, **fields: Any) -> Path:
+    """A copy of a folder with other fields in a JSON file."""
+    shutil.copytree(source, folder)
+    found = json.loads((folder / path).read_text())
+    (folder / path).write_text(json.dumps(found | fields))
+    return folder
+
+
+EXPANSION = {"strategy": "fixed", "length": 8}
+LIMITS, MASK = "sentence_bert_config.json", "2_MultiVectorMask/config.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "fields", "what"),
+    [
+        ("late_interaction", LIMITS, {"query_expansion": {"strategy": "most"}}, "Its strategy is"),
+        ("late_interaction", LIMITS, {"query_expansion": EXPANSION | {"length": 10**9}}, "1 to 1,048,576"),
+        ("late_interaction", LIMITS, {"document_length": 0}, "document_length is 0"),
+        ("late_interaction", MASK, {"keep_only_token_ids": [-1]}, "no list of ids"),
+        ("late_interaction", MASK, {"skiplist_words": 3}, "no list of words"),
+        ("pylates", "config_sentence_transformers.json", {"query_prefix": 3}, "expected a text"),
+        ("logits", "1_LogitScore/config.json", {"true_token_id": -1}, "true_token_id is -1"),
+        ("logits", "1_LogitScore/config.json", {"false_token_id": 10**6}, "the model has 60 tokens"),
+        ("dense_parts", "3_Dense/config.json", {"activation_function": "os.system"}, "'system' is not known"),
+        ("dense_parts", "3_Dense/config.json", {"in_features": 10**9}, "in_features is 1000000000"),
+        ("dense_parts", "2_LayerNorm/config.json", {"dimension": 95}, r"norm.weight is \[96\], expected \[95\]"),
+        ("words", "whitespacetokenizer_config.json", {"vocab": "the"}, "vocab is no list of words"),
+        ("words", "wordembedding_config.json", {"max_seq_length": 0}, "max_seq_length is 0"),
+        ("words", "2_CNN/cnn_config.json", {"kernel_sizes": [10**6]}, "from 1 to 1,024"),
+        ("words", "3_LSTM/lstm_config.json", {"num_layers": 10**6}, "num_layers is 1000000"),
+    ],
+)
+def test_wrong_settings_are_named(
+    folders: dict[str, Path], tmp_path: Path, name: str, path: str, fields: dict[str, Any], what: str
+) -> None:
+    folder = changed(folders[name], tmp_path / "model", path, **fields)
+    with pytest.raises(PyappError, match=what):
+        load_task_model(folder, "ranking")
+
+
+def test_model2vecs_rows_and_weights(folders: dict[str, Path], tmp_path: Path) -> None:
+    """`mapping` has the row of each token, `weights` its factor; a row that is not there is refused."""
+    [shape] = GOLDEN["static"]["tensors"]["model.safetensors"].values()
+    table, count = draw("embedding.weight", tuple(shape)), shape[0]
+    order = np.arange(count)[::-1].copy()
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(tokenizer_json())
+    (folder / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
+    tensors = {"embeddings": table[order] * 2, "mapping": order, "weights": np.full(count, 0.5)}
+    write_safetensors(folder / "model.safetensors", tensors)
+    near(pyapp.pipeline("embed", folder)([*DOCUMENTS, ""]), GOLDEN["static"]["outputs"]["vectors"])
+    write_safetensors(folder / "model.safetensors", tensors | {"mapping": order + 1})
+    with pytest.raises(ModelError, match="mapping names rows that are not there"):
+        load_task_model(folder, "features")
+
+
+def test_parts_in_a_folder_of_their_own(folders: dict[str, Path], tmp_path: Path) -> None:
+    """As older versions of sentence-transformers write them."""
+    folder = tmp_path / "model"
+    shutil.copytree(folders["qwen_embedding"], folder)
+    (folder / "0_Transformer").mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (folder / name).rename(folder / "0_Transformer" / name)
+    modules = json.loads((folder / "modules.json").read_text())
+    (folder / "modules.json").write_text(json.dumps([modules[0] | {"path": "0_Transformer"}, *modules[1:]]))
+    near(pyapp.pipeline("embed", folder)(DOCUMENTS), GOLDEN["qwen_embedding"]["outputs"]["vectors"])
+
+
+def test_a_model_that_embeds_writes_no_text(folders: dict[str, Path]) -> None:
+    with pytest.raises(ModelError, match=r"this model embeds texts.*pyapp embed"):
+        load_model(folders["embedding_gemma"])
+
+
+def test_qwens_reranker_gets_the_prompt_of_its_card() -> None:
+    """Without a LogitScore: an instruction, the query, the document, and room for the answer."""
+    text = render(QWEN_TEMPLATE, [{"role": "system", "content": "Find"}, {"role": "query", "content": "who"},
+                                  {"role": "document", "content": "she"}])  # fmt: skip
+    assert text.endswith(
+        "<Instruct>: Find\n<Query>: who\n<Document>: she<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    )

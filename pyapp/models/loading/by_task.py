@@ -229,7 +229,7 @@ def _load_gguf(
         _check_tokenizer(tokenizer, model, name)
         if task == "features":
             values = checkpoint.values  # type: ignore[attr-defined]
-            model = SentenceEmbedder(model, *from_gguf_keys(values))
+            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling))
     model.eval()
     return LoadedTaskModel(name, model, tokenizer, settings, {})
 

@@ -292,11 +292,12 @@ def gguf_keys(architecture: str, parts: Sequence[Module], settings: SentenceSett
     return values | {PROMPT + name: text for name, text in settings.prompts.items()}
 
 
-def from_gguf_keys(values: Mapping[str, Any]) -> tuple[list[Module], SentenceSettings]:
-    """The parts and settings of a GGUF file. Vectors are normalised unless the file says no, as llama.cpp's tools do.
-    ModelError for a kind of pooling that is not known.
+def from_gguf_keys(values: Mapping[str, Any], usual: str = "mean") -> tuple[list[Module], SentenceSettings]:
+    """The parts and settings of a GGUF file; `usual` is the pooling of one that says none. Vectors are normalised
+    unless the file says no, as llama.cpp's tools do. ModelError for a kind of pooling that is not known.
     """
-    number = values.get(f"{values['general.architecture']}.{POOLING}", 1)
+    kinds = {mode: number for number, mode in POOLING_TYPES.items()}
+    number = values.get(f"{values['general.architecture']}.{POOLING}", kinds[usual])
     if type(number) is not int or number not in POOLING_TYPES:
         raise ModelError(
             f"pooling_type is {number!r:.40}", where=POOLING,

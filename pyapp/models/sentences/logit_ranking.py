@@ -26,7 +26,7 @@ QWEN_TEMPLATE = (
     "{% if message.role == 'system' %}<Instruct>: {{ message.content }}\n"
     "{% elif message.role == 'query' %}<Query>: {{ message.content }}\n"
     "{% else %}<Document>: {{ message.content }}{% endif %}{% endfor %}"
-    "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>{{ '\\n\\n' }}"
 )
 # Two documents that have no token in common.
 APART = ("a", "1")
