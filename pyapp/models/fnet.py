@@ -7,10 +7,10 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import pi
 
-from pyapp import fft
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
+from pyapp.engine import Device, Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import (
     BertEmbeddings,
@@ -27,6 +27,7 @@ from .loading.encoder_config import EncoderConfig
 
 MODEL_TYPES = ("fnet",)
 BASE = "fnet"  # the encoder's name in files with a head
+Tables = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +65,17 @@ class Fourier(Module):
         self.output = Module()
         self.output.LayerNorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        return self.output.LayerNorm(x + fft.fftn(x, dim=(1, 2)).real)
+    def forward(self, x: Tensor, tables: Tables) -> Tensor:
+        """x (B, T, D), tables of T and of D → (B, T, D)."""
+        (cosines, sines), (inner_cosines, inner_sines) = tables
+        return self.output.LayerNorm(x + cosines @ (x @ inner_cosines) - sines @ (x @ inner_sines))
+
+
+def waves(count: int, device: Device) -> tuple[Tensor, Tensor]:
+    """The cosines and sines (N, N) of a discrete Fourier transform, for which devices have no kernel."""
+    places = ops.arange(count, dtype="int64")
+    angles = ((places.unsqueeze(0) * places.unsqueeze(1)) % count).to("float64") * (2 * pi / count)
+    return angles.cos().to("float32").to(device), angles.sin().to("float32").to(device)
 
 
 class Layer(Module):
@@ -78,9 +87,9 @@ class Layer(Module):
         self.intermediate = Intermediate(config.hidden_size, config.intermediate_size, config.hidden_act)
         self.output = NormedResidual(config.intermediate_size, config.hidden_size, config.layer_norm_eps)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, tables: Tables) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
-        x = self.fourier(x)
+        x = self.fourier(x, tables)
         return self.output(self.intermediate(x), x)
 
 
@@ -102,8 +111,9 @@ class FNet(Encoder):
         """ids (B, T) → hidden states (B, T, D)."""
         self.check(ids, attention_mask, type_ids)
         x = self.embeddings(ids, type_ids)
+        tables = waves(x.shape[1], x.device), waves(x.shape[2], x.device)
         for layer in self.encoder.layer:
-            x = layer(x)
+            x = layer(x, tables)
         return x
 
 

@@ -73,7 +73,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
-OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2"))  # run on another device
+OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr"))  # run on another device
 # Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
