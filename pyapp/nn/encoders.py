@@ -224,16 +224,16 @@ class BertLayers(Module):
 
 class BertEncoder(Encoder):
     """BERT's encoder; with `pooler`, also the layer over the first token that some heads read. `config` has BERT's
-    fields.
+    fields. `skips_padding`: the positions are RoBERTa's.
     """
 
-    def __init__(self, config: Any, pooler: bool = True) -> None:
+    def __init__(self, config: Any, pooler: bool = True, skips_padding: bool = False) -> None:
         super().__init__()
         self.config = config
-        self.most = config.max_position_embeddings
+        self.most = config.max_position_embeddings - (config.pad_token_id + 1 if skips_padding else 0)
         self.embeddings = BertEmbeddings(
             config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
+            config.layer_norm_eps, config.pad_token_id, skips_padding=skips_padding,
         )  # fmt: skip
         self.encoder = BertLayers(
             config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,

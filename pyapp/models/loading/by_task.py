@@ -30,10 +30,10 @@ from pyapp.models.load import (
     stored_parameters,
 )
 from pyapp.models.sentences.embedding import SentenceEmbedder, SentenceSettings, from_gguf_keys
-from pyapp.models.sentences.logit_ranking import ranker_of
+from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
 from pyapp.nn.decoder import CausalLanguageModel
-from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder
+from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
@@ -153,17 +153,19 @@ def load_task_model(
     settings = settings_in(files, name)
     task = ranking_task(settings, files) if task == RANKING else task
     check_task(settings, name_of(files["config"]), task)
-    tokenizer = _tokenizer(name, source, files)
+    tokenizer, answers = _tokenizer(name, source, files), None
+    if task == "causal-lm":  # a ranking's: one that ranks nothing is refused before its weights are read
+        scores = [read_json(files[part.file("config.json")], dict) for part in parts_in(files)
+                  if part.kind == "LogitScore" and part.file("config.json") in files]  # fmt: skip
+        answers = answer_ids(tokenizer, settings, scores[0] if scores else None, name)
     release_memory()
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
     _check_tokenizer(tokenizer, model, name)
     if task == "features":
         model = embedder(model, files, settings, dtype, device)
-    elif task == "causal-lm":
-        scores = [read_json(files[part.file("config.json")], dict) for part in parts_in(files)
-                  if part.kind == "LogitScore" and part.file("config.json") in files]  # fmt: skip
-        model = ranker_of(model, tokenizer, settings, scores[0] if scores else None, name)
+    elif answers is not None:
+        model = LogitRanker(model, *answers)
     model.eval()
     generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
     return LoadedTaskModel(name, model, tokenizer, settings, generation, sentence_settings(files))

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import ModelError
-from pyapp.nn.decoder import CausalLanguageModel
-from pyapp.nn.decoder_encoders import LogitRanker
 from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.encoding import Encoding
 from pyapp.text.tokenizer import Tokenizer
@@ -32,18 +30,16 @@ QWEN_TEMPLATE = (
 APART = ("a", "1")
 
 
-def ranker_of(
-    model: CausalLanguageModel, tokenizer: Tokenizer, settings: Mapping[str, Any], score: Mapping[str, Any] | None,
-    where: str,
-) -> LogitRanker:  # fmt: skip
-    """The language model with the ids of its LogitScore's config.json (`score`), else of "yes" and "no". ModelError
-    for a language model that was not made to rank.
+def answer_ids(
+    tokenizer: Tokenizer, settings: Mapping[str, Any], score: Mapping[str, Any] | None, where: str
+) -> tuple[int, int | None]:
+    """The ids of the words whose logits are the score: those of a LogitScore's config.json (`score`), else of "yes" and
+    "no". ModelError for a language model that was not made to rank.
     """
     if score is not None:
         true, false = score.get("true_token_id"), score.get("false_token_id")
         if any(type(one) is not int or one < 0 for one in (true, 0 if false is None else false)):
             raise ModelError(f"true_token_id is {true!r:.40}, false_token_id {false!r:.40}", where=WHERE)
-        assert isinstance(true, int)
     else:
         true, false = tokenizer.id_of("yes"), tokenizer.id_of("no")
         if settings.get("model_type") != "qwen3" or true is None or false is None:
@@ -51,7 +47,8 @@ def ranker_of(
                 "this language model was not made to rank texts", where=where,
                 hint="Choose a reranker: a cross-encoder, a ColBERT, or a folder with a LogitScore in modules.json",
             )  # fmt: skip
-    return LogitRanker(model, true, false)
+    assert isinstance(true, int)
+    return true, false
 
 
 def template_of(tokenizer: Tokenizer, settings: Mapping[str, Any]) -> ChatTemplate | None:
