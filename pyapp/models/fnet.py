@@ -74,7 +74,8 @@ class Fourier(Module):
 def waves(count: int, device: Device) -> tuple[Tensor, Tensor]:
     """The cosines and sines (N, N) of a discrete Fourier transform, for which devices have no kernel."""
     places = ops.arange(count, dtype="int64")
-    angles = ((places.unsqueeze(0) * places.unsqueeze(1)) % count).to("float64") * (2 * pi / count)
+    turns: Tensor = ops.remainder(places.unsqueeze(0) * places.unsqueeze(1), count)  # (N, N)
+    angles = turns.to("float64") * (2 * pi / count)
     return angles.cos().to("float32").to(device), angles.sin().to("float32").to(device)
 
 

@@ -67,7 +67,7 @@ class Attention(GroupedQueryAttention):
     """Self-attention, to all earlier tokens or within a window."""
 
     output = "Wo"
-    tensor_parallel = GroupedQueryAttention.tensor_parallel | {"Wo": ("inputs", "queries")}
+    tensor_parallel = {**GroupedQueryAttention.tensor_parallel, "Wo": ("inputs", "queries")}
 
 
 class Block(Module):

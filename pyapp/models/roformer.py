@@ -61,7 +61,7 @@ class RotarySelfAttention(SelfAttention):
         super().__init__(config.hidden_size, config.num_attention_heads)
         self.rotates_values = config.rotary_value
 
-    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:  # type: ignore[override]
         """x (B, T, D), table (T, D / H / 2, 2) → (B, T, D)."""
         qkv = self.joined(self, x).reshape(*x.shape[:2], 3 * self.heads, x.shape[2] // self.heads)
         count = (3 if self.rotates_values else 2) * self.heads

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from math import log
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -194,7 +195,7 @@ class XLNet(Encoder):
 def _encoded(places: Tensor, width: int) -> Tensor:
     """Sines, then cosines of places (N,) at falling frequencies → (N, width)."""
     powers = ops.arange(0, width, 2, dtype="float32", device=places.device) / width
-    angles = places.unsqueeze(1) * (10000.0**-powers)  # (N, width / 2)
+    angles = places.unsqueeze(1) * (powers * -log(10000.0)).exp()  # (N, width / 2)
     return ops.cat([angles.sin(), angles.cos()], -1)
 
 
