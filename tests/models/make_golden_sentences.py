@@ -277,7 +277,7 @@ def modernbert_labels(top: Path) -> dict[str, Any]:
 
 def qwen_embedding(top: Path) -> dict[str, Any]:
     """As Qwen3-Embedding: the last token of a language model."""
-    path = backbone(top / "base", "qwen3", DECODER, padding_side="left")
+    path = backbone(top / "base", "qwen3", DECODER | {"tie_word_embeddings": True}, padding_side="left")
     parts = [st.Transformer(path), st.Pooling(16, "lasttoken"), st.Normalize()]
     model = SentenceTransformer(modules=parts, prompts={"query": "find : "}, device="cpu")
     model.save(str(top / "model"), create_model_card=False)
