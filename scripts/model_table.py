@@ -44,6 +44,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   mmproj.gguf --image street.jpg`, and so for `generate` and `serve` (in Python `projector=`). The projectors of LLaVA
   1.5, Idefics3 and SmolVLM, Gemma 3, Mistral 3 (Pixtral), InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are known; tests
   compare them with the same models in folders. They are read, not written.
+- **Embeddings and ranking**: [embeddings.md](embeddings.md). Every language model (causal-lm) whose decoder is of
+  attention also gives "features", and labels by its last token ("sequence-classification").
 - **Parity**: how many small configurations the tests compare with transformers, or with timm: names of parameters,
   outputs (within 1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every parameter.
   Models of pictures are compared by names, outputs, gradients, and the texts that they write; an architecture for

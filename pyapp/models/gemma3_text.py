@@ -53,14 +53,13 @@ class Config(DecoderConfig):
     sliding_window: int | None = 4096
     layer_types: list[str]
     final_logit_softcapping: float | None = None
+    use_bidirectional_attention: bool = False
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; of a model that also sees pictures, its `text_config`."""
         own = values.get("text_config")
         given = NESTED_DEFAULTS | own if isinstance(own, dict) else values
-        bidirectional = given.get("use_bidirectional_attention")
-        require(not bidirectional, "a Gemma 3 with use_bidirectional_attention, which embeds texts, is not known")
         found: Config = super().from_dict(given)
         return found
 
@@ -77,8 +76,10 @@ class Config(DecoderConfig):
         check_positive(self, "query_pre_attn_scalar", "final_logit_softcapping")
 
     def attention(self, layer: int) -> Heads:
-        """The attention of a layer."""
+        """The attention of a layer. A window that is open to both sides is half as wide to each."""
         window = self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
+        if window is not None and self.use_bidirectional_attention:
+            window = window // 2 + 1
         return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5)
 
 

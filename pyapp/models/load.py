@@ -36,6 +36,7 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | ByteSource"
 SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 
 TEXT, SEES = "causal-lm", "image-text-to-text"  # the tasks of language models, without pictures and with them
+OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which language models do too
 # Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
 # bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
 # A model that fits the processor's cache as float32 is fast enough without int8.
@@ -292,7 +293,12 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     if kind == "llama2c":
         return None
     found = (SEEING if task == SEES else MODEL_TYPES).get(kind) if isinstance(kind, str) else None
-    if found is not None and task in TASKS[found]:
+    if task == TEXT and settings.get("use_bidirectional_attention"):
+        raise ModelError(
+            "its tokens see those behind them: this model embeds texts", where=where,
+            hint="Use it with pyapp embed --model, or tasks.embed",
+        )  # fmt: skip
+    if found is not None and (task in TASKS[found] or (task in OF_ENCODERS and TEXT in TASKS[found])):
         return found
     if found is not None:
         hint = f"They are for {', '.join(TASKS[found])}"

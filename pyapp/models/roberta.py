@@ -9,18 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
+from pyapp.engine import ops
 from pyapp.nn import Module
-from pyapp.nn.encoders import (
-    BertEmbeddings,
-    BertLayers,
-    DenseClassifierHead,
-    Encoder,
-    LinearHead,
-    NormedWordsHead,
-    Pooler,
-    visible_keys,
-)  # fmt: skip
+from pyapp.nn.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWordsHead
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
@@ -53,27 +44,11 @@ class Config(EncoderConfig):
         )
 
 
-class Roberta(Encoder):
+class Roberta(BertEncoder):
     """The encoder; with `pooler`, also a layer over the first token."""
 
     def __init__(self, config: Config, pooler: bool = True) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings - config.pad_token_id - 1
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
-        )  # fmt: skip
-        self.encoder = BertLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
-        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask, type_ids)
-        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
+        super().__init__(config, pooler, skips_padding=True)
 
 
 def masked_lm(config: Config) -> NormedWordsHead:

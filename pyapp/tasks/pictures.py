@@ -122,7 +122,7 @@ def vectors_of_images(
     """Items with `embedding`, a list of floats of length 1: those of the pictures, then those of the texts, which are
     near one another where a text says what a picture shows. Done with `dimensions`.
     """
-    from pyapp.models.sentences import normalized
+    from pyapp.models.sentences.embedding import normalized
 
     images, texts, width = _listed(images), checked_texts(texts), 0
 

@@ -51,6 +51,14 @@ QWEN_LINEAR = SMALL | {
 }  # fmt: skip
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "modernbert_decoder": SMALL
+    | {
+        "model_type": "modernbert-decoder",
+        "local_attention": 8,
+        "tie_word_embeddings": True,
+        "layer_types": ["full_attention", "sliding_attention"],
+        "norm_bias": True,
+    },
     "llama": SMALL | {"model_type": "llama"},
     "llama-tied": SMALL | {"model_type": "llama", "tie_word_embeddings": True, "attention_bias": True, "head_dim": 12},
     "llama3": SMALL
