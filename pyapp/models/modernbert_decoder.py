@@ -100,6 +100,11 @@ class Stack(DecoderStack):
         self.embeddings = NormedWords(config)
 
     @property
+    def tensor_parallel(self) -> dict[str, tuple[str, ...]]:
+        """Nothing of its own: `embeddings` says how its table is divided."""
+        return {}
+
+    @property
     def embedding(self) -> Embedding:
         found: Embedding = self.embeddings.tok_embeddings
         return found
@@ -110,6 +115,8 @@ class Stack(DecoderStack):
 
 class ModernBertDecoderForCausalLM(CausalLanguageModel):
     """The language model."""
+
+    tensor_parallel = {"decoder": ("vocabulary",)}
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, Stack(config))

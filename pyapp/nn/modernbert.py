@@ -22,6 +22,8 @@ def biased_norm(config: Any) -> LayerNorm:
 class NormedWords(Module):
     """The words, normalised."""
 
+    tensor_parallel = {"tok_embeddings": ("vocabulary",)}
+
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.tok_embeddings = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
