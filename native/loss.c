@@ -16,7 +16,7 @@ INLINE float row_loss(float *grad, const float *logits, int64_t columns, int64_t
     return loss ? log_scalar(total) - shifted : 0;
 }
 
-KERNEL(cross_entropy_f32)
+INLINE int index_loss(const launch *record, int worker, int workers, const int of_scores)
 {
     float *loss = record->pointers[cross_entropy_f32_loss], *grad = record->pointers[cross_entropy_f32_grad_logits],
           *counted = record->pointers[cross_entropy_f32_count];
@@ -42,15 +42,25 @@ KERNEL(cross_entropy_f32)
     for (int64_t row = first; row < last; row++) {
         const int64_t target = index_at(targets, row, target_bytes);
         float *out = grad ? grad + row * columns : NULL, of_row = 0;
-        if (target != ignored)
-            of_row = row_loss(out, logits + row * columns, columns, target, each, loss != NULL);
-        else if (grad)
+        if (grad && (of_scores || target == ignored))
             memset(out, 0, (size_t)columns * sizeof *out);
+        if (target != ignored && of_scores) {
+            of_row = -logits[row * columns + target];
+            if (grad)
+                out[target] = -each;
+        } else if (target != ignored) {
+            of_row = row_loss(out, logits + row * columns, columns, target, each, loss != NULL);
+        }
         if (loss)
             loss[row] = of_row;
     }
     return KERNEL_OK;
 }
+
+KERNEL(cross_entropy_f32) { return index_loss(record, worker, workers, 0); }
+#if !defined(__wasm__)
+KERNEL(nll_loss_f32) { return index_loss(record, worker, workers, 1); }
+#endif
 
 typedef struct adamw_settings {
     float rate, beta1, beta2, epsilon, weight_decay, correction1, correction2; /* the corrections: 1 - beta^t */

@@ -12,6 +12,7 @@ LATE = {
     "_pool_channels_last",
     "ctc": "_ctc _ctc_gradient",
     "element_updates": "computed_elements update_elements",
+    "fourier": "_dft _irdft _rdft _rdft_whole",
     "int8_product": "_int8_linear",
     "losses": "_cross_entropy cross_entropy_backward",
     "optimizer_steps": "adafactor_step adamw_step muon_step",

@@ -1637,6 +1637,7 @@ OP_MODULES: dict[str, str] = {
     "_put": "index",
     "_qr": "linalg.factor",
     "_rdft": "fourier",
+    "_rdft_whole": "fourier",
     "_real": "complex_numbers",
     "_reshape": "view",
     "_rms_norm": "normalization",
