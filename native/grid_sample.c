@@ -169,14 +169,14 @@ KERNEL(grid_sample_backward_f32)
                 const float *out = g + plane * s.points + start;
                 for (int64_t i = 0; i < n; i++) {
                     if (s.nearest) {
-                        sums[p.at[0][i]] += out[i] * p.inside[0][i];
+                        sums[p.at[0][i]] += p.inside[0][i] > 0 ? out[i] : 0;
                         continue;
                     }
                     const float low = out[i] * p.y[i], high = out[i] * (1 - p.y[i]), right = p.x[i], left = 1 - p.x[i];
-                    sums[p.at[0][i]] += p.inside[0][i] * (high * left);
-                    sums[p.at[1][i]] += p.inside[1][i] * (high * right);
-                    sums[p.at[2][i]] += p.inside[2][i] * (low * left);
-                    sums[p.at[3][i]] += p.inside[3][i] * (low * right);
+                    sums[p.at[0][i]] += p.inside[0][i] > 0 ? high * left : 0;
+                    sums[p.at[1][i]] += p.inside[1][i] > 0 ? high * right : 0;
+                    sums[p.at[2][i]] += p.inside[2][i] > 0 ? low * left : 0;
+                    sums[p.at[3][i]] += p.inside[3][i] > 0 ? low * right : 0;
                 }
             }
         }

@@ -1,4 +1,4 @@
-"""The cross entropy of rows of logits."""
+"""The cross entropy of rows of logits, and of log-probabilities."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, wide: boo
     """Mean of -log softmax(logits)[target] over rows that are not ignored; `wide`: in float32."""
     if wide:
         logits = logits.to(_dtype.float32)
-    kept = targets != ignore_index
-    safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
-    rows = -logits.log_softmax(-1).gather(1, safe.unsqueeze(1)).squeeze(1)
-    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
+    return _nll_loss.definition(logits.log_softmax(-1), targets, ignore_index)
 
 
 cross_entropy_backward = fused_gradient(_cross_entropy)
+
+
+@op()
+def _nll_loss(scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """Mean of -scores[target] over rows that are not ignored."""
+    kept = targets != ignore_index
+    safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
+    rows = -scores.gather(1, safe.unsqueeze(1)).squeeze(1)
+    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
+
+
+nll_loss_backward = fused_gradient(_nll_loss)
 
 
 @function()
@@ -36,3 +45,9 @@ def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100, wid
         raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
     count = targets.numel()
     return _cross_entropy(reshaped(logits, (count, logits.shape[-1])), reshaped(targets, (count,)), ignore_index, wide)
+
+
+def nll_loss(scores: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+    """The mean of -scores[target] of log-probabilities scores (..., C) and integer targets (...)."""
+    count = targets.numel()
+    return _nll_loss(reshaped(scores, (count, scores.shape[-1])), reshaped(targets, (count,)), ignore_index)
