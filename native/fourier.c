@@ -214,7 +214,7 @@ KERNEL(fourier_f32)
                  .from = record->pointers[fourier_f32_x],
                  .to = record->pointers[fourier_f32_y],
                  .scale = record->floats[fourier_f32_scale],
-                 .middle = record->floats[fourier_f32_middle],
+                 .middle = kind == REAL_TO_WHOLE ? 1 : record->floats[fourier_f32_middle],
                  .s = {record->pointers[fourier_f32_roots], size, memory, memory + 2 * size + 2}};
     const int64_t groups = (f.count + LANES - 1) / LANES, active = workers < workspaces ? workers : workspaces;
     for (int64_t group = worker; worker < active && group < groups; group += active)

@@ -687,7 +687,7 @@ KERNEL(grid_sample_backward_f32,
  * are multiplied by `scale`, and in 1 and 3 all frequencies but the first and last by `middle`. The size has prime factors
  * up to 13; for kinds 1 to 3 it is even. roots (size, 2) are cos and sin of 2 pi i / size. The workspace has
  * 64 * (4 * size + 4) bytes, aligned to 64, for each of at most `workspaces` workers; further workers do nothing. */
-KERNEL(fourier_f32, "y x roots workspace | kind inverse outer inner size x_outer x_inner x_step y_outer y_inner y_step "
+KERNEL(fourier_f32, "y x roots workspace | outer inner size kind inverse x_outer x_inner x_step y_outer y_inner y_step "
                     "workspaces | scale middle")
 
 /* ---- Sound */

@@ -107,3 +107,23 @@ def test_adamw(kernels: Kernels, count: int, place: Callable[[np.ndarray], np.nd
     np.testing.assert_allclose(parameter, p64, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(m, m64, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(v, v64, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.native_only  # the wasm libraries have no room for the kernel
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_nll_loss(kernels: Kernels, dtype: type) -> None:
+    scores, targets = normal(9, 33), np.random.default_rng(8).integers(0, 33, 9).astype(dtype)
+    targets[1::3] = -100
+    kept, rows = targets != -100, np.arange(9)
+    outputs = {"loss": np.full(9, np.nan, np.float32), "grad_scores": np.full((9, 33), np.nan, np.float32)}
+    outputs["count"] = np.full(1, np.nan, np.float32)
+    arguments: dict[str, Any] = {"scores": unaligned(scores), "targets": targets, "scale": np.array([3], np.float32)}
+    arguments |= {"rows": 9, "columns": 33, "ignore_index": -100, "target_bytes": targets.itemsize}
+    run_checked(kernels, "nll_loss_f32", *outputs, **outputs, **arguments)
+    assert outputs["count"][0] == 6
+    np.testing.assert_array_equal(outputs["loss"], np.where(kept, -scores[rows, np.where(kept, targets, 0)], 0))
+    grad = np.zeros((9, 33), np.float32)
+    grad[rows[kept], targets[kept]] = -0.5
+    np.testing.assert_array_equal(outputs["grad_scores"], grad)
+    targets[0] = 33
+    assert kernels.run("nll_loss_f32", **outputs, **arguments) == INDEX_RANGE

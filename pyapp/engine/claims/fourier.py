@@ -22,7 +22,7 @@ _FOURIER = KERNELS["fourier_f32"]
 _COMPLEX, _REAL_TO_HALF, _REAL_TO_WHOLE, _HALF_TO_REAL = range(4)
 _FACTORS = (2, 3, 5, 7, 11, 13)
 _LARGEST = 1 << 14
-_FEW, _LONG = 4, 2048  # transforms that are so few and so long: NumPy is faster, since the kernel's lanes are transforms
+_FEW, _LONG = 4, 2048  # fewer and longer transforms are NumPy's: the kernel's lanes are transforms
 
 
 @lru_cache(256)
@@ -43,7 +43,9 @@ def _roots(n: int) -> Tensor:
     return adopt_array(np.stack([np.cos(angles), np.sin(angles)], -1).astype(np.float32), _dtype.float32)
 
 
-def _run(kind: int, x: Tensor, dim: int, n: int, out: int, dtype: DType, inverse: bool, scale: float, middle: float) -> Any:
+def _run(
+    kind: int, x: Tensor, dim: int, n: int, out: int, dtype: DType, inverse: bool, scale: float, middle: float
+) -> Any:  # fmt: skip
     """The transforms of length n along a dim, of which the result has `out` elements there."""
     shape, strides = x.shape, x.strides
     if IN_BROWSER or not _takes(kind, n):
@@ -61,7 +63,7 @@ def _run(kind: int, x: Tensor, dim: int, n: int, out: int, dtype: DType, inverse
     roots = _roots(n) if x.device is cpu else _roots(n).to(x.device)
     _FOURIER.launch(
         x.numel() * n.bit_length() >> 10, y, x, roots, x if own else Storage(64 * (4 * n + 4) * workers, x.device),
-        kind, int(inverse), outer, inner, n, before[1], behind[1], x.strides[dim], out * inner, 1, inner, workers,
+        outer, inner, n, kind, int(inverse), before[1], behind[1], x.strides[dim], out * inner, 1, inner, workers,
         scale, middle,
     )  # fmt: skip
     return y

@@ -19,7 +19,8 @@ from .layouts import in_type
 _F32 = _dtype.float32
 _I32, _I64 = _dtype.int32, _dtype.int64
 _CROSS_ENTROPY, _CROSS_ENTROPY_BACKWARD = K["cross_entropy"], K["cross_entropy_backward"]
-_NLL_LOSS_F32, _CROSS_ENTROPY_F32, _SUM_ROWS, _DIV_F32 = K["nll_loss_f32"], K["cross_entropy_f32"], K["sum_rows_f32"], K["div_f32"]
+_NLL_LOSS_F32, _CROSS_ENTROPY_F32 = K["nll_loss_f32"], K["cross_entropy_f32"]
+_SUM_ROWS, _DIV_F32 = K["sum_rows_f32"], K["div_f32"]
 
 
 def _sums_in(logits: DType) -> DType | None:

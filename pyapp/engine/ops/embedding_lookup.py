@@ -104,8 +104,8 @@ def _d_embedding_bag(g: Tensor, _: Any, weight: Tensor, ids: Tensor, starts: Ten
 
 @op(vjp=_d_embedding_bag, name="_embedding_bag")
 def embedding_bag(weight: Tensor, ids: Tensor, starts: Tensor | None, mean: bool) -> Tensor:
-    """Sums, or means, of rows of weight (V, D) by bags of ids → (bags, D): the rows of ids (bags, N); or of ids (N,) from
-    each of starts (bags,) int64, which ascend from 0, to the next. An empty bag is 0.
+    """Sums, or means, of rows of weight (V, D) by bags of ids → (bags, D): the rows of ids (bags, N); or of ids (N,)
+    from each of starts (bags,) int64, which ascend from 0, to the next. An empty bag is 0.
     """
     rows = embedding(weight, ids)
     if starts is None:

@@ -54,8 +54,8 @@ def _d_rdft(g: Tensor, _: Any, x: Tensor, dim: int, scale: float, middle: float 
 
 @primitive(vjp=_d_rdft, saves="none", name="_rdft")
 def _rdft(x: Tensor, dim: int, scale: float, middle: float = 1.0) -> Tensor:
-    """Real, n along a dim → complex, n // 2 + 1 there, multiplied by `scale`, and all frequencies but the first and (for
-    even n) the last by `middle`.
+    """Real, n along a dim → complex, n // 2 + 1 there, multiplied by `scale`, and all frequencies but the first and
+    (for even n) the last by `middle`.
     """
     kind = complex_of(x.dtype)
     y = np.fft.rfft(array_of(x, kind.part), axis=dim)
