@@ -668,6 +668,14 @@ KERNEL(avg_pool_backward,
        "grad_x grad_y | type planes size0 size1 size2 out0 out1 out2 kernel0 kernel1 kernel2 stride0 stride1 "
        "stride2 pad0 pad1 pad2 dilation0 dilation1 dilation2 counted divisor |")
 
+/* ---- Distances */
+
+/* y (batch, rows, others): the distance of each row of a (batch, rows, columns) from each of b (batch, others, columns), all
+ * dense float32. norm 0: the root of the sum of squares, 1: the sum of sizes, 2: the largest size, NaN if one is NaN. */
+KERNEL(distances_f32, "y a b | batch rows others columns norm |")
+/* The gradient in a, for norms 0 and 1; 0 where a distance, or a difference, is 0. */
+KERNEL(distances_backward_f32, "grad_a a b y grad_y | batch rows others columns norm |")
+
 /* ---- Sampling at places */
 
 /* y (batch, channels, points): x (batch, channels, height, width) at the places grid (batch, points, 2) of (x, y) in

@@ -11,6 +11,7 @@ LATE = {
     "channels_last": "_convolution_channels_last _expanded_depthwise_channels_last _packed_convolution_weight "
     "_pool_channels_last",
     "ctc": "_ctc _ctc_gradient",
+    "distances": "_distances distances_backward",
     "embedding_bags": "_embedding_bag",
     "element_updates": "computed_elements update_elements",
     "fourier": "_dft _irdft _rdft _rdft_whole",
