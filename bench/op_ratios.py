@@ -1,7 +1,7 @@
 """python -m bench.op_ratios [REGEX] [--runs 7]
 
-Times common ops beside torch's, forward and backward, on one thread: the processor's time of a call, medians of samples taken
-in turn. Prints the largest ratio of ours to torch's first. Needs torch.
+Times common ops beside torch's, forward and backward, on one thread: the processor's time of a call, medians of samples
+taken in turn. Prints the largest ratio of ours to torch's first. Needs torch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def _cases() -> dict[str, Case]:
-    """Each op by a name: the call, which takes a package and tensors; and the tensors, as arrays of NumPy. Those of floats get
-    gradients where the op has one."""
+    """Each op by a name: the call, which takes a package and tensors; and the tensors, as arrays of NumPy. Those of
+    floats get gradients where the op has one."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -40,21 +40,26 @@ def _cases() -> dict[str, Case]:
     image, positive = f(4, 32, 56, 56), u(1 << 20)
     found: dict[str, Case] = {}
     for name in (
-        "exp log1p expm1 log log2 log10 exp2 sin cos tan tanh sinh cosh asinh atan erf erfc sqrt rsqrt reciprocal abs neg square sign "
-        "floor round trunc frac sigmoid relu cumsum sort argsort sum mean std var prod amax argmax logsumexp norm softmax log_softmax "
-        "isnan isfinite nonzero flip median topk any all cummax logit erfinv acosh asin acos atanh lgamma digamma"
+        "exp log1p expm1 log log2 log10 exp2 sin cos tan tanh sinh cosh asinh atan erf erfc sqrt rsqrt reciprocal abs "
+        "neg square sign floor round trunc frac sigmoid relu cumsum sort argsort sum mean std var prod amax argmax "
+        "logsumexp norm softmax log_softmax isnan isfinite nonzero flip median topk any all cummax logit erfinv acosh "
+        "asin acos atanh lgamma digamma"
     ).split():
         values = positive + 1 if name == "acosh" else positive if name in (
             "log1p log log2 log10 sqrt rsqrt reciprocal logit erfinv asin acos atanh lgamma digamma prod"
         ).split() else v  # fmt: skip
         rest: tuple[Any, ...] = {
-            "cumsum": (0,), "softmax": (-1,), "log_softmax": (-1,), "logsumexp": (-1,), "flip": (0,), "topk": (10,), "cummax": (0,),
+            "cumsum": (0,), "softmax": (-1,), "log_softmax": (-1,), "logsumexp": (-1,), "flip": (0,), "topk": (10,),
+            "cummax": (0,),
         }.get(name, ())  # fmt: skip
         found[name] = (lambda P, x, name=name, rest=rest: getattr(x, name)(*rest), (values,))
     for name in "sum mean amax argmax softmax log_softmax cumsum std sort logsumexp median".split():
         for dim in (0, 1):
             found[f"{name} 512x512 dim {dim}"] = (lambda P, x, name=name, dim=dim: getattr(x, name)(dim), (m,))
-    for name in "elu gelu silu softplus mish leaky_relu hardswish selu celu softsign tanhshrink hardtanh logsigmoid relu6".split():
+    activations = (
+        "elu gelu silu softplus mish leaky_relu hardswish selu celu softsign tanhshrink hardtanh logsigmoid relu6"
+    )
+    for name in activations.split():
         found[name] = (lambda P, x, name=name: getattr(P.nn.functional, name)(x), (v,))
     for name in "add mul div sub maximum pow atan2 fmod remainder eq lt hypot".split():
         found[f"{name} 1M"] = (lambda P, x, y, name=name: getattr(P, name)(x, y), (positive, u(1 << 20)))
@@ -73,7 +78,10 @@ def _cases() -> dict[str, Case]:
         "abs int32": (lambda P, x: x.abs(), (integers.astype("int32"),)),
         "unique": (lambda P, x: P.unique(x), (integers,)),
         "unique 1000": (lambda P, x: P.unique(x), (i(100, 1000),)),
-        "unique inverse counts": (lambda P, x: P.unique(x, return_inverse=True, return_counts=True), (i(1000, 100000),)),
+        "unique inverse counts": (
+            lambda P, x: P.unique(x, return_inverse=True, return_counts=True),
+            (i(1000, 100000),),
+        ),
         "bincount": (lambda P, x: P.bincount(x), (integers,)),
         "histc": (lambda P, x: P.histc(x, 100), (v,)),
         "one_hot": (lambda P, x: P.nn.functional.one_hot(x, 100), (i(100, 1000),)),
@@ -137,10 +145,14 @@ def _cases() -> dict[str, Case]:
         "conv1d": (lambda P, x, w: P.nn.functional.conv1d(x, w, padding=1), (f(4, 64, 512), f(64, 64, 3))),
         "conv2d": (lambda P, x, w: P.nn.functional.conv2d(x, w, padding=1), (image, f(32, 32, 3, 3))),
         "conv3d": (lambda P, x, w: P.nn.functional.conv3d(x, w, padding=1), (f(1, 16, 8, 28, 28), f(16, 16, 3, 3, 3))),
-        "conv_transpose2d": (lambda P, x, w: P.nn.functional.conv_transpose2d(x, w, stride=2), (f(2, 32, 28, 28), f(32, 16, 3, 3))),
+        "conv_transpose2d": (
+            lambda P, x, w: P.nn.functional.conv_transpose2d(x, w, stride=2),
+            (f(2, 32, 28, 28), f(32, 16, 3, 3)),
+        ),
         "interpolate nearest": (lambda P, x: P.nn.functional.interpolate(x, scale_factor=2), (image,)),
         "interpolate bilinear": (
-            lambda P, x: P.nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False), (image,)
+            lambda P, x: P.nn.functional.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False),
+            (image,),
         ),
         "grid_sample": (
             lambda P, x, g: P.nn.functional.grid_sample(x, g, align_corners=False),
@@ -158,12 +170,21 @@ def _cases() -> dict[str, Case]:
             lambda P, x, g: P.nn.functional.grid_sample(x, g, align_corners=False),
             (f(1, 16, 16, 28, 28), (f(1, 16, 28, 28, 3) * 0.5)),
         ),
-        "affine_grid": (lambda P, x: P.nn.functional.affine_grid(x, (4, 3, 56, 56), align_corners=False), (f(4, 2, 3),)),
+        "affine_grid": (
+            lambda P, x: P.nn.functional.affine_grid(x, (4, 3, 56, 56), align_corners=False),
+            (f(4, 2, 3),),
+        ),
         "pixel_shuffle": (lambda P, x: P.nn.functional.pixel_shuffle(x, 2), (image,)),
         "embedding": (lambda P, x, w: P.nn.functional.embedding(x, w), (i(5000, 32, 64), f(5000, 128))),
         "embedding_bag mean": (lambda P, x, w: P.nn.functional.embedding_bag(x, w), (i(5000, 256, 32), f(5000, 128))),
-        "embedding_bag sum": (lambda P, x, w: P.nn.functional.embedding_bag(x, w, mode="sum"), (i(5000, 256, 32), f(5000, 128))),
-        "embedding_bag max": (lambda P, x, w: P.nn.functional.embedding_bag(x, w, mode="max"), (i(5000, 256, 32), f(5000, 128))),
+        "embedding_bag sum": (
+            lambda P, x, w: P.nn.functional.embedding_bag(x, w, mode="sum"),
+            (i(5000, 256, 32), f(5000, 128)),
+        ),
+        "embedding_bag max": (
+            lambda P, x, w: P.nn.functional.embedding_bag(x, w, mode="max"),
+            (i(5000, 256, 32), f(5000, 128)),
+        ),
         "embedding_bag offsets": (
             lambda P, x, o, w: P.nn.functional.embedding_bag(x, w, o, mode="mean"),
             (i(5000, 8192), np.arange(0, 8192, 32), f(5000, 128)),
@@ -173,30 +194,41 @@ def _cases() -> dict[str, Case]:
         "cross_entropy": (lambda P, x, t: P.nn.functional.cross_entropy(x, t), (f(64, 10), i(10, 64))),
         "cross_entropy 512x5000": (lambda P, x, t: P.nn.functional.cross_entropy(x, t), (f(512, 5000), i(5000, 512))),
         "cross_entropy smoothed": (
-            lambda P, x, t: P.nn.functional.cross_entropy(x, t, label_smoothing=0.1), (f(64, 1000), i(1000, 64))
+            lambda P, x, t: P.nn.functional.cross_entropy(x, t, label_smoothing=0.1),
+            (f(64, 1000), i(1000, 64)),
         ),
-        "cross_entropy image": (lambda P, x, t: P.nn.functional.cross_entropy(x, t), (f(2, 21, 64, 64), i(21, 2, 64, 64))),
+        "cross_entropy image": (
+            lambda P, x, t: P.nn.functional.cross_entropy(x, t),
+            (f(2, 21, 64, 64), i(21, 2, 64, 64)),
+        ),
         "mse_loss": (lambda P, x, y: P.nn.functional.mse_loss(x, y), (m, f(512, 512))),
         "mse_loss 8": (lambda P, x, y: P.nn.functional.mse_loss(x, y), (s, f(8))),
         "l1_loss": (lambda P, x, y: P.nn.functional.l1_loss(x, y), (m, f(512, 512))),
         "smooth_l1_loss": (lambda P, x, y: P.nn.functional.smooth_l1_loss(x, y), (m, f(512, 512))),
         "huber_loss": (lambda P, x, y: P.nn.functional.huber_loss(x, y), (m, f(512, 512))),
         "kl_div": (lambda P, x, y: P.nn.functional.kl_div(x, y, reduction="batchmean"), (m, u(512, 512))),
-        "binary_cross_entropy": (lambda P, x, y: P.nn.functional.binary_cross_entropy(x, y), (u(512, 512), u(512, 512))),
-        "bce with logits": (
-            lambda P, x, y: P.nn.functional.binary_cross_entropy_with_logits(x, y), (m, u(512, 512))
+        "binary_cross_entropy": (
+            lambda P, x, y: P.nn.functional.binary_cross_entropy(x, y),
+            (u(512, 512), u(512, 512)),
         ),
+        "bce with logits": (lambda P, x, y: P.nn.functional.binary_cross_entropy_with_logits(x, y), (m, u(512, 512))),
         "cosine_embedding_loss": (
-            lambda P, x, y, t: P.nn.functional.cosine_embedding_loss(x, y, t * 2 - 1), (m, f(512, 512), i(2, 512))
+            lambda P, x, y, t: P.nn.functional.cosine_embedding_loss(x, y, t * 2 - 1),
+            (m, f(512, 512), i(2, 512)),
         ),
         "triplet_margin_loss": (
-            lambda P, x, y, z: P.nn.functional.triplet_margin_loss(x, y, z), (m, f(512, 512), f(512, 512))
+            lambda P, x, y, z: P.nn.functional.triplet_margin_loss(x, y, z),
+            (m, f(512, 512), f(512, 512)),
         ),
         "margin_ranking_loss": (
-            lambda P, x, y, t: P.nn.functional.margin_ranking_loss(x, y, t * 2 - 1), (f(512), f(512), i(2, 512))
+            lambda P, x, y, t: P.nn.functional.margin_ranking_loss(x, y, t * 2 - 1),
+            (f(512), f(512), i(2, 512)),
         ),
         "multi_margin_loss": (lambda P, x, t: P.nn.functional.multi_margin_loss(x, t), (f(64, 100), i(100, 64))),
-        "gaussian_nll_loss": (lambda P, x, y, z: P.nn.functional.gaussian_nll_loss(x, y, z), (m, f(512, 512), u(512, 512))),
+        "gaussian_nll_loss": (
+            lambda P, x, y, z: P.nn.functional.gaussian_nll_loss(x, y, z),
+            (m, f(512, 512), u(512, 512)),
+        ),
         "poisson_nll_loss": (lambda P, x, y: P.nn.functional.poisson_nll_loss(x, y), (m, u(512, 512))),
         "matmul 512": (lambda P, x, y: x @ y, (m, f(512, 512))),
         "matmul 512 bf16": (lambda P, x, y: x.bfloat16() @ y.bfloat16(), (m, f(512, 512))),
@@ -208,11 +240,12 @@ def _cases() -> dict[str, Case]:
         "bmm small": (lambda P, x, y: P.bmm(x, y), (f(512, 8, 8), f(512, 8, 8))),
         "einsum": (lambda P, x, y: P.einsum("bij,bkj->bik", x, y), (f(32, 64, 64), f(32, 64, 64))),
         "linear": (lambda P, x, w, b: P.nn.functional.linear(x, w, b), (f(128, 512), f(512, 512), f(512))),
-        "linear bf16": (
-            lambda P, x, w: P.nn.functional.linear(x.bfloat16(), w.bfloat16()), (f(128, 512), f(512, 512))
-        ),
+        "linear bf16": (lambda P, x, w: P.nn.functional.linear(x.bfloat16(), w.bfloat16()), (f(128, 512), f(512, 512))),
         "bilinear": (lambda P, x, y, w: P.nn.functional.bilinear(x, y, w), (f(64, 32), f(64, 32), f(16, 32, 32))),
-        "attention": (lambda P, q, k, w: P.nn.functional.scaled_dot_product_attention(q, k, w), tuple(f(2, 8, 128, 64) for _ in range(3))),
+        "attention": (
+            lambda P, q, k, w: P.nn.functional.scaled_dot_product_attention(q, k, w),
+            tuple(f(2, 8, 128, 64) for _ in range(3)),
+        ),
         "fft 1024": (lambda P, x: P.fft.fft(x), (f(64, 1024),)),
         "fft 1000": (lambda P, x: P.fft.fft(x), (f(64, 1000),)),
         "fft 1009": (lambda P, x: P.fft.fft(x), (f(64, 1009),)),
@@ -226,7 +259,10 @@ def _cases() -> dict[str, Case]:
         "fft2": (lambda P, x: P.fft.fft2(x), (f(4, 128, 128),)),
         "rfft2": (lambda P, x: P.fft.rfft2(x), (f(4, 128, 128),)),
         "fft2 512": (lambda P, x: P.fft.fft2(x), (m,)),
-        "stft": (lambda P, x, w: P.stft(x, 400, 160, window=w, return_complex=True).abs(), (f(1, 48000), np.hanning(400).astype("float32"))),
+        "stft": (
+            lambda P, x, w: P.stft(x, 400, 160, window=w, return_complex=True).abs(),
+            (f(1, 48000), np.hanning(400).astype("float32")),
+        ),
         "fftshift": (lambda P, x: P.fft.fftshift(x), (m,)),
         "hann_window": (lambda P: P.hann_window(400), ()),
         "lstsq": (lambda P, x, y: P.linalg.lstsq(x, y).solution, (f(256, 64), f(256, 4))),
@@ -278,20 +314,11 @@ def _cases() -> dict[str, Case]:
         "view 8": (lambda P, x: x.view(2, 4), (s,)),
         "slice 8": (lambda P, x: x[2:5], (s,)),
         "relu 8": (lambda P, x: x.relu(), (s,)),
-        "lstm": (_lstm, (f(16, 32, 64), f(256, 64), f(256, 64), f(256), f(256))),
-        "gru cell": (
-            lambda P, x, h, a, b: P.gru_cell(x, h, a, b), (f(32, 64), f(32, 64), f(192, 64), f(192, 64))
-        ),
         "complex mul": (lambda P, x, y: P.complex(x, y) * P.complex(y, x), (m, m)),
         "complex abs": (lambda P, x, y: P.complex(x, y).abs(), (m, m)),
         "complex matmul": (lambda P, x, y: (P.complex(x, y) @ P.complex(y, x)).real, (f(128, 128), f(128, 128))),
-    }  # fmt: skip
+    }
     return found
-
-
-def _lstm(P: Any, x: Any, *weights: Any) -> Any:
-    zeros = P.zeros(1, 32, 64)
-    return P.lstm(x, (zeros, zeros), list(weights), True, 1, 0.0, False, False, False)[0]
 
 
 def _first_floats(y: Any) -> Any:

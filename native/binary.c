@@ -277,7 +277,7 @@ QUESTIONS(integer_questions, int64_t)
  * where code is downloaded, they go through parts of 64 bits as the others do */
 
 #if !defined(__wasm__)
-#define OWN_INTEGERS(name, type, wide)                                                                                   \
+#define OWN_INTEGERS(name, type, wide)                                                                                 \
     QUESTIONS(name##_questions, type)                                                                                  \
     NOINLINE int name(int64_t opcode, void *to, const void *p, const void *q, int64_t n)                               \
     {                                                                                                                  \
@@ -288,9 +288,9 @@ QUESTIONS(integer_questions, int64_t)
             return 1;                                                                                                  \
         }                                                                                                              \
         switch (opcode) {                                                                                              \
-            EACH(add, type, (type)((wide)a + (wide)b))                                                         \
-            EACH(sub, type, (type)((wide)a - (wide)b))                                                         \
-            EACH(mul, type, (type)((wide)a * (wide)b))                                                         \
+            EACH(add, type, (type)((wide)a + (wide)b))                                                                 \
+            EACH(sub, type, (type)((wide)a - (wide)b))                                                                 \
+            EACH(mul, type, (type)((wide)a * (wide)b))                                                                 \
             EACH(maximum, type, a > b ? a : b)                                                                         \
             EACH(minimum, type, a < b ? a : b)                                                                         \
             EACH(bitwise_and, type, (type)(a & b))                                                                     \
@@ -343,7 +343,7 @@ static const void *own_numbers(int64_t *to, int type, int64_t whole)
 /* `numbers` stand in the place of an operand whose type is another. 0 where the operation or the type has no kernel
  * here. */
 static int own_part(void *y, int64_t opcode, int type, const view *a, const view *b, const void *numbers, int64_t at,
-                       int64_t n)
+                    int64_t n)
 {
     int64_t left[PART], right[PART]; /* or narrower ones */
     if (!type_in(type, OWN_TYPES) || (!numbers && (a->type != type || b->type != type)))

@@ -122,8 +122,8 @@ KERNEL(embedding_bag_f32)
             const int64_t n = columns - i;
             if (n >= 4 * LANES)
                 for (int64_t t = from; t < to; t++)
-                    UNROLL for (int j = 0; j < 4; j++)
-                        sums[j] += vload(w + index_at(ids, t, id_bytes) * columns + i + j * LANES);
+                    UNROLL for (int j = 0; j < 4; j++) sums[j] +=
+                        vload(w + index_at(ids, t, id_bytes) * columns + i + j * LANES);
             else
                 for (int64_t t = from; t < to; t++)
                     for (int j = 0; j * LANES < n; j++)

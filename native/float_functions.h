@@ -49,7 +49,10 @@ INLINE vfloat vexp2(vfloat x)
     return mantissa * (vfloat)((half + bias) << 23) * (vfloat)((n - half + bias) << 23);
 }
 
-INLINE vfloat velu(vfloat x, float alpha) { return vselect(x > 0.0f, x, vexpm1(vselect(x > 0.0f, vzero(), x)) * alpha); }
+INLINE vfloat velu(vfloat x, float alpha)
+{
+    return vselect(x > 0.0f, x, vexpm1(vselect(x > 0.0f, vzero(), x)) * alpha);
+}
 
 /* x tanh(log(1 + e)) with e = exp(x) is x (e^2 + 2 e) / (e^2 + 2 e + 2) */
 INLINE vfloat vmish(vfloat x)
@@ -61,11 +64,11 @@ INLINE vfloat vmish(vfloat x)
 /* A polynomial near 0; beyond, 1 - exp of one. */
 INLINE vfloat verf(vfloat x)
 {
-    static const float near[] = {0.12837916612625122f,  -0.37612631916999817f,   0.1128367930650711f,
-                                 -0.02685849741101265f, 0.005198829807341099f,   -0.0008118075202219188f,
+    static const float near[] = {0.12837916612625122f,  -0.37612631916999817f, 0.1128367930650711f,
+                                 -0.02685849741101265f, 0.005198829807341099f, -0.0008118075202219188f,
                                  8.2674618170131e-05f};
-    static const float far[] = {-0.12856106460094452f,  -0.6355825066566467f,  -0.1053449884057045f,
-                                0.022760184481739998f,  -0.002982927020639181f, 6.855713581899181e-05f,
+    static const float far[] = {-0.12856106460094452f,   -0.6355825066566467f,   -0.1053449884057045f,
+                                0.022760184481739998f,   -0.002982927020639181f, 6.855713581899181e-05f,
                                 4.1880819480866194e-05f, -4.636155154003063e-06f};
     const vfloat size = vabs(x), t = vclamp(size, 0.0f, 4.0f);
     const vfloat beyond = 1.0f - vexp_negative(vfma(VHORNER(far, t), t, -t));
@@ -76,12 +79,12 @@ INLINE vfloat verf(vfloat x)
 /* x times a polynomial in w = -log(1 - x^2), or in its root: form of Giles (2012). */
 INLINE vfloat verfinv(vfloat x)
 {
-    static const float centre[] = {0.8862268924713135f,     0.23201382160186768f,   0.011548654176294804f,
+    static const float centre[] = {0.8862268924713135f,     0.23201382160186768f,     0.011548654176294804f,
                                    -0.0023342962376773357f, -0.00012748157314490527f, 4.456517126527615e-05f,
                                    3.983253918704577e-06f,  -1.9764645458053565e-06f, 2.2103085939306766e-07f,
                                    -8.791033678789972e-09f};
-    static const float tail[] = {2.832976818084717f,     1.0016748905181885f,    0.0094450069591403f,
-                                 -0.0076363906264305115f, 0.005689408164471388f,  -0.003601641394197941f,
+    static const float tail[] = {2.832976818084717f,      1.0016748905181885f,     0.0094450069591403f,
+                                 -0.0076363906264305115f, 0.005689408164471388f,   -0.003601641394197941f,
                                  0.0014786472311243415f,  -4.867439201916568e-05f, -0.00030436087399721146f,
                                  0.00011009830632247031f};
     const vint inside = vabs(x) < 1.0f;

@@ -66,7 +66,8 @@ static void gather(float *to, const fourier *f, int64_t first, int64_t n, int64_
 }
 
 /* The other way, of the first `lanes` lanes. */
-static void scatter(const float *from, const fourier *f, int64_t first, int64_t n, int64_t parts, int64_t swap, int lanes)
+static void scatter(const float *from, const fourier *f, int64_t first, int64_t n, int64_t parts, int64_t swap,
+                    int lanes)
 {
     int64_t at[LANES], i = 0;
     begin_of(at, f, &f->y, first);
@@ -109,13 +110,27 @@ static void all_passes(stages *s, int64_t length)
     for (int64_t step = 1; length > 1;) {
         const int radix = radix_of(length);
         switch (radix) {
-        case 2: pass(s, length, step, 2); break;
-        case 3: pass(s, length, step, 3); break;
-        case 4: pass(s, length, step, 4); break;
-        case 5: pass(s, length, step, 5); break;
-        case 7: pass(s, length, step, 7); break;
-        case 11: pass(s, length, step, 11); break;
-        default: pass(s, length, step, 13); break;
+        case 2:
+            pass(s, length, step, 2);
+            break;
+        case 3:
+            pass(s, length, step, 3);
+            break;
+        case 4:
+            pass(s, length, step, 4);
+            break;
+        case 5:
+            pass(s, length, step, 5);
+            break;
+        case 7:
+            pass(s, length, step, 7);
+            break;
+        case 11:
+            pass(s, length, step, 11);
+            break;
+        default:
+            pass(s, length, step, 13);
+            break;
         }
         length /= radix;
         step *= radix;
@@ -131,7 +146,8 @@ static void take_apart(const fourier *f, vfloat *to)
         const vfloat *a = f->s.now + 2 * k, *b = f->s.now + 2 * (k ? half - k : 0);
         const vfloat even_re = a[0] + b[0], even_im = a[1] - b[1], odd_re = a[1] + b[1], odd_im = b[0] - a[0];
         const float cosine = f->s.roots[2 * k], sine = f->s.roots[2 * k + 1];
-        const vfloat re = vfma(odd_re, vsplat(cosine), odd_im * sine), im = vfma(odd_im, vsplat(cosine), odd_re * -sine);
+        const vfloat re = vfma(odd_re, vsplat(cosine), odd_im * sine),
+                     im = vfma(odd_im, vsplat(cosine), odd_re * -sine);
         const float factor = 0.5f * f->scale * (k ? f->middle : 1);
         vfloat *low = to + 2 * k, *high = to + 2 * (half - k);
         high[0] = (even_re - re) * factor, high[1] = (im - even_im) * factor;
@@ -150,8 +166,10 @@ static void put_together(const fourier *f, const vfloat *from, vfloat *to)
         const float factor = f->scale * (k ? f->middle : 1);
         const vfloat a_im = k ? a[1] : vzero(), b_im = k ? b[1] : vzero();
         const vfloat even_re = a[0] + b[0], even_im = a_im - b_im, odd_re = a[0] - b[0], odd_im = a_im + b_im;
-        const vfloat re = vfma(odd_re, vsplat(cosine), odd_im * -sine), im = vfma(odd_im, vsplat(cosine), odd_re * sine);
-        to[2 * k + 1] = (even_re - im) * factor, to[2 * k] = (even_im + re) * factor; /* swapped: the transform is inverse */
+        const vfloat re = vfma(odd_re, vsplat(cosine), odd_im * -sine),
+                     im = vfma(odd_im, vsplat(cosine), odd_re * sine);
+        to[2 * k + 1] = (even_re - im) * factor,
+                   to[2 * k] = (even_im + re) * factor; /* swapped: the transform is inverse */
     }
 }
 

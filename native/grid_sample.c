@@ -60,8 +60,7 @@ INLINE float position(float at, int64_t size, const sampling *s, float *slope)
 
 INLINE void neighbour(places *p, const sampling *s, int64_t i, int k, float row, float column)
 {
-    const int inside =
-        row >= 0 && row <= (float)(s->height - 1) && column >= 0 && column <= (float)(s->width - 1);
+    const int inside = row >= 0 && row <= (float)(s->height - 1) && column >= 0 && column <= (float)(s->width - 1);
     p->at[k][i] = inside ? (int32_t)row * (int32_t)s->width + (int32_t)column : 0;
     p->inside[k][i] = inside ? 1 : 0;
 }
@@ -149,7 +148,8 @@ KERNEL(grid_sample_backward_f32)
     const int wrong = read_record(&s, record->dims);
     if (wrong)
         return wrong < 0 ? KERNEL_OK : wrong;
-    const float *grid = record->pointers[grid_sample_backward_f32_grid], *g = record->pointers[grid_sample_backward_f32_grad_y];
+    const float *grid = record->pointers[grid_sample_backward_f32_grid],
+                *g = record->pointers[grid_sample_backward_f32_grad_y];
     const float *x = record->pointers[grid_sample_backward_f32_x];
     float *grad_x = record->pointers[grid_sample_backward_f32_grad_x];
     float *grad_grid = record->pointers[grid_sample_backward_f32_grad_grid];

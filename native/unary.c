@@ -112,12 +112,12 @@ NOINLINE void logsigmoid_floats(float *y, const float *x, int64_t n, float p, fl
 
 #define FLOATS(name) [UNARY_##name] = name##_floats
 static float_function *const float_functions[UNARY_COUNT] = {
-    FLOATS(neg),        FLOATS(abs),       FLOATS(sign),      FLOATS(square),  FLOATS(sqrt),        FLOATS(rsqrt),
-    FLOATS(reciprocal), FLOATS(exp),       FLOATS(log),       FLOATS(sigmoid), FLOATS(tanh),        FLOATS(silu),
-    FLOATS(gelu),       FLOATS(gelu_tanh), FLOATS(relu),      FLOATS(clamp),   FLOATS(hardsigmoid), FLOATS(hardswish),
+    FLOATS(neg),        FLOATS(abs),       FLOATS(sign),       FLOATS(square),  FLOATS(sqrt),        FLOATS(rsqrt),
+    FLOATS(reciprocal), FLOATS(exp),       FLOATS(log),        FLOATS(sigmoid), FLOATS(tanh),        FLOATS(silu),
+    FLOATS(gelu),       FLOATS(gelu_tanh), FLOATS(relu),       FLOATS(clamp),   FLOATS(hardsigmoid), FLOATS(hardswish),
     FLOATS(leaky_relu), FLOATS(softplus),  FLOATS(logsigmoid),
 #if !defined(__wasm__)
-    FLOATS(exp2),       FLOATS(expm1),     FLOATS(log1p),     FLOATS(erf),     FLOATS(erfinv),      FLOATS(elu),
+    FLOATS(exp2),       FLOATS(expm1),     FLOATS(log1p),      FLOATS(erf),     FLOATS(erfinv),      FLOATS(elu),
     FLOATS(mish),       FLOATS(trunc),     FLOATS(frac),
 #endif
 };

@@ -57,9 +57,7 @@ def unique(
         values = np.sort(array, axis=None)
         values = values[np.r_[True, values[1:] != values[:-1]]] if values.size else values
     else:
-        values, inverse, counts = np.unique(
-            array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-        )
+        values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     found = [tensor_of(values, x.dtype)]
     if return_inverse:
         found.append(tensor_of(inverse.reshape(x.shape if axis is None else (x.shape[axis],)), _dtype.int64))

@@ -16,19 +16,23 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, wide: boo
     """Mean of -log softmax(logits)[target] over rows that are not ignored; `wide`: in float32."""
     if wide:
         logits = logits.to(_dtype.float32)
-    return _nll_loss.definition(logits.log_softmax(-1), targets, ignore_index)
+    return _mean_of_targets(logits.log_softmax(-1), targets, ignore_index)
 
 
 cross_entropy_backward = fused_gradient(_cross_entropy)
 
 
-@op()
-def _nll_loss(scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    """Mean of -scores[target] over rows that are not ignored."""
+def _mean_of_targets(scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
     kept = targets != ignore_index
     safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
     rows = -scores.gather(1, safe.unsqueeze(1)).squeeze(1)
     return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
+
+
+@op()
+def _nll_loss(scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """Mean of -scores[target] over rows that are not ignored."""
+    return _mean_of_targets(scores, targets, ignore_index)
 
 
 nll_loss_backward = fused_gradient(_nll_loss)

@@ -6,8 +6,8 @@ from math import prod
 
 from ..autocast import in_full_precision_on_cards
 from ..declare import function
-from ..operands import refuse_complex
 from ..op import op
+from ..operands import refuse_complex
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient

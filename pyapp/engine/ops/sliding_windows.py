@@ -47,7 +47,7 @@ def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int
 
 
 def _add_blocks(windows: Tensor, total: int, dim: int, step: int) -> Tensor:
-    """_add_windows in a few large sums: part k of each window, `step` long, goes to block (number of the window) + k."""
+    """_add_windows in a few large sums: part k of window w, `step` long, goes to block w + k."""
     *shape, size = windows.shape
     count, parts = shape[dim], -(-size // step)
     length = count + parts - 1
