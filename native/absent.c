@@ -26,4 +26,5 @@ ABSENT(grid_sample_f32)
 ABSENT(grid_sample_backward_f32)
 ABSENT(embedding_bag_f32)
 ABSENT(nll_loss_f32)
+ABSENT(cross_entropy_planes_f32)
 #endif

@@ -737,7 +737,10 @@ KERNEL(token_mask, "mask table columns_of distance bytes offsets | tokens states
  * gradient. count receives n, the number of targets that are not ignore_index, as a float. grad_logits = (softmax -
  * one-hot) * scale[0] / max(n, 1). The loss and gradient of other rows are 0. */
 KERNEL(cross_entropy_f32, "loss? grad_logits? count? logits targets scale? | rows columns ignore_index target_bytes |")
-/* The same for log-probabilities: the loss of a row is -scores[target]. */
+/* The same for logits (batch, classes, places) and targets (batch, places). */
+KERNEL(cross_entropy_planes_f32,
+       "loss? grad_logits? count? logits targets scale? | batch classes places ignore_index target_bytes |")
+/* The same as cross_entropy_f32 for log-probabilities: the loss of a row is -scores[target]. */
 KERNEL(nll_loss_f32, "loss? grad_scores? count? scores targets scale? | rows columns ignore_index target_bytes |")
 /* Cross entropy of logits (rows, columns) of every float type and int32 or int64 targets (rows), in nats. With class
  * weights w and label smoothing e: loss = (1 - e) * w[target] * -log p[target] + e / columns * sum over c of w[c] *

@@ -204,6 +204,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda x: ops.cross_entropy(x.permute(1, 0), int32(1, 0, 4, 7, 3).to("int64"), 7),
         [normal(5, 5)],
     ),
+    "cross_entropy_of_places": (
+        lambda x: F.cross_entropy(x, int32(*(i * i % 3 for i in range(34))).reshape(2, 17), ignore_index=1),
+        [normal(2, 4, 17)],
+    ),
     "nll_loss": (lambda x: F.nll_loss(x, int32(1, 0, 8, -100, 3)), [normal(5, 9)]),
     "nll_loss_of_places": (
         lambda x: F.nll_loss(x, int32(1, 0, 2, 2, 0, 1).reshape(2, 3), ignore_index=0),

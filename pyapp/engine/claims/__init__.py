@@ -16,7 +16,8 @@ LATE = {
     "element_updates": "computed_elements update_elements",
     "fourier": "_dft _irdft _rdft _rdft_whole",
     "int8_product": "_int8_linear",
-    "losses": "_cross_entropy cross_entropy_backward _nll_loss nll_loss_backward",
+    "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
+    "_nll_loss nll_loss_backward",
     "optimizer_steps": "adafactor_step adamw_step muon_step",
     "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
     "resample": "_grid_sample grid_sample_backward",

@@ -20,6 +20,7 @@ _F32 = _dtype.float32
 _I32, _I64 = _dtype.int32, _dtype.int64
 _CROSS_ENTROPY, _CROSS_ENTROPY_BACKWARD = K["cross_entropy"], K["cross_entropy_backward"]
 _NLL_LOSS_F32, _CROSS_ENTROPY_F32 = K["nll_loss_f32"], K["cross_entropy_f32"]
+_PLANES = K["cross_entropy_planes_f32"]
 _SUM_ROWS, _DIV_F32 = K["sum_rows_f32"], K["div_f32"]
 
 
@@ -36,17 +37,43 @@ def _class_numbers(targets: Tensor) -> Tensor:
 
 
 def _mean_of(kernel: Any, work: int, loss: Tensor, scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
-    """The mean () of a loss of rows; NaN where no target counts, as in torch."""
-    rows, columns = scores.shape
+    """The mean () of a loss of rows, or of places; NaN where no target counts, as in torch."""
+    rows = loss.numel()
     mean = empty_contiguous((), _F32, scores.device)
     count = empty_contiguous((), _F32, scores.device)
     launch_all(
         work,
-        (kernel, loss, None, count, scores, targets, None, rows, columns, ignore_index, targets.dtype.itemsize),
+        (kernel, loss, None, count, scores, targets, None, *scores.shape, ignore_index, targets.dtype.itemsize),
         (_SUM_ROWS, mean, loss, 1, rows, rows),
         (_DIV_F32, mean, mean, count, 1, 1, 1, 0, 0, 0.0),
     )
     return mean
+
+
+@claims("_cross_entropy_planes")
+def _cross_entropy_planes(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    if IN_BROWSER or logits.dtype is not _F32:
+        return NotImplemented
+    loss = empty_contiguous(targets.shape, _F32, logits.device)
+    return _mean_of(_PLANES, logits.numel() >> 7, loss, dense(logits), _class_numbers(targets), ignore_index)
+
+
+@claims("cross_entropy_planes_backward")
+def _cross_entropy_planes_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    if IN_BROWSER or not logits.dtype is g.dtype is _F32:
+        return NotImplemented
+    return _gradient_of(_PLANES, logits.numel() >> 7, g, dense(logits), targets, ignore_index)
+
+
+def _gradient_of(
+    kernel: Any, work: int, g: Tensor, scores: Tensor, targets: Tensor, ignore_index: int
+) -> tuple[Tensor]:  # fmt: skip
+    targets = _class_numbers(targets)
+    gradient = empty_contiguous(scores.shape, _F32, scores.device)
+    kernel.launch(
+        work, None, gradient, None, scores, targets, g, *scores.shape, ignore_index, targets.dtype.itemsize
+    )  # fmt: skip
+    return (gradient,)
 
 
 @claims("_nll_loss")
@@ -62,13 +89,7 @@ def _nll_loss(scores: Tensor, targets: Tensor, ignore_index: int) -> Any:
 def _nll_loss_backward(g: Tensor, scores: Tensor, targets: Tensor, ignore_index: int) -> Any:
     if IN_BROWSER or not scores.dtype is g.dtype is _F32:
         return NotImplemented
-    targets = _class_numbers(targets)
-    gradient = empty_contiguous(scores.shape, _F32, scores.device)
-    _NLL_LOSS_F32.launch(
-        scores.numel() >> 10, None, gradient, None, scores, targets, g, *scores.shape, ignore_index,
-        targets.dtype.itemsize,
-    )  # fmt: skip
-    return (gradient,)
+    return _gradient_of(_NLL_LOSS_F32, scores.numel() >> 10, g, scores, targets, ignore_index)
 
 
 @claims("_cross_entropy")

@@ -51,6 +51,24 @@ def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100, wid
     return _cross_entropy(reshaped(logits, (count, logits.shape[-1])), reshaped(targets, (count,)), ignore_index, wide)
 
 
+@op()
+def _cross_entropy_planes(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """cross_entropy of logits (B, C, P) and targets (B, P)."""
+    return cross_entropy(logits.transpose(1, 2), targets, ignore_index)
+
+
+cross_entropy_planes_backward = fused_gradient(_cross_entropy_planes)
+
+
+def cross_entropy_of_planes(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+    """cross_entropy of logits (B, C, ...) and targets (B, ...)."""
+    batch, classes = logits.shape[:2]
+    places = targets.numel() // max(batch, 1)
+    return _cross_entropy_planes(
+        reshaped(logits, (batch, classes, places)), reshaped(targets, (batch, places)), ignore_index
+    )
+
+
 def nll_loss(scores: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
     """The mean of -scores[target] of log-probabilities scores (..., C) and integer targets (...)."""
     count = targets.numel()

@@ -9,6 +9,7 @@ from ...engine.autocast import in_full_precision, would_widen
 from ...engine.device import cpu
 from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
+from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes
 from ...engine.ops.cross_entropy_loss import nll_loss as nll_of_rows
 from ...engine.user_errors import describe
 from .reduction import Loss, loss_layer, reduce, same_shape
@@ -111,6 +112,8 @@ def _cross_entropy(
     plain: bool,
 ) -> Tensor:
     logits = _classes_last("cross_entropy", input, weight)
+    if plain and input.ndim > 2:
+        return cross_entropy_of_planes(input, target, ignore_index)
     if plain:
         return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
     if target.dtype.is_floating_point:
