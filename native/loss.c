@@ -125,7 +125,8 @@ KERNEL(cross_entropy_planes_f32)
             kept[lane] = own[lane] == ignored ? 0 : -1;
             own[lane] = kept[lane] ? own[lane] : 0;
         }
-        const vfloat found = places_loss(grad ? grad + begin : NULL, logits + begin, classes, places, n, own, kept, each);
+        const vfloat found =
+            places_loss(grad ? grad + begin : NULL, logits + begin, classes, places, n, own, kept, each);
         if (loss)
             vstore_up_to(loss + image * places + at, found, n);
     }
