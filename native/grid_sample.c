@@ -3,6 +3,7 @@
 #include "simd.h"
 
 enum { POINTS = 64, ZEROS = 0, BORDER = 1 }; /* 2: reflection */
+enum { MOST = 1 << 24 };                     /* rows, and columns: float32 tells so many whole numbers apart */
 
 typedef struct sampling {
     int64_t batch, channels, height, width, points;
@@ -95,8 +96,8 @@ static int read_record(sampling *s, const int64_t *d)
                     .corners = d[grid_sample_f32_corners] != 0};
     if (s->batch <= 0 || s->channels <= 0 || s->points <= 0)
         return s->batch < 0 || s->channels < 0 || s->points < 0 ? KERNEL_BAD_ARGUMENT : -1;
-    return s->height < 1 || s->width < 1 || s->height > INT32_MAX / s->width || d[grid_sample_f32_padding] < ZEROS ||
-                   d[grid_sample_f32_padding] > BORDER + 1
+    return s->height < 1 || s->width < 1 || s->height > MOST || s->width > MOST || s->height > INT32_MAX / s->width ||
+                   d[grid_sample_f32_padding] < ZEROS || d[grid_sample_f32_padding] > BORDER + 1
                ? KERNEL_BAD_ARGUMENT
                : KERNEL_OK;
 }

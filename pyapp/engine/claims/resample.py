@@ -20,7 +20,8 @@ _PADDING = {"zeros": 0, "border": 1, "reflection": 2}
 def _fits(x: Tensor, grid: Tensor, mode: str) -> bool:
     if IN_BROWSER or not x.dtype is grid.dtype is float32 or len(x.shape) != 4 or mode == "bicubic":
         return False
-    return 0 < x.shape[2] * x.shape[3] < 1 << 31
+    # Places are float32, which tells whole numbers apart up to 2^24.
+    return 0 < x.shape[2] * x.shape[3] < 1 << 31 and max(x.shape[2:]) <= 1 << 24
 
 
 def _numbers(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: bool) -> tuple[int, ...]:
