@@ -33,6 +33,12 @@ RUN = """async (options) => {
 TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
     .map((one) => `wider than the page: ${one.outerHTML.slice(0, 120)}`)"""
+# What is scrolled to stops below the top bar, however many lines that has.
+COVERED = """() => {
+  const { offsetHeight: bar } = document.querySelector(".topbar");
+  const top = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
+  return top >= bar ? [] : [`the top bar has ${bar} pixels and covers what is scrolled to: ${top}`];
+}"""
 CLOSE = """() => {
   document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
   document.querySelectorAll(".error-slot").forEach((slot) => slot.replaceChildren());
@@ -364,6 +370,7 @@ def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, su
         with subtests.test(f"{state}, phone, dark"):
             keep(page, f"{state}-phone")
             assert page.evaluate(RUN, {"runOnly": ["color-contrast"]}) + page.evaluate(TOO_WIDE) == []
+            assert page.evaluate(COVERED) == []
         look(page, ZOOMED, forced="active")
         with subtests.test(f"{state}, 400 %, forced colours"):
             assert page.evaluate(RUN, {"runOnly": size}) + page.evaluate(TOO_WIDE) == []

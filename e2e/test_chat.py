@@ -122,8 +122,9 @@ def test_turns_of_a_folder_with_a_template(chat: ChatPage, files: list[Path]) ->
     chat.until("pyappPage.chat.conversation.path.length === 2")
     assert chat.answered() == native_answer(files, [system, {"role": "user", "content": "Hello, wolf"}])
     expect(chat.page.locator(".history-row", has_text="Hello, fox")).to_have_count(1)
-    chat.turn(0).get_by_role("button", name="version before").click()
+    chat.turn(0).get_by_role("button", name="version before").press("Enter")
     assert chat.texts() == ["Hello, fox", first, "And then?", second]
+    expect(chat.turn(0).get_by_role("button", name="next version")).to_be_focused()
 
 
 def test_a_model_without_a_template_and_its_limits(chat: ChatPage, tmp_path: Path, dist: Path) -> None:

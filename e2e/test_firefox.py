@@ -19,6 +19,8 @@ from e2e.speech_files import write_recording
 from scripts.serve import Handler, SiteServer
 from tests.audio.sounds import babble
 from tests.models.picture_folders import write_picture_folder
+from tests.models.test_voices import make as make_voice
+from tests.models.test_voices import write as write_voice
 from tests.text.picture_chat_model import photo, write_picture_chat_model
 
 # A microphone that is permitted. Without an output for sound, as here, Firefox never starts an AudioContext.
@@ -235,6 +237,27 @@ def test_a_guess_and_a_microphone_that_does_not_start(page: Firefox, tmp_path: P
     page.click("#record")
     page.until(f"{ALERTS}.some((text) => text.includes('did not start within 5 seconds'))", 20)
     assert page.evaluate("document.querySelector('#record .label').textContent") == "Record"
+    assert page.errors == []
+
+
+def test_a_story_is_spoken(page: Firefox, tmp_path: Path) -> None:
+    """Without an output for sound, as here, the page says that nothing is heard."""
+    files = sorted(write_voice(tmp_path, "vits", dict(make_voice("vits").state_dict())).iterdir())
+    write_story(page, page.evaluate("location.href.split('#')[0]"))
+    listen = (
+        "[...document.querySelectorAll('#view-story button')].find(({ ariaLabel }) => /Listen|Stop s/.test(ariaLabel))"
+    )
+    page.evaluate(f"({listen}.id = 'listen')")
+    page.click("#listen")
+    page.until("document.querySelector('#model-dialog[open] #pick-files') !== null")
+    page.choose_files("#pick-files", *files)
+    page.until("document.querySelector('dialog[open]') === null && pyappPage.app.choices.speak.model !== null")
+    page.click("#listen")
+    page.until("document.getElementById('listen').dataset.spoken > 0")
+    page.until("document.getElementById('listen').textContent === 'Listen'")
+    page.until("!pyappPage.app.busy")
+    alerts = page.evaluate(ALERTS)
+    assert all("The browser does not play the sound." in text for text in alerts), alerts
     assert page.errors == []
 
 

@@ -182,6 +182,22 @@ def test_stop_ends_a_loop_and_keeps_the_variables(lab: LabPage) -> None:
     assert lab.state(4) == "stopped"
 
 
+def test_stop_while_python_starts(lab: LabPage) -> None:
+    """Nothing that Python imports before the first cell is stopped with it."""
+    lab.write("1")
+    lab.page.evaluate(
+        "() => { const { lab } = pyappPage; lab.python.restart();"
+        " const stop = () => { if (!lab.python.ready) return;"
+        " lab.python.removeEventListener('state', stop); lab.stop(); };"
+        " lab.python.addEventListener('state', stop);"
+        " void lab.runAll() }"
+    )
+    lab.wait_idle()
+    assert lab.state(1) == "stopped"
+    expect(lab.error).to_have_count(0)
+    assert lab.run("20 + 22")[0][0]["text"] == "42"
+
+
 def test_input_waits_for_a_line(lab: LabPage) -> None:
     lab.write("name = input('Your name? ')\nname.upper()", "kept = 1\ninput()\nkept = 2", "input()", "(name, kept)")
     lab.page.evaluate("void pyappPage.lab.run([pyappPage.lab.cells[0]])")
@@ -256,6 +272,24 @@ def test_files_of_several_kinds_and_too_large_ones(lab: LabPage) -> None:
     lab.page.evaluate(f"pyappPage.router.take([{large}])")
     expect(lab.error).to_contain_text("too large for cells: 3.00 GB")
     lab.error.get_by_role("button", name="Dismiss").click()
+
+
+def test_weights_alone_are_files_of_cells(lab: LabPage) -> None:
+    """The files of a model go to the view of its task; where nothing says what it is for, cells read it."""
+    lab.write("1")
+    names = ["weights.safetensors", "net.onnx", "state.pt", "arrays.npz"]
+    for name in names:
+        lab.page.evaluate("(name) => pyappPage.router.take([new File(['1'], name)])", name)
+        expect(lab.page.locator(".lab-file-name", has_text=name)).to_be_visible()
+    expect(lab.page.locator("dialog[open], #view-error [role=alert]")).to_have_count(0)
+    assert lab.error.all_inner_texts() == []
+    lab.page.evaluate("pyappPage.router.take([new File(['{\"model_type\": \"llama\"}'], 'config.json')])")
+    expect(lab.page.locator("#model-error [role=alert]")).to_contain_text("The weights are missing")
+    assert lab.page.url.endswith("#chat")
+    lab.close_dialog()
+    lab.page.evaluate("pyappPage.router.take([new File(['1'], 'arrays.npz')])")
+    expect(lab.page.locator("#view-error [role=alert]")).to_contain_text("Open the Lab and drop it there")
+    lab.page.evaluate("location.hash = '#lab'")
 
 
 def test_a_cell_that_ends_python(lab: LabPage) -> None:

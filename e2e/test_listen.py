@@ -55,6 +55,17 @@ def test_a_story_is_spoken_by_a_voice_of_the_hub(visit: StoryPage) -> None:
     expect(listen).to_be_visible(timeout=60_000)  # it ends by itself
     assert visit.write("Once upon a time") == text  # the model of stories is loaded again
 
+    visit.page.evaluate(  # as where there is no loudspeaker
+        "() => { const { prototype } = BaseAudioContext;"
+        " globalThis.clock = Object.getOwnPropertyDescriptor(prototype, 'currentTime');"
+        " Object.defineProperty(prototype, 'currentTime', { ...clock, get: () => 0 }) }"
+    )
+    listen.press("Enter")
+    expect(visit.error).to_contain_text("The browser does not play the sound.")
+    visit.error.get_by_role("button", name="Dismiss").press("Enter")
+    expect(listen).to_be_focused()
+    visit.page.evaluate("Object.defineProperty(BaseAudioContext.prototype, 'currentTime', clock); 1")
+
     long = "It is so. " * 400
     page.evaluate("(text) => { document.getElementById('story-output').textContent = text }", long)
     listen.click()

@@ -24,6 +24,8 @@ from pyapp.events import Item
 from pyapp.tasks.pictures import LOOKS
 from scripts.serve import SiteServer
 from tests.models.picture_folders import write_picture_folder
+from tests.models.test_yolos import pickled
+from tests.models.yolo_configs import LABELS as YOLO_LABELS
 
 # By the task of each model: the name that the view offers first, and the folder that stands for it.
 MODELS = {
@@ -450,6 +452,17 @@ def test_where_files_go(pictures: PicturesPage, folders: dict[str, Path]) -> Non
     page.locator("#pick-files").set_input_files(sorted(folders["detect"].iterdir()))
     expect(page.locator("#model-dialog .error-box")).to_contain_text("not for semantic-segmentation")
     page.locator("#model-dialog [data-close]").click()
+
+
+def test_a_file_of_ultralytics_is_a_model_by_itself(pictures: PicturesPage) -> None:
+    """YOLO's .pt has no config.json; dropped anywhere, it is for objects."""
+    page = pictures.page
+    page.evaluate(DROP, [list(pickled("yolov8_pose")), "yolov8n-pose.pt", ""])
+    expect(page.locator("#look-model-detect .model-name")).to_have_text("yolov8n-pose.pt")
+    pictures.choose("detect")
+    pictures.give(payload())
+    found = pictures.found("detect")["objects"]
+    assert found and all(len(one["points"]) == 5 and one["label"] in YOLO_LABELS for one in found)
 
 
 def test_examples_and_the_camera(pictures: PicturesPage) -> None:

@@ -237,7 +237,8 @@ def test_pages_of_pdfs_wait_in_a_queue(read: ReadPage, letter: Path, tmp_path: P
     expect(read.queue).to_have_count(2)
     expect(page.locator("#read-name")).to_have_text(names[2])
     removed = page.locator("#read-removed")
-    page.get_by_role("button", name="Remove letter.png").click()
+    page.get_by_role("button", name="Remove letter.png").press("Enter")
+    expect(page.locator("#read-files")).to_be_focused()  # a list of one page is not shown
     expect(removed).to_contain_text("“letter.png” is removed.")
     for name in ("letter.png", names[1]):
         removed.get_by_role("button", name="Undo").click()
@@ -399,6 +400,7 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
         "none.svg": (b"no picture", "cannot be decoded"),
         "open.svg": (b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path", "cannot be decoded"),
         "scan.tiff": (b"II*\0", "This kind of picture cannot be read here."),
+        "layers.psd": (b"8BPS" + bytes(range(1, 250)), "This kind of picture cannot be read here."),
         "phone.jpg": (b"\0\0\0\x24ftypheic" + bytes(40), "This is a HEIC picture"),
         "broken.pdf": (pdf("Broken")[:150], "damaged"),
         "none.pdf": (b"no PDF", "damaged"),
@@ -478,7 +480,8 @@ def test_pictures_are_turned_pasted_and_taken(read: ReadPage, letter: Path, tmp_
     read.read(tmp_path / "side.png")
     assert read.values()["text"] == text  # the reader turns it by itself
     expect(page.locator("#read-facts")).to_contain_text("turned by 90")
-    page.locator("#read-turn").click()
+    page.locator("#read-turn").press("Enter")
+    expect(page.locator("#read-start")).to_be_focused()  # the button that was pressed waits until the page is read
     read.until(f"pyappPage.read.page.turns === 1 && {DONE}")
     assert read.values()["text"] == text
     expect(page.locator("#read-facts")).not_to_contain_text("turned")

@@ -179,10 +179,11 @@ def test_parts_that_arrive_slowly(
     send = Handler.body
 
     def held(self: Handler, source: Path, first: int, last: int) -> None:
-        if any(part in str(source) for part in ("model-dialog.js", "history-panel.js", "pdf.min.mjs")):
+        if any(part in str(source) for part in late):
             arriving.wait(30)
         send(self, source, first, last)
 
+    late = ("model-dialog.js", "history-panel.js", "pdf.min.mjs", "chat-view.js", "search.css")
     arriving = threading.Event()
     monkeypatch.setattr(Handler, "body", held)
     with watched(plain_browser.new_page()) as story:
@@ -208,6 +209,16 @@ def test_parts_that_arrive_slowly(
         arriving.set()
         expect(page.locator("#read-error")).to_contain_text("This PDF is damaged")
         expect(page.locator("#read-progress")).to_be_hidden()
+        arriving.clear()
+        waiting = page.locator(".view-loading")
+        for view in ("Chat", "Search"):
+            page.get_by_role("link", name=view).click()
+            expect(page.locator(f"#view-{view.lower()}[aria-busy]")).to_have_count(1)
+            expect(waiting.filter(visible=True)).to_have_count(1)  # of the view that is wanted now
+        page.get_by_role("link", name="Story").click()
+        expect(waiting.filter(visible=True)).to_have_count(0)
+        arriving.set()
+        expect(waiting).to_have_count(0)
 
 
 def test_what_cannot_start_says_why(browser: BrowserContext, site: SiteServer) -> None:

@@ -151,6 +151,19 @@ static double next_after(double a, double b, int type)
     return to;
 }
 
+#if !defined(__wasm__)
+/* dpow of two floats, to which a logarithm of one double is exact enough. */
+INLINE vdouble dpow_of_floats(vdouble x, vdouble y)
+{
+    const vdouble size = dabs(x), half = y * 0.5;
+    const vlong whole = dtrunc(y) == y, odd = whole & (dtrunc(half) != half);
+    vdouble value = dexp(y * dlog(size));
+    value = (vdouble)((vlong)value ^ (dsign_bit(x) & odd));
+    value = dselect((x < 0.0) & ~whole & (size < D_INFINITE), dsplat(D_NAN), value);
+    return dselect((y == 0.0) | (x == 1.0) | ((x == -1.0) & (dabs(y) == D_INFINITE)), dsplat(1.0), value);
+}
+#endif
+
 INLINE vdouble dxlogy(vdouble a, vdouble b) { return dselect((a == 0.0) & (b == b), dsplat(0.0), a * dlog(b)); }
 INLINE vdouble dlarger(vdouble a, vdouble b) { return dselect((a > b) | (a != a), a, b); }
 INLINE vdouble dsmaller(vdouble a, vdouble b) { return dselect((a < b) | (a != a), a, b); }
@@ -166,7 +179,16 @@ NOINLINE void doubles(int64_t opcode, double *y, const double *left, const doubl
         EACH_DOUBLE(minimum, dsmaller(a, b))
         EACH_DOUBLE(fmax, dselect(a != a, b, dselect(b != b, a, dlarger(a, b))))
         EACH_DOUBLE(fmin, dselect(a != a, b, dselect(b != b, a, dsmaller(a, b))))
+#if defined(__wasm__)
         EACH_DOUBLE(pow, dpow(a, b))
+#else
+    case BINARY_pow:
+        for (int64_t i = 0; i < n; i += DLANES) {
+            const vdouble a = dload(left + i), b = dload(right + i);
+            dstore(y + i, type == TYPE_float64 ? dpow(a, b) : dpow_of_floats(a, b));
+        }
+        break;
+#endif
         EACH_DOUBLE(atan2, datan2(a, b))
         EACH_DOUBLE(hypot, dhypot(a, b))
         EACH_DOUBLE(copysign, dcopysign(a, b))
@@ -251,11 +273,11 @@ QUESTIONS(float_questions, float)
 QUESTIONS(double_questions, double)
 QUESTIONS(integer_questions, int64_t)
 
-/* ---- bytes and 32-bit integers in their own type, on processors: in wasm, where code is downloaded, they go through 64
- * bits as the others do */
+/* ---- bytes and integers of 32 and 64 bits in their own type, from where they lie to where they go, on processors: in wasm,
+ * where code is downloaded, they go through parts of 64 bits as the others do */
 
 #if !defined(__wasm__)
-#define NARROW_INTEGERS(name, type)                                                                                    \
+#define OWN_INTEGERS(name, type, wide)                                                                                 \
     QUESTIONS(name##_questions, type)                                                                                  \
     NOINLINE int name(int64_t opcode, void *to, const void *p, const void *q, int64_t n)                               \
     {                                                                                                                  \
@@ -266,9 +288,9 @@ QUESTIONS(integer_questions, int64_t)
             return 1;                                                                                                  \
         }                                                                                                              \
         switch (opcode) {                                                                                              \
-            EACH(add, type, (type)((uint32_t)a + (uint32_t)b))                                                         \
-            EACH(sub, type, (type)((uint32_t)a - (uint32_t)b))                                                         \
-            EACH(mul, type, (type)((uint32_t)a * (uint32_t)b))                                                         \
+            EACH(add, type, (type)((wide)a + (wide)b))                                                                 \
+            EACH(sub, type, (type)((wide)a - (wide)b))                                                                 \
+            EACH(mul, type, (type)((wide)a * (wide)b))                                                                 \
             EACH(maximum, type, a > b ? a : b)                                                                         \
             EACH(minimum, type, a < b ? a : b)                                                                         \
             EACH(bitwise_and, type, (type)(a & b))                                                                     \
@@ -279,11 +301,12 @@ QUESTIONS(integer_questions, int64_t)
         }                                                                                                              \
         return 1;                                                                                                      \
     }
-NARROW_INTEGERS(unsigned_bytes, uint8_t)
-NARROW_INTEGERS(signed_bytes, int8_t)
-NARROW_INTEGERS(words, int32_t)
+OWN_INTEGERS(unsigned_bytes, uint8_t, uint32_t)
+OWN_INTEGERS(signed_bytes, int8_t, uint32_t)
+OWN_INTEGERS(words, int32_t, uint32_t)
+OWN_INTEGERS(long_words, int64_t, uint64_t)
 
-enum { NARROW = BIT(TYPE_bool) | BIT(TYPE_uint8) | BIT(TYPE_int8) | BIT(TYPE_int32) };
+enum { OWN_TYPES = BIT(TYPE_bool) | BIT(TYPE_uint8) | BIT(TYPE_int8) | BIT(TYPE_int32) | BIT(TYPE_int64) };
 
 /* Operations of bool as logical ones; BINARY_COUNT: the others. A bool is true where its byte is not 0. */
 static int64_t logical_of(int64_t opcode)
@@ -306,11 +329,11 @@ static int64_t logical_of(int64_t opcode)
 }
 
 /* PART times a number in the type of the other operand, where that holds it; else NULL. */
-static const void *narrow_numbers(int32_t *to, int type, int64_t whole)
+static const void *own_numbers(int64_t *to, int type, int64_t whole)
 {
     const int64_t least = type == TYPE_int8 ? INT8_MIN : type == TYPE_int32 ? INT32_MIN : 0;
     const int64_t most = type == TYPE_int8 ? INT8_MAX : type == TYPE_int32 ? INT32_MAX : type == TYPE_uint8 ? 255 : 1;
-    if (!type_in(type, NARROW) || whole < least || whole > most)
+    if (!type_in(type, OWN_TYPES) || (type != TYPE_int64 && (whole < least || whole > most)))
         return NULL;
     for (int64_t i = 0; i < PART; i++)
         write_integers(to, type, i, &whole, 1);
@@ -319,11 +342,11 @@ static const void *narrow_numbers(int32_t *to, int type, int64_t whole)
 
 /* `numbers` stand in the place of an operand whose type is another. 0 where the operation or the type has no kernel
  * here. */
-static int narrow_part(void *y, int64_t opcode, int type, const view *a, const view *b, const void *numbers, int64_t at,
-                       int64_t n)
+static int own_part(void *y, int64_t opcode, int type, const view *a, const view *b, const void *numbers, int64_t at,
+                    int64_t n)
 {
-    int32_t left[PART], right[PART]; /* or bytes */
-    if (!type_in(type, NARROW) || (!numbers && (a->type != type || b->type != type)))
+    int64_t left[PART], right[PART]; /* or narrower ones */
+    if (!type_in(type, OWN_TYPES) || (!numbers && (a->type != type || b->type != type)))
         return 0;
     const int64_t bytes = type_bytes(type);
     const void *p = a->type == type ? read_bits(left, a, at, n, bytes) : numbers;
@@ -340,6 +363,8 @@ static int narrow_part(void *y, int64_t opcode, int type, const view *a, const v
         return unsigned_bytes(opcode, to, p, q, n);
     case TYPE_int8:
         return signed_bytes(opcode, to, p, q, n);
+    case TYPE_int64:
+        return long_words(opcode, to, p, q, n);
     default:
         return words(opcode, to, p, q, n);
     }
@@ -435,8 +460,8 @@ KERNEL(binary)
         view_of(&b, right ? right : number, right ? type : number_type, rank, shape, right ? d + binary_b0 : still) < 0)
         return KERNEL_BAD_ARGUMENT;
 #if !defined(__wasm__)
-    int32_t kept[PART];
-    const void *numbers = left && right ? NULL : narrow_numbers(kept, type, whole);
+    int64_t kept[PART];
+    const void *numbers = left && right ? NULL : own_numbers(kept, type, whole);
 #endif
     worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
     const int as_floats = is_float && type != TYPE_float64 && (has_floats(opcode) || binary_results[opcode]);
@@ -452,7 +477,7 @@ KERNEL(binary)
         else if (is_float)
             double_part(record->pointers[binary_y], opcode, type, &a, &b, at, n);
 #if !defined(__wasm__)
-        else if (narrow_part(record->pointers[binary_y], opcode, type, &a, &b, numbers, at, n))
+        else if (own_part(record->pointers[binary_y], opcode, type, &a, &b, numbers, at, n))
             continue;
 #endif
         else if (integer_part(record->pointers[binary_y], opcode, type, &a, &b, at, n))

@@ -200,9 +200,23 @@ void read_integers(int64_t *to, const view *v, int64_t at, int64_t n)
 }
 }
 
+#if defined(__wasm__)
 #define READ_BITS(type)                                                                                                \
     for (int64_t i = 0; i < run; i++)                                                                                  \
     ((type *)(void *)to)[i] = ((const type *)(const void *)v->p)[offset + i * step]
+#else /* one element for all in vectors */
+#define READ_BITS(type)                                                                                                \
+    do {                                                                                                               \
+        const type *p = (const type *)(const void *)v->p + offset, value = *p;                                         \
+        type *into = (type *)(void *)to;                                                                               \
+        if (step == 0)                                                                                                 \
+            for (int64_t i = 0; i < run; i++)                                                                          \
+                into[i] = value;                                                                                       \
+        else                                                                                                           \
+            for (int64_t i = 0; i < run; i++)                                                                          \
+                into[i] = p[i * step];                                                                                 \
+    } while (0)
+#endif
 
 const void *read_bits(void *target, const view *v, int64_t at, int64_t n, int64_t bytes)
 {

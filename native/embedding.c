@@ -91,3 +91,47 @@ KERNEL(embedding_backward_f32)
         }
     return KERNEL_OK;
 }
+
+#if !defined(__wasm__) /* there embedding_copy and sums do it: code is downloaded */
+KERNEL(embedding_bag_f32)
+{
+    const int64_t *d = record->dims, bags = d[embedding_bag_f32_bags], tokens = d[embedding_bag_f32_tokens];
+    const int64_t columns = d[embedding_bag_f32_columns], id_bytes = d[embedding_bag_f32_id_bytes];
+    const int64_t *starts = record->pointers[embedding_bag_f32_starts];
+    const float *w = record->pointers[embedding_bag_f32_w];
+    const void *ids = record->pointers[embedding_bag_f32_ids];
+    int64_t first, last;
+    if (bags <= 0 || columns <= 0)
+        return bags < 0 || columns < 0 ? KERNEL_BAD_ARGUMENT : KERNEL_OK;
+    const int wrong = check_ids(ids, id_bytes, tokens, d[embedding_bag_f32_vocabulary]);
+    if (wrong)
+        return wrong;
+    if (!starts && tokens % bags)
+        return KERNEL_BAD_ARGUMENT;
+    for (int64_t bag = 0; starts && bag < bags; bag++)
+        if (starts[bag] < (bag ? starts[bag - 1] : 0) || starts[bag] > tokens)
+            return KERNEL_INDEX_RANGE;
+    worker_share(bags, 1, worker, workers, &first, &last);
+    for (int64_t bag = first; bag < last; bag++) {
+        const int64_t each = tokens / bags, from = starts ? starts[bag] : bag * each;
+        const int64_t to = !starts ? from + each : bag + 1 < bags ? starts[bag + 1] : tokens;
+        float *y = (float *)record->pointers[embedding_bag_f32_y] + bag * columns;
+        const float scale = d[embedding_bag_f32_mean] && to > from ? 1.0f / (float)(to - from) : 1.0f;
+        for (int64_t i = 0; i < columns; i += 4 * LANES) {
+            vfloat sums[4] = {vzero(), vzero(), vzero(), vzero()};
+            const int64_t n = columns - i;
+            if (n >= 4 * LANES)
+                for (int64_t t = from; t < to; t++)
+                    UNROLL for (int j = 0; j < 4; j++) sums[j] +=
+                        vload(w + index_at(ids, t, id_bytes) * columns + i + j * LANES);
+            else
+                for (int64_t t = from; t < to; t++)
+                    for (int j = 0; j * LANES < n; j++)
+                        sums[j] += vload_up_to(w + index_at(ids, t, id_bytes) * columns + i + j * LANES, n - j * LANES);
+            for (int j = 0; j < 4 && j * LANES < n; j++)
+                vstore_up_to(y + i + j * LANES, sums[j] * scale, n - j * LANES);
+        }
+    }
+    return KERNEL_OK;
+}
+#endif

@@ -571,6 +571,10 @@ KERNEL(pack_values_q8, "packed x | tokens heads head_dim x_stride |")
 
 /* Copies rows of any type. element_bytes is the size of an element of w and y; id_bytes is that of an id, 4 or 8. */
 KERNEL(embedding_copy, "y w ids | tokens columns vocabulary y_stride element_bytes id_bytes |")
+/* Sums of rows: y (bags, columns) = the sum of w[ids[t]] of each bag, or their mean. Bag b begins at starts[b] and ends
+ * where the next one does, the last with the ids; without starts, all have tokens / bags ids. starts are int64, from 0 to
+ * tokens and ascending; others return KERNEL_INDEX_RANGE. An empty bag is 0. */
+KERNEL(embedding_bag_f32, "y w ids starts? | bags tokens columns vocabulary id_bytes mean |")
 /* Converts rows of w to float32. ids are int32. */
 KERNEL(embedding_f16, "y w ids | tokens columns vocabulary y_stride |")
 KERNEL(embedding_bf16, "y w ids | tokens columns vocabulary y_stride |")
@@ -664,6 +668,36 @@ KERNEL(avg_pool_backward,
        "grad_x grad_y | type planes size0 size1 size2 out0 out1 out2 kernel0 kernel1 kernel2 stride0 stride1 "
        "stride2 pad0 pad1 pad2 dilation0 dilation1 dilation2 counted divisor |")
 
+/* ---- Distances */
+
+/* y (batch, rows, others): the distance of each row of a (batch, rows, columns) from each of b (batch, others, columns), all
+ * dense float32. norm 0: the root of the sum of squares, 1: the sum of sizes, 2: the largest size, NaN if one is NaN. */
+KERNEL(distances_f32, "y a b | batch rows others columns norm |")
+/* The gradient in a, for norms 0 and 1; 0 where a distance, or a difference, is 0. */
+KERNEL(distances_backward_f32, "grad_a a b y grad_y | batch rows others columns norm |")
+
+/* ---- Sampling at places */
+
+/* y (batch, channels, points): x (batch, channels, height, width) at the places grid (batch, points, 2) of (x, y) in
+ * -1 .. 1, which are the centres of the corner elements (`corners`) or their outer edges; bilinear, or the `nearest`
+ * element. Outside of x: padding 0 gives zeros, 1 the nearest element, 2 a mirrored place. All are dense float32. */
+KERNEL(grid_sample_f32, "y x grid | batch channels height width points nearest padding corners |")
+/* Its gradients. */
+KERNEL(grid_sample_backward_f32,
+       "grad_x? grad_grid? x grid grad_y | batch channels height width points nearest padding corners |")
+
+/* ---- Fourier transforms */
+
+/* Discrete Fourier transforms of float32 along the middle dim of (outer, size, inner); strides are counted in elements of x
+ * and y, which are complex numbers (re, im) or real ones. kind 0: complex to complex, with exp(+...) if `inverse`. 1: real
+ * to the first size / 2 + 1 frequencies. 2: real to all frequencies; `inverse` conjugates those of 1 and 2. 3: the first
+ * size / 2 + 1 frequencies of a real signal to that signal; the imaginary parts of the first and last count as 0. Results
+ * are multiplied by `scale`, and in 1 and 3 all frequencies but the first and last by `middle`. The size has prime factors
+ * up to 13; for kinds 1 to 3 it is even. roots (size, 2) are cos and sin of 2 pi i / size. The workspace has
+ * 64 * (4 * size + 4) bytes, aligned to 64, for each of at most `workspaces` workers; further workers do nothing. */
+KERNEL(fourier_f32, "y x roots workspace | outer inner size kind inverse x_outer x_inner x_step y_outer y_inner y_step "
+                    "workspaces | scale middle")
+
 /* ---- Sound */
 
 /* Power spectra: y (size / 2 + 1, frames), with rows y_stride apart. Frame t is |DFT|^2 of samples[t * hop .. t * hop +
@@ -703,6 +737,11 @@ KERNEL(token_mask, "mask table columns_of distance bytes offsets | tokens states
  * gradient. count receives n, the number of targets that are not ignore_index, as a float. grad_logits = (softmax -
  * one-hot) * scale[0] / max(n, 1). The loss and gradient of other rows are 0. */
 KERNEL(cross_entropy_f32, "loss? grad_logits? count? logits targets scale? | rows columns ignore_index target_bytes |")
+/* The same for logits (batch, classes, places) and targets (batch, places). */
+KERNEL(cross_entropy_planes_f32,
+       "loss? grad_logits? count? logits targets scale? | batch classes places ignore_index target_bytes |")
+/* The same as cross_entropy_f32 for log-probabilities: the loss of a row is -scores[target]. */
+KERNEL(nll_loss_f32, "loss? grad_scores? count? scores targets scale? | rows columns ignore_index target_bytes |")
 /* Cross entropy of logits (rows, columns) of every float type and int32 or int64 targets (rows), in nats. With class
  * weights w and label smoothing e: loss = (1 - e) * w[target] * -log p[target] + e / columns * sum over c of w[c] *
  * -log p[c]. weights receives w[target]; the mean loss is the sum of the losses divided by their sum. Both are 0 if the

@@ -215,6 +215,49 @@ static int has_bool(const uint8_t *x, int64_t n, int sought)
     return 0;
 }
 
+#if !defined(__wasm__) /* there as the others: code is downloaded */
+static int has_float(const float *x, int64_t n, int sought)
+{
+    int64_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        vint found = vsplat_int(0);
+        for (int j = 0; j < 4; j++)
+            found |= vload(x + i + j * LANES) != 0.0f; /* NaN is true */
+        if (!sought) {
+            found = vsplat_int(0);
+            for (int j = 0; j < 4; j++)
+                found |= vload(x + i + j * LANES) == 0.0f;
+        }
+        int32_t some = 0;
+        for (int lane = 0; lane < LANES; lane++)
+            some |= found[lane];
+        if (some)
+            return 1;
+    }
+    for (; i < n; i++)
+        if ((x[i] != 0) == sought)
+            return 1;
+    return 0;
+}
+
+/* The product of a dense row of f32 in double, in chains that do not wait for each other. */
+static double product_of_row(const float *x, int64_t n)
+{
+    double products[32], total = 1;
+    int64_t i = 0;
+    for (int j = 0; j < 32; j++)
+        products[j] = 1;
+    for (; i + 32 <= n; i += 32)
+        for (int j = 0; j < 32; j++)
+            products[j] *= (double)x[i + j];
+    for (; i < n; i++)
+        products[0] *= (double)x[i];
+    for (int j = 0; j < 32; j++)
+        total *= products[j];
+    return total;
+}
+#endif
+
 /* Adds a part to result 0; `lost` is the sum of the rounding errors of earlier additions (Neumaier 1974). */
 static SMALL_CODE void add_part(state *s, double *lost, const double *x, int64_t n, int squares)
 {
@@ -344,6 +387,18 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             ((float *)r->y)[at] = extreme_of_row(row, r->reduced, r->opcode == REDUCE_max);
             return;
         }
+#if !defined(__wasm__)
+        if (r->opcode == REDUCE_any || r->opcode == REDUCE_all) {
+            const int sought = r->opcode == REDUCE_any;
+            ((uint8_t *)r->y)[at] = has_float(row, r->reduced, sought) == sought;
+            return;
+        }
+        if (r->opcode == REDUCE_prod) {
+            s.real[0] = product_of_row(row, r->reduced);
+            write_results(r, &s, at, 1);
+            return;
+        }
+#endif
     }
     if (r->type == TYPE_bool && r->x_reduced == 1 && (r->opcode == REDUCE_any || r->opcode == REDUCE_all)) {
         const int sought = r->opcode == REDUCE_any;

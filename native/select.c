@@ -42,12 +42,13 @@ KERNEL(where)
     view_of(&a, p ? p : d + where_a_bits, type, rank, shape, p ? d + where_a0 : still);
     view_of(&b, q ? q : d + where_b_bits, type, rank, shape, q ? d + where_b0 : still);
     worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
+    uint8_t chosen[PART];
+    uint64_t left[PART], right[PART]; /* a number fills its part once: later parts are not longer */
     for (int64_t at = first; at < last; at += PART) {
         const int64_t n = last - at < PART ? last - at : PART;
-        uint8_t chosen[PART];
-        uint64_t left[PART], right[PART];
         const uint8_t *c = read_bits(chosen, &condition, at, n, 1);
-        const void *from = read_bits(left, &a, at, n, bytes), *other = read_bits(right, &b, at, n, bytes);
+        const void *from = p || at == first ? read_bits(left, &a, at, n, bytes) : left;
+        const void *other = q || at == first ? read_bits(right, &b, at, n, bytes) : right;
 #define CHOOSE(type)                                                                                                   \
     {                                                                                                                  \
         type *to = (type *)(void *)y + at;                                                                             \

@@ -3,6 +3,9 @@
 #include "elements.h"
 #include "vmath.h"
 #include "vmath64.h"
+#if !defined(__wasm__)
+#include "float_functions.h"
+#endif
 
 #define NOINLINE static __attribute__((noinline))
 
@@ -70,6 +73,18 @@ FLOAT_FUNCTION(clamp, vbetween(x, p, q))
 FLOAT_FUNCTION(hardsigmoid, vbetween(x + 3.0f, 0.0f, 6.0f) / 6.0f)
 FLOAT_FUNCTION(hardswish, x *vbetween(x + 3.0f, 0.0f, 6.0f) / 6.0f)
 
+#if !defined(__wasm__) /* there in doubles: code is downloaded */
+FLOAT_FUNCTION(exp2, vexp2(x))
+FLOAT_FUNCTION(expm1, vexpm1(x))
+FLOAT_FUNCTION(log1p, vlog1p(x))
+FLOAT_FUNCTION(erf, verf(x))
+FLOAT_FUNCTION(erfinv, verfinv(x))
+FLOAT_FUNCTION(elu, velu(x, p))
+FLOAT_FUNCTION(mish, vmish(x))
+FLOAT_FUNCTION(trunc, vtrunc(x))
+FLOAT_FUNCTION(frac, x - vtrunc(x))
+#endif
+
 /* log(1 + exp(p x)) / p, but x where p x > q: max(p x, 0) + log(1 + e) with e = exp(-|p x|), and what 1 + e loses */
 NOINLINE void softplus_floats(float *y, const float *in, int64_t n, float p, float q)
 {
@@ -97,10 +112,15 @@ NOINLINE void logsigmoid_floats(float *y, const float *x, int64_t n, float p, fl
 
 #define FLOATS(name) [UNARY_##name] = name##_floats
 static float_function *const float_functions[UNARY_COUNT] = {
-    FLOATS(neg),        FLOATS(abs),       FLOATS(sign),      FLOATS(square),  FLOATS(sqrt),        FLOATS(rsqrt),
-    FLOATS(reciprocal), FLOATS(exp),       FLOATS(log),       FLOATS(sigmoid), FLOATS(tanh),        FLOATS(silu),
-    FLOATS(gelu),       FLOATS(gelu_tanh), FLOATS(relu),      FLOATS(clamp),   FLOATS(hardsigmoid), FLOATS(hardswish),
-    FLOATS(leaky_relu), FLOATS(softplus),  FLOATS(logsigmoid)};
+    FLOATS(neg),        FLOATS(abs),       FLOATS(sign),       FLOATS(square),  FLOATS(sqrt),        FLOATS(rsqrt),
+    FLOATS(reciprocal), FLOATS(exp),       FLOATS(log),        FLOATS(sigmoid), FLOATS(tanh),        FLOATS(silu),
+    FLOATS(gelu),       FLOATS(gelu_tanh), FLOATS(relu),       FLOATS(clamp),   FLOATS(hardsigmoid), FLOATS(hardswish),
+    FLOATS(leaky_relu), FLOATS(softplus),  FLOATS(logsigmoid),
+#if !defined(__wasm__)
+    FLOATS(exp2),       FLOATS(expm1),     FLOATS(log1p),      FLOATS(erf),     FLOATS(erfinv),      FLOATS(elu),
+    FLOATS(mish),       FLOATS(trunc),     FLOATS(frac),
+#endif
+};
 
 /* ---- doubles: PART of them in place, also those beyond the last */
 

@@ -29,7 +29,11 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **timm**: a folder or a name of the hub (`timm/mobilenetv3_small_100.lamb_in1k`) whose config.json names an
   `architecture` of timm's, for pictures' labels and features: TIMM. Their
   preparation of pictures is timm's, from `pretrained_cfg`. Without `label_names` in config.json, 1,000 outputs are
-  ImageNet's classes, others are numbers.
+  ImageNet's classes, others are numbers. RepVGG, MobileOne and FastViT are read as they are trained and
+  reparameterised; `pyapp.nn.reparameterized.reparameterize(model)` makes one filter of each sum of filters.
+- **Ultralytics**: a .pt file of YOLOv8 or YOLO11 (`yolo11n.pt`, `Ultralytics/YOLO11:yolo11n.pt`) for objects, their
+  outlines or poses, and labels of pictures, without a config.json. The pickle of the whole model is read without its
+  code. A .safetensors file with the same names, or with those of candle's (`lmz/candle-yolo-v8`), is read too.
 - **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
   tests read what they wrote. A model whose settings the form cannot say, such as another activation, is not written.
   A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:
@@ -38,8 +42,10 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Pictures in GGUF**: llama.cpp keeps what sees pictures in a second file, `mmproj-….gguf`. It is read where it lies
   beside the language model's, in a folder or a repository of the hub, or is given: `pyapp chat model.gguf --projector
   mmproj.gguf --image street.jpg`, and so for `generate` and `serve` (in Python `projector=`). The projectors of LLaVA
-  1.5, Idefics3 and SmolVLM, Gemma 3, Qwen2-VL and Qwen2.5-VL are known; tests compare them with the same models in
-  folders. They are read, not written.
+  1.5, Idefics3 and SmolVLM, Gemma 3, Mistral 3 (Pixtral), InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are known; tests
+  compare them with the same models in folders. They are read, not written.
+- **Embeddings and ranking**: [embeddings.md](embeddings.md). Every language model (causal-lm) whose decoder is of
+  attention also gives "features", and labels by its last token ("sequence-classification").
 - **Parity**: how many small configurations the tests compare with transformers, or with timm: names of parameters,
   outputs (within 1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every
   parameter. Models of pictures are compared by names, outputs, gradients, and the texts that they write; an
@@ -66,8 +72,8 @@ type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, 
 others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
 
 Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
-(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, from folders of diffusers;
-[pictures.md](pictures.md)) have loaders of their own.
+(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, and FLUX.1, from folders of
+diffusers; [pictures.md](pictures.md)) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |

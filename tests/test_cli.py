@@ -591,6 +591,7 @@ def test_a_folder_that_is_not_there(model: Path, tmp_path: Path, here: Here) -> 
     [
         ("generate stories Once upon", "unexpected extra arguments (Once upon): the prompt follows -p."),
         ("generate -m stories", "No such option '-m'. The model follows the command: pyapp generate MODEL."),
+        ("run --nproc 2 script.py", "No such option '--nproc'"),
         ("serve --model stories", "The model follows the command: pyapp serve MODEL."),
         ("generate -n many", "'many' is no whole number."),
         ("generate --temperature hot", "'hot' is no number."),

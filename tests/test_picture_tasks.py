@@ -256,6 +256,54 @@ def test_texts_and_quantised_weights(top: Path) -> None:
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
 
 
+def test_a_prompt_beside_a_picture(top: Path) -> None:
+    """Florence-2's tasks have names. The places that it writes stay in the text."""
+    folder = str(top / "florence2")
+    first, again, other = (
+        [event.values["text"] for event in run(tasks.read_images(top / "0.png", model=folder, **more))
+         if isinstance(event, Item)]
+        for more in ({}, {"prompt": "<CAPTION>"}, {"prompt": "the cat"})
+    )  # fmt: skip
+    assert first == again and len(first) == len(other) == 1
+    loaded = load_image_model(folder, "image-to-text")
+    encode = {"What does the image describe?": [7], "Locate a cat in the image.": [8]}.__getitem__
+    assert loaded.model.prompted("<CAPTION>", encode).prompt == (0, 7, 2) and loaded.model.prompt == ()
+    assert loaded.model.prompted("<OPEN_VOCABULARY_DETECTION>a cat", encode).prompt == (0, 8, 2)
+    words = loaded.tokenizer
+    special = next(i for i in range(3, 40) if words.piece(i) in words.special_names)
+    plain = next(i for i in range(3, 40) if words.piece(i) not in words.special_names)
+    text = loaded.model.text_of([0, plain, special, plain, 2], words)
+    assert text == f"{words.decode([plain])}{words.piece(special)}{words.decode([plain])}"
+    # transformers' Florence2PostProcessor gives these places.
+    finds, reads = (loaded.model.prompted(name, lambda words: []) for name in ("<OD>", "<OCR_WITH_REGION>"))
+    assert finds.objects_of(
+        "a car<loc_52><loc_332><loc_932><loc_774>door handle<loc_425><loc_504><loc_474><loc_516><loc_10><loc_20>"
+        "<loc_999><loc_0>", (480, 641),
+    ) == [
+        {"label": "a car", "box": [33, 159, 597, 371]}, {"label": "door handle", "box": [272, 242, 304, 247]},
+        {"label": "door handle", "box": [6, 9, 640, 0]},
+    ]  # fmt: skip
+    bare = "<loc_52><loc_332><loc_932><loc_774><loc_1><loc_2><loc_3><loc_4><loc_9>"
+    assert [one["box"] for one in finds.objects_of(bare, (480, 641))] == [[33, 159, 597, 371], [0, 1, 2, 2]]
+    assert reads.objects_of(
+        "STOP now<loc_1><loc_2><loc_3><loc_4><loc_500><loc_600><loc_700><loc_800>Exit 3<loc_9><loc_8><loc_7><loc_6>"
+        "<loc_5><loc_4><loc_3><loc_2>", (480, 641),
+    ) == [
+        {"label": "STOP now", "corners": [0, 1, 2, 2, 320, 288, 449, 384]},
+        {"label": "Exit 3", "corners": [6, 4, 4, 3, 3, 2, 2, 1]},
+    ]  # fmt: skip
+    assert loaded.model.objects_of("a<loc_1><loc_1><loc_1><loc_1>", (9, 9)) == []
+    found = [event for event in run(tasks.read_images(top / "0.png", model=folder, prompt="<OD>"))
+             if isinstance(event, Item)]  # fmt: skip
+    assert found[0].values["objects"] == [] and len(found[0].values["size"]) == 2
+    for model, prompt, message in (
+        ("florence2", "<OD> cat", "takes no words"), ("florence2", "<REGION_TO_OCR>", "needs words"),
+        ("blip", "the cat", "takes none"),
+    ):  # fmt: skip
+        last = run(tasks.read_images(top / "0.png", model=str(top / model), prompt=prompt))[-1]
+        assert isinstance(last, Error) and last.where == "prompt" and message in last.what, last
+
+
 def test_batch_norms_without_statistics_are_refused(top: Path, tmp_path: Path) -> None:
     for path in (top / "resnet").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -360,6 +408,7 @@ def test_commands(top: Path) -> None:
         with Image.open(drawn / "d" / name) as drawn_depths:
             assert drawn_depths.mode == "I;16" and drawn_depths.size == pixels.shape[1::-1]
     assert len(lines("caption", *files, "-m", str(top / "blip"), "-n", "3")) == 2
+    assert len(lines("caption", files[0], "-m", str(top / "florence2"), "--prompt", "<OCR>", "-n", "3")) == 1
     assert lines("detect", files[0], "-m", str(top / "detr"), "--threshold", "0")
     for i, pixels in enumerate(pictures()):
         found = vision.read_image(drawn / f"{i}.png").numpy()

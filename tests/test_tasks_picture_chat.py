@@ -28,7 +28,7 @@ from pyapp.text import tokenizer as tokenizer_module
 from pyapp.text.chat_template import ChatTemplate
 from pyapp.text.pictures import PictureSession
 from tests.text.chat_model import write_chat_model
-from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
+from tests.text.picture_chat_model import IDS, MORE, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
 
 pytest.importorskip("jinja2")
 GOLDEN = json.loads((Path(__file__).parent / "text" / "golden_picture_chat.json").read_text())
@@ -47,7 +47,7 @@ def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
-    return {kind: write_picture_chat_model(folder / kind, kind) for kind in TEMPLATES}
+    return {kind: write_picture_chat_model(folder / kind, kind) for kind in TEMPLATES | MORE}
 
 
 def run(events: tasks.Events) -> tuple[list[int], Any, list[Any]]:
@@ -82,7 +82,7 @@ def check_what_was_read() -> Any:
     return found
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("kind", TEMPLATES | MORE)
 def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) -> None:
     tasks.unload()
     expected = GOLDEN[kind]
@@ -176,6 +176,24 @@ def test_a_later_picture(folders: dict[str, Path]) -> None:
         reused = second.results.get("reused_tokens", 0)
         assert reused == 0 if kind.startswith("qwen") else reused > done.results["prompt_tokens"] - 2
         check_what_was_read()
+
+
+def test_a_prompt_that_attends_to_all_of_it(folders: dict[str, Path]) -> None:
+    """What follows a prompt changes all of it; the same prompt again needs its last token only."""
+    tasks.unload()
+    messages: list[dict[str, Any]] = conversation(pictures())[:1]
+    first, done, _ = run(tasks.chat(folders["paligemma"], messages, GREEDY))
+    longer = [
+        *messages,
+        {"role": "assistant", "content": done.results["text"]},
+        {"role": "user", "content": "And now?"},
+    ]
+    found, after, _ = run(tasks.chat(folders["paligemma"], longer, GREEDY))
+    assert "reused_tokens" not in after.results
+    again, same, _ = run(tasks.chat(folders["paligemma"], longer, GREEDY))
+    assert again == found and same.results["reused_tokens"] == same.results["prompt_tokens"] - 1
+    shorter, back, _ = run(tasks.chat(folders["paligemma"], messages, GREEDY))
+    assert shorter == first and "reused_tokens" not in back.results
 
 
 class Counting(Cancel):
@@ -332,16 +350,16 @@ def test_what_reads_a_language_model_alone(folders: dict[str, Path], tmp_path: P
             load_model(folders[kind], pictures=False)
         with pytest.raises(OptionError, match="adapter"):
             load_model(folders[kind], adapter=tmp_path)
-    with pytest.raises(ModelError, match="tower 'pixtral'"):
+    with pytest.raises(ModelError, match="tower 'vivit'"):
         write_picture_chat_model(tmp_path, "llava")
         config = json.loads((tmp_path / "config.json").read_text())
-        config["vision_config"]["model_type"] = "pixtral"
+        config["vision_config"]["model_type"] = "vivit"
         (tmp_path / "config.json").write_text(json.dumps(config))
         load_model(tmp_path)
 
 
 def test_published_configurations() -> None:
-    """Those of SmolVLM-256M, LLaVA 1.5 7B and Gemma 3 4B, which leave out much."""
+    """Those of SmolVLM-256M, LLaVA 1.5 7B, Gemma 3 4B and others, which leave out much."""
     smol = {
         "model_type": "idefics3", "image_token_id": 49190, "scale_factor": 4, "tie_word_embeddings": False,
         "text_config": {"model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "vocab_size": 49280,
@@ -402,6 +420,93 @@ def test_published_configurations() -> None:
     made = importlib.import_module("pyapp.models.qwen2_vl").Config.from_dict(deep)
     assert made.sections == (1,) * 60 + (4,) and made.text_config.rope_parameters["rope_theta"] == 5e6
     assert made.text_config.tie_word_embeddings and made.vision_config.learned == 48 and made.max_seq_len == 262144
+    sees = {
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "model_type": "siglip_vision_model",
+        "patch_size": 14,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 27,
+        "projection_dim": 2048,
+        "vision_use_head": False,
+    }
+    pali = {
+        "model_type": "paligemma",
+        "image_token_index": 257152,
+        "hidden_size": 2048,
+        "projection_dim": 2048,
+        "text_config": {
+            "hidden_size": 2304,
+            "intermediate_size": 9216,
+            "model_type": "gemma2",
+            "vocab_size": 257216,
+            "num_hidden_layers": 26,
+            "num_image_tokens": 256,
+            "num_key_value_heads": 4,
+        },
+        "vision_config": sees,
+    }
+    mistral = {
+        "model_type": "mistral3",
+        "image_token_index": 10,
+        "spatial_merge_size": 2,
+        "vision_feature_layer": -1,
+        "multimodal_projector_bias": False,
+        "projector_hidden_act": "gelu",
+        "text_config": {
+            "model_type": "mistral",
+            "head_dim": 128,
+            "hidden_size": 5120,
+            "intermediate_size": 32768,
+            "num_hidden_layers": 40,
+            "rope_theta": 1e9,
+            "sliding_window": None,
+            "vocab_size": 131072,
+        },
+        "vision_config": {
+            "model_type": "pixtral",
+            "head_dim": 64,
+            "hidden_act": "silu",
+            "hidden_size": 1024,
+            "image_size": 1540,
+            "intermediate_size": 4096,
+            "num_attention_heads": 16,
+            "patch_size": 14,
+            "num_hidden_layers": 24,
+            "rope_theta": 10000.0,
+        },
+    }
+    following = {
+        "model_type": "llava_next",
+        "image_token_index": 32000,
+        "vision_feature_layer": -2,
+        "vision_feature_select_strategy": "default",
+        "vision_config": llava["vision_config"],
+        "image_grid_pinpoints": [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]],
+        "text_config": {"model_type": "mistral", "max_position_embeddings": 32768, "vocab_size": 32064},
+    }
+    intern = {
+        "model_type": "internvl",
+        "image_token_id": 151667,
+        "downsample_ratio": 0.5,
+        "vision_feature_layer": -1,
+        "vision_feature_select_strategy": "default",
+        "text_config": {"model_type": "qwen2", "vocab_size": 151674},
+        "vision_config": {
+            "model_type": "internvl_vision",
+            "attention_bias": True,
+            "image_size": [448, 448],
+            "patch_size": [14, 14],
+            "norm_type": "layer_norm",
+            "use_qk_norm": False,
+        },
+    }
+    new = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
+           for one in (pali, mistral, following, intern)]  # fmt: skip
+    assert new[0].vision_config.patches == 256 and new[0].text_config.num_attention_heads == 8
+    assert new[1].counts == [24] and new[1].text_config.head_dim == 128 and new[1].vision_config.grid == (110, 110)
+    assert new[2].counts == [23] and new[2].text_config.hidden_size == 4096 and len(new[2].pinpoints) == 5
+    assert new[3].merged == 2 and new[3].vision_config.patches == 1024 and new[3].text_config.hidden_size == 4096
     read = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
             for one in (smol, llava, gemma)]  # fmt: skip
     assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12

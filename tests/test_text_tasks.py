@@ -18,7 +18,7 @@ from pyapp.events import Cancel, Done, Error, Item, Notice, Progress
 from pyapp.formats import open_checkpoint
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.loading.by_task import load_task_model
-from pyapp.models.sentences import Pooling, pooling_modes
+from pyapp.models.sentences.embedding import Pooling, pooling_modes
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
 from tests.models.test_encoders import make, module_of

@@ -37,7 +37,6 @@ started.catch(() => {}); // "failed" was posted; requests report it too
 async function start() {
   const { pyodide } = await present(python.runtime, "Python");
   await Promise.all([python.install("numpy"), python.install("numpy-later"), python.installLater()]);
-  if (interrupts) pyodide.setInterruptBuffer(interrupts);
   const lab = pyodide.pyimport("pyapp.lab.worker");
   lab.connect({
     site: siteUrl("./"),
@@ -48,6 +47,10 @@ async function start() {
     sleep: interrupts ? (/** @type {number} */ seconds) => sleep(seconds, interrupts) : undefined,
   });
   lab.start();
+  if (interrupts) {
+    Atomics.store(interrupts, 0, 0); // Stop before this would end what is imported above; `stops` knows of it
+    pyodide.setInterruptBuffer(interrupts);
+  }
   return { lab, files: new LabFiles(pyodide.FS, lab.HOME) };
 }
 

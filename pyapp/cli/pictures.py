@@ -290,13 +290,19 @@ def segment(
     "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
 )
 @click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
+@click.option(
+    "--prompt",
+    type=WORDS,
+    metavar="TEXT",
+    help="For Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … [default: <CAPTION>]",
+)
 @type_option
 @threads_option
 @json_option
 def caption(
     files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
 ) -> int:
-    """Write what each IMAGE shows with a model such as BLIP: a line for each picture."""
+    """Write what each IMAGE shows with a model such as BLIP or Florence-2: a line for each picture."""
     from pyapp import tasks
 
     use_threads(threads)
@@ -367,6 +373,11 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
 )
 @click.option("--vae", metavar="MODEL", help="A folder, or a name on the hub, of another autoencoder, such as TAESD.")
+@click.option(
+    "--transformer",
+    metavar="FILE",
+    help="The transformer of FLUX.1 or Stable Diffusion 3: a GGUF or safetensors file, or owner/repo:FILE.",
+)
 @type_option
 @threads_option
 @json_option
@@ -374,9 +385,9 @@ def imagine(
     prompts: tuple[str, ...], model: str, output: str, dtype: str | None, threads: int | None, as_json: bool,
     **options: Any,
 ) -> int:  # fmt: skip
-    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms): the
-    names of the files that were written. With --image, drawing starts from that picture; with --mask too, only what is
-    white there is drawn anew.
+    """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
+    3.5) or FLUX.1: the names of the files that were written. With --image, drawing starts from that picture; with
+    --mask too, only what is white there is drawn anew.
     """
     from pyapp import tasks
 

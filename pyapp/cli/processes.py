@@ -9,10 +9,7 @@ import click
 from pyapp.cli.grouped import command
 
 
-@command(
-    "run", short_help="Run a script in several processes.",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)  # fmt: skip
+@command("run", short_help="Run a script in several processes.", context_settings={"allow_interspersed_args": False})
 @click.option("-n", "--processes", type=click.IntRange(1, 1 << 16), default=2, show_default=True,
               help="How many processes.")  # fmt: skip
 @click.option("--hosts", metavar="ONE:4,TWO:4", help="The machines, with the number of processes of each.")

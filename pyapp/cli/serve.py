@@ -198,8 +198,8 @@ def serve(
     """Serve models over HTTP, in OpenAI's interface.
 
     MODEL is a name, a file or a folder, as for generate, embed and transcribe; by default the embedded models are
-    served. NAME=MODEL gives it another name; TASK:MODEL says what it is for (generate, embed, classify, transcribe)
-    where its files do not. The log is JSON lines on stderr. docs/serving.md has the routes.
+    served. NAME=MODEL gives it another name; TASK:MODEL says what it is for (generate, embed, classify, rerank,
+    transcribe) where its files do not. The log is JSON lines on stderr. docs/serving.md has the routes.
     """
     try:
         from pyapp.serve.server import run

@@ -148,7 +148,10 @@ def weights_of_words(index: int, values: Any) -> list[str]:
 @click.option("--prompt", type=WORDS, help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
+@click.option("--dimensions", type=click.IntRange(min=1), help="Only the first so many numbers of each vector.")
 @click.option("--sparse", is_flag=True, help="Weights of words, by a model that fills masks, such as SPLADE.")
+@click.option("--tokens", is_flag=True, help="A vector for each token, as ColBERT compares them.")
+@click.option("--role", type=click.Choice(["query", "document"]), help="With --tokens: what the lines are.")
 @type_option
 @device_option
 @threads_option
@@ -161,15 +164,30 @@ def embed(
     threads: int | None,
     as_json: bool,
     sparse: bool,
+    tokens: bool,
     **options: Any,
 ) -> int:
     """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line; with --sparse an object of words
-    and their weights.
+    and their weights, with --tokens an array of arrays.
     """
     from pyapp import tasks
 
     texts = read_lines(file)
     use_threads(threads)
+    if sparse and tokens:
+        raise click.UsageError("--tokens does not go with --sparse.")
+    if tokens:
+        if given := [f"--{name}" for name in ("normalize", "dimensions") if options.pop(name) is not None]:
+            raise click.UsageError(f"{', '.join(given)} does not go with --tokens.")
+        lines: View = JsonView() if as_json else ItemsView(lambda index, values: [json.dumps(values["embeddings"])])
+        found = chosen_model(model, server)
+        return forward(
+            lambda cancel: tasks.embed_every_token(texts, model=found, dtype=dtype, cancel=cancel, **options), lines
+        )
+    if options["role"] is not None and not sparse:
+        raise click.UsageError("--role goes with --tokens.")
+    if not sparse:
+        del options["role"]
     if sparse:
         if given := [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]:
             raise click.UsageError(f"{', '.join(given)} does not go with --sparse.")
@@ -222,14 +240,17 @@ def classify(
 @optional_model
 @server_option
 @top_option
+@click.option("--prompt", type=WORDS, help="Put this before the query, or tell it a language model as its task.")
 @type_option
 @threads_option
 @json_option
 def rerank(
-    query: str, file: str, model: str | None, server: str | None, top: int | None, dtype: str | None,
-    threads: int | None, as_json: bool,
+    query: str, file: str, model: str | None, server: str | None, top: int | None, prompt: str | None,
+    dtype: str | None, threads: int | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Order the lines of FILE ("-": stdin) by how well they answer QUERY."""
+    """Order the lines of FILE ("-": stdin) by how well they answer QUERY, by a cross-encoder, a model of late
+    interaction such as ColBERT, a language model that was made to rank, or an embedder.
+    """
     from pyapp import tasks
 
     texts = read_lines(file)
@@ -237,7 +258,13 @@ def rerank(
     view: View = JsonView() if as_json else RankView(texts)
     return forward(
         lambda cancel: tasks.rerank(
-            query, texts, model=chosen_model(model, server), dtype=dtype, top=top, cancel=cancel
+            query,
+            texts,
+            model=chosen_model(model, server),
+            dtype=dtype,
+            top=top,
+            cancel=cancel,
+            **({} if prompt is None else {"prompt": prompt}),
         ),
         view,
     )

@@ -33,10 +33,10 @@ _ROLES = (
         r"|attention\.query_key_value)\.weight")),
     ("attn_k", re.compile(r".*(attn_k|attention\.wk|attn\.k_proj)\.weight")),
     ("attn_output", re.compile(
-        r".*(attn_output|attention\.(wo|dense)|attn\.(o_proj|out_proj|c_proj|dense))\.weight")),
+        r".*(attn_output|attention\.(wo|dense)|(?<!linear_)attn\.(o_proj|out_proj|c_proj|dense))\.weight")),
     ("ffn_down", re.compile(
-        r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|(mlp|block_sparse_moe)\.(\w+\.)*(experts\.\d+\.)?down_proj|shared_mlp\.output_linear|ffn\.down_proj"
-        r"|experts\.\d+\.w2|mlp\.(dense_4h_to_h|fc_out|fc2|c_proj)|(en|de)coder\.layers\.\d+\.fc2)\.weight")),
+        r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|shared_mlp\.output_linear|ffn\.down_proj"
+        r"|(mlp|block_sparse_moe|feed_forward|mixer)\.(\w+\.)*(experts\.\d+\.)?down_proj|experts\.\d+\.w2|mlp\.(dense_4h_to_h|fc_out|fc2|c_proj)|(en|de)coder\.layers\.\d+\.fc2)\.weight")),
 )  # fmt: skip
 _LAYER = re.compile(r"(?:^|\.)(?:blk|layers|h|blocks)\.(\d{1,6})\.")
 # Names of the numbers of heads, of key and value heads, and of experts in GGUF, Hugging Face and llama2.c files.

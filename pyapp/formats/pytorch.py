@@ -11,10 +11,10 @@ system, of the value and of the list of storage keys; then for each key its leng
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
@@ -278,6 +278,8 @@ class PyTorchFile(Checkpoint):
     a storage of their own are mapped, if they are dense and not compressed.
     """
 
+    known: ClassVar[Mapping[str, Any]] = _KNOWN  # what a pickle may ask for
+
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
         super().__init__(source)
         self._views: dict[str, _Strided] = {}
@@ -315,7 +317,7 @@ class PyTorchFile(Checkpoint):
             self._broken(f"its pickle has {member.size:,} bytes, expected at most {PICKLE_LIMIT:,}")
         text = BytesSource(member.read(0, member.size), self.source.name)
         sizes: dict[str, int] = {}
-        known = _SCRIPT_KNOWN if is_program else _KNOWN
+        known = _SCRIPT_KNOWN if is_program else self.known
         value = Machine(Cursor(text, 0, text.size), known, _persistent(self.source, sizes)).run()
         if is_program:
             self.format = "torchscript"
@@ -362,7 +364,7 @@ class PyTorchFile(Checkpoint):
 
         def load() -> Any:
             cursor.end = min(self.source.size, cursor.at + PICKLE_LIMIT)
-            return Machine(cursor, _KNOWN, make).run()
+            return Machine(cursor, self.known, make).run()
 
         if load() != MAGIC_NUMBER or load() != PROTOCOL:
             self._broken("the file begins like PyTorch's, but has another magic number or protocol")

@@ -216,6 +216,11 @@ def close_source(source: ByteSource) -> None:
         close()
 
 
+def name_of(file: Any) -> str:
+    """What errors call a path or a ByteSource."""
+    return os.fspath(file) if isinstance(file, str | os.PathLike) else str(getattr(file, "name", "file"))
+
+
 def read_whole(source: ByteSource, limit: int = DOCUMENT_LIMIT) -> bytes:
     """All of a small file. FileFormatError for one of more than `limit` bytes."""
     if source.size > limit:

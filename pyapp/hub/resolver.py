@@ -223,6 +223,8 @@ def _of_entry(entry: ModelEntry, get: Callable[[ModelFile], Path]) -> ModelFiles
 
 def _of_folder(name: str, folder: Path, also: re.Pattern[str] | None) -> ModelFiles:
     names = _names_in(folder)
+    if also is not None and not _weights(names):
+        names += filter(also.fullmatch, _deeper_in(folder))
     return _in_folder(name, folder, choose_files(names, choose_model(names, str(folder))), also)
 
 
@@ -236,11 +238,15 @@ def _names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if path.is_file()]
 
 
+def _deeper_in(folder: Path) -> list[str]:
+    """The files of a folder's folders, by their paths in it."""
+    return [path.relative_to(folder).as_posix() for path in folder.glob("*/*") if path.is_file()]
+
+
 def _in_folder(name: str, folder: Path, chosen: dict[str, str], also: re.Pattern[str] | None) -> ModelFiles:
     """The chosen files of a folder, and those that match `also`, by their paths in it."""
     if also is not None:
-        deeper = [path.relative_to(folder).as_posix() for path in folder.glob("*/*") if path.is_file()]
-        chosen = chosen | {path: path for path in (*_names_in(folder), *deeper) if also.fullmatch(path)}
+        chosen = chosen | {path: path for path in (*_names_in(folder), *_deeper_in(folder)) if also.fullmatch(path)}
     return ModelFiles(name, {role: folder / file for role, file in chosen.items()})
 
 
@@ -280,8 +286,9 @@ def choose_model(names: Iterable[str], where: str) -> str:
     for index in INDICES:
         if index in names:
             return index
-    if len(candidates) == 1:
-        return candidates[0]
+    firsts = [candidate for candidate in candidates if candidate.startswith("0_")]  # part 0 of sentence-transformers
+    if len(candidates) == 1 or len(firsts) == 1:
+        return (firsts or candidates)[0]
     if candidates:
         raise ModelNotFoundError(
             f"there are several models: {_listed(sorted(candidates))}",

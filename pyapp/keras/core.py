@@ -271,9 +271,10 @@ class Layer(Configured, Module):
         return weight
 
     def _own_weights(self) -> list[Tensor]:
+        """Those that can be trained first, as Keras has them in `weights` and, by their numbers, in its files."""
         others = {id(w) for w in self._weight_order}
         more = [w for w in (*self._parameters.values(), *self._buffers.values()) if id(w) not in others]
-        return [*self._weight_order, *more]
+        return sorted((*self._weight_order, *more), key=lambda weight: not getattr(weight, "is_parameter", False))
 
     @property
     def weights(self) -> list[Tensor]:

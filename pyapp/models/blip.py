@@ -10,14 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, Tensor, ops
+from pyapp.engine import Device, Tensor
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import Intermediate, NormedResidual, Predictions, attend_joined
-from pyapp.nn.layers.feed_forward import FeedForward
-from pyapp.nn.layers.linear import ResidualLinear
-from pyapp.nn.parameter import new_parameter
+from pyapp.nn.blip import BlipVision
+from pyapp.nn.encoders import Intermediate, NormedResidual, Predictions
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
-from pyapp.nn.vision import PatchEmbeddings, check_pictures, token, with_tokens
+from pyapp.nn.vision import check_pictures
 
 from .loading.config import check_padding
 from .loading.pictures_config import PatchConfig
@@ -65,71 +63,6 @@ class Config(TowersConfig):
     model_type = MODEL_TYPES[0]
     text_class = BlipTextConfig
     vision_class = BlipVisionConfig
-
-
-class VisionAttention(Module):
-    """Attention of patches to each other; queries, keys and values come from one matrix."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.qkv = Linear(width, 3 * width)
-        self.projection = ResidualLinear(width, width)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (B, T, D) → (B, T, D)."""
-        return self.projection(attend_joined(self.qkv(x), self.heads, None), residual)
-
-
-class VisionLayer(Module):
-    """Attention and a feed-forward part, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: BlipVisionConfig) -> None:
-        super().__init__()
-        width, epsilon = config.hidden_size, config.layer_norm_eps
-        self.self_attn = VisionAttention(width, config.num_attention_heads)
-        self.layer_norm1 = LayerNorm(width, epsilon)
-        self.mlp = FeedForward(width, config.intermediate_size, config.hidden_act)
-        self.layer_norm2 = LayerNorm(width, epsilon)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        x = self.self_attn(self.layer_norm1(x), x)
-        return self.mlp(self.layer_norm2(x), x)
-
-
-class VisionEmbeddings(Module):
-    """The class token and the patches, with their positions."""
-
-    def __init__(self, config: BlipVisionConfig) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.class_embedding = token(width)
-        self.patch_embedding = PatchEmbeddings(config.num_channels, width, config.patch_size).projection
-        self.position_embedding = new_parameter(ops.zeros, 1, 1 + config.patches, width)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → (B, 1 + patches, D)."""
-        x = self.patch_embedding(pixel_values).flatten(2).transpose(1, 2)
-        return with_tokens(x, self.class_embedding) + self.position_embedding
-
-
-class Vision(Module):
-    """The Vision Transformer."""
-
-    def __init__(self, config: BlipVisionConfig) -> None:
-        super().__init__()
-        self.embeddings = VisionEmbeddings(config)
-        self.encoder = Module()
-        self.encoder.layers = ModuleList(VisionLayer(config) for _ in range(config.num_hidden_layers))
-        self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → hidden states (B, 1 + patches, D)."""
-        x = self.embeddings(pixel_values)
-        for layer in self.encoder.layers:
-            x = layer(x)
-        return self.post_layernorm(x)
 
 
 class TextAttention(Module):
@@ -223,12 +156,12 @@ class BlipForConditionalGeneration(SequenceToSequence):
         super().__init__()
         self.config = config
         self.most = config.text_config.max_position_embeddings
-        self.vision_model = Vision(config.vision_config)
+        self.vision_model = BlipVision(config.vision_config)
         self.text_decoder = TextDecoder(config.text_config, config.vision_config.hidden_size)
 
     @property
     def device(self) -> Device:
-        found: Device = self.vision_model.post_layernorm.weight.device
+        found: Device = next(iter(self.parameters())).device
         return found
 
     @property

@@ -15,7 +15,7 @@ from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module
-from pyapp.nn.encoders import Roberta
+from pyapp.nn.encoders import BertEncoder
 from pyapp.nn.functional import interpolate
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
@@ -230,7 +230,7 @@ class Clap(Module):
         self.config = config
         width, activation = config.projection_dim, config.values.get("projection_hidden_act", "relu")
         self.logit_scale_a, self.logit_scale_t = new_parameter(ops.zeros), new_parameter(ops.zeros)
-        self.text_model = Roberta(config.text_config)
+        self.text_model = BertEncoder(config.text_config, skips_padding=True)
         self.text_projection = Projection(config.text_config.hidden_size, width, activation)
         self.audio_model = Module()
         self.audio_model.audio_encoder = SoundEncoder(config.audio_config)

@@ -5,32 +5,30 @@ groups beside experts that every token has.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log, sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import cat, zeros
-from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text
+from pyapp.engine.ops import cat
+from pyapp.nn import Module, RMSNorm
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable
 from pyapp.nn.decoder_blocks import PreNormBlock
+from pyapp.nn.latent_attention import LatentAttention
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, require
+from .loading.config import require
 from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, GgufForm
+from .loading.latent import LatentConfig, latent_sizes
 from .loading.weights import Stored, experts_apart
 
 MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
 IGNORED = r"(model\.)?layers\.61\..*"  # the layer of V3 that guesses tokens ahead
-LATENT_EPSILON = 1e-6  # of the norms of latent vectors
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(DecoderConfig):
-    """The fields of config.json. `num_key_value_heads` and `head_dim` are those of the cache, which holds the latent
-    vectors: one head of kv_lora_rank + qk_rope_head_dim features.
-    """
+class Config(LatentConfig):
+    """The fields of config.json."""
 
     model_type = "deepseek_v2"
     defaults = {"max_position_embeddings": 2048, "q_lora_rank": 1536}
@@ -49,13 +47,7 @@ class Config(DecoderConfig):
     topk_method: str = "greedy"
     norm_topk_prob: bool = False
     routed_scaling_factor: float = 1.0
-    q_lora_rank: int | None = None
-    kv_lora_rank: int = 512
-    qk_nope_head_dim: int = 128
-    qk_rope_head_dim: int = 64
-    v_head_dim: int = 128
     rope_interleave: bool = True
-    attention_bias: bool = False
     mlp_bias: bool = False
 
     def __post_init__(self) -> None:
@@ -76,82 +68,21 @@ class Config(DecoderConfig):
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """With the sizes of the cache."""
-        rank, rotated = (values.get(name, size) for name, size in (("kv_lora_rank", 512), ("qk_rope_head_dim", 64)))
-        for name, value in (("kv_lora_rank", rank), ("qk_rope_head_dim", rotated)):
-            require(type(value) is int and value >= 1, f"{name} is {value!r:.60}, expected a whole number from 1")
         kind = values.get("kind") or values.get("model_type")
         usual: dict[str, Any] = {}
         if kind == "deepseek_v3":
             usual = {"n_group": 8, "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
                      "first_k_dense_replace": 3, "n_shared_experts": 1, "num_experts_per_tok": 8}  # fmt: skip
-        return usual | values | {"kind": kind, "num_key_value_heads": 1, "head_dim": rank + rotated}
+        return usual | values | {"kind": kind} | latent_sizes(values)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return super().to_dict() | {"model_type": self.kind}
 
-    def saved(self) -> dict[str, Any]:
-        """With the heads as transformers counts them, not as the cache does."""
-        values = self.to_dict()
-        del values["head_dim"]
-        return values | {"num_key_value_heads": self.num_attention_heads}
-
     @property
     def sigmoid(self) -> bool:
         """Whether the scores of experts are independent of one another, as in V3."""
         return self.kind == "deepseek_v3"
-
-    @property
-    def score_scale(self) -> float:
-        """What the scores of attention are multiplied by; more in texts that YaRN makes longer."""
-        scale, parameters = 1 / sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim), self.rope_parameters
-        more, factor = parameters.get("mscale_all_dim"), parameters.get("factor", 1)
-        if parameters["rope_type"] == "default" or not more or factor <= 1:
-            return scale
-        return scale * (0.1 * more * log(factor) + 1) ** 2
-
-
-class LatentAttention(SelfAttention):
-    """Attention whose keys and values are projections of one latent vector for each token. The queries go through the
-    keys' projection instead, and the sums of latent vectors through the values': so the cache holds latent vectors, and
-    they are read once for all heads. Beside them is one key with rotary positions.
-    """
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads, rank, rotated = config.num_attention_heads, config.kv_lora_rank, config.qk_rope_head_dim
-        super().__init__(
-            layer, config.heads(scale=config.score_scale, interleaved=config.rope_interleave), rotary
-        )  # fmt: skip
-        self.rank, self.rotated, self.plain, self.value_dim = rank, rotated, config.qk_nope_head_dim, config.v_head_dim
-        size, width, bias = config.hidden_size, heads * (config.qk_nope_head_dim + rotated), config.attention_bias
-        if config.q_lora_rank is None:
-            self.q_proj = Linear(size, width, bias=False)
-        else:
-            self.q_a_proj = Linear(size, config.q_lora_rank, bias=bias)
-            self.q_a_layernorm = RMSNorm(config.q_lora_rank, LATENT_EPSILON)
-            self.q_b_proj = Linear(config.q_lora_rank, width, bias=False)
-        self.kv_a_proj_with_mqa = Linear(size, rank + rotated, bias=bias)
-        self.kv_a_layernorm = RMSNorm(rank, LATENT_EPSILON)
-        self.kv_b_proj = Linear(rank, heads * (config.qk_nope_head_dim + config.v_head_dim), bias=False)
-        self.o_proj = ResidualLinear(heads * config.v_head_dim, size, bias=bias)
-
-    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
-        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
-        heads, size, before = self.heads.heads, self.heads.head_dim, x.shape[:-1]
-        q = self.q_proj(x) if "q_proj" in self._modules else self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))
-        q = q.reshape(-1, heads, self.plain + self.rotated)  # (M, H, plain + rotated)
-        weight = self.kv_b_proj.dense_weight().to(x.dtype).reshape(heads, self.plain + self.value_dim, self.rank)
-        keys, values = weight.narrow(1, 0, self.plain), weight.narrow(1, self.plain, self.value_dim)
-        latent_q = (q.narrow(2, 0, self.plain).transpose(0, 1) @ keys).transpose(0, 1)  # (M, H, rank)
-        query = cat([q.narrow(2, self.plain, self.rotated), latent_q], -1).reshape(*before, heads * size)
-        both = self.kv_a_proj_with_mqa(x)
-        latent = self.kv_a_layernorm(both.narrow(-1, 0, self.rank))
-        place = both.narrow(-1, self.rank, self.rotated)
-        nothing = zeros(*before, self.rotated, dtype=x.dtype, device=x.device)
-        y = self.attend(cat([query, place, latent, nothing, latent], -1), text)  # (..., T, H * size)
-        y = y.reshape(-1, heads, size).narrow(2, self.rotated, self.rank).transpose(0, 1)  # (H, M, rank)
-        y = (y @ values.transpose(1, 2)).transpose(0, 1)  # (M, H, value_dim)
-        return self.o_proj(y.reshape(*before, heads * self.value_dim), residual)
 
 
 def limited_router(config: Config) -> GroupedRouter:

@@ -4,11 +4,12 @@ factors for nearly all parts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import cat
+from pyapp.engine.ops import cat, full
 from pyapp.nn import Linear, Module, ResidualLinear, RMSNorm
 from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text
 from pyapp.nn.heads import Heads
@@ -17,7 +18,8 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
 
 from .loading.config import DecoderConfig, require
-from .loading.mamba_layers import MambaFields, mamba_fields
+from .loading.gguf import KEYS, Gguf, GgufForm, key_lengths, mamba2_forms, mamba2_names
+from .loading.mamba_layers import MAMBA_FIELD_KEYS, MambaFields, from_gguf, inner_size, mamba_fields
 
 MODEL_TYPES = ("falcon_h1",)
 
@@ -53,7 +55,9 @@ class Config(MambaFields, DecoderConfig):
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """With the sizes of heads of Mamba 2, and the usual factors."""
         inner = values.get("mamba_d_ssm", 1024)
-        given = {"mlp_multipliers": [1.0] * 2, "ssm_multipliers": [1.0] * 5}
+        given: dict[str, Any] = {"mlp_multipliers": [1.0] * 2, "ssm_multipliers": [1.0] * 5}
+        if not values.get("mamba_rms_norm"):
+            values = values | {"mamba_norm_before_gate": True}  # there is no norm
         return given | values | mamba_fields(values, inner)
 
     def __post_init__(self) -> None:
@@ -158,4 +162,56 @@ class FalconH1ForCausalLM(HybridLanguageModel):
         return super().head(x) * self.config.lm_head_multiplier
 
 
+def _scale(name: str, config: Config) -> float | Tensor | None:
+    """The factors of a parameter: GGUF files have them in the weights."""
+    part, last = name.split(".")[-2:]
+    factor, own = 1.0, last == "weight"  # what scales the input of a layer does not scale its bias
+    if part == "in_proj":
+        mixer = config.mixer
+        rows = zip(config.ssm_multipliers, (mixer.inner, mixer.inner, mixer.shared, mixer.shared, mixer.heads),
+            strict=True)  # fmt: skip
+        return cat([full((size,), factor) for factor, size in rows]) * (config.ssm_in_multiplier if own else 1.0)
+    if part in ("q_proj", "k_proj", "v_proj"):
+        factor = (config.key_multiplier if part == "k_proj" else 1.0) * (config.attention_in_multiplier if own else 1.0)
+    factors = {
+        "o_proj": config.attention_out_multiplier, "out_proj": config.ssm_out_multiplier,
+        "gate_proj": config.mlp_multipliers[0], "down_proj": config.mlp_multipliers[1],
+        "lm_head": config.lm_head_multiplier, "embed_tokens": config.embedding_multiplier,
+    }  # fmt: skip
+    factor = factors.get(part, factor)
+    return None if factor == 1.0 else factor
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    there = values["tensors"]
+    norm = "blk.0.ssm_norm.weight" in there  # after the gate, as llama.cpp has it
+    return from_gguf(found, values) | {
+        "mamba_rms_norm": norm, "mamba_norm_before_gate": not norm, "mlp_bias": "blk.0.ffn_up.bias" in there,
+        "projectors_bias": "blk.0.ssm_out.bias" in there,
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    alike = not config.tie_word_embeddings or config.embedding_multiplier == config.lm_head_multiplier
+    require(alike, "GGUF cannot say other factors of logits than of embeddings with the same weight")
+    return key_lengths(config) | inner_size(config)
+
+
+_NAMES = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output", "input_layernorm": "attn_norm", "pre_ff_layernorm": "ffn_norm",
+    "feed_forward.gate_proj": "ffn_gate", "feed_forward.up_proj": "ffn_up", "feed_forward.down_proj": "ffn_down",
+}  # fmt: skip
+GGUF = Gguf(
+    "falcon-h1", scale=_scale, read=_from_gguf, write=_to_gguf, keys=KEYS | MAMBA_FIELD_KEYS,
+    names={"model.embed_tokens": "token_embd", "model.final_layernorm": "output_norm", "lm_head": "output"}
+    | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _NAMES.items()}
+    | mamba2_names("model.layers.{}.mamba"),
+    forms=mamba2_forms("mamba", lambda config: config.mamba_n_groups)
+    | {".pre_ff_layernorm.weight": GgufForm(bare=True)},
+    unsaid=(
+        "embedding_multiplier", "lm_head_multiplier", "key_multiplier", "attention_in_multiplier",
+        "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "mlp_multipliers", "ssm_multipliers",
+    ),
+)  # fmt: skip
 TASKS = {"causal-lm": FalconH1ForCausalLM}

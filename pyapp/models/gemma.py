@@ -18,6 +18,11 @@ from .loading.config import DecoderConfig
 from .loading.gguf import Gguf, key_lengths
 
 MODEL_TYPES = ("gemma",)
+# What a model that sees pictures leaves out of its text_config.
+NESTED_DEFAULTS = {
+    "vocab_size": 256_000, "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28,
+    "num_attention_heads": 16, "num_key_value_heads": 16,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,11 @@ from .loading.config import DecoderConfig, check_positive, layer_types
 from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma2",)
+# What a model that sees pictures leaves out of its text_config.
+NESTED_DEFAULTS = {
+    "vocab_size": 256_000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+    "num_attention_heads": 8, "num_key_value_heads": 4,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

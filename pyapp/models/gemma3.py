@@ -12,7 +12,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.picture_text import ANY, PictureTextModel, Size
 from pyapp.nn.towers import VisionTower
 from pyapp.nn.vision import as_map, as_sequence
 
@@ -78,7 +78,7 @@ class Gemma3ForConditionalGeneration(PictureTextModel):
         found: int = self.config.side**2
         return found
 
-    def picture_text(self, rows: int, columns: int) -> str:
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         one = f"\n\n{self.placeholder}{self.part * self.picture_tokens}<end_of_image>\n\n"
         if not rows:
             return one
@@ -86,8 +86,7 @@ class Gemma3ForConditionalGeneration(PictureTextModel):
         return f"Here is the original image {one} and here are some crops to help you see better {crops}"
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
-        tower = self.vision_tower
-        return self.multi_modal_projector(tower.post_layernorm(tower.states(pixel_values)))
+        return self.multi_modal_projector(self.vision_tower(pixel_values))
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Gemma3ForConditionalGeneration}

@@ -23,7 +23,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
-from .loading.config import DecoderConfig, check_positive, layer_types, require
+from .loading.config import LOCAL_BASE, DecoderConfig, check_positive, layer_types, require, rotary_of_windows
 from .loading.gguf import HEAD_NORMS, KEYS, NAMES, WINDOW, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma3_text", "gemma3")
@@ -34,7 +34,6 @@ NESTED_DEFAULTS = {
     "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
     "num_attention_heads": 8,
 }  # fmt: skip
-LOCAL_BASE = 10000.0  # of the rotary angles of layers with a window
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +53,13 @@ class Config(DecoderConfig):
     sliding_window: int | None = 4096
     layer_types: list[str]
     final_logit_softcapping: float | None = None
+    use_bidirectional_attention: bool = False
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json; of a model that also sees pictures, its `text_config`."""
         own = values.get("text_config")
         given = NESTED_DEFAULTS | own if isinstance(own, dict) else values
-        bidirectional = given.get("use_bidirectional_attention")
-        require(not bidirectional, "a Gemma 3 with use_bidirectional_attention, which embeds texts, is not known")
         found: Config = super().from_dict(given)
         return found
 
@@ -71,20 +69,17 @@ class Config(DecoderConfig):
         pattern = values.get("sliding_window_pattern", 6)
         require(type(pattern) is int and pattern > 0, f"sliding_window_pattern is {pattern!r:.40}")
         kinds = layer_types(values, lambda layer: (layer + 1) % pattern != 0)
-        rotary = values["rope_parameters"]
-        if "rope_type" in rotary:  # the older form: one for full attention, a base for the windows
-            full = rotary | {"rope_theta": values.get("rope_theta", 1000000.0)}
-            local = {"rope_type": "default", "rope_theta": values.get("rope_local_base_freq", LOCAL_BASE)}
-            rotary = {"sliding_attention": local, "full_attention": full}
-        return values | {"layer_types": kinds, "rope_parameters": rotary}
+        return values | {"layer_types": kinds, "rope_parameters": rotary_of_windows(values)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "query_pre_attn_scalar", "final_logit_softcapping")
 
     def attention(self, layer: int) -> Heads:
-        """The attention of a layer."""
+        """The attention of a layer. A window that is open to both sides is half as wide to each."""
         window = self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
+        if window is not None and self.use_bidirectional_attention:
+            window = window // 2 + 1
         return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5)
 
 

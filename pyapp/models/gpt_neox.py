@@ -8,9 +8,9 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import LayerNorm, Linear, Module, ResidualLinear
-from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, Text, heads_together
-from pyapp.nn.decoder_blocks import RotaryLanguageModel
+from pyapp.nn import LayerNorm, Module
+from pyapp.nn.decoder import DecoderStack, RotaryTable, Text
+from pyapp.nn.decoder_blocks import HeadByHeadAttention, RotaryLanguageModel
 from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import DecoderConfig
@@ -38,23 +38,6 @@ class Config(DecoderConfig):
         return values | {"num_key_value_heads": values.get("num_attention_heads")}
 
 
-class Attention(SelfAttention):
-    """Self-attention from one projection: query, key and value of one head after another."""
-
-    tensor_parallel = {"query_key_value": ("outputs", "groups"), "dense": ("inputs", "queries")}
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads, size = config.heads(), config.hidden_size
-        super().__init__(layer, heads, rotary)
-        self.query_key_value = Linear(size, heads.width, bias=config.attention_bias)
-        self.dense = ResidualLinear(heads.heads * heads.head_dim, size, bias=config.attention_bias)
-
-    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
-        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
-        qkv = heads_together(self.query_key_value(x), self.heads)
-        return self.dense(self.attend(qkv, text), residual)
-
-
 class Block(Module):
     """Attention and feed-forward, side by side or one after the other."""
 
@@ -63,7 +46,9 @@ class Block(Module):
         self.parallel = config.use_parallel_residual
         self.input_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.attention = Attention(config, layer, rotary)
+        self.attention = HeadByHeadAttention(
+            layer, config.hidden_size, config.heads(), rotary, bias=config.attention_bias
+        )
         self.mlp = FeedForward(
             config.hidden_size, config.intermediate_size, config.hidden_act, names=("dense_h_to_4h", "dense_4h_to_h")
         )

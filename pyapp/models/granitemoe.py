@@ -14,12 +14,12 @@ from pyapp.nn.scaled_decoder import (
     ScaledBlock,
     ScaledLanguageModel,
     ScaledSharedFeedForward,
-    ScaledSparseFeedForward,
+    sparse_feed_forward,
 )
 
 from .loading.config import check_choice
 from .loading.gguf import NAMES, TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
-from .loading.multipliers import MULTIPLIER_KEYS, MultiplierConfig
+from .loading.multipliers import EXPERT_KEYS, EXPERT_NAMES, MULTIPLIER_KEYS, MultiplierConfig
 
 MODEL_TYPES = ("granitemoe", "granitemoeshared")
 OLDER = {
@@ -59,7 +59,7 @@ class Block(ScaledBlock):
     """Attention and a mixture of experts."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__(config, layer, rotary, ScaledSparseFeedForward(config), "block_sparse_moe")
+        super().__init__(config, layer, rotary, sparse_feed_forward(config), "block_sparse_moe")
         self.shared_mlp = ScaledSharedFeedForward(config) if config.shared_intermediate_size else None
 
     def feed_forward(self, x: Tensor) -> Tensor:
@@ -93,13 +93,6 @@ def _to_gguf(config: Config) -> dict[str, Any]:
 
 GGUF = Gguf(
     "granitemoe", order=pairs_of_llama, scalings=TENSOR_SCALINGS, read=_from_gguf, write=_to_gguf,
-    keys=MULTIPLIER_KEYS | {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"},
-    names=NAMES | {
-        "model.layers.{}.block_sparse_moe.router": "blk.{}.ffn_gate_inp",
-        "model.layers.{}.block_sparse_moe.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",
-        "model.layers.{}.block_sparse_moe.experts.down_proj": "blk.{}.ffn_down_exps",
-        "model.layers.{}.shared_mlp.input_linear": "blk.{}.ffn_gate_shexp blk.{}.ffn_up_shexp",
-        "model.layers.{}.shared_mlp.output_linear": "blk.{}.ffn_down_shexp",
-    },
+    keys=MULTIPLIER_KEYS | EXPERT_KEYS, names=NAMES | EXPERT_NAMES,
 )  # fmt: skip
 TASKS = {"causal-lm": GraniteMoeForCausalLM}

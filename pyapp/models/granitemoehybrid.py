@@ -4,6 +4,7 @@ positions in most models; with an expert that every token has, and in larger mod
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -12,11 +13,12 @@ from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
 from pyapp.nn.hybrid import HybridLanguageModel
 from pyapp.nn.mamba2 import Mamba2Mixer
-from pyapp.nn.scaled_decoder import ScaledLanguageModel, ScaledSharedFeedForward, ScaledSparseFeedForward
+from pyapp.nn.scaled_decoder import ScaledLanguageModel, ScaledSharedFeedForward, sparse_feed_forward
 
 from .loading.config import LIMITS, check_choice, require
-from .loading.mamba_layers import MambaFields, mamba_fields
-from .loading.multipliers import MultiplierConfig
+from .loading.gguf import NAMES, Gguf, attending, mamba2_forms, mamba2_names, pairs_of_llama
+from .loading.mamba_layers import MAMBA_FIELD_KEYS, MambaFields, from_gguf, inner_size, mamba_fields
+from .loading.multipliers import EXPERT_KEYS, EXPERT_NAMES, MULTIPLIER_KEYS, MultiplierConfig
 
 MODEL_TYPES = ("granitemoehybrid",)
 KINDS = {"mamba": "mamba", "linear_attention": "mamba", "attention": "attention", "full_attention": "attention"}
@@ -49,6 +51,8 @@ class Config(MambaFields, MultiplierConfig):
         known = isinstance(kinds, list | tuple) and len(kinds) == layers and {*map(str, kinds)} <= {*KINDS}
         require(known, f"layer_types is {kinds!r:.60}, expected {layers} of mamba or attention")
         given = {"num_local_experts": 8, "num_experts_per_tok": 2} | values
+        if given.get("position_embedding_type") == "nope":
+            given["position_embedding_type"] = None
         if not given["num_local_experts"]:
             given["num_experts_per_tok"] = 1
         return given | {"layer_types": [KINDS[kind] for kind in kinds]} | mamba_fields(values)
@@ -59,7 +63,7 @@ class Config(MambaFields, MultiplierConfig):
         if self.num_local_experts:
             check_choice(self.num_experts_per_tok, self.num_local_experts)
         place = self.position_embedding_type
-        require(place in (None, "rope", "nope"), f"position_embedding_type is {place!r:.40}, expected rope or null")
+        require(place in (None, "rope"), f"position_embedding_type is {place!r:.40}, expected rope or null")
 
 
 class Block(Module):
@@ -77,7 +81,7 @@ class Block(Module):
         else:
             settings = config.mamba_settings(epsilon, config.hidden_act, output_bias=config.mamba_proj_bias)
             self.mamba = Mamba2Mixer(size, settings, layer)
-        self.block_sparse_moe = ScaledSparseFeedForward(config) if config.num_local_experts else None
+        self.block_sparse_moe = sparse_feed_forward(config) if config.num_local_experts else None
         self.shared_mlp = ScaledSharedFeedForward(config)
         self.input_layernorm = RMSNorm(size, epsilon)
         self.post_attention_layernorm = RMSNorm(size, epsilon)
@@ -109,4 +113,37 @@ def renamed(name: str) -> str:
     return f"{before}{place}{OLDER.get(last, last)}" if place else name
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    attends, heads = attending(found)
+    shared = values.get("expert_shared_feed_forward_length") or found.get("intermediate_size")
+    rotated = values.get("rope.scaling.finetuned", True)
+    return from_gguf({"num_local_experts": 0} | found, values) | {
+        "layer_types": ["attention" if a else "mamba" for a in attends], "num_key_value_heads": heads,
+        "shared_intermediate_size": shared, "position_embedding_type": "rope" if rotated else None,
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    heads = [config.num_key_value_heads if kind == "attention" else 0 for kind in config.layer_types]
+    return {
+        "attention.head_count_kv": heads, "rope.scaling.finetuned": config.position_embedding_type == "rope",
+        "expert_shared_feed_forward_length": config.shared_intermediate_size,
+    } | inner_size(config)  # fmt: skip
+
+
+def _names_of(config: Config) -> dict[str, str]:
+    """Those of the expert of every token where there are no others."""
+    names = {
+        "model.layers.{}.shared_mlp.input_linear": "blk.{}.ffn_gate blk.{}.ffn_up",
+        "model.layers.{}.shared_mlp.output_linear": "blk.{}.ffn_down",
+    }
+    return {} if config.num_local_experts else names
+
+
+GGUF = Gguf(
+    "granitehybrid", order=pairs_of_llama, read=_from_gguf, write=_to_gguf, names_of=_names_of,
+    names=NAMES | EXPERT_NAMES | mamba2_names("model.layers.{}.mamba"),
+    keys=MULTIPLIER_KEYS | EXPERT_KEYS | MAMBA_FIELD_KEYS,
+    forms=mamba2_forms("mamba", lambda config: config.mamba_n_groups),
+)  # fmt: skip
 TASKS = {"causal-lm": GraniteMoeHybridForCausalLM}

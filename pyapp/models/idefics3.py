@@ -10,8 +10,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
-from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.picture_text import ANY, PictureTextModel, Size
 from pyapp.nn.towers import VisionTower
+from pyapp.nn.vision import squares
 
 from .loading import picture_text
 from .loading.config import require
@@ -69,10 +70,8 @@ class Connector(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, side * side, W) → (B, (side / scale)², D)."""
-        count, scale = x.shape[0], self.scale
-        side = int(x.shape[1] ** 0.5) // scale
-        x = x.reshape(count, side, scale, side, scale * x.shape[2]).transpose(2, 3)
-        return self.proj(x.reshape(count, side * side, -1))
+        side = int(x.shape[1] ** 0.5)
+        return self.proj(squares(x.reshape(x.shape[0], side, side, x.shape[2]), self.scale))
 
 
 class Idefics3ForConditionalGeneration(PictureTextModel):
@@ -88,7 +87,7 @@ class Idefics3ForConditionalGeneration(PictureTextModel):
         found: int = self.config.vision_config.patches // self.config.scale_factor**2
         return found
 
-    def picture_text(self, rows: int, columns: int) -> str:
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         edge, tokens = "<fake_token_around_image>", self.part * self.picture_tokens
         tiles = "".join(
             "".join(f"{edge}<row_{row + 1}_col_{column + 1}>{tokens}" for column in range(columns)) + "\n"
@@ -97,8 +96,7 @@ class Idefics3ForConditionalGeneration(PictureTextModel):
         return f"{tiles}{chr(10) if tiles else ''}{edge}<global-img>{tokens}{edge}"
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
-        tower = self.vision_tower
-        return self.multi_modal_projector(tower.post_layernorm(tower.states(pixel_values)))
+        return self.multi_modal_projector(self.vision_tower(pixel_values))
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Idefics3ForConditionalGeneration}

@@ -18,7 +18,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.state_space import causal_convolution
 
 from .loading.config import LARGEST, LIMITS, DecoderConfig, require
-from .loading.gguf import KEYS, Gguf, GgufForm
+from .loading.gguf import KEYS, Gguf, GgufForm, attending
 
 MODEL_TYPES = ("lfm2",)
 CONVOLUTION, ATTENTION = "conv", "full_attention"  # kinds of layers
@@ -140,12 +140,8 @@ class Lfm2ForCausalLM(HybridLanguageModel):
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Which layers attend: those with heads of keys."""
-    heads, layers = found.get("num_key_value_heads"), found.get("num_hidden_layers")
-    counts = heads if isinstance(heads, list) else [heads] * layers if type(layers) is int and layers <= 1024 else []
-    whole = all(type(count) is int and count >= 0 for count in counts)
-    require(whole, f"attention.head_count_kv is {heads!r:.60}, expected a number of heads for each layer")
-    kinds = [ATTENTION if count else CONVOLUTION for count in counts]
-    given = {"layer_types": kinds, "num_key_value_heads": max(counts, default=0) or 1}
+    attends, heads = attending(found)
+    given = {"layer_types": [ATTENTION if a else CONVOLUTION for a in attends], "num_key_value_heads": heads}
     return found | given | {"block_auto_adjust_ff_dim": False}
 
 

@@ -37,6 +37,7 @@ SpeechSource: TypeAlias = "Source | Mapping[str, Any]"
 
 # The tasks of language models: of text alone, with pictures, and with recordings.
 TEXT, SEES, HEARS = "causal-lm", "image-text-to-text", "audio-text-to-text"
+OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which language models do too
 # Quantised models up to these sizes are computed in float32. With int8 activations, a rounding difference in the last
 # bit can grow to a tenth of a logit, and near ties would be decided differently on other processors and in the page.
 # A model that fits the processor's cache as float32 is fast enough without int8.
@@ -155,6 +156,8 @@ def load_model(
             prepares = SpectrogramProcessor.from_settings(read_settings(processor) if processor is not None else {})
             prepares.check(settings, name)
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
+        if task == SEES and prepares is not None:
+            prepares = model.prepared_by(prepares)
         if task == SEES and prepares is not None and prepares.fixed_size not in (None, model.pixels):
             raise ModelError(
                 f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",
@@ -300,7 +303,12 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     if kind == "llama2c":
         return None
     found = (SEEING if task == SEES else MODEL_TYPES).get(kind) if isinstance(kind, str) else None
-    if found is not None and task in TASKS[found]:
+    if task == TEXT and settings.get("use_bidirectional_attention"):
+        raise ModelError(
+            "its tokens see those behind them: this model embeds texts", where=where,
+            hint="Use it with pyapp embed --model, or tasks.embed",
+        )  # fmt: skip
+    if found is not None and (task in TASKS[found] or (task in OF_ENCODERS and TEXT in TASKS[found])):
         return found
     if found is not None:
         hint = f"They are for {', '.join(TASKS[found])}"

@@ -6,17 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad
-from pyapp.engine.ops import arange, empty, ones
-from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.parameter import Initialization, Parameter, new_parameter
-from pyapp.nn.recurrent import StateText
-from pyapp.nn.state_space import StateSpaceLanguageModel, causal_convolution, draw_steps, selective_scan
+from pyapp.engine import Tensor
+from pyapp.nn.mamba import MambaMixer, MambaSettings
+from pyapp.nn.state_space import StateSpaceLanguageModel
 
 from .loading.config import check_fields, read_config, require
 from .loading.gguf import MAMBA_FORMS, MAMBA_KEYS, MAMBA_NAMES, Gguf
@@ -71,45 +66,27 @@ class Config:
         return asdict(self)
 
     @property
+    def mixer(self) -> MambaSettings:
+        """The sizes of a layer's mixer."""
+        return MambaSettings(
+            self.intermediate_size, self.state_size, self.conv_kernel, self.time_step_rank, self.hidden_act,
+            self.use_bias, self.use_conv_bias,
+        )  # fmt: skip
+
+    @property
     def max_seq_len(self) -> int:
         """The tokens that the model can read."""
         return LONGEST
 
 
-class Mixer(Module):
-    """Projects to channels, mixes each with its last tokens and with its state, and gates the result."""
+class Mixer(MambaMixer):
+    """Mamba's mixer. Falcon Mamba's normalises what the states take in and give out, without weights."""
 
     def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        inner, rank, size = config.intermediate_size, config.time_step_rank, config.state_size
-        self.layer, self.sizes, self.epsilon = layer, (rank, size, size), config.mixer_rms_eps
-        self.activation = activation_named(config.hidden_act)
-        self.in_proj = Linear(config.hidden_size, 2 * inner, bias=config.use_bias)
-        self.conv1d = Conv1d(inner, inner, config.conv_kernel, groups=inner, bias=config.use_conv_bias)
-        self.x_proj = Linear(inner, rank + 2 * size, bias=False)
-        self.dt_proj = Linear(rank, inner)
-        self.A_log = new_parameter(empty, inner, size)
-        self.D = Parameter(ones(inner))
-        self.out_proj = ResidualLinear(inner, config.hidden_size, bias=config.use_bias)
-        if Initialization.on:
-            with no_grad():
-                self.A_log.copy_(arange(1, size + 1, dtype="float32").log())
-            draw_steps(self.dt_proj.bias)
+        super().__init__(config.hidden_size, config.mixer, layer)
+        self.epsilon = config.mixer_rms_eps
 
-    def forward(self, x: Tensor, text: StateText, residual: Tensor) -> Tensor:
-        """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
-        inner = self.D.shape[0]
-        both = self.in_proj(text.masked(x))  # (..., T, 2 inner)
-        convolve = partial(causal_convolution, weight=self.conv1d.weight, bias=self.conv1d.bias)
-        x = text.masked(self.activation(text.carry(self.layer, 0, convolve, both.narrow(-1, 0, inner))))
-        steps, inward, outward = (self._normalized(part) for part in self.x_proj(x).split(self.sizes, -1))
-        scan = partial(selective_scan, decay=-self.A_log.exp())
-        y = text.carry(self.layer, 1, scan, x, self.dt_proj(steps).softplus(), inward, outward)
-        y = (y + x * self.D) * self.activation(both.narrow(-1, inner, inner))
-        return self.out_proj(y, residual)
-
-    def _normalized(self, x: Tensor) -> Tensor:
-        """Falcon Mamba's norm, which has no weight."""
+    def normalized(self, part: int, x: Tensor) -> Tensor:
         return x if self.epsilon is None else x * (x.square().mean(-1, True) + self.epsilon).rsqrt()
 
 
@@ -118,10 +95,7 @@ class MambaForCausalLM(StateSpaceLanguageModel):
 
     def __init__(self, config: Config) -> None:
         mixers = (Mixer(config, layer) for layer in range(config.num_hidden_layers))
-        inner = config.intermediate_size
-        super().__init__(
-            config, mixers, [((config.conv_kernel - 1, inner), (inner, config.state_size))] * config.num_hidden_layers
-        )
+        super().__init__(config, mixers, [config.mixer.states] * config.num_hidden_layers)
 
 
 def renamed(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -11,7 +11,7 @@ from pyapp.nn.mamba2 import Mamba2Mixer, Mamba2Settings
 from pyapp.nn.state_space import StateSpaceLanguageModel
 
 from .loading.config import check_fields, read_config, require, step_limits
-from .loading.gguf import MAMBA_FORMS, MAMBA_KEYS, MAMBA_NAMES, Gguf, GgufForm
+from .loading.gguf import MAMBA_KEYS, MAMBA_NAMES, Gguf, mamba2_forms, mamba2_names
 
 MODEL_TYPES = ("mamba2",)
 LONGEST = 1 << 20  # tokens of a text, as llama.cpp says: states know no limit
@@ -99,26 +99,10 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _column(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Numbers of heads are columns in files."""
-    return (*shape, 1)
-
-
-def _by_group(config: Config, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The norm's weight has a row for each group."""
-    return config.n_groups, shape[0] // config.n_groups
-
-
-_FORMS = {
-    ".mixer.A_log": replace(MAMBA_FORMS[".mixer.A_log"], shape=_column), ".mixer.D": GgufForm(True, _column),
-    ".mixer.dt_bias": GgufForm(True), ".mixer.norm.weight": GgufForm(shape=_by_group),
-}  # fmt: skip
 GGUF = Gguf(
-    "mamba2", names=MAMBA_NAMES | {
-        "backbone.layers.{}.mixer.dt_bias": "blk.{}.ssm_dt.bias", "backbone.layers.{}.mixer.norm": "blk.{}.ssm_norm",
-    },
+    "mamba2", names=MAMBA_NAMES | mamba2_names("backbone.layers.{}.mixer"),
     keys=MAMBA_KEYS | {"num_heads": "ssm.time_step_rank", "n_groups": "ssm.group_count"},
-    forms=MAMBA_FORMS | _FORMS, read=_from_gguf, write=_to_gguf,
+    forms=mamba2_forms("mixer", lambda config: config.n_groups), read=_from_gguf, write=_to_gguf,
 )  # fmt: skip
 
 TASKS = {"causal-lm": Mamba2ForCausalLM}

@@ -12,6 +12,11 @@ from .loading.config import DecoderConfig
 from .loading.gguf import KEYS, TENSOR_SCALINGS, WINDOW, WITH_WINDOW, Gguf, pairs_of_llama
 
 MODEL_TYPES = ("mistral",)
+# What a model that sees pictures leaves out of its text_config.
+NESTED_DEFAULTS = {
+    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,19 +12,19 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
+from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.decoder import RotaryTable
 from pyapp.nn.encoders import Encoder, Headed, Words, attend, first_token, visible_keys
 from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.modernbert import FeedForward, NormedWords, Prediction, biased_norm
 
 from .loading.config import check_fields, check_heads, check_padding, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings
 from .loading.labels import Labelled
+from .loading.modernbert_config import FULL, SLIDING, THETA, check_layers, layers_and_angles
 
 MODEL_TYPES = ("modernbert",)
 BASE = "model"  # the encoder's name in files with a head
-FULL, SLIDING = "full_attention", "sliding_attention"
-THETA = {FULL: 160_000.0, SLIDING: 10_000.0}
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,7 @@ class Config(Labelled):
         check_heads(
             self.hidden_size, self.num_attention_heads, self.num_attention_heads, None, self.max_position_embeddings
         )
-        require(
-            len(self.layer_types) == self.num_hidden_layers and {*self.layer_types} <= {FULL, SLIDING},
-            f"layer_types does not say {FULL} or {SLIDING} for each of {self.num_hidden_layers} layers",
-        )
+        check_layers(self)
         require(
             self.classifier_pooling in ("cls", "mean"),
             f"classifier_pooling {self.classifier_pooling!r:.40} is not known",
@@ -75,17 +72,7 @@ class Config(Labelled):
         """From the object of a config.json, also of those that say global_attn_every_n_layers, global_rope_theta and
         local_rope_theta; other keys are ignored.
         """
-        layers, every = values.get("num_hidden_layers"), values.get("global_attn_every_n_layers", 3)
-        require(type(every) is int and every > 0, f"global_attn_every_n_layers is {every!r:.40}, expected 1 or more")
-        count = layers if type(layers) is int and 0 < layers <= 1 << 10 else 0
-        types = values.get("layer_types") or [SLIDING if i % every else FULL for i in range(count)]
-        given = values.get("rope_parameters") or {}
-        require(isinstance(given, dict), f"rope_parameters is {given!r:.60}, expected an object")
-        rotary = {}
-        for kind, old in ((FULL, "global_rope_theta"), (SLIDING, "local_rope_theta")):
-            own = given.get(kind) or {}
-            require(isinstance(own, dict), f"rope_parameters of {kind} are {own!r:.60}, expected an object")
-            rotary[kind] = {"rope_type": "default", "rope_theta": values.get(old) or THETA[kind]} | own
+        types, rotary = layers_and_angles(values)
         return read_config(cls, {**values, "layer_types": types, "rope_parameters": rotary})
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,23 +83,6 @@ class Config(Labelled):
     def head_dim(self) -> int:
         """Features of a head."""
         return self.hidden_size // self.num_attention_heads
-
-
-def _norm(config: Config) -> LayerNorm:
-    return LayerNorm(config.hidden_size, config.norm_eps, bias=config.norm_bias)
-
-
-class Embeddings(Module):
-    """The words, normalised."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.tok_embeddings = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        self.norm = _norm(config)
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """ids (B, T) → (B, T, D)."""
-        return self.norm(self.tok_embeddings(ids))
 
 
 class Attention(Module):
@@ -135,30 +105,15 @@ class Attention(Module):
         return self.Wo(attend(q, k, v, mask, window=self.window), residual)
 
 
-class FeedForward(Module):
-    """Wo(activation(a) * b) of [a, b] = Wi x."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.activation = activation_named(config.hidden_activation)
-        self.Wi = Linear(config.hidden_size, 2 * config.intermediate_size, bias=config.mlp_bias)
-        self.Wo = ResidualLinear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (B, T, D) → residual + feed-forward (B, T, D)."""
-        a, b = self.Wi(x).chunk(2, -1)
-        return self.Wo(self.activation(a) * b, residual)
-
-
 class Block(Module):
     """Attention and a feed-forward part, each with a norm before it; the first layer's attention has none."""
 
     def __init__(self, config: Config, layer: int) -> None:
         super().__init__()
         self.kind = config.layer_types[layer]
-        self.attn_norm = _norm(config) if layer else None
+        self.attn_norm = biased_norm(config) if layer else None
         self.attn = Attention(config, self.kind)
-        self.mlp_norm = _norm(config)
+        self.mlp_norm = biased_norm(config)
         self.mlp = FeedForward(config)
 
     def forward(self, x: Tensor, mask: Tensor | None, tables: Mapping[str, Tensor]) -> Tensor:
@@ -174,9 +129,9 @@ class ModernBert(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = Embeddings(config)
+        self.embeddings = NormedWords(config)
         self.layers = ModuleList(Block(config, i) for i in range(config.num_hidden_layers))
-        self.final_norm = _norm(config)
+        self.final_norm = biased_norm(config)
         values = config.to_dict()
         self.rotary = {kind: RotaryTable(values, kind) for kind in sorted({*config.layer_types})}
 
@@ -193,20 +148,6 @@ class ModernBert(Encoder):
         for layer in self.layers:
             x = layer(x, mask, tables)
         return self.final_norm(x)
-
-
-class Prediction(Module):
-    """norm(activation(dense(x))), before every head."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.dense = Linear(config.hidden_size, config.hidden_size, bias=config.classifier_bias)
-        self.norm = _norm(config)
-        self.activation = activation_named(config.classifier_activation)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., D) → (..., D)."""
-        return self.norm(self.activation(self.dense(x)))
 
 
 class ModernBertForMaskedLM(Headed):

@@ -103,8 +103,10 @@ class OPTStack(DecoderStack):
 
     def embedded(self, tokens: Tensor, text: Text) -> Tensor:
         x: Tensor = self.embed_tokens(tokens)
-        x = x if self.project_in is None else self.project_in(x)
-        return x + self.embed_positions(text.positions(tokens) + FIRST_ROW)
+        return (x if self.project_in is None else self.project_in(x)) + self.placed(tokens, text)
+
+    def placed(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.embed_positions(text.positions(tokens) + FIRST_ROW)
 
     def normalized(self, x: Tensor) -> Tensor:
         x = x if self.final_layer_norm is None else self.final_layer_norm(x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -12,9 +11,14 @@ from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
-from .loading.gguf import WINDOWS, Gguf, refuse_windows
+from .loading.gguf import WINDOWS, Gguf, refuse_windows, with_sections
 
 MODEL_TYPES = ("qwen2",)
+# What a model that sees pictures leaves out of its text_config.
+NESTED_DEFAULTS = {
+    "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 32,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +66,5 @@ class Qwen2ForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """With the sections of positions of Qwen2-VL's language model, which is Qwen2's where there is no picture."""
-    sections = values.get("rope.dimension_sections")
-    if isinstance(sections, list):
-        found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
-    return found
-
-
-GGUF = Gguf("qwen2", also=("qwen2vl",), read=_from_gguf, write=refuse_windows, unsaid=WINDOWS)
+GGUF = Gguf("qwen2", also=("qwen2vl",), read=with_sections, write=refuse_windows, unsaid=WINDOWS)
 TASKS = {"causal-lm": Qwen2ForCausalLM}

@@ -16,7 +16,7 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import layer_types
 from .loading.gguf import DENSE_LAYERS, EXPERTS, KEYS, NAMES, WINDOWS, Gguf
-from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
+from .loading.qwen_experts import GGUF_KEYS, SHARED_EXPERT, QwenExpertsConfig, to_gguf
 from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen2_moe",)
@@ -74,14 +74,8 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": False}
 
 
-SHARED = {
-    "model.layers.{}.mlp.shared_expert.gate_proj": "blk.{}.ffn_gate_shexp",
-    "model.layers.{}.mlp.shared_expert.up_proj": "blk.{}.ffn_up_shexp",
-    "model.layers.{}.mlp.shared_expert.down_proj": "blk.{}.ffn_down_shexp",
-    "model.layers.{}.mlp.shared_expert_gate": "blk.{}.ffn_gate_inp_shexp",
-}
 GGUF = Gguf(
-    "qwen2moe", names=NAMES | EXPERTS | SHARED, read=_from_gguf, write=to_gguf,
+    "qwen2moe", names=NAMES | EXPERTS | SHARED_EXPERT, read=_from_gguf, write=to_gguf,
     keys=KEYS | GGUF_KEYS | {"shared_expert_intermediate_size": "expert_shared_feed_forward_length"},
     unsaid=(*WINDOWS, *DENSE_LAYERS),
 )  # fmt: skip

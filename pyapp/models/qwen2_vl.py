@@ -1,6 +1,6 @@
 """Qwen2-VL (Wang et al. 2024, arXiv 2409.12191), Qwen2.5-VL (Bai et al. 2025, arXiv 2502.13923) and Qwen3-VL (Bai et
 al. 2025, arXiv 2511.21631): a tower for pictures of any size, whose patches have rotary positions of rows and columns,
-before Qwen2 or Qwen3, whose text has them too.
+before Qwen2, Qwen3 or Qwen3 with experts, whose text has them too.
 
 Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention within windows. Qwen3's has learned positions
 too, and what some of its layers see is added behind the first layers of the text (Meng et al. 2024, arXiv 2406.04334).
@@ -8,28 +8,29 @@ too, and what some of its layers see is added behind the first layers of the tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from math import isqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.engine.ops.rotary import rotation_table
 from pyapp.errors import ArgumentError
 from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList, RMSNorm, Sequential
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import PictureTextModel
-from pyapp.nn.vision import ImageModel, check_pictures
+from pyapp.nn.picture_text import ANY, PictureTextModel, Size
+from pyapp.nn.rotary import grid_rotations
+from pyapp.nn.vision import ImageModel, check_pictures, squares
 
 from .loading import picture_text
 from .loading.config import check_fields, read_config, require
 from .loading.picture_text import PictureTextConfig
+from .loading.weights import Stored
 
-MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 EPSILON = 1e-6
 THETA = 10000.0  # of the tower's rotary positions
 PARTS = ("text_config", "vision_config", "model_type", "architectures")
@@ -43,8 +44,17 @@ TEXTS = {  # by the language model: its names in text_config, and what that leav
             "rope_theta": 500_000.0,
         },
     ),
+    "qwen3_moe": (
+        ("qwen3_moe", "qwen3_vl_moe_text"),
+        {
+            "vocab_size": 151_936, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "max_position_embeddings": 128_000,
+            "rope_theta": 500_000.0, "moe_intermediate_size": 1408, "num_experts_per_tok": 4, "num_experts": 60,
+        },
+    ),
 }  # fmt: skip
-SECTIONS = {"qwen2": (16, 24, 24), "qwen3": (24, 20, 20)}
+SECTIONS = {"qwen2": (16, 24, 24), "qwen3": (24, 20, 20), "qwen3_moe": (24, 20, 20)}
+OWN_TEXTS = {"qwen3_vl": "qwen3", "qwen3_vl_moe": "qwen3_moe"}
 renamed = picture_text.renamed
 
 
@@ -226,14 +236,15 @@ class Config(PictureTextConfig):
     towers = {
         **dict.fromkeys(("qwen2_vl", "qwen2_vl_vision"), TowerConfig),
         **dict.fromkeys(("qwen2_5_vl", "qwen2_5_vl_vision"), GatedTowerConfig),
-        **dict.fromkeys(("qwen3_vl", "qwen3_vl_vision"), DeepTowerConfig),
+        **dict.fromkeys(("qwen3_vl", "qwen3_vl_vision", "qwen3_vl_moe", "qwen3_vl_moe_vision"), DeepTowerConfig),
     }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; older ones have the fields of the text in it."""
         text, vision = values.get("text_config"), values.get("vision_config")
-        own = "qwen3" if values.get("model_type") == "qwen3_vl" else cls.text
+        given = values.get("model_type")
+        own = OWN_TEXTS.get(given, cls.text) if isinstance(given, str) else cls.text
         names, defaults = TEXTS[own]
         kind = text.get("model_type", own) if isinstance(text, dict) else own
         require(kind in names, f"the language model {kind!r:.50} in text_config is not known")
@@ -244,13 +255,13 @@ class Config(PictureTextConfig):
             form = rotary.get("rope_type", rotary.get("type", "mrope"))
             rotary = {**rotary, "rope_type": "default" if form == "mrope" else form, "type": None}
             text = {**defaults, **text, "model_type": own, "rope_parameters": rotary, "rope_scaling": None}
+            text |= {"norm_topk_prob": True} if own == "qwen3_moe" else {}  # files do not say it
         if isinstance(vision, dict):
             vision = {"model_type": values.get("model_type", cls.tower), **vision}
         return super().from_dict({**values, "text_config": text, "vision_config": vision})
 
     def check(self) -> None:
-        number = self.values.get(*self.token)
-        require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
+        self.check_token()
         width, made = self.text_config.hidden_size, self.vision_config.out_size
         require(made == width, f"the tower makes vectors of {made} numbers, the text has {width}")
         layers, deep = self.text_config.num_hidden_layers, len(self.vision_config.deepstack)
@@ -270,7 +281,7 @@ class Config(PictureTextConfig):
     def sections(self) -> tuple[int, ...]:
         """Those of GridRotation. Qwen3's pairs turn by time, row, column, time …, and the last by time."""
         given = tuple(self._given_sections)
-        if self.text_config.model_type != "qwen3":
+        if self.text_config.model_type == "qwen2":
             return given
         found = [0]
         for pair in range(sum(given)):
@@ -365,14 +376,6 @@ class Block(Module):
         return found
 
 
-def squares(x: Tensor, side: int) -> Tensor:
-    """Patches (B, rows, columns, D) → those of each square of `side` rows and columns (B, squares, side² D)."""
-    count, rows, columns, width = x.shape
-    high, wide = rows // side, columns // side
-    x = x.reshape(count, high, side, wide, side, width).transpose(2, 3)
-    return x.reshape(count, high * wide, side * side * width)
-
-
 class Merger(Module):
     """One vector of the text's size of each square of neighbouring patches."""
 
@@ -448,10 +451,7 @@ class Tower(ImageModel):
         """The angles (rows * columns, head / 2, 2) of patches: half the pairs turn by the row, half by the column."""
         quarter = self.config.width // self.config.num_heads // 4
         steps = tuple(THETA ** (-i / quarter) for i in range(quarter))
-        angles = rotation_table(max(rows, columns), steps, 1.0)  # (P, head / 4, 2)
-        by_row = angles[:rows].unsqueeze(1).expand(rows, columns, quarter, 2)
-        by_column = angles[:columns].unsqueeze(0).expand(rows, columns, quarter, 2)
-        return ops.cat([by_row, by_column], 2).reshape(rows * columns, 2 * quarter, 2)
+        return grid_rotations(rows, columns, steps, steps)
 
 
 class Qwen2VLForConditionalGeneration(PictureTextModel):
@@ -471,10 +471,10 @@ class Qwen2VLForConditionalGeneration(PictureTextModel):
         """Any size that is a multiple of a vector's patches."""
         return None
 
-    def tokens_in(self, rows: int, columns: int) -> int:
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
         return rows * columns
 
-    def picture_text(self, rows: int, columns: int) -> str:
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         return self.part * (rows * columns)
 
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:
@@ -489,6 +489,25 @@ class Qwen2VLForConditionalGeneration(PictureTextModel):
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         self.grid(pixel_values)
         return self.vision_tower(pixel_values)
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How files store the stacks of experts: as the model has them, or each matrix transposed, as published ones do."""
+    if config.text_config.model_type != "qwen3_moe":
+        return {}
+    shapes, found = {renamed(name): tuple(info.shape) for name, info in tensors.items()}, {}
+    hidden, inner = config.text_config.hidden_size, config.text_config.moe_intermediate_size
+    for layer in range(config.text_config.num_hidden_layers):
+        for part, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
+            name = f"language_model.model.layers.{layer}.mlp.experts.{part}"
+            if rows != columns and shapes.get(name, ())[1:] == (columns, rows):
+                found[name] = Stored((name,), join=_transposed)
+    return found
+
+
+def _transposed(parts: Sequence[Tensor]) -> Tensor:
+    """(E, K, N) → (E, N, K)."""
+    return parts[0].transpose(1, 2).contiguous()
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Qwen2VLForConditionalGeneration}

@@ -13,9 +13,14 @@ from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLangu
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types
-from .loading.gguf import HEAD_NORMS, NAMES, WINDOWS, Gguf, refuse_windows
+from .loading.gguf import HEAD_NORMS, NAMES, WINDOWS, Gguf, refuse_windows, with_sections
 
 MODEL_TYPES = ("qwen3",)
+# What a model that sees pictures leaves out of its text_config.
+NESTED_DEFAULTS = {
+    "vocab_size": 151_936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 32,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,5 +69,7 @@ class Qwen3ForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-GGUF = Gguf("qwen3", names=NAMES | HEAD_NORMS, write=refuse_windows, unsaid=WINDOWS)
+GGUF = Gguf(
+    "qwen3", names=NAMES | HEAD_NORMS, also=("qwen3vl",), read=with_sections, write=refuse_windows, unsaid=WINDOWS
+)
 TASKS = {"causal-lm": Qwen3ForCausalLM}

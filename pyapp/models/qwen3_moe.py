@@ -14,7 +14,7 @@ from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLangu
 from pyapp.nn.layers.experts import SparseFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf
+from .loading.gguf import DENSE_LAYERS, EXPERTS, HEAD_NORMS, KEYS, NAMES, WINDOWS, Gguf, with_sections
 from .loading.qwen_experts import GGUF_KEYS, QwenExpertsConfig, to_gguf
 from .loading.weights import gated_experts_apart
 
@@ -62,12 +62,13 @@ class Qwen3MoeForCausalLM(RotaryLanguageModel):
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """llama.cpp always normalises the shares of the chosen experts."""
-    return {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": True}
+    found = {"intermediate_size": found.get("moe_intermediate_size")} | found | {"norm_topk_prob": True}
+    return with_sections(found, values)
 
 
 GGUF = Gguf(
     "qwen3moe", names=NAMES | HEAD_NORMS | EXPERTS, keys=KEYS | GGUF_KEYS, read=_from_gguf, write=to_gguf,
-    unsaid=(*WINDOWS, *DENSE_LAYERS),
+    unsaid=(*WINDOWS, *DENSE_LAYERS), also=("qwen3vlmoe",),
 )  # fmt: skip
 
 stored = gated_experts_apart

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.engine.ops import cat, empty
+from pyapp.engine.ops import cat, empty, index_select, tensor
 from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, normalized_heads
 from pyapp.nn.delta_rule import gated_delta_rule
@@ -22,6 +22,19 @@ from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.state_space import causal_convolution
 
 from .loading.config import LIMITS, DecoderConfig, check_choice, require
+from .loading.gguf import (
+    DENSE_LAYERS,
+    EXPERTS,
+    HEAD_NORMS,
+    KEYS,
+    MAMBA_FORMS,
+    NAMES,
+    Gguf,
+    GgufForm,
+    inverse,
+    key_lengths,
+)  # fmt: skip
+from .loading.qwen_experts import GGUF_KEYS, SHARED_EXPERT
 from .loading.weights import Stored, gated_experts_apart
 
 MODEL_TYPES = ("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe")
@@ -247,4 +260,75 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     return gated_experts_apart(config, tensors) if config.num_experts else {}
 
 
+def _grouped_rows(config: Config) -> list[int]:
+    """The row of [all queries, all keys, all values, all gates] that each row of in_proj_qkvz is."""
+    groups, keys, values = config.linear_num_key_heads, config.key_size, config.value_size
+    parts, start = [], 0
+    for size in (keys, keys, values, values):
+        parts.append((start, size // groups))
+        start += size
+    return [first + group * size + row for group in range(groups) for first, size in parts for row in range(size)]
+
+
+def _rows_of_file(first: bool) -> GgufForm:
+    """The form of a tensor of the rows of in_proj_qkvz: of the queries, keys and values, or else of the gates."""
+
+    def size(config: Config) -> int:
+        return 2 * config.key_size + config.value_size if first else config.value_size
+
+    def write(config: Config, value: Tensor) -> Tensor:
+        order = inverse(_grouped_rows(config))
+        own = order[: size(config)] if first else order[-size(config) :]
+        return index_select(value, 0, tensor(own, dtype="int64", device=value.device))
+
+    return GgufForm(shape=lambda config, shape: (size(config), shape[1]), write=write)
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp has experts in each layer, and normalises the shares of those that are chosen."""
+    inner, heads = values.get("ssm.inner_size"), found.get("linear_num_value_heads")
+    if type(inner) is int and type(heads) is int and heads > 0:
+        found = found | {"linear_value_head_dim": inner // heads}
+    there = values["tensors"]
+    biased = any(name.endswith("attn_k.bias") for name in there)
+    return {"intermediate_size": found.get("moe_intermediate_size")} | found | {
+        "norm_topk_prob": True, "attention_bias": biased, "model_type": "qwen3_next",
+        "full_attention_interval": values.get("full_attention_interval", 4),
+    }  # fmt: skip
+
+
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind == "qwen3_next", f"{config.kind} has no form in GGUF here", "Write safetensors")
+    layers = range(config.num_hidden_layers)
+    sparse = all(config.is_sparse(layer) for layer in layers)
+    require(sparse, "llama.cpp has experts in each layer of this architecture", "Write safetensors")
+    attends = [layer + 1 for layer in layers if config.layer_types[layer] == ATTENTION]
+    interval = attends[0] if attends else len(layers) + 1
+    return key_lengths(config) | {"ssm.inner_size": config.value_size, "full_attention_interval": interval}
+
+
+GGUF = Gguf(
+    "qwen3next", read=_from_gguf, write=_to_gguf, unsaid=DENSE_LAYERS,
+    older={"model.layers.{}.linear_attn.in_proj_qkvz": "blk.{}.ssm_in"},
+    offset=("layernorm.weight", "q_norm.weight", "k_norm.weight", "model.norm.weight"),
+    names=NAMES | HEAD_NORMS | EXPERTS | SHARED_EXPERT | {
+        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+        "model.layers.{}.linear_attn.in_proj_qkvz": "blk.{}.attn_qkv blk.{}.attn_gate",
+        "model.layers.{}.linear_attn.in_proj_ba": "blk.{}.ssm_ba",
+        "model.layers.{}.linear_attn.conv1d": "blk.{}.ssm_conv1d", "model.layers.{}.linear_attn.A_log": "blk.{}.ssm_a",
+        "model.layers.{}.linear_attn.dt_bias": "blk.{}.ssm_dt.bias",
+        "model.layers.{}.linear_attn.norm": "blk.{}.ssm_norm",
+        "model.layers.{}.linear_attn.out_proj": "blk.{}.ssm_out",
+    },
+    keys=KEYS | GGUF_KEYS | {
+        "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+        "linear_conv_kernel_dim": "ssm.conv_kernel", "linear_key_head_dim": "ssm.state_size",
+        "linear_num_key_heads": "ssm.group_count", "linear_num_value_heads": "ssm.time_step_rank",
+    },
+    forms={
+        ".in_proj_qkvz.weight": GgufForm(parts=(_rows_of_file(True), _rows_of_file(False)), rows=_grouped_rows),
+        ".linear_attn.A_log": MAMBA_FORMS[".mixer.A_log"], ".linear_attn.dt_bias": GgufForm(bare=True),
+        ".linear_attn.conv1d.weight": MAMBA_FORMS[".mixer.conv1d.weight"],
+    },
+)  # fmt: skip
 TASKS = {"causal-lm": Qwen3NextForCausalLM}

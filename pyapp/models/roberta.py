@@ -11,7 +11,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import ops
 from pyapp.nn import Module
-from pyapp.nn.encoders import DenseClassifierHead, LinearHead, NormedWordsHead, Roberta
+from pyapp.nn.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWordsHead
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
@@ -42,6 +42,13 @@ class Config(EncoderConfig):
             self.position_embedding_type == "absolute" and not self.is_decoder,
             f"RoBERTa as a decoder, or with position_embedding_type {self.position_embedding_type!r:.40}, is not known",
         )
+
+
+class Roberta(BertEncoder):
+    """The encoder; with `pooler`, also a layer over the first token."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__(config, pooler, skips_padding=True)
 
 
 def masked_lm(config: Config) -> NormedWordsHead:

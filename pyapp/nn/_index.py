@@ -56,7 +56,8 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        Experts GroupedRouter Router SharedExpertFeedForward SharedExpertsFeedForward SparseFeedForward
+        Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward SharedExpertsFeedForward
+        SparseFeedForward
     """,
     "layers.gated": """
         GatedFeedForward JoinedGatedFeedForward
@@ -120,7 +121,7 @@ MODULES = {
         RecurrentLanguageModel StateCache
     """,
     "rotary": """
-        RotaryFrequencies rotary_frequencies
+        RotaryFrequencies grid_rotations rotary_frequencies
     """,
     "tensor_parallel": """
         Part divide parallelize sum_of_ranks

@@ -33,8 +33,10 @@ FIRST_POSITIONS = 256  # of a rotary table
 
 class Text(Protocol):
     """The tokens of a text. `attention(layer, qkv, heads, rotary)` rotates queries and keys (None: not) and attends in
-    a layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D).
+    a layer: qkv (..., T, (H + 2 KV) * D) = [q, k, v] → (..., T, H * D). `length`: more than its last position.
     """
+
+    length: int
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor: ...
 
@@ -197,6 +199,10 @@ class DecoderStack(Module):
     def embedded(self, tokens: Tensor, text: Text) -> Tensor:
         """tokens (..., T) → the first layer's input (..., T, hidden_size)."""
         return self.embedding(tokens)
+
+    def placed(self, tokens: Tensor, text: Text) -> Tensor | None:
+        """What `embedded` adds to the words for their places (..., T, hidden_size); None: nothing."""
+        return None
 
     def forward(
         self, tokens: Tensor, text: Text, x: Tensor | None = None, added: Sequence[Tensor] = ()

@@ -7,11 +7,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..engine import Tensor
+from ..engine import Tensor, ops
 from ..engine.ops import cat
-from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text, normalized_heads
-from .heads import Heads
+from .decoder import (
+    CausalLanguageModel,
+    DecoderStack,
+    GroupedQueryAttention,
+    RotaryTable,
+    SelfAttention,
+    Text,
+    heads_together,
+    normalized_heads,
+)
+from .heads import Heads, split_heads
 from .layers.embedding import Embedding
+from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm, RMSNorm
 from .module import Module
 
@@ -56,6 +66,50 @@ class JointNormAttention(GroupedQueryAttention):
         inner, kv = self.q_proj.out_features, self.k_proj.out_features
         q, k = self.q_norm(qkv.narrow(-1, 0, inner)), self.k_norm(qkv.narrow(-1, inner, kv))
         return cat([q, k, qkv.narrow(-1, inner + kv, kv)], -1)
+
+
+class LateNormAttention(HeadNormAttention):
+    """Self-attention whose queries and keys are normalised head by head after they are rotated."""
+
+    norms = "query_layernorm", "key_layernorm"
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
+        """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
+        heads, rotary = self.heads, self.rotary
+        assert rotary is not None
+        q, k, v = split_heads(self.qkv(self, x), heads)
+        table, places = rotary.upto(text.length, x.device), text.positions(x.select(-1, 0))
+        q, k = (
+            self.get_submodule(name)(ops.rope(part, table, places, heads.interleaved))
+            for name, part in zip(self.norms, (q, k), strict=True)
+        )
+        qkv = cat([q, k, v], -2).reshape(*x.shape[:-1], heads.width)
+        y: Tensor = self._modules[self.output](text.attention(self.layer, qkv, heads, None), residual)
+        return y
+
+
+class HeadByHeadAttention(SelfAttention):
+    """Self-attention from one projection: query, key and value of one head after another (GPT-NeoX)."""
+
+    tensor_parallel: Mapping[str, tuple[str, ...]] = {
+        "query_key_value": ("outputs", "groups"), "dense": ("inputs", "queries"),
+    }  # fmt: skip
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable, *, bias: bool = True
+    ) -> None:  # fmt: skip
+        super().__init__(layer, heads, rotary)
+        self.query_key_value = Linear(hidden_size, heads.width, bias=bias)
+        self.dense = ResidualLinear(heads.heads * heads.head_dim, hidden_size, bias=bias)
+
+    def normalized(self, qkv: Tensor) -> Tensor:
+        """[q, k, v] with normalised queries and keys, in models that have norms there."""
+        return qkv
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + attention (..., T, hidden_size)."""
+        qkv = self.normalized(heads_together(self.query_key_value(x), self.heads))
+        return self.dense(self.attend(qkv, text), residual)
 
 
 class PreNormBlock(Module):

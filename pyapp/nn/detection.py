@@ -7,6 +7,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import pi
 from typing import Any
 
@@ -235,16 +236,17 @@ class Detector(ImageModel):
 
     background = True
 
-    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, ...]:
         """pixel_values (B, C, H, W) → logits (B, Q, labels) and boxes (B, Q, 4): centre x and y, width and height, as
         parts of the picture's sides.
         """
         raise NotImplementedError
 
-    def objects(self, logits: Tensor, boxes: Tensor, threshold: float) -> list[list[dict[str, Any]]]:
-        """The objects of each picture whose probability is above the threshold, the most probable first: `label`,
-        `score`, and `box`, [left, top, right, bottom] as parts of the picture's sides.
+    def objects(self, outputs: Sequence[Tensor], threshold: float) -> list[list[dict[str, Any]]]:
+        """The objects of each picture whose probability is above the threshold, the most probable first, from what
+        `forward` gives: `label`, `score`, and `box`, [left, top, right, bottom] as parts of the picture's sides.
         """
+        logits, boxes = outputs
         names = self.config.labels
         chances = logits.to("float32")
         chances = ops.softmax(chances, 2) if self.background else ops.sigmoid(chances)  # (B, Q, labels)

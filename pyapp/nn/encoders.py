@@ -71,11 +71,16 @@ def as_bias(mask: Tensor | None, bias: Tensor) -> Tensor:
 
 class Encoder(Module):
     """An encoder. A subclass sets `config`, `most`, the largest number of tokens of a text, and `embeddings`, or has
-    `word_embeddings` of its own.
+    `word_embeddings` of its own. `pooling`: how the tokens become one vector where no file says it.
+    `adds_special_tokens`: whether texts are read with the tokenizer's special tokens around them. `hides_padding`:
+    whether a text has the same states beside a longer one.
     """
 
     config: Any
     most: int
+    pooling = "mean"
+    adds_special_tokens = True
+    hides_padding = True
 
     @property
     def word_embeddings(self) -> Embedding:
@@ -131,6 +136,7 @@ class BertEmbeddings(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.skipped = padding if skips_padding else None
+        self.word_scale: float | None = None  # of the words' vectors, in models that scale them
         self.word_embeddings = Embedding(words, width, padding)
         self.position_embeddings = Embedding(positions, width, self.skipped)
         self.token_type_embeddings = Embedding(types, width)
@@ -143,7 +149,8 @@ class BertEmbeddings(Module):
         else:
             positions = positions_from(ids, self.skipped)  # (B, T)
         types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
-        x = self.word_embeddings(ids) + self.token_type_embeddings(types)  # (B, T, width)
+        words = self.word_embeddings(ids)  # (B, T, width)
+        x = (words if self.word_scale is None else words * self.word_scale) + self.token_type_embeddings(types)
         return self.LayerNorm(x + self.position_embeddings(positions))
 
 
@@ -215,6 +222,31 @@ class BertLayers(Module):
         return x
 
 
+class BertEncoder(Encoder):
+    """BERT's encoder; with `pooler`, also the layer over the first token that some heads read. `config` has BERT's
+    fields. `skips_padding`: the positions are RoBERTa's.
+    """
+
+    def __init__(self, config: Any, pooler: bool = True, skips_padding: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings - (config.pad_token_id + 1 if skips_padding else 0)
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id, skips_padding=skips_padding,
+        )  # fmt: skip
+        self.encoder = BertLayers(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps,
+        )  # fmt: skip
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
+
+
 class Pooler(Module):
     """activation(dense(x)) of a text's first token. `outputs` is their number P; None: as many as inputs."""
 
@@ -233,35 +265,14 @@ def first_token(x: Tensor) -> Tensor:
     return x.narrow(1, 0, 1).squeeze(1)
 
 
-class Bert(Encoder):
-    """BERT's encoder; with `pooler`, also the layer over the first token that some heads read."""
-
-    skips_padding = False  # whether positions are RoBERTa's
-
-    def __init__(self, config: Any, pooler: bool = True) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings - (config.pad_token_id + 1 if self.skips_padding else 0)
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=self.skips_padding,
-        )  # fmt: skip
-        self.encoder = BertLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
-        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask, type_ids)
-        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
-
-
-class Roberta(Bert):
-    """RoBERTa's encoder (Liu et al. 2019, arXiv 1907.11692): BERT's, with positions that skip padding."""
-
-    skips_padding = True
+def last_token(x: Tensor, attention_mask: Tensor | None) -> Tensor:
+    """The last token of each text that is no padding: x (B, T, D) → (B, D)."""
+    if attention_mask is None:
+        return x.narrow(1, x.shape[1] - 1, 1).squeeze(1)
+    places = ops.arange(1, x.shape[1] + 1, dtype="int32", device=x.device)  # (T,)
+    last = ((attention_mask != 0).to("int32") * places).argmax(1)  # (B,)
+    index = last.to("int64").reshape(-1, 1, 1).expand(x.shape[0], 1, x.shape[2])
+    return ops.gather(x, 1, index).squeeze(1)
 
 
 # -- heads
@@ -381,6 +392,35 @@ class LinearHead(Headed):
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, outputs)."""
         return self._modules[self.last](x)
+
+
+class PredictionsHead(Headed):
+    """An encoder with BERT's head: scores of the words that may stand at each token. width: features of the table of
+    words, if they are others than the encoder's.
+    """
+
+    def __init__(self, name: str, encoder: Encoder, width: int | None = None) -> None:
+        super().__init__(name, encoder)
+        config = encoder.config
+        self.cls = Module()
+        table = encoder.word_embeddings if config.tie_word_embeddings else None
+        self.cls.predictions = Predictions(config, config.hidden_size if width is None else width, table)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.cls.predictions(x)
+
+
+class PooledClassifierHead(Headed):
+    """An encoder with a pooler and BERT's head: scores of the labels of a text, or of a pair of texts."""
+
+    def __init__(self, name: str, encoder: Encoder) -> None:
+        super().__init__(name, encoder)
+        self.classifier = Linear(encoder.config.hidden_size, len(encoder.config.labels))
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, labels)."""
+        return self.classifier(self.encoder.pooler(x))
 
 
 class NormedWordsHead(Headed):

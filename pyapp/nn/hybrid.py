@@ -4,14 +4,15 @@ read, and the cache that has keys and values for the first and states for the ot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..engine import Device, Tensor
 from ..engine.device import cpu
 from ..errors import ArgumentError
 from .caches import TextCache, decoder_cache
-from .decoder import CachedText, CausalLanguageModel, WholeText
+from .decoder import CachedText, CausalLanguageModel, DecoderStack, WholeText
+from .module import Module
 from .recurrent import CachedStates, StateCache, Step, WholeStates
 
 __all__ = ["HybridCache", "HybridLanguageModel"]
@@ -30,9 +31,9 @@ class WholeHybridText(WholeText):
         """As StateText.carry."""
         return self._states.carry(layer, part, step, *inputs)
 
-    def masked(self, x: Tensor) -> Tensor:
+    def masked(self, x: Tensor, value: float = 0.0) -> Tensor:
         """As StateText.masked."""
-        return self._states.masked(x)
+        return self._states.masked(x, value)
 
 
 class CachedHybridText(CachedText):
@@ -46,7 +47,7 @@ class CachedHybridText(CachedText):
         """As StateText.carry."""
         return self._states.carry(layer, part, step, *inputs)
 
-    def masked(self, x: Tensor) -> Tensor:
+    def masked(self, x: Tensor, value: float = 0.0) -> Tensor:
         """As StateText.masked."""
         return x
 
@@ -156,6 +157,36 @@ def _by_kind(attends: Sequence[bool], keys: Any, states: Any) -> list[Any]:
     """The caches of all layers, in order."""
     kinds = {True: iter(keys.layers), False: iter(states.layers)}
     return [next(kinds[kind]) for kind in attends]
+
+
+class HybridBlock(Module):
+    """Attention or a mixer, and feed-forward, each with a norm before it and a residual around it, under Jamba's names.
+    `norm` makes a norm.
+    """
+
+    def __init__(
+        self, attention: Module | None, mixer: Module | None, feed_forward: Module, norm: Callable[[], Module]
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.self_attn = attention
+        self.mamba = mixer
+        self.feed_forward = feed_forward
+        self.input_layernorm = norm()
+        self.pre_ff_layernorm = norm()
+
+    def forward(self, x: Tensor, text: Any) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        mixer = self.mamba if self.self_attn is None else self.self_attn
+        assert mixer is not None
+        x = mixer(self.input_layernorm(x), text, x)
+        y: Tensor = self.feed_forward(self.pre_ff_layernorm(x), x)
+        return y
+
+
+class HybridStack(DecoderStack):
+    """The decoder of such blocks."""
+
+    last_norm = "final_layernorm"
 
 
 class HybridLanguageModel(CausalLanguageModel):

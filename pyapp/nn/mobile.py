@@ -19,6 +19,7 @@ from .parameter import new_parameter
 from .vision import divisible, padded_as_tensorflow
 
 DIVISOR = 8  # of channels
+SQUEEZED_NAMES = ("conv_reduce", "conv_expand")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,19 +102,25 @@ class FilterNorm(Module):
 
 
 class SqueezedAttention(Module):
-    """Each channel times a factor from 0 to 1, from the means of all channels (Hu et al. 2017, arXiv 1709.01507)."""
+    """Each channel times a factor from 0 to 1, from the means of all channels (Hu et al. 2017, arXiv 1709.01507).
+    names: those of its two layers in files.
+    """
 
-    def __init__(self, channels: int, inner: int, activation: str, hard: bool) -> None:
+    def __init__(
+        self, channels: int, inner: int, activation: str, hard: bool, names: tuple[str, str] = SQUEEZED_NAMES
+    ) -> None:
         super().__init__()
-        self.conv_reduce = Conv2d(channels, inner, 1)
-        self.conv_expand = Conv2d(inner, channels, 1)
+        self.names = names
+        setattr(self, names[0], Conv2d(channels, inner, 1))
+        setattr(self, names[1], Conv2d(inner, channels, 1))
         self.activation = activation_named(activation)
         self.gate: Callable[[Tensor], Tensor] = ops.hardsigmoid if hard else ops.sigmoid
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, C, H, W)."""
         means = x.mean((2, 3), keepdim=True)  # (B, C, 1, 1)
-        return x * self.gate(self.conv_expand(self.activation(self.conv_reduce(means))))
+        reduce, expand = (getattr(self, name) for name in self.names)
+        return x * self.gate(expand(self.activation(reduce(means))))
 
 
 class ChannelScale(Module):

@@ -4,7 +4,7 @@ projector makes vectors of the size of embeddings of what it saw, and these stan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -14,8 +14,12 @@ from ..errors import ArgumentError
 from .caches import FixedCache, TextCache, last_tokens
 from .decoder import CachedText, CausalLanguageModel, RotaryTable, WholeText
 from .heads import Heads, split_heads
+from .layers.gated import activation_named
+from .layers.linear import Linear
 from .module import Module
 
+Size = tuple[int, int]  # of a picture: height and width
+ANY = (1, 1)  # the size of a picture, where it does not matter
 RotaryPosition = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
 
 
@@ -25,7 +29,7 @@ class Seen:
 
     features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. Where they are (N, D +
     L D), the further columns are added there to the outputs of the first L layers. `spans`: the first
-    token of each picture's stretch and the one behind it, at positions of the whole text.
+    token of each picture's stretch, or of the prompt, and the one behind it, at positions of the whole text.
     `rotary_positions`: those of each token (grid_positions), where the model has three.
     """
 
@@ -35,46 +39,58 @@ class Seen:
     rotary_positions: Sequence[RotaryPosition] = ()
 
 
-def picture_mask(x: Any, spans: Sequence[tuple[int, int]], first: int, heads: Heads) -> Tensor:
+def picture_mask(
+    x: Any, spans: Sequence[tuple[int, int]], first: int, heads: Heads, whole_prompt: bool = False
+) -> Tensor:
     """(1, 1, T, S) bool: which of the S keys each of the last T tokens attends to, from position `first` on: those
-    before it and all of its picture.
+    before it and all of its picture; within the layer's window, unless the span is a whole prompt.
     """
     tokens, end = x.shape[1], first + x.shape[1]
     own = ops.arange(first, end, device=x.device).unsqueeze(1)  # (T, 1)
     keys = ops.arange(end, device=x.device)  # (S,)
     seen = own >= keys
+    if heads.window is not None and whole_prompt:
+        seen = seen & (own - keys < heads.window)
     for start, stop in spans:
         both = ((own >= start) & (own < stop)) & ((keys >= start) & (keys < stop))
         seen = seen | both
-    if heads.window is not None:
+    if heads.window is not None and not whole_prompt:
         seen = seen & (own - keys < heads.window)
     return seen.reshape(1, 1, tokens, end)
 
 
 class WholeTextOfPictures(WholeText):
-    """As WholeText; the tokens of a picture attend to each other. `spans` are those of each text."""
+    """As WholeText; the tokens of a picture, or of a whole prompt, attend to each other. `spans` are those of each
+    text.
+    """
 
-    def __init__(self, tokens: int, mask: Tensor | None, spans: Sequence[Sequence[tuple[int, int]]]) -> None:
+    def __init__(
+        self, tokens: int, mask: Tensor | None, spans: Sequence[Sequence[tuple[int, int]]], whole_prompt: bool
+    ) -> None:
         super().__init__(tokens, mask)
-        self.spans = spans
+        self.spans, self.whole_prompt = spans, whole_prompt
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         q, k, v = split_heads(qkv, heads)  # (B, T, H, D), (B, T, KV, D)
         if rotary is not None:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
-        seen = ops.cat([picture_mask(q, spans, 0, heads) for spans in self.spans])  # (B, 1, T, T)
+        seen = ops.cat([picture_mask(q, spans, 0, heads, self.whole_prompt) for spans in self.spans])  # (B, 1, T, T)
         seen = seen if self.mask is None else seen & self.mask
         y = ops.attention(q, k, v, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
 
 
 class CachedTextOfPictures(CachedText):
-    """As CachedText, of one text from position `first` on; the tokens of a picture attend to each other."""
+    """As CachedText, of one text from position `first` on; the tokens of a picture, or of the whole prompt, attend to
+    each other.
+    """
 
-    def __init__(self, position: Tensor, cache: TextCache, first: int, spans: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, position: Tensor, cache: TextCache, first: int, spans: Sequence[tuple[int, int]], whole_prompt: bool
+    ) -> None:
         super().__init__(position, cache)
-        self.first, self.spans = first, spans
+        self.first, self.spans, self.whole_prompt = first, spans, whole_prompt
 
     def attention(self, layer: int, qkv: Tensor, heads: Heads, rotary: RotaryTable | None) -> Tensor:
         q, k, v = (x.squeeze(0) for x in split_heads(qkv.unsqueeze(0), heads))  # (T, H, D), (T, KV, D)
@@ -86,7 +102,7 @@ class CachedTextOfPictures(CachedText):
         cache.write(k, v, self.position)
         keys, values = cache.stored(self.first + qkv.shape[0])  # (1, S, KV, D)
         q = q.unsqueeze(0)
-        seen = picture_mask(q, self.spans, self.first, heads)
+        seen = picture_mask(q, self.spans, self.first, heads, self.whole_prompt)
         y = ops.attention(q, keys, values, False, heads.scale, softcap=heads.softcap, mask=seen)
         return y.reshape(qkv.shape[0], heads.heads * heads.head_dim)
 
@@ -165,6 +181,30 @@ class CachedTextOfGrids(CachedText):
         return super().attention(layer, qkv, heads, None)
 
 
+class TwoLayers(Module):
+    """A projector of two layers with an activation between them, by the values of a config.json; `usual`: its
+    biases where that says nothing.
+    """
+
+    def __init__(self, width: int, made: int, values: Mapping[str, Any], usual: bool = True) -> None:
+        super().__init__()
+        bias = values.get("multimodal_projector_bias", usual) is not False
+        self.linear_1 = Linear(width, made, bias=bias)
+        self.linear_2 = Linear(made, made, bias=bias)
+        self.activation = activation_named(values.get("projector_hidden_act", "gelu"))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, width) → (B, T, made)."""
+        return self.linear_2(self.activation(self.linear_1(x)))
+
+
+def states_of(tower: Any, pixel_values: Tensor, config: Any) -> Tensor:
+    """The states (B, T, W) after those of a tower's layers that a LayeredConfig says."""
+    found = [tower.states(pixel_values, count) for count in config.counts]
+    x: Tensor = found[0] if len(found) == 1 else ops.cat(found, -1)
+    return x.narrow(1, 1, x.shape[1] - 1) if config.without_first else x
+
+
 class PictureTextModel(Module):
     """A language model that sees pictures, as text.generate.LanguageModel. `vision_tower` and `multi_modal_projector`
     see, `language_model` writes.
@@ -172,13 +212,17 @@ class PictureTextModel(Module):
     sees: what stands in its texts, "image" or "audio" (nn.sound_text). placeholder: the name of the token that stands
     for a picture in a chat template; part: the one of each of a picture's vectors; around: the tokens before and after
     a picture that templates have. whole_pictures: a picture's tokens attend to each other, so that a pass must not end
-    within one. sections: those of GridRotation, where a picture's tokens have the positions of their rows and columns.
+    within one. whole_prompt: those of a prompt with pictures do, which is read in one pass, and is one of the spans in
+    Seen. prompt_form: what stands behind the last picture of a prompt and at the prompt's end, where the tokenizer puts
+    nothing before it. sections: those of GridRotation, where a picture's tokens have the positions of their rows and
+    columns.
     """
 
     sees = "image"
     placeholder = part = "<image>"
     around = ("", "")
-    whole_pictures = False
+    whole_pictures = whole_prompt = False
+    prompt_form: tuple[str, str] | None = None
     sections: tuple[int, ...] = ()
     vision_tower: Any
     multi_modal_projector: Any
@@ -210,11 +254,11 @@ class PictureTextModel(Module):
         """How many vectors a picture of the tower's size becomes; the fewest, where it takes any."""
         raise NotImplementedError
 
-    def tokens_in(self, rows: int, columns: int) -> int:
-        """How many vectors a picture becomes, for what ImageProcessor.tiles says of it."""
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
+        """How many vectors a picture of a size becomes, for what ImageProcessor.tiles says of it."""
         return self.picture_tokens * (rows * columns + 1)
 
-    def picture_text(self, rows: int, columns: int) -> str:
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         """What stands in a text for a picture of so many tiles and the whole; 0, 0: for one without tiles."""
         return self.part * self.picture_tokens
 
@@ -222,9 +266,21 @@ class PictureTextModel(Module):
         """pixel_values (B, C, H, W) → the vectors (B, picture_tokens, D) of pictures, as Seen's features."""
         raise NotImplementedError
 
+    def arranged(self, x: Tensor, rows: int, columns: int, size: Size) -> Tensor:
+        """The vectors (N, D) of a picture of a size, of what picture_features makes of its tiles x (B, T, D)."""
+        return x.flatten(0, 1)
+
+    def vectors_of(self, pixel_values: Tensor, sizes: Sequence[Size] | None) -> Tensor:
+        """The vectors (N, D) of pictures, one after another."""
+        return self.picture_features(pixel_values).flatten(0, 1)
+
     def grid(self, pixel_values: Tensor) -> tuple[int, int]:
         """The rows and columns of the vectors of pictures (B, C, H, W), where their positions count."""
         raise NotImplementedError
+
+    def prepared_by(self, processor: Any) -> Any:
+        """The image processor with what the model's configuration says of pictures, not that of the processor."""
+        return processor
 
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
         """As CausalLanguageModel.new_cache."""
@@ -235,10 +291,13 @@ class PictureTextModel(Module):
         CausalLanguageModel.dequantize(self)  # type: ignore[arg-type]
 
     def forward(
-        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None
-    ) -> Tensor:
+        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None,
+        sizes: Sequence[Size] | None = None,
+    ) -> Tensor:  # fmt: skip
         """tokens (B, T) integers, in which image_token_id stands for each vector of a picture, and the pictures
-        pixel_values (N, C, H, W) in their order → logits (B, T, V). attention_mask as CausalLanguageModel's.
+        pixel_values (N, C, H, W) in their order → logits (B, T, V). attention_mask as CausalLanguageModel's. With
+        whole_prompt, all tokens are those of prompts. `sizes`: those of pictures before their preparation, where their
+        tiles stand in an order that depends on it.
         """
         language = self.language_model
         if pixel_values is None:
@@ -246,13 +305,13 @@ class PictureTextModel(Module):
         rows, number = tokens.tolist(), self.config.image_token_id
         width = tokens.shape[1]
         places = [i * width + j for i, row in enumerate(rows) for j, token in enumerate(row) if token == number]
-        features = self.picture_features(pixel_values)  # (N, tokens, D)
-        features = features.reshape(-1, features.shape[2])
+        features = self.vectors_of(pixel_values, sizes)  # (N, D)
         if len(places) != features.shape[0]:
             raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
-        text: WholeText = WholeText(width, attention_mask)
+        text: WholeText = language.whole_text(width, attention_mask)
         if self.whole_pictures:
-            text = WholeTextOfPictures(width, attention_mask, [stretches(row, number) for row in rows])
+            spans = [[(0, width)] if self.whole_prompt else stretches(row, number) for row in rows]
+            text = WholeTextOfPictures(width, attention_mask, spans, self.whole_prompt)
         elif self.sections:
             high, wide = self.grid(pixel_values)
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
@@ -272,7 +331,7 @@ class PictureTextModel(Module):
             return language.forward_cached(tokens, position, cache, last_only)
         text: CachedText = CachedText(position, cache)
         if self.whole_pictures:
-            text = CachedTextOfPictures(position, cache, first, seen.spans)
+            text = CachedTextOfPictures(position, cache, first, seen.spans, self.whole_prompt)
         elif seen.rotary_positions:
             text = CachedTextOfGrids(position, cache, GridRotation(seen.rotary_positions, self.sections))
         x = self._read(tokens, text, seen)  # (T, dim)
@@ -288,6 +347,10 @@ class PictureTextModel(Module):
         places = ops.tensor(list(seen.places), dtype="int64", device=x.device)
         flat = x.reshape(-1, x.shape[-1])
         own, *deep = seen.features.to(x.dtype).split(flat.shape[1], 1)  # (N, D) each
+        positions = stack.placed(inside, text)
+        if positions is not None:
+            positions = positions.expand(*x.shape).reshape(flat.shape)
+            own = own + positions.index_select(0, places)
         x = flat.index_copy(0, places, own).reshape(x.shape)
         if not deep:
             return stack(tokens, text, x)

@@ -34,8 +34,8 @@ class StateText(Protocol):
         """Runs a step of a layer's state number `part` over inputs (..., T, F) → (..., T, F')."""
         ...
 
-    def masked(self, x: Tensor) -> Tensor:
-        """x (..., T, F) with zeros in the places of padding."""
+    def masked(self, x: Tensor, value: float = 0.0) -> Tensor:
+        """x (..., T, F) with `value` in the places of padding."""
         ...
 
 
@@ -48,8 +48,8 @@ class WholeStates:
     def carry(self, layer: int, part: int, step: Step, *inputs: Tensor) -> Tensor:
         return step(None, *inputs)[0]
 
-    def masked(self, x: Tensor) -> Tensor:
-        return x if self._mask is None else where(self._mask, x, 0.0)
+    def masked(self, x: Tensor, value: float = 0.0) -> Tensor:
+        return x if self._mask is None else where(self._mask, x, value)
 
 
 class CachedStates:
@@ -64,7 +64,7 @@ class CachedStates:
         found: Tensor = self.layers[layer].carry(part, step, self.position, *inputs)
         return found
 
-    def masked(self, x: Tensor) -> Tensor:
+    def masked(self, x: Tensor, value: float = 0.0) -> Tensor:
         return x
 
 

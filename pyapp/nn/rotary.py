@@ -18,10 +18,11 @@ from pyapp.dataclass import dataclass
 
 from ..engine import Device, Tensor
 from ..engine.device import cpu
+from ..engine.ops import cat
 from ..engine.ops.rotary import rotation_table
 from ..errors import ModelError
 
-__all__ = ["RotaryFrequencies", "rotary_frequencies"]
+__all__ = ["RotaryFrequencies", "grid_rotations", "rotary_frequencies"]
 
 HINT = "Load the model with its original configuration"
 LARGEST_HEAD = 1 << 16
@@ -129,6 +130,8 @@ def _linear(dims: int, theta: float, parameters: Mapping[str, Any], *_: Any) -> 
 def _dynamic(
     dims: int, theta: float, parameters: Mapping[str, Any], config: Mapping[str, Any], length: int | None
 ) -> RotaryFrequencies:
+    if parameters.get("alpha") is not None and dims > 2:  # Hunyuan's: the same for every length
+        return RotaryFrequencies(tuple(_plain(dims, theta * _number(parameters, "alpha") ** (dims / (dims - 2)))))
     factor, usual = _number(parameters, "factor"), _number(config, "max_position_embeddings")
     stretch = factor * max(length or 0, usual) / usual - (factor - 1)
     if dims == 2:
@@ -194,7 +197,10 @@ def _longrope(
         attention_factor = _number(parameters, "attention_factor")
     else:
         attention_factor = 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(original))
-    name = "long_factor" if length is not None and length > original else "short_factor"
+    reach = "long" if length is not None and length > original else "short"
+    if f"{reach}_mscale" in parameters:  # Phi-3.5-MoE's
+        attention_factor = _number(parameters, f"{reach}_mscale")
+    name = f"{reach}_factor"
     factors = _divisors(parameters.get(name), dims, name)
     steps = [step / divisor for step, divisor in zip(_plain(dims, theta), factors, strict=True)]
     return RotaryFrequencies(tuple(steps), attention_factor)
@@ -231,3 +237,14 @@ _SCALINGS = {
     "su": _longrope,  # the first name of longrope in Phi-3
     "llama3": _llama3,
 }
+
+
+def grid_rotations(rows: int, columns: int, by_row: Sequence[float], by_column: Sequence[float]) -> Tensor:
+    """The angles (rows * columns, R + C, 2) of the patches of a picture, for `ops.rope`: R pairs turn by the row times
+    `by_row`, C pairs by the column times `by_column` (Heo et al. 2024, arXiv 2403.13298).
+    """
+    down = rotation_table(rows, by_row, 1.0)  # (rows, R, 2)
+    across = rotation_table(columns, by_column, 1.0)  # (columns, C, 2)
+    down = down.unsqueeze(1).expand(rows, columns, len(by_row), 2)
+    across = across.unsqueeze(0).expand(rows, columns, len(by_column), 2)
+    return cat([down, across], 2).reshape(rows * columns, len(by_row) + len(by_column), 2)

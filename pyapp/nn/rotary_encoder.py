@@ -1,5 +1,5 @@
-"""Encoders with rotary positions: their attention, and the encoder of Nomic BERT and GTE with norms after each part and
-gated feed-forward parts.
+"""Encoders with rotary positions: their attention, and the encoder of Nomic BERT, GTE and Jina Embeddings v3 with norms
+after each part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from .encoders import Encoder, Headed, LinearHead, Pooler, attend, visible_keys
 from .heads import Heads
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
+from .layers.feed_forward import FeedForward
 from .layers.gated import GatedFeedForward
 from .layers.joined import JoinedLinear
 from .layers.linear import Linear, ResidualLinear
@@ -71,8 +72,10 @@ class RotaryBlock(Module):
         heads = config.num_attention_heads
         self.self_attn = RotaryAttention(config.hidden_size, Heads(heads, heads, config.size), config.bias)
         self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.mlp = GatedFeedForward(config.hidden_size, config.intermediate_size, config.hidden_act)
-        if config.bias:
+        sizes = config.hidden_size, config.intermediate_size
+        gated = getattr(config, "gated", True)
+        self.mlp = (GatedFeedForward if gated else FeedForward)(*sizes, config.hidden_act)
+        if config.bias and gated:
             self.mlp.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size)
         self.post_mlp_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
 
@@ -84,7 +87,8 @@ class RotaryBlock(Module):
 
 class RotaryEncoder(Encoder):
     """The encoder; with `pooler`, also a layer over the first token. `config` has the fields of BERT, rope_parameters,
-    the `size` of a head, and whether there is a `bias` of attention and of the last projection.
+    the `size` of a head, whether there is a `bias` of attention and of the last projection, and whether feed-forward
+    parts are `gated` (if it does not say, they are).
     """
 
     def __init__(self, config: Any, pooler: bool = False) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..engine import Tensor
 from .decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from .layers.experts import Experts, Router
+from .layers.experts import SparseFeedForward
 from .layers.gated import gated
 from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import RMSNorm
@@ -27,16 +27,19 @@ class ScaledStack(DecoderStack):
 
 class ScaledBlock(Module):
     """Attention and feed-forward, each with a norm before it, scaled and added to the residual. `name` is that of the
-    feed-forward part.
+    feed-forward part; attention None: with a scale of its scores.
     """
 
     def __init__(
-        self, config: Any, layer: int, rotary: RotaryTable, feed_forward: Module, name: str = "mlp"
+        self, config: Any, layer: int, rotary: RotaryTable, feed_forward: Module, name: str = "mlp",
+        attention: Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         size, epsilon = config.hidden_size, config.rms_norm_eps
-        heads = config.heads(scale=config.attention_multiplier)
-        self.self_attn = GroupedQueryAttention(layer, size, heads, rotary, bias=config.attention_bias)
+        if attention is None:
+            heads = config.heads(scale=config.attention_multiplier)
+            attention = GroupedQueryAttention(layer, size, heads, rotary, bias=config.attention_bias)
+        self.self_attn = attention
         self.name = name
         self.add_module(name, feed_forward)
         self.input_layernorm = RMSNorm(size, epsilon)
@@ -54,19 +57,10 @@ class ScaledBlock(Module):
         return x + self.feed_forward(self.post_attention_layernorm(x)) * self.scale
 
 
-class ScaledSparseFeedForward(Module):
+def sparse_feed_forward(config: Any) -> SparseFeedForward:
     """A mixture of experts."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__()
-        size = config.hidden_size
-        self.router = Router(size, config.num_local_experts, config.num_experts_per_tok)
-        self.experts = Experts(size, config.intermediate_size, config.num_local_experts, config.hidden_act)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (..., hidden_size) → (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return self.experts(flat, *self.router(flat)).reshape(x.shape)
+    size, inner, count = config.hidden_size, config.intermediate_size, config.num_experts_per_tok
+    return SparseFeedForward(size, inner, config.num_local_experts, count, config.hidden_act, name="router")
 
 
 class ScaledSharedFeedForward(Module):
@@ -89,10 +83,14 @@ class ScaledSharedFeedForward(Module):
 
 
 class ScaledLanguageModel(CausalLanguageModel):
-    """A language model of such blocks: `block(config, layer, rotary)` makes one."""
+    """A language model of such blocks: `block(config, layer, rotary)` makes one. `rotated`: the features of a head that
+    are rotated, if config.head_dim is another size.
+    """
 
-    def __init__(self, config: Any, block: Callable[[Any, int, RotaryTable], Module]) -> None:
-        rotary = RotaryTable(config.to_dict())
+    def __init__(
+        self, config: Any, block: Callable[[Any, int, RotaryTable], Module], rotated: int | None = None
+    ) -> None:  # fmt: skip
+        rotary = RotaryTable(config.to_dict() | ({} if rotated is None else {"head_dim": rotated}))
         blocks = (block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         stack = ScaledStack(config.vocab_size, config.hidden_size, blocks, norm)

@@ -411,9 +411,9 @@ class TextStack(Module):
         self.norm_first = norm_first
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """ids (B, T) at positions (T,) → (B, T, D)."""
+        """ids (B, T), or their vectors (B, T, D), at positions (T,) → (B, T, D)."""
         places = self.embed_positions(positions + self.offset if self.offset else positions)  # (T, D)
-        x = self.embed_tokens(ids) * self.scale + places
+        x = (ids if ids.ndim == 3 else self.embed_tokens(ids) * self.scale) + places
         return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
 
     def norm(self, x: Tensor) -> Tensor:
@@ -435,7 +435,7 @@ class Encoder(TextStack):
         )  # fmt: skip
 
     def forward(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
+        """ids (B, S), or vectors (B, S, D) in place of words, mask (B, 1, 1, S) → (B, S, D)."""
         x = self.embed(ids, ops.arange(ids.shape[1], dtype="int32", device=ids.device))
         for layer in self.layers:
             x = layer(x, mask)

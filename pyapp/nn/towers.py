@@ -149,6 +149,10 @@ class VisionTower(ImageModel):
         self.encoder = Tower(config)
         self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
 
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, T, D) after all layers and the last norm."""
+        return self.post_layernorm(self.states(pixel_values))
+
     def states(self, pixel_values: Tensor, count: int | None = None) -> Tensor:
         """pixel_values (B, C, H, W) → hidden states (B, T, D) after `count` layers; None: after all."""
         check_pictures(self.config.model_type, pixel_values, self.config.num_channels, self.config.image_size)

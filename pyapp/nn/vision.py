@@ -74,6 +74,14 @@ def as_map(x: Tensor, rows: int, columns: int) -> Tensor:
     return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], rows, columns)
 
 
+def squares(x: Tensor, side: int) -> Tensor:
+    """Patches (B, rows, columns, D) → those of each square of `side` rows and columns (B, squares, side² D)."""
+    count, rows, columns, width = x.shape
+    high, wide = rows // side, columns // side
+    x = x.reshape(count, high, side, wide, side, width).transpose(2, 3)
+    return x.reshape(count, high * wide, side * side * width)
+
+
 def over_channels(x: Tensor, norm: LayerNorm) -> Tensor:
     """The norm of each pixel's channels: x (B, C, H, W) → (B, C, H, W)."""
     return norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)

@@ -66,10 +66,10 @@ KEPT = 2  # times the memory of texts of full length that run at once: what is k
 
 
 def _pictures(
-    ids: Sequence[int], known: Known, first: int, rotary_positions: Sequence[RotaryPosition] = ()
+    ids: Sequence[int], known: Known, first: int, rotary_positions: Sequence[RotaryPosition] = (), prompt: int = 0
 ) -> dict[str, Any]:
     """What a pass over tokens from position `first` on gets of pictures, beside the tokens."""
-    seen = seen_in(ids, known, first, rotary_positions) if known else None
+    seen = seen_in(ids, known, first, rotary_positions, prompt) if known else None
     return {} if seen is None else {"seen": seen, "first": first}
 
 
@@ -120,6 +120,7 @@ class Writing:
         self.words: Any = None
         # Those of a prompt with pictures, where they are not the places.
         self.rotary_positions: list[RotaryPosition] = []
+        self.whole_prompt = False  # its tokens attend to each other
         self.form: TextForm | None = None
         self.most = 0
         # The log-probabilities of the prompt's tokens and of the likeliest ones, if they are asked for.
@@ -132,7 +133,11 @@ class Writing:
 
     @property
     def root(self) -> bytes:
-        """The name of what is before the first block: equal tokens have other keys where other pictures follow them."""
+        """The name of what is before the first block: equal tokens have other keys where other pictures follow them,
+        or another end of the prompt.
+        """
+        if self.whole_prompt:
+            return name_of(START, self.text.ids)
         return repr(self.rotary_positions[:1]).encode() if self.rotary_positions else START
 
     @property
@@ -256,6 +261,7 @@ class Scheduler:
         writing = Writing(text)
         if text.known and self.model.sections:  # type: ignore[attr-defined]
             writing.rotary_positions = rotary_positions_of(text.ids, text.known)
+        writing.whole_prompt = bool(text.known) and self.model.whole_prompt  # type: ignore[attr-defined]
         self._wait(writing)
 
     def turn(self) -> bool:
@@ -403,6 +409,8 @@ class Scheduler:
         """So many tokens of a prompt, or more, so that a pass does not end within such a picture."""
         if not self._reads_whole(writing):
             return count
+        if writing.whole_prompt:
+            return writing.prompt_left
         end = whole(writing.known, writing.length + count, writing.text.known)
         return min(end, writing.prompt_end) - writing.length
 
@@ -436,7 +444,10 @@ class Scheduler:
             logits = self.model.forward_cached(
                 int32_tensor(self._plain(ids, known), self.device), int32_tensor([start], self.device),
                 self._prompt, last_only=not writing.scoring,
-                **_pictures(ids, known, start, positions_within(writing.rotary_positions, start, count)),
+                **_pictures(
+                    ids, known, start, positions_within(writing.rotary_positions, start, count),
+                    len(writing.text.ids) if writing.whole_prompt else 0,
+                ),
             )  # fmt: skip
             if writing.scoring:
                 logits = self._score(writing, logits.reshape(count, self.vocab_size))

@@ -24,7 +24,10 @@ from pyapp.formats import open_checkpoint
 from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading.by_task import TASK_OF_CLASS
+from pyapp.models.loading.sentence_folders import parts_in
+from pyapp.models.sentences.embedding import MODULES
 from pyapp.tasks.keeper import LOADERS, known
+from pyapp.tasks.ranking import is_late
 from pyapp.tasks.texts import embed_encoded, encoded_for_embedding
 
 from .answers import wait_for_leaving
@@ -36,7 +39,7 @@ from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
 MIB = 1 << 20
-TASKS = ("generate", "embed", "classify", "transcribe", "speak", "imagine")
+TASKS = ("generate", "embed", "classify", "rerank", "transcribe", "speak", "imagine")
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
 ROOM_SECONDS = 60.0  # that a request waits for the memory of others
@@ -362,7 +365,7 @@ class Models:
                 loaded.model, loaded.tokenizer, rows=settings.rows, context=settings.context,
                 cache_type=settings.cache_type, cache_bytes=settings.cache_bytes, lookup=settings.lookup,
             )  # fmt: skip
-        elif model.task == "embed":
+        elif model.task == "embed" and not is_late(loaded):
             _, skipped = result_of(encoded_for_embedding(loaded, []))
             runner = Batcher(lambda encodings: embed_encoded(loaded, encodings, skipped))
         elif model.task == "transcribe":
@@ -453,6 +456,10 @@ def task_of(source: str) -> str:
     if (path / INDEX).is_file():
         return "imagine"
     try:
+        if (path / MODULES).is_file():
+            kinds = [part.kind for part in parts_in({MODULES: path / MODULES})]
+            if kinds[1:]:
+                return "rerank" if "LogitScore" in kinds else "embed"
         config = path / "config.json" if path.is_dir() else path.with_name("config.json")
         if config.is_file():
             return _task_of_settings(read_settings(config))

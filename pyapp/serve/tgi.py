@@ -259,7 +259,7 @@ async def tokenize(request: Request, context: Context) -> Response:
     fields.end(("parameters",))
     assert texts is not None
     context.check_length(texts, "inputs")
-    model = await context.model(request, name, "generate", "embed", "classify")
+    model = await context.model(request, name, "generate", "embed", "classify", "rerank")
     tokenizer = model.loaded.tokenizer
 
     def split(text: str) -> list[dict[str, Any]]:

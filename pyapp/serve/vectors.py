@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.events import Done, Error, Event, Item
+from pyapp.tasks.ranking import is_late, reads_roles, similarities, token_encodings
 from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 
 from .answers import Answer, ArrayStream, cancelled_by_leaving
@@ -80,14 +81,14 @@ async def embedded(request: Request, context: Context, model: ServedModel, texts
 async def ranked(
     request: Request, context: Context, model: ServedModel, query: str, texts: list[str], raw: bool = False
 ) -> list[float]:  # fmt: skip
-    """How well each text answers a query: by a model for pairs (`raw`: its own numbers), or by the cosine of an
-    embedder's vectors.
+    """How well each text answers a query (tasks.rerank; `raw`: the model's own numbers). Vectors of an embedder that
+    reads queries and texts alike are computed together with those of other requests.
     """
     if not texts:
         return []
-    if model.task == "embed":
+    if model.task == "embed" and not is_late(model.loaded) and not reads_roles(model.loaded):
         asked, *others = await embedded(request, context, model, [query, *texts])
-        return [cosine(asked, other) for other in others]
+        return similarities(model.loaded.model.settings.similarity, asked, others)
     stream = partial(tasks.rerank, query, texts, raw_scores=raw)
     found = await by_task(request, context, model, len(texts), stream)
     return [values["score"] for values in found]
@@ -111,11 +112,6 @@ def start_task(
         context.engine.activate(job, model)
 
     context.engine.post(begin)
-
-
-def cosine(one: list[float], other: list[float]) -> float:
-    lengths = math.sqrt(sum(x * x for x in one) * sum(x * x for x in other))
-    return sum(x * y for x, y in zip(one, other, strict=True)) / lengths if lengths else 0.0
 
 
 # -- OpenAI
@@ -251,7 +247,7 @@ async def rerank(request: Request, context: Context) -> Response:
     cut = cut_of(fields)
     fields.end(("max_tokens_per_doc", "max_chunks_per_doc", "priority"))
     context.check_length([query, *texts], key)
-    model = await context.model(request, name, "classify", "embed")
+    model = await context.model(request, name, "classify", "embed", "rerank")
     if model.task == "embed":
         await refuse_cut(context, model, cut, [query, *texts])
     else:
@@ -291,7 +287,7 @@ async def refuse_cut(
     if problem is None:
         return
     tokenizer, network = model.loaded.tokenizer, model.loaded.model
-    most = network.most if model.task == "embed" else network.encoder.most
+    most = network.encoder.most if model.task == "classify" else network.most
     limit = min(most, tokenizer.max_length or most)
     if any(len(row) > limit for row in await context.aside(lambda: tokenizer.encode_batch(texts, pairs))):
         raise problem
@@ -340,7 +336,11 @@ async def embed_all(request: Request, context: Context) -> Response:
     context.check_length(texts, "inputs")
     model = await context.model(request, None, "embed")
     await refuse_cut(context, model, cut, texts)
-    encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts)))
+    encodings: Any
+    if is_late(model.loaded):
+        encodings = await context.aside(lambda: result_of(token_encodings(model.loaded, texts, "document")))
+    else:
+        encodings, _ = await context.aside(lambda: result_of(encoded_for_embedding(model.loaded, texts)))
     parts = pieces(texts, [len(encoding) for encoding in encodings])
     del encodings
     # The first part before the answer begins: what is wrong has a status then.
@@ -399,7 +399,7 @@ async def similarity(request: Request, context: Context, given: dict[str, Any] |
     context.check_length([source, *others], "inputs")
     model = await context.model(request, None, "embed")
     asked, *rest = await embedded(request, context, model, [source, *others])
-    return JSONResponse([cosine(asked, vector) for vector in rest])
+    return JSONResponse(similarities("cosine", asked, rest))
 
 
 async def predict(request: Request, context: Context, given: dict[str, Any] | None = None) -> Response:

@@ -57,17 +57,17 @@ if TYPE_CHECKING:
     from .reading import read
     from .sounds import classify_sounds, embed_sounds, match_sounds
     from .speaking import speak
-    from .texts import answer, classify, embed, embed_sparse, fill_mask, label, rerank, translate
+    from .texts import answer, classify, embed, embed_every_token, embed_sparse, fill_mask, label, rerank, translate
     from .training import finetune, merge, train_reader, train_speech, train_story
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
     "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "chat", "classify",
-    "classify_images", "classify_sounds", "compose", "cut_out_objects", "detect_objects", "embed", "embed_images",
-    "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "fill_mask", "finetune", "generate", "imagine",
-    "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images", "match_sounds", "merge", "models",
-    "pipeline", "quantize", "read", "read_images", "rerank", "segment_images", "set_threads", "speak", "task",
-    "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
+    "classify_images", "classify_sounds", "compose", "cut_out_objects", "detect_objects", "embed", "embed_every_token",
+    "embed_images", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "fill_mask", "finetune",
+    "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images",
+    "match_sounds", "merge", "models", "pipeline", "quantize", "read", "read_images", "rerank", "segment_images",
+    "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
@@ -81,7 +81,7 @@ _LATE = {
     "reading": "read",
     "sounds": "classify_sounds embed_sounds match_sounds",
     "speaking": "speak",
-    "texts": "answer classify embed embed_sparse fill_mask label rerank translate",
+    "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate",
     "training": "finetune merge train_reader train_speech train_story",
 }
 _MODULES = {name: module for module, names in _LATE.items() for name in names.split()}

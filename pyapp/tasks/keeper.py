@@ -98,6 +98,7 @@ LOADERS: Mapping[str, Loader] = {
     "transcribe": load_speech,
     "embed": load_for("features"),
     "classify": load_for("sequence-classification"),
+    "rerank": load_for("ranking"),
     "fill-mask": load_for("masked-lm"),
     "translate": load_for("seq2seq-lm"),
     "token-classification": load_for("token-classification"),
@@ -124,7 +125,7 @@ KINDS = {
     "read": ("reads text in pictures", "pyapp read --model"),
 }
 # The registry's tasks of models that do the work of another one too.
-ALSO = {"generate": ("chat",)}
+ALSO = {"generate": ("chat",), "rerank": ("classify", "embed")}
 
 
 class Keeper:

@@ -52,7 +52,7 @@ def vectors_of_labels(
 
 def embedding_items(first: int, x: Tensor) -> Iterator[Item]:
     """Items from index `first` on with `embedding`: the vectors x (N, P) brought to the length 1, as lists."""
-    from pyapp.models.sentences import normalized
+    from pyapp.models.sentences.embedding import normalized
 
     for i, row in enumerate(normalized(x).to("float32").tolist()):
         yield Item(first + i, {"embedding": row})

@@ -118,7 +118,9 @@ def vectors_of_images(
 
 def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) -> Work:
     """Items with `objects` and `size` [height, width]: the objects of a picture that are more probable than the
-    threshold, the most probable first. Each has `label`, `score` and `box`: left, top, right, bottom in pixels.
+    threshold, the most probable first. Each has `label`, `score` and `box`: left, top, right, bottom in pixels. Models
+    of poses add `points`, each [x, y, how surely it is visible] in pixels, those of outlines `runs`: the pixels of the
+    picture row by row, as lengths of runs outside of the object and in it by turns.
 
     Pictures are computed one by one, because padding would change them.
     """
@@ -127,14 +129,55 @@ def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) 
     for chosen, prepared in _batches(loaded, images, 1):
         yield None
         with no_grad():
-            found = loaded.model.objects(*loaded.model(prepared.pixel_values), threshold)[0]
+            found = loaded.model.objects(loaded.model(prepared.pixel_values), threshold)[0]
         height, width = prepared.sizes[0]
+        area = loaded.processor.area(height, width)
         for entry in found:
-            sides = (width, height, width, height)
-            entry["box"] = [part * side for part, side in zip(entry["box"], sides, strict=True)]
+            _place(entry, area, height, width)
+        found = [entry for entry in found if len(entry.get("runs", (0, 0))) > 1]  # those with an outline have pixels
         yield Item(chosen.start, {"objects": found, "size": [height, width]})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
+
+
+def _place(entry: dict[str, Any], area: Sequence[float] | None, height: int, width: int) -> None:
+    """Brings an object from parts of the model's input, in which the picture has an area (None: it is all of it), to
+    the picture's pixels; in a frame nothing reaches out of the picture.
+    """
+    left, top, wide, high = area or (0.0, 0.0, 1.0, 1.0)
+
+    def placed(part: float, first: float, share: float, side: int) -> float:
+        at = (part - first) / share * side
+        return at if area is None else min(max(at, 0.0), float(side))
+
+    x, y, right, bottom = entry["box"]
+    across, down = (left, wide, width), (top, high, height)
+    if "mask" in entry:
+        entry["runs"] = _inside(entry.pop("mask"), (x, y, right, bottom), (left, top, wide, high), height, width)
+    entry["box"] = [placed(x, *across), placed(y, *down), placed(right, *across), placed(bottom, *down)]
+    if "points" in entry:
+        entry["points"] = [[placed(x, *across), placed(y, *down), *more] for x, y, *more in entry["points"]]
+
+
+def _inside(mask: Any, box: Sequence[float], area: Sequence[float], height: int, width: int) -> list[int]:
+    """The pixels of a picture in which a mask (H', W') of the model's input is above 0, within a box, as lengths of
+    runs outside and inside.
+    """
+    left, top, wide, high = area
+    x, y, right, bottom = box
+    found, within = mask, []
+    for axis, first, share, side, low, most in ((0, top, high, height, y, bottom), (1, left, wide, width, x, right)):
+        pixels, count, shape = np.arange(side), mask.shape[axis], (-1, 1) if axis == 0 else (1, -1)
+        # The place of each pixel's centre in the mask, between two of its own places.
+        at = np.clip((first + (pixels + 0.5) / side * share) * count - 0.5, 0, count - 1)
+        before = np.minimum(at.astype("int64"), max(count - 2, 0))
+        part, after = (at - before).reshape(shape), np.minimum(before + 1, count - 1)
+        found = found.take(before, axis) * (1 - part) + found.take(after, axis) * part
+        low, most = ((edge - first) / share * side for edge in (low, most))
+        within.append(((pixels >= low) & (pixels < most)).reshape(shape))
+    flat = np.concatenate([[False], ((found > 0) & within[0] & within[1]).reshape(-1)])
+    changes = np.flatnonzero(flat[1:] != flat[:-1])
+    return np.diff(np.concatenate([[0], changes, [height * width]])).tolist()
 
 
 def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
@@ -272,25 +315,41 @@ def cut_out(
     yield Done("complete", {"count": len(images)})
 
 
-def texts_of_images(loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, **options: Any) -> Work:
-    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text.
+def texts_of_images(
+    loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None, **options: Any
+) -> Work:  # fmt: skip
+    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for Florence-2,
+    the name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
+    something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
-    The options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
+    The other options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
     """
     from pyapp.text.sequence_to_sequence import SearchOptions, search
 
-    decoder = loaded.settings.get("decoder") or {}
+    model, decoder = loaded.model, loaded.settings.get("decoder") or {}
+    if hasattr(model, "prompted"):
+        wanted = model.usual_prompt if prompt is None else prompt
+        model = model.prompted(wanted, lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
+        decoder = loaded.settings["text_config"]
+    elif prompt is not None:
+        raise OptionError("this model takes none", where="prompt", hint="Leave it out, or take Florence-2")
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     generation = {**loaded.generation, **getattr(loaded.model, "generation", {})}
     settings = SearchOptions.from_files({**decoder, **own}, generation, options)
     images = _listed(images)
     for chosen, prepared in _batches(loaded, images, batch_size):
         written: list[list[int]] = []
-        for state in search(loaded.model, prepared.pixel_values, None, settings):
+        for state in search(model, prepared.pixel_values, None, settings):
             written = state or []
             yield None
         for index, ids in zip(chosen, written, strict=True):
-            yield Item(index, {"text": loaded.tokenizer.decode(ids).strip()})
+            if not hasattr(model, "text_of"):
+                yield Item(index, {"text": loaded.tokenizer.decode(ids).strip()})
+                continue
+            text = model.text_of(ids, loaded.tokenizer).strip()
+            size = prepared.sizes[index - chosen.start]
+            placed = {"objects": model.objects_of(text, size), "size": list(size)} if model.numbers else {}
+            yield Item(index, {"text": text} | placed)
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
 
@@ -312,7 +371,8 @@ def drawn_texts(
     where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
     height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
-    (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet.
+    (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
+    transformer, a file of the transformer of FLUX.1 or Stable Diffusion 3.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
     from pyapp.vision.reading import read_image
@@ -344,7 +404,9 @@ def drawn_texts(
 
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
-imagine = stream_of("imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control"))
+imagine = stream_of(
+    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer")
+)
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)

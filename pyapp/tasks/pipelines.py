@@ -9,17 +9,19 @@ from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Item
 
 from .keeper import LOADERS, known
+from .ranking import embed_tokens, rerank_texts
 from .sounds import label_sounds, match_labels
 from .spans import answer_questions, label_tokens
 from .speaking import speak_texts
 from .text_batches import Work
-from .texts import LOADED_FOR, classify_texts, embed_texts, fill_masks, rerank_texts, sparse_texts, translate_texts
+from .texts import LOADED_FOR, classify_texts, embed_texts, fill_masks, sparse_texts, translate_texts
 
 __top_level__ = ["pipeline"]
 
 WORK: Mapping[str, Callable[..., Work]] = {
     "embed": embed_texts,
     "embed-sparse": sparse_texts,
+    "embed-tokens": embed_tokens,
     "classify": classify_texts,
     "rerank": rerank_texts,
     "fill-mask": fill_masks,
@@ -68,7 +70,8 @@ def pipeline(
     device: Any = None,
     report: Callable[[Event], None] | None = None,
 ) -> Pipeline:
-    """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "classify" → labels, "rerank"
+    """A function over texts: "embed" → vectors, "embed-sparse" → words with weights, "embed-tokens" → a vector for each
+    token, "classify" → labels, "rerank"
     (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
     "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second); over recordings (files,
     or samples at 16 kHz): "audio-classification" → labels, "zero-shot-audio-classification" (recordings,

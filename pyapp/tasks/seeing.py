@@ -17,6 +17,7 @@ from pyapp.text.pictures import (
     PictureTemplate,
     Recording,
     SoundSource,
+    between,
     check_seeing,
     part_token,
     placed,
@@ -69,11 +70,11 @@ async def prompt_with_pictures(
             f"it has {len(others)} times {placeholder!r}, and {len(seen)} pictures are given", where="prompt",
             hint="Write it once for each picture, or leave it out: the pictures then come first",
         )  # fmt: skip
-    before, after = loaded.model.around
-    text = "".join(f"{before}{picture.text}{after}" for picture in seen) + first
-    if others:
-        text = first + "".join(picture.text + other for picture, other in zip(seen, others, strict=True))
-    ids = placed(loaded.tokenizer.encode(text, eos=False), part, seen)
+    if not others:
+        before, after = loaded.model.around
+        first, *others = f"{before}{placeholder}{after}".join(["", *[""] * (len(seen) - 1), first]).split(placeholder)
+    text = between([first, *others], seen, loaded.model)
+    ids = placed(loaded.tokenizer.encode(text, bos=loaded.model.prompt_form is None, eos=False), part, seen)
     if len(ids) > session.capacity:
         raise OptionError(
             f"it has {len(ids):,} tokens with its pictures: there is room for {session.capacity:,}", where="prompt",

@@ -34,18 +34,43 @@ def checked_texts(texts: Sequence[str]) -> list[str]:
     return found
 
 
+def prompt_of(loaded: Any, prompt: str | None, name: str | None, usual: str) -> str:
+    """What is put before each text: `prompt`, or the model's prompt of a name, else `usual`. OptionError for both, and
+    for a name that the model does not have.
+    """
+    prompts = loaded.model.settings.prompts
+    if prompt is not None and name is not None:
+        raise OptionError("both a prompt and a prompt's name are given", where="prompt")
+    if name is not None and name not in prompts:
+        known_names = ", ".join(prompts) or "none"
+        raise OptionError(f"the model has no prompt {name!r:.60}", where="prompt_name", hint=f"It has {known_names}")
+    found: str = usual if name is None else prompts[name]
+    return found if prompt is None else prompt
+
+
 def encoded(
-    loaded: Any, texts: Sequence[str], pairs: Sequence[str] | None, most: int
+    loaded: Any, texts: Sequence[str], pairs: Sequence[str] | None, most: int, cut_by_model: bool = True
 ) -> Generator[Progress, None, list[Encoding]]:
-    """Progress while texts are split into tokens; returns their encodings, at most `most` tokens each."""
+    """Progress while texts are split into tokens; returns their encodings, at most `most` tokens each, and as many as
+    the tokenizer's settings say, unless `cut_by_model` is False.
+    """
     if pairs is not None and len(pairs) != len(texts):
         raise OptionError(f"there are {len(texts):,} texts and {len(pairs):,} pairs", where="pairs")
-    limit = min(most, loaded.tokenizer.max_length or most)
+    limit = min(most, loaded.tokenizer.max_length or most) if cut_by_model else most
+    encoder = getattr(loaded.model, "encoder", None)
+    special = getattr(encoder, "adds_special_tokens", True)
+    if getattr(getattr(loaded.model, "settings", None), "lower", False):
+        texts = [text.lower() for text in texts]
     found: list[Encoding] = []
     for at in range(0, len(texts), ENCODED_AT_ONCE):
         more = None if pairs is None else pairs[at : at + ENCODED_AT_ONCE]
         found += loaded.tokenizer.encode_batch(
-            texts[at : at + ENCODED_AT_ONCE], more, truncation=True, max_length=limit, parse_special=True
+            texts[at : at + ENCODED_AT_ONCE],
+            more,
+            truncation=True,
+            max_length=limit,
+            parse_special=True,
+            add_special_tokens=special,
         )
         yield Progress("tokens", len(found), len(texts), "texts")
     return found
@@ -63,10 +88,13 @@ def grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iter
     fill = {"ids": padding if padding is not None else loaded.tokenizer.pad_id or 0}
     known = {"ids": getattr(config, "vocab_size", None), "type_ids": getattr(config, "type_vocab_size", None)}
     order = sorted(range(len(encodings)), key=lambda i: -len(encodings[i]))
+    alike = not getattr(getattr(loaded.model, "encoder", None), "hides_padding", True)  # only texts of one length
     done = 0
     while done < len(order):
         length = max(len(encodings[order[done]]), 1)
         chosen = order[done : done + min(batch_size, max(BATCH_TOKENS // length, 1))]
+        if alike:
+            chosen = [i for i in chosen if len(encodings[i]) == len(encodings[chosen[0]])]
 
         def padded(field: str, chosen: list[int] = chosen, length: int = length) -> Tensor:
             rows = [getattr(encodings[i], field) for i in chosen]

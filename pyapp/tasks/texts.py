@@ -19,14 +19,14 @@ from pyapp.text.spans import softmax
 
 from .core import Breath, Events, Remote, Step, only_here, task
 from .keeper import keeper
+from .ranking import MASKS, embed_tokens, refuse_late, rerank_texts
 from .spans import answer_questions, label_tokens
-from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, sigmoid
+from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, prompt_of, sigmoid
 
 # The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
 LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
 LISTED = 24  # languages in an error
 SPARSE = 256  # words of a sparse vector, unless more are asked for
-MASK_NAMES = ("[MASK]", "<mask>")
 
 # -- the work, step by step: generators of events over a loaded model
 
@@ -38,31 +38,29 @@ def embed_texts(
     prompt: str | None = None,
     prompt_name: str | None = None,
     normalize: bool | None = None,
+    dimensions: int | None = None,
     batch_size: int = BATCH_SIZE,
 ) -> Work:
     """Items with `embedding`, a list of floats; Done with `dimensions` and `similarity`, the measure that the model was
     made for.
 
     `prompt` is put before each text, or the model's prompt of that name, or its default prompt. `normalize`: vectors of
-    length 1; None: as the model's folder says.
+    length 1; None: as the model's folder says. `dimensions`: only so many numbers of each vector, the first
+    (Matryoshka: Kusupati et al. 2022, arXiv 2205.13147), before it gets the length 1.
     """
     encodings, skipped = yield from encoded_for_embedding(loaded, texts, prompt, prompt_name)
-    yield from embed_encoded(loaded, encodings, skipped, normalize, batch_size)
+    yield from embed_encoded(loaded, encodings, skipped, normalize, batch_size, dimensions)
 
 
 def encoded_for_embedding(
     loaded: Any, texts: Sequence[str], prompt: str | None = None, prompt_name: str | None = None
 ) -> Generator[Progress, None, tuple[list[Encoding], int]]:
     """Progress while texts are split into tokens; returns their encodings with the prompt, and the prompt's tokens."""
+    refuse_late(loaded)
     model, settings = loaded.model, loaded.model.settings
     texts = checked_texts(texts)
-    name = settings.default_prompt if prompt_name is None and prompt is None else prompt_name
-    if prompt is not None and prompt_name is not None:
-        raise OptionError("both a prompt and a prompt's name are given", where="prompt")
-    if name is not None and name not in settings.prompts:
-        known_names = ", ".join(settings.prompts) or "none"
-        raise OptionError(f"the model has no prompt {name!r:.60}", where="prompt_name", hint=f"It has {known_names}")
-    start = settings.prompts[name] if name is not None else prompt or ""
+    usual = "" if settings.default_prompt is None else settings.prompts[settings.default_prompt]
+    start = prompt_of(loaded, prompt, prompt_name, usual)
     # The tokens of the prompt and those before it, as sentence-transformers counts them: without the last special one.
     skipped = len(loaded.tokenizer.encode(start, eos=False)) if start else 0
     encodings = yield from encoded(loaded, [start + text for text in texts] if start else texts, None, model.most)
@@ -71,15 +69,20 @@ def encoded_for_embedding(
 
 def embed_encoded(
     loaded: Any, encodings: Sequence[Encoding], skipped: int, normalize: bool | None = None,
-    batch_size: int = BATCH_SIZE,
+    batch_size: int = BATCH_SIZE, most: int | None = None,
 ) -> Work:  # fmt: skip
-    """As embed_texts, of what encoded_for_embedding gives."""
-    from pyapp.models.sentences import normalized
+    """As embed_texts, of what encoded_for_embedding gives; `most` are its dimensions."""
+    from pyapp.models.sentences.embedding import normalized
 
     model, settings = loaded.model, loaded.model.settings
+    if most is not None and (type(most) is not int or most < 1):
+        raise OptionError(f"{most!r:.40} is no number from 1", where="dimensions")
 
     def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         y: Tensor = model(ids, mask, types, skipped)
+        if most is not None and most > y.shape[1]:
+            raise OptionError(f"the model's vectors have {y.shape[1]:,} numbers, not {most:,}", where="dimensions")
+        y = y if most is None else y.narrow(1, 0, most)
         return normalized(y) if normalize else y
 
     dimensions = 0
@@ -122,18 +125,6 @@ def sparse_texts(
         named = [tokenizer.piece(number) or f"<{number}>" for number in numbers]
         yield Item(index, {"words": named, "ids": numbers, "weights": weights})
     yield Done("complete", {"count": len(texts), "dimensions": words})
-
-
-def embed_tokens(loaded: Any, texts: Sequence[str], *, batch_size: int = BATCH_SIZE) -> Work:
-    """Items with `embeddings`: a vector for each token of a text, before they are pooled."""
-    texts = checked_texts(texts)
-    encodings = yield from encoded(loaded, texts, None, loaded.model.most)
-    for index, vectors in batches(loaded, encodings, loaded.model.encoder, batch_size):
-        if isinstance(vectors, Event):
-            yield vectors
-            continue
-        yield Item(index, {"embeddings": vectors[: len(encodings[index])]})
-    yield Done("complete", {"count": len(texts)})
 
 
 def classify_texts(
@@ -188,52 +179,12 @@ def ranked(names: Sequence[str], scores: Sequence[float], independent: bool, top
     return [{"label": names[i], "score": chances[i]} for i in order]
 
 
-def rerank_texts(
-    loaded: Any, query: str, texts: Sequence[str], *, top: int | None = None, raw_scores: bool = False,
-    batch_size: int = BATCH_SIZE,
-) -> Work:  # fmt: skip
-    """Items with `score`: how well each text answers the query; Done with `order`, the indices of the `top` best texts
-    (by default all), best first.
-
-    The score is between 0 and 1, unless the model's config.json or `raw_scores` asks for the model's own numbers.
-    """
-    names = loaded.model.config.labels
-    if len(names) != 1:
-        raise ModelError(
-            f"this model has {len(names)} labels; a reranker has one", where=loaded.name,
-            hint="Use it with classify, or choose a reranker",
-        )  # fmt: skip
-    if not query.strip():
-        raise OptionError("is empty", where="query", hint="Give the words to search for, or the question")
-    plain = raw_scores or _plain_scores(loaded.settings)
-    texts = checked_texts(texts)
-    encodings = yield from encoded(loaded, [query] * len(texts), texts, loaded.model.encoder.most)
-    scores = [0.0] * len(texts)
-    for index, values in batches(loaded, encodings, loaded.model, batch_size):
-        if isinstance(values, Event):
-            yield values
-            continue
-        scores[index] = values[0] if plain else sigmoid(values[0])
-        yield Item(index, {"score": scores[index]})
-    order = sorted(range(len(texts)), key=lambda i: -scores[i])[:top]
-    yield Done("complete", {"count": len(texts), "order": order})
-
-
-def _plain_scores(settings: Mapping[str, Any]) -> bool:
-    """Whether the configuration of a cross-encoder of sentence-transformers names the identity as its activation."""
-    more = settings.get("sentence_transformers")
-    named = (more.get("activation_fn") if isinstance(more, dict) else None) or settings.get(
-        "sbert_ce_default_activation_function"
-    )
-    return isinstance(named, str) and named.rpartition(".")[2] == "Identity"
-
-
 def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: int = BATCH_SIZE) -> Work:
     """Items with `masks`: for each masked word of a text, the `top` words that may stand there, with their
     probabilities, their ids, and the text with that word.
     """
     tokenizer = loaded.tokenizer
-    mask_name = next((name for name in MASK_NAMES if name in tokenizer.special_names), None)
+    mask_name = next((name for name in MASKS if name in tokenizer.special_names), None)
     if mask_name is None:
         raise ModelError("the tokenizer has no token for masked words", where=loaded.name)
     if type(top) is not int or not 1 <= top <= loaded.model.config.vocab_size:
@@ -344,7 +295,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 
 # The loader of a task, where it has another name.
 LOADED_FOR = {
-    "rerank": "classify", "embed-image": "match-image", "embed-sparse": "fill-mask",
+    "embed-image": "match-image", "embed-sparse": "fill-mask",
     "audio-classification": "classify-sound", "embed-sound": "match-sound",
     "zero-shot-audio-classification": "match-sound",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),

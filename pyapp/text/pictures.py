@@ -48,9 +48,10 @@ class Picture:
     def __init__(self, loaded: Any, pixels: Tensor, room: int) -> None:
         model, processor = loaded.model, loaded.processor
         empty = pixels.ndim != 3 or 0 in pixels.shape
-        rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*pixels.shape[:2]))
-        self.rows, self.columns = rows, columns
-        count = model.tokens_in(rows, columns)
+        size = (1, 1) if empty else (int(pixels.shape[0]), int(pixels.shape[1]))
+        rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*size))
+        self.rows, self.columns, self.size = rows, columns, size
+        count = model.tokens_in(rows, columns, size)
         if count > room:
             raise OptionError(
                 f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {count:,} tokens: there is room "
@@ -58,9 +59,8 @@ class Picture:
             )  # fmt: skip
         values = of_user(lambda: processor([pixels]).pixel_values)  # (tiles, 3, H, W)
         head = repr(tuple(pixels.shape)).encode()
-        self.begin(
-            model, model.picture_text(rows, columns), count, head + bytes(pixels.contiguous().data_view()), values
-        )
+        data = head + bytes(pixels.contiguous().data_view())
+        self.begin(model, model.picture_text(rows, columns, size), count, data, values)
 
     def begin(self, model: Any, text: str, count: int, data: bytes, values: Tensor) -> None:
         """Sets what stands for the picture: `text`, and as many ids, drawn from `data`; and `values`, its tiles (N, …)
@@ -91,20 +91,21 @@ class Picture:
         """
         part = self._left[0].to(self._model.device)
         with no_grad(), calling(self._model.tower, check):
-            self._found.append(self._model.picture_features(part).flatten(0, 1))
-        if len(self._left) == 1 and sum(x.shape[0] for x in self._found) != len(self.ids):
-            raise ModelError(
-                f"a picture became {sum(x.shape[0] for x in self._found)} vectors, expected {len(self.ids)}",
-                hint="Give the preprocessor_config.json that belongs to the weights",
-            )  # fmt: skip
+            self._found.append(self._model.picture_features(part))
+            if len(self._left) == 1:
+                found = self._model.arranged(cat(self._found), self.rows, self.columns, self.size)
+                self._found = [found]
+                if found.shape[0] != len(self.ids):
+                    raise ModelError(
+                        f"a picture became {found.shape[0]} vectors, expected {len(self.ids)}",
+                        hint="Give the preprocessor_config.json that belongs to the weights",
+                    )  # fmt: skip
         del self._left[0]
 
     def vectors(self) -> Tensor:
         """(N, D): one for each of the ids."""
         while not self.seen:
             self.look()
-        if len(self._found) > 1:
-            self._found = [cat(self._found)]
         return self._found[0]
 
 
@@ -115,6 +116,7 @@ class Recording(Picture):
 
     def __init__(self, loaded: Any, samples: Any, room: int) -> None:
         self.rows = self.columns = 0
+        self.size = (1, 1)
         model, processor = loaded.model, loaded.processor
         count = model.picture_tokens * processor.stretches(len(samples))
         if count > room:
@@ -176,10 +178,11 @@ def rotary_positions_of(ids: Sequence[int], known: Known) -> list[RotaryPosition
 
 
 def seen_in(
-    ids: Sequence[int], known: Known, first: int = 0, rotary_positions: Sequence[RotaryPosition] = ()
+    ids: Sequence[int], known: Known, first: int = 0, rotary_positions: Sequence[RotaryPosition] = (), prompt: int = 0
 ) -> Seen | None:
     """What of pictures is in a part of a text that begins at position `first`; None: nothing. `rotary_positions`: those
-    of its tokens, where they are not the places.
+    of its tokens, where they are not the places. `prompt`: the tokens of the whole prompt, where they attend to each
+    other.
     """
     places: list[int] = []
     vectors, spans, at = [], [], 0
@@ -196,9 +199,9 @@ def seen_in(
         spans.append((start, start + picture.block))
         places += range(at, at + count)
         at += count
-    if not places and not rotary_positions:
+    if not places and not rotary_positions and not prompt:
         return None
-    return Seen(cat(vectors) if places else None, places, spans, rotary_positions)
+    return Seen(cat(vectors) if places else None, places, [(0, prompt)] if prompt else spans, rotary_positions)
 
 
 def positions_within(rotary_positions: Sequence[RotaryPosition], first: int, count: int) -> list[RotaryPosition]:
@@ -221,6 +224,7 @@ class PictureSession(Session):
 
     known: Known = {}
     _rotary_positions: list[RotaryPosition] = []
+    _prompt = 0  # tokens of the prompt, where they attend to each other
 
     def see(self, pictures: Sequence[Picture]) -> list[Picture]:
         """The pictures of the text that comes next; returns those that are still to be seen. What was seen of the last
@@ -240,11 +244,21 @@ class PictureSession(Session):
         if rotary_positions[:1] != self._rotary_positions[:1]:  # other pictures behind it: all positions have changed
             self.rewind(0)
         self._rotary_positions = rotary_positions
-        return super().reuse(ids)
+        prompt = len(ids) if self.known and self.model.whole_prompt else 0  # type: ignore[attr-defined]
+        if prompt != self._prompt:
+            self.rewind(0)
+        self._prompt = prompt
+        found = super().reuse(ids)
+        if found < prompt - 1:  # what comes later has changed all of it
+            self.rewind(0)
+        return self.position
 
     def passes(self, ids: Sequence[int]) -> Iterator[Sequence[int]]:
         if not self.model.whole_pictures:  # type: ignore[attr-defined]
             yield from super().passes(ids)
+            return
+        if self._prompt:
+            yield from filter(None, [ids])
             return
         for part in super().passes(range(len(ids))):
             start = whole(ids, part[0], self.known)
@@ -254,7 +268,7 @@ class PictureSession(Session):
 
     def _pass(self, ids: Sequence[int]) -> Tensor:
         positions = positions_within(self._rotary_positions, self.position, len(ids))
-        seen = seen_in(ids, self.known, self.position, positions)
+        seen = seen_in(ids, self.known, self.position, positions, self._prompt)
         tokens = int32_tensor(self.plain(ids), self.device)
         model: Any = self.model
         found: Tensor = model.forward_cached(tokens, self._place, self.cache, seen=seen, first=self.position)
@@ -280,6 +294,15 @@ def placed(ids: Sequence[int], part: int, pictures: Sequence[Picture]) -> list[i
     return [next(following) if id == part else id for id in ids]
 
 
+def between(parts: Sequence[str], pictures: Sequence[Picture], model: Any) -> str:
+    """The text of a prompt: the parts of it, with the text of a picture between each two."""
+    first, *others = parts
+    if others and model.prompt_form is not None:
+        behind, end = model.prompt_form
+        others[-1] = f"{behind}{others[-1]}{end}"
+    return first + "".join(picture.text + other for picture, other in zip(pictures, others, strict=True))
+
+
 class PictureTemplate(ChatTemplate):
     """The chat template of a model that sees pictures, for a conversation with these."""
 
@@ -301,20 +324,21 @@ class PictureTemplate(ChatTemplate):
 
     def render_guarded(self, messages: Any, tools: Any = None, **options: Any) -> str:
         """As ChatTemplate.render_guarded, with the text of each picture."""
-        first, *others = super().render_guarded(messages, tools, **options).split(self._model.placeholder)
-        if len(others) != len(self.pictures):
+        parts = super().render_guarded(messages, tools, **options).split(self._model.placeholder)
+        if len(parts) != len(self.pictures) + 1:
             raise OptionError(
-                f"the chat template has places for {len(others)} of {len(self.pictures)} pictures", where="messages",
+                f"the chat template has places for {len(parts) - 1} of {len(self.pictures)} pictures", where="messages",
                 hint="Put pictures into messages of the user",
             )  # fmt: skip
-        parts = (picture.text + other for picture, other in zip(self.pictures, others, strict=True))
-        return first + "".join(parts)
+        return between(parts, self.pictures, self._model)
 
     def encode_guarded(self, text: str) -> list[int]:
         """As ChatTemplate.encode_guarded; as in transformers after what a tokenizer puts before a text, if the template
         does not.
         """
         before, found = self.tokenizer.encode("", eos=False), super().encode_guarded(text)
+        if self.pictures and self._model.prompt_form is not None:
+            return found
         return found if found[: len(before)] == before else [*before, *found]
 
     def placed(self, ids: Sequence[int]) -> list[int]:

@@ -233,20 +233,26 @@ class Tokenizer:
         from pyapp.text.gguf_metadata import GGUF_ROLES, gguf_metadata
 
         ids = {"bos": self.bos_id, "eos": min(self.eos_ids, default=None), "padding": self.pad_id}
-        ids |= {role: self._named(name) for role, name in GGUF_ROLES.items() if role not in ids}
+        ids |= {role: self.special_id(name) for role, name in GGUF_ROLES.items() if role not in ids}
         document = self._document
         model = document["model"]
         if ids.get("unknown") is None:
             unknown = model.get("unk_id")
-            ids["unknown"] = unknown if type(unknown) is int else self._named("unk_token", model.get("unk_token"))
+            ids["unknown"] = unknown if type(unknown) is int else self.special_id("unk_token", model.get("unk_token"))
         return gguf_metadata(document, self.post_processor, ids, self.settings, vocab_size, self._where)
 
-    def _named(self, role: str, usual: Any = None) -> int | None:
-        """The id of the special token that the settings name."""
+    def special_id(self, role: str, usual: Any = None) -> int | None:
+        """The id of the special token that the settings name ("mask_token", "unk_token" …), else of the piece `usual`;
+        None if there is none.
+        """
         value = self.settings.get(role)
         name = value.get("content") if isinstance(value, Mapping) else value
         name = name or usual
-        return self._pieces.index(name) if isinstance(name, str) and name in self._pieces else None
+        return self.id_of(name) if isinstance(name, str) else None
+
+    def id_of(self, piece: str) -> int | None:
+        """The id of a token as it is spelled in the vocabulary; None if it has none."""
+        return self._pieces.index(piece) if piece in self._pieces else None
 
     def encode(
         self,

@@ -17,14 +17,17 @@ from pyapp.errors import ArgumentError, ModelError
 
 from .resampling import NUMBERED, resize
 
+ANY = 1, 1  # the only tile is the whole picture
 LARGEST = 1 << 14  # pixels of a side
 MOST = 4096  # pixels of a side of a picture with tiles
 TILES = 32  # of a side
 PIXELS = 1 << 27  # of a picture
+GREY = 114  # of YOLO's frames
 HINT = "Give the preprocessor_config.json that belongs to the weights"
 HALF, IMAGENET = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 SQUARE, SHORTEST = {"height": 224, "width": 224}, {"shortest_edge": 224}
+PINPOINTS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
 LONG = {"shortest_edge": 800, "longest_edge": 1333}
 
 
@@ -56,11 +59,15 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "TimmWrapper": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
+    "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
+    "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
+    "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
         ("Idefics3", "SmolVLM"),
         _defaults({"longest_edge": 4 * 364}, 1, max_image_size={"longest_edge": 364}, do_image_splitting=True),
     ),
+    "Yolo": _defaults({"longest_edge": 640}, 2, do_normalize=False, ensure_multiple_of=32),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
 # Processors whose single `size` is that of the shorter side.
@@ -75,16 +82,22 @@ KEEP_SHAPE = (
     "Yolos",
     "RTDetr",
     "Llava",
+    "LlavaNext",
 )
+OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera eva02".split()  # model types
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
     "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
-    "mobilenet_v2": "MobileNetV2", "mobilenet_v3": "TimmWrapper", "vgg": "TimmWrapper", "timm_wrapper": "TimmWrapper",
+    "mobilenet_v2": "MobileNetV2",
+    **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
-    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos",
+    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
-    "llava": "CLIP", "gemma3": "Gemma3", **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl"), "Qwen2VL"),
+    "llava": "CLIP", "gemma3": "Gemma3",
+    "paligemma": "Siglip", "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",
+    "blip-2": "Blip",
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), "Qwen2VL"),
 }  # fmt: skip
 
 
@@ -126,9 +139,13 @@ class ImageProcessor:
     include_top: bool = False
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
-    ensure_multiple_of: int = 1  # DPT: of pixels, that each side has
+    ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
+    image_grid_pinpoints: Any = None  # LLaVA-NeXT: the sizes of which the best one is that of a picture's tiles
+    crop_to_patches: bool = False  # InternVL: whether a picture is cut into tiles
+    min_patches: int = 1
+    max_patches: int = 12
     do_pan_and_scan: bool = False  # whether a long picture is seen whole, and then in parts of its longer side
     pan_and_scan_min_crop_size: int = 256  # pixels of a part's shorter side
     pan_and_scan_max_num_crops: int = 4
@@ -153,6 +170,9 @@ class ImageProcessor:
             names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
             own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
             found["size"] = _size({**found["size"], **own}, None, kind)
+        sides = settings.get("patch_size")
+        if kind == "Pixtral" and isinstance(sides, dict) and set(sides) == {"height", "width"}:
+            found["patch_size"] = sides["height"] if sides["height"] == sides["width"] else sides
         for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
                 found[name] = _size(settings[name], None, form)
@@ -174,11 +194,18 @@ class ImageProcessor:
                 _wrong(name, value, "a number above 0")
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
-        factors = {"Qwen2VL": ("patch_size", "merge_size"), "DPT": ("ensure_multiple_of",)}
+        both, multiple = ("patch_size", "merge_size"), ("ensure_multiple_of",)
+        factors = {"Qwen2VL": both, "Pixtral": both, "DPT": multiple, "Yolo": multiple}
         for name in factors.get(self.kind, ()):
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number <= 256:
                 _wrong(name, number, "a whole number from 1 to 256")
+        if self.kind == "LlavaNext":
+            self._check_pinpoints()
+        if self.crop_to_patches:
+            least, most = self.min_patches, self.max_patches
+            if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 10:
+                _wrong("min_patches and max_patches", (least, most), "whole numbers from 1 to 1,024")
         if self.kind == "DPT" and (self.do_pad or self.do_center_crop):
             _wrong("do_pad or do_center_crop", True, "false: pictures for DPT are only resized")
         crops = (("pan_and_scan_min_crop_size", LARGEST), ("pan_and_scan_max_num_crops", TILES))
@@ -196,6 +223,21 @@ class ImageProcessor:
         if not all(self.image_std):
             _wrong("image_std", self.image_std, "numbers other than 0")
 
+    def _check_pinpoints(self) -> None:
+        found, side = self.image_grid_pinpoints, self._tile
+        plausible = _is_list(found) and 1 <= len(found) <= 256 and all(_is_list(one) and len(one) == 2 for one in found)
+        if not plausible or not all(
+            type(n) is int and 1 <= n // side <= TILES and n % side == 0 for one in found for n in one
+        ):
+            _wrong("image_grid_pinpoints", found, f"sizes in multiples of {side} pixels, up to {TILES}")
+        if self.do_center_crop and self.crop_size["height"] != self.crop_size["width"]:
+            _wrong("crop_size", self.crop_size, "a square")
+
+    @property
+    def _tile(self) -> int:
+        """The pixels of a side of LLaVA-NeXT's tiles."""
+        return self.crop_size["height"] if self.do_center_crop else [*self.size.values()][0]
+
     @property
     def fixed_size(self) -> tuple[int, int] | None:
         """(height, width) of every picture that it makes; None if that depends on the picture."""
@@ -203,6 +245,8 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
+        if self.kind == "Pixtral":
+            return None
         if self.kind == "DPT" and self.do_resize:
             return None if self.keep_aspect_ratio else self._target(1, 1)
         exact = self.crop_size if self.do_center_crop else self.size if self.do_resize else {}
@@ -242,13 +286,22 @@ class ImageProcessor:
 
     def tiles(self, height: int, width: int) -> tuple[int, int]:
         """The rows and columns of tiles, or of crops, that a picture is cut into; (0, 0): it stays whole. Of
-        Qwen2-VL's, the rows and columns of its vectors.
+        Qwen2-VL's and Pixtral's, the rows and columns of its vectors.
         """
         if self.do_pan_and_scan:
             return self._crops(height, width)
-        if self.kind == "Qwen2VL":
+        if self.kind in ("Qwen2VL", "Pixtral"):
             side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
             return high // side, wide // side
+        if self.kind == "LlavaNext":
+            high, wide = best_resolution((height, width), self.image_grid_pinpoints)
+            return high // self._tile, wide // self._tile
+        if self.kind == "GotOcr2":
+            sides = self.size["height"], self.size["width"]
+            both = (
+                _nearest_grid(height, width, sides, self.min_patches, self.max_patches) if self.crop_to_patches else ANY
+            )
+            return both if both != ANY else (0, 0)
         high, wide = self._in_tiles(height, width) if self.do_image_splitting else (0, 0)
         side = (self.max_image_size or {}).get("longest_edge", LARGEST)
         return (high // side, wide // side) if max(high, wide) > side else (0, 0)
@@ -286,6 +339,13 @@ class ImageProcessor:
             high, wide = (ceil(height / rows), ceil(width / columns)) if rows else (0, 0)
             places = [(row * high, column * wide) for row in range(rows) for column in range(columns)]
             return [image, *(image[top : top + high, left : left + wide] for top, left in places)]
+        if self.kind == "LlavaNext":
+            return self._whole_and_tiles(image)
+        if self.kind == "GotOcr2":
+            rows, columns = self.tiles(int(image.shape[0]), int(image.shape[1]))
+            high, wide = self.size["height"], self.size["width"]
+            larger = resize(image, rows * high, columns * wide, NUMBERED[self.resample]) if rows else image
+            return [*_cut(larger, rows, columns, high, wide), image]
         if self.max_image_size is None:
             return [image]
         side, method = self.max_image_size["longest_edge"], NUMBERED[self.resample]
@@ -295,9 +355,23 @@ class ImageProcessor:
         if self.do_image_splitting:
             image = resize(image, *self._in_tiles(height, width), method)
             rows, columns = self.tiles(height, width)
-            places = [(row * side, column * side) for row in range(rows) for column in range(columns)]
-            found = [image[top : top + side, left : left + side] for top, left in places]
+            found = _cut(image, rows, columns, side, side)
         return [*found, resize(image, side, side, method)]
+
+    def _whole_and_tiles(self, image: Tensor) -> list[Tensor]:
+        """LLaVA-NeXT: the whole as a square, and the tiles of what fits into the best of several sizes, on black."""
+        side, method = self._tile, NUMBERED[self.resample]
+        height, width = int(image.shape[0]), int(image.shape[1])
+        high, wide = best_resolution((height, width), self.image_grid_pinpoints)
+        by_height, by_width = high / height, wide / width
+        inner = min(ceil(height * by_width), high), wide
+        if by_width >= by_height:
+            inner = high, min(ceil(width * by_height), wide)
+        frame = ops.zeros(high, wide, 3, dtype="uint8", device=image.device)
+        top, left = (high - inner[0]) // 2, (wide - inner[1]) // 2
+        frame[top : top + inner[0], left : left + inner[1]] = resize(image, *inner, method)
+        whole = [*self.size.values()] * 2
+        return [resize(image, whole[0], whole[1], method), *_cut(frame, high // side, wide // side, side, side)]
 
     def _prepared(self, image: Tensor) -> Tensor:
         """(H, W, 3) uint8 → (3, h, w) float32."""
@@ -306,6 +380,8 @@ class ImageProcessor:
             image = _as_square(image, [int(min(max(value, 0), 1) * 255) for value in self.image_mean])
         if self.max_image_size is not None:
             pass  # _views has resized it
+        elif self.kind == "Yolo":
+            image = self._framed(image)
         elif self.kind == "Donut":
             image = self._as_document(image, method)
         elif self.do_resize:
@@ -343,9 +419,14 @@ class ImageProcessor:
             return _longest(height, width, size["longest_edge"])
         if self.kind == "Qwen2VL":
             return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
+        if self.kind == "Pixtral":
+            return _in_multiples(height, width, size, self.patch_size * self.merge_size)
         if self.kind == "DPT":
             wanted = size["height"], size["width"]
             return _near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
+        if self.kind == "Yolo":
+            scale = size["longest_edge"] / max(height, width)
+            return _plausible(max(1, round(height * scale)), max(1, round(width * scale)))
         if self.kind == "Sam":
             scale = size["longest_edge"] / max(height, width)
             return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
@@ -358,6 +439,35 @@ class ImageProcessor:
             scale = min(size["max_height"] / height, size["max_width"] / width)
             return max(1, int(height * scale)), max(1, int(width * scale))
         return size["height"], size["width"]
+
+    def _framed(self, image: Tensor) -> Tensor:
+        """YOLO: resized, in the middle of a grey frame whose sides are multiples. Values are interpolated between the
+        nearest four, however much smaller the picture becomes.
+        """
+        high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
+        if (high, wide) != tuple(image.shape[:2]):
+            x = image.permute(2, 0, 1).unsqueeze(0).to("float32")  # (1, 3, h, w)
+            x = ops.interpolate(x, size=(high, wide), mode="bilinear", align_corners=False)
+            image = ops.floor(x + 0.5).to("uint8")[0].permute(1, 2, 0)
+        top, left, rows, columns = self._frame(high, wide)
+        frame = ops.tensor([GREY], dtype="uint8").to(image.device).expand(rows, columns, 3).contiguous()
+        frame[top : top + high, left : left + wide] = image
+        return frame
+
+    def _frame(self, high: int, wide: int) -> tuple[int, int, int, int]:
+        """YOLO: where a resized picture lies in its frame (top, left), and the frame's size (height, width)."""
+        rows, columns = (ceil(side / self.ensure_multiple_of) * self.ensure_multiple_of for side in (high, wide))
+        return round((rows - high) / 2 - 0.1), round((columns - wide) / 2 - 0.1), rows, columns
+
+    def area(self, height: int, width: int) -> tuple[float, float, float, float] | None:
+        """Where a picture lies in its frame: left, top, width and height as parts of the frame's sides. None if the
+        model's input has no frame.
+        """
+        if self.kind != "Yolo":
+            return None
+        top, left, rows, columns = self._frame(*self._target(height, width))
+        scale = self.size["longest_edge"] / max(height, width)
+        return left / columns, top / rows, width * scale / columns, height * scale / rows
 
     def _as_document(self, image: Tensor, method: str) -> Tensor:
         """Donut: turned if asked for, resized, made to fit into the page, and in the middle of it."""
@@ -435,8 +545,9 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         found = None
     wanted = {
         "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
-        **dict.fromkeys(("Sam", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
-        "Qwen2VL": [{"shortest_edge", "longest_edge"}],
+        **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
+        "LlavaNext": [{"shortest_edge"}, {"height", "width"}], "GotOcr2": [{"height", "width"}],
+        "Qwen2VL": [{"shortest_edge", "longest_edge"}], "Pixtral": [{"longest_edge"}, {"height", "width"}],
         "": [{"height", "width"}],
     }.get(
         kind,
@@ -482,6 +593,54 @@ def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> t
         scale = sqrt(least / (height * width))
         return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
     return high, wide
+
+
+def best_resolution(size: tuple[int, int], sizes: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """Which of several sizes (height, width) shows the most of a picture, and of those that show the same has the least
+    around it (Liu et al. 2024, LLaVA-NeXT).
+    """
+    (height, width), found, best = size, (sizes[0][0], sizes[0][1]), (0, 0)
+    for high, wide in sizes:
+        scale = min(wide / width, high / height)
+        shown = min(int(width * scale) * int(height * scale), width * height)
+        if (shown, shown - high * wide) > best or best == (0, 0):
+            found, best = (high, wide), (shown, shown - high * wide)
+    return found
+
+
+def _nearest_grid(height: int, width: int, tile: tuple[int, int], least: int, most: int) -> tuple[int, int]:
+    """The rows and columns, of `least` to `most` tiles, whose shape is nearest to that of a picture; of equally near
+    ones the larger, while it has less than twice the picture's pixels (Chen et al. 2024, arXiv 2404.16821).
+    """
+    found, best = (1, 1), float("inf")
+    grids = [(rows, columns) for columns in range(1, most + 1) for rows in range(1, most // columns + 1)]
+    for rows, columns in sorted(grids, key=lambda grid: grid[0] * grid[1]):
+        if rows * columns < least:
+            continue
+        far = abs(width / height - columns / rows)
+        if far < best:
+            best, found = far, (rows, columns)
+        elif far == best and width * height > 0.5 * tile[0] * tile[1] * rows * columns:
+            found = rows, columns
+    return found
+
+
+def _cut(image: Tensor, rows: int, columns: int, high: int, wide: int) -> list[Tensor]:
+    """The tiles (high, wide, 3) of a picture, row by row."""
+    return [
+        image[row * high : (row + 1) * high, column * wide : (column + 1) * wide]
+        for row in range(rows) for column in range(columns)
+    ]  # fmt: skip
+
+
+def _in_multiples(height: int, width: int, most: Mapping[str, int], factor: int) -> tuple[int, int]:
+    """The size of a picture that is made smaller to fit into `most`, with sides of the next multiples of `factor`."""
+    limits = [most.get(name, most.get("longest_edge", LARGEST)) for name in ("height", "width")]
+    ratio = max(height / limits[0], width / limits[1])
+    high, wide = (floor(height / ratio), floor(width / ratio)) if ratio > 1 else (height, width)
+    if min(high, wide) < 1:
+        raise ArgumentError(f"a picture of {height:,} x {width:,} pixels is too narrow")
+    return ceil(high / factor) * factor, ceil(wide / factor) * factor
 
 
 def _near(height: int, width: int, wanted: tuple[int, int], scaled: bool, multiple: int) -> tuple[int, int]:

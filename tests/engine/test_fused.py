@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -204,6 +205,33 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         lambda x: ops.cross_entropy(x.permute(1, 0), int32(1, 0, 4, 7, 3).to("int64"), 7),
         [normal(5, 5)],
     ),
+    "cross_entropy_of_places": (
+        lambda x: F.cross_entropy(x, int32(*(i * i % 3 for i in range(34))).reshape(2, 17), ignore_index=1),
+        [normal(2, 4, 17)],
+    ),
+    "nll_loss": (lambda x: F.nll_loss(x, int32(1, 0, 8, -100, 3)), [normal(5, 9)]),
+    "nll_loss_of_places": (
+        lambda x: F.nll_loss(x, int32(1, 0, 2, 2, 0, 1).reshape(2, 3), ignore_index=0),
+        [normal(2, 4, 3)],
+    ),
+    "embedding_bag": (
+        lambda w: (
+            F.embedding_bag(int32(2, 0, 2, 5, 1), w, int32(0, 2, 2))
+            + F.embedding_bag(int32(2, 0, 2, 5, 1, 1).reshape(3, 2), w, mode="sum")
+        ),
+        [normal(6, 12)],
+    ),
+    "grid_sample": (lambda x, g: F.grid_sample(x, g, align_corners=True), [normal(2, 3, 5, 7), normal(2, 4, 3, 2)]),
+    "grid_sample_mirrored": (
+        lambda x, g: F.grid_sample(x, g, padding_mode="reflection", align_corners=False),
+        [normal(1, 2, 4, 5), normal(1, 5, 14, 2)],
+    ),
+    "grid_sample_at_borders": (
+        lambda x, g: F.grid_sample(x, g, padding_mode="border", align_corners=False),
+        [normal(1, 2, 4, 5), normal(1, 3, 5, 2)],
+    ),
+    "cdist": (lambda a, b: pyapp.cdist(a, b) + pyapp.cdist(a, b, 1.0), [normal(2, 5, 19), normal(2, 3, 19, seed=1)]),
+    "pdist": (pyapp.pdist, [normal(6, 7)]),
     "exp": (lambda x: x.exp(), [normal(3, 11)]),
     "embedding": (lambda w: ops.embedding(w, int32(2, 0, 2, 5)), [normal(6, 12)]),
     "layer_norm": (ops.layer_norm, [normal(3, 5, 31), normal(31, seed=1), normal(31, seed=2)]),
@@ -247,6 +275,17 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "stack": (lambda x, y: pyapp.stack([x, y.t(), x], 1), [normal(3, 4), normal(4, 3)]),
     "topk": (lambda x: x.topk(3, 1).values + x.topk(3, 0, largest=False).values.sum(), [normal(5, 300)]),
 }
+if sys.platform != "emscripten":  # NumPy computes them there, for the CPU alone
+    CASES |= {
+        "fft": (
+            lambda x: pyapp.view_as_real(pyapp.fft.ifft2(pyapp.fft.fft2(x)[:, :, 1:], norm="ortho")),
+            [normal(2, 6, 10)],
+        ),
+        "rfft": (
+            lambda x: pyapp.fft.irfft(pyapp.fft.rfft(x, dim=1, norm="forward")[:, 1:], 10, 1),
+            [normal(2, 12, 3)],
+        ),
+    }
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -17,10 +17,10 @@ from tests.engine.test_fused import definitions_only, normal
 STEPS, ROWS, UNITS = 5, 3, 6
 
 
-def arguments(kind: str, units: int = UNITS) -> list[Any]:
+def arguments(kind: str, units: int = UNITS, steps: int = STEPS, rows: int = ROWS) -> list[Any]:
     """A tensor of the first states, and the weights, without `reverse`."""
     gates = {"lstm": 4, "gru": 3}.get(kind, 1)
-    x, h, c = normal(STEPS, ROWS, gates * units), normal(ROWS, units, seed=1), normal(ROWS, units, seed=2)
+    x, h, c = normal(steps, rows, gates * units), normal(rows, units, seed=1), normal(rows, units, seed=2)
     weight, bias = normal(gates * units, units, seed=3) / 3, normal(gates * units, seed=4)
     return {"lstm": [x, h, c, weight], "gru": [x, h, weight, bias]}.get(kind, [x, h, weight, kind])
 
@@ -65,7 +65,7 @@ def test_arguments_that_are_no_dense_float32(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
 def test_second_order(kind: str) -> None:
-    given = [t.double() if isinstance(t, Tensor) else t for t in arguments(kind, 2)]
+    given = [t.double() if isinstance(t, Tensor) else t for t in arguments(kind, 2, 3, 2)]
     tensors = [t.requires_grad_() for t in given if isinstance(t, Tensor)]
     constants = [t for t in given if not isinstance(t, Tensor)]
     assert pyapp.autograd.gradgradcheck(lambda *t: OPS[kind](*t, *constants), tensors)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyapp import keras, nn, zeros
+from pyapp import Tensor, keras, nn, zeros
 from pyapp.errors import FileFormatError
 from tests.keras.scripts import numbers, start
 from tests.together import check_each
@@ -422,6 +422,40 @@ def test_a_generator_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(history.history["loss"]) == 1 and "ended after 3 of 5 steps" in capsys.readouterr().out
     with pytest.raises(ValueError, match="the data ended with epoch 1: the source of batches cannot begin anew"):
         model.fit(((x, y) for _ in range(3)), epochs=2, verbose=0)
+
+
+class Mixed(layers.Layer):
+    """Weights of both kinds, made before and after each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = self.add_weight(shape=(), initializer="zeros", trainable=False)
+        self.inner = keras.layers.Dense(3)
+
+    def build(self, input_shape: Any) -> None:
+        self.w = self.add_weight(shape=(input_shape[-1], 4), initializer="ones")
+        self.count = self.add_weight(shape=(1,), trainable=False)
+        self.inner.build((None, 4))
+
+    def call(self, x: Any) -> Any:
+        return self.inner(x @ self.w)
+
+
+def test_weights_that_can_be_trained_come_first() -> None:
+    """The order of Keras, in which its files number the weights; also of a layer that is not trained."""
+    layer = Mixed()
+    layer(np.ones((2, 2), np.float32))
+    for trainable in (True, False):
+        layer.trainable = trainable
+        assert [tuple(weight.shape) for weight in layer.weights] == [(2, 4), (), (1,), (4, 3), (3,)]
+        assert [weight.shape for weight in layer.get_weights()] == [(2, 4), (), (1,), (4, 3), (3,)]
+
+
+def test_masks_of_arrays_are_tensors() -> None:
+    mask = keras.layers.Embedding(10, 4, mask_zero=True).compute_mask(np.array([[1, 2, 0]]))
+    assert isinstance(mask, Tensor) and mask.tolist() == [[True, True, False]]
+    mask = keras.layers.Masking().compute_mask(np.array([[[0.0, 0.0], [1.0, 0.0]]]))
+    assert isinstance(mask, Tensor) and mask.tolist() == [[False, True]]
 
 
 def test_lists_of_numbers_have_the_order_of_keras() -> None:

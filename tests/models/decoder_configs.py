@@ -51,6 +51,14 @@ QWEN_LINEAR = SMALL | {
 }  # fmt: skip
 
 CONFIGS: dict[str, dict[str, Any]] = {
+    "modernbert_decoder": SMALL
+    | {
+        "model_type": "modernbert-decoder",
+        "local_attention": 8,
+        "tie_word_embeddings": True,
+        "layer_types": ["full_attention", "sliding_attention"],
+        "norm_bias": True,
+    },
     "llama": SMALL | {"model_type": "llama"},
     "llama-tied": SMALL | {"model_type": "llama", "tie_word_embeddings": True, "attention_bias": True, "head_dim": 12},
     "llama3": SMALL
@@ -99,6 +107,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
             "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
         },
+    },
+    "gemma3n": SMALL
+    | {
+        "model_type": "gemma3n_text",
+        "head_dim": 12,
+        "num_hidden_layers": 4,
+        "hidden_size": 24,
+        "tie_word_embeddings": True,
+        "sliding_window": 6,
+        "num_kv_shared_layers": 2,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "activation_sparsity_pattern": [0.7, 0.0, 0.0, 0.0],
+        "vocab_size_per_layer_input": 90,
+        "hidden_size_per_layer_input": 8,
+        "altup_num_inputs": 3,
+        "laurel_rank": 6,
+        "final_logit_softcapping": 5.0,
     },
     "phi3": SMALL
     | {
@@ -161,6 +186,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "falcon_mamba": MAMBA | {"model_type": "falcon_mamba", "mixer_rms_eps": 1e-3},
     "mamba2": MAMBA
     | {"model_type": "mamba2", "num_heads": 4, "head_dim": 16, "n_groups": 2, "state_size": 16, "chunk_size": 4},
+    "rwkv": {
+        "model_type": "rwkv",
+        "vocab_size": 96,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "intermediate_size": 48,
+        "context_length": 128,
+        "layer_norm_epsilon": 1e-4,
+    },
     "opt": OPT,
     "opt-350m": OPT | {"do_layer_norm_before": False, "word_embed_proj_dim": 20},
     "opt-galactica": OPT
@@ -325,6 +359,97 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "ssm_out_multiplier": 0.75,
     },
     "falcon_h1-norm": SMALL | MAMBA_LAYERS | {"model_type": "falcon_h1", "mamba_d_ssm": 64, "mamba_rms_norm": True},
+    "bamba": SMALL | MAMBA_LAYERS | {"model_type": "bamba", "attn_layer_indices": [1], "attention_bias": True},
+    "jamba": SMALL
+    | {
+        "model_type": "jamba",
+        "num_hidden_layers": 3,
+        "num_experts": 4,
+        "attn_layer_period": 3,
+        "attn_layer_offset": 1,
+        "mamba_d_state": 8,
+        "mamba_proj_bias": True,
+    },
+    "nemotron_h": SMALL
+    | {
+        "model_type": "nemotron_h",
+        "head_dim": 12,
+        "num_hidden_layers": 4,
+        "hybrid_override_pattern": "ME*-",
+        "mamba_num_heads": 4,
+        "mamba_head_dim": 8,
+        "n_groups": 2,
+        "ssm_state_size": 8,
+        "chunk_size": 4,
+        "n_routed_experts": 4,
+        "moe_intermediate_size": 24,
+        "moe_shared_expert_intermediate_size": 20,
+        "moe_latent_size": 16,
+        "routed_scaling_factor": 1.6,
+    },
+    "phimoe": SMALL
+    | {
+        "model_type": "phimoe",
+        "num_local_experts": 4,
+        "router_jitter_noise": 0.2,
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "original_max_position_embeddings": 96,
+        "rope_scaling": LONGROPE | {"short_mscale": 1.2, "long_mscale": 1.3},
+    },
+    "hunyuan": SMALL
+    | {
+        "model_type": "hunyuan_v1_dense",
+        "head_dim": 12,
+        "attention_bias": True,
+        "rope_scaling": {"type": "dynamic", "alpha": 100.0, "factor": 1.0},
+    },
+    "hunyuan-moe": SMALL | {"model_type": "hunyuan_v1_moe", "head_dim": 8, "num_experts": 4, "moe_topk": [2, 1]},
+    "ernie4_5_moe": SMALL
+    | {
+        "model_type": "ernie4_5_moe",
+        "use_bias": True,
+        "moe_num_experts": 4,
+        "moe_k": 2,
+        "moe_intermediate_size": 24,
+    },
+    "persimmon": SMALL | {"model_type": "persimmon", "num_key_value_heads": 4},
+    "apertus": SMALL | {"model_type": "apertus", "head_dim": 12},
+    "minicpm3": SMALL
+    | {
+        "model_type": "minicpm3",
+        "num_key_value_heads": 4,
+        "q_lora_rank": 20,
+        "kv_lora_rank": 12,
+        "qk_nope_head_dim": 6,
+        "qk_rope_head_dim": 8,
+        "scale_emb": 3.0,
+        "scale_depth": 1.2,
+        "dim_model_base": 24,
+        "original_max_position_embeddings": 96,
+        "rope_scaling": LONGROPE,
+    },
+    "ministral": SMALL
+    | {
+        "model_type": "ministral",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "ministral3": SMALL
+    | {
+        "model_type": "ministral3",
+        "head_dim": 12,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10000.0,
+            "factor": 8.0,
+            "original_max_position_embeddings": 5,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.2,
+        },
+    },
     "glm4_moe": SMALL
     | {
         "model_type": "glm4_moe",
@@ -361,12 +486,15 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
-    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {}, "qwen3_next": {"mlp_only_layers": []},
+    "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
+    "falcon_h1-norm": {"mamba_norm_before_gate": False},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
-# Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1.
-SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe")
+# Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1, or a state
+# remembers that another expert was chosen.
+SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
@@ -374,5 +502,6 @@ OTHER_DEVICE = [
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
-    "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1",
+    "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "gemma3n", "jamba", "nemotron_h", "apertus",
+    "phimoe", "hunyuan-moe",
 ]  # fmt: skip

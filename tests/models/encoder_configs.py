@@ -51,12 +51,34 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "albert", **_SIZES, **_LABELS, "embedding_size": 8, "num_hidden_layers": 5,
         "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu",
     },
+    "dpr": {"model_type": "dpr", **_SIZES, "pad_token_id": 0, "projection_dim": 8},
+    "roformer": {
+        "model_type": "roformer", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 8, "rotary_value": True,
+    },
+    "fnet": {"model_type": "fnet", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 2},
+    "longformer": {
+        "model_type": "longformer", **_SIZES, **_LABELS, "pad_token_id": 1, "sep_token_id": 3,
+        "attention_window": [4, 8], "max_position_embeddings": 26,
+    },
+    "big_bird": {
+        "model_type": "big_bird", **_SIZES, **_LABELS, "pad_token_id": 0, "sep_token_id": 7, "block_size": 2,
+        "num_random_blocks": 1, "rescale_embeddings": True, "use_bias": False,
+    },
+    "jina_embeddings_v3": {
+        "model_type": "jina_embeddings_v3", **_SIZES, **_LABELS, "pad_token_id": 1, "rope_theta": 200.0,
+    },
+    "xlnet": {
+        "model_type": "xlnet", "vocab_size": 40, "d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, **_LABELS,
+        "pad_token_id": 5, "clamp_len": 4,
+    },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
-OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2"))  # run on another device
+OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr"))  # run on another device
 # Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
-WIDE = dict.fromkeys(CONFIGS, _WIDE) | {"distilbert": {"dim": 32, "hidden_dim": 64}}
+WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
+    "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
+}  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
     name: WIDE[name] for name in ("bert", "xlm_roberta", "distilbert", "nomic_bert", "modernbert")
@@ -70,10 +92,20 @@ LENGTH = 7
 def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], list[list[int]] | None]:
     """(ids, attention mask, type ids or None if the architecture has none)."""
     padding = config.get("pad_token_id") or 0
-    ids = [row + [padding] * (LENGTH - len(row)) for row in IDS]
-    mask = [[1] * len(row) + [0] * (LENGTH - len(row)) for row in IDS]
-    types = [[0] * 4 + [1] * 3] * 2 if config.get("type_vocab_size", 2) != 1 else [[0] * LENGTH] * 2
+    times = 3 if "num_random_blocks" in config else 1  # long enough to be read in blocks
+    texts = [[2, 7, 3, 3, 5, 9, 3], [2, 3, 3, 3]] if "attention_window" in config else IDS  # a question and a text
+    length = times * LENGTH
+    ids = [row * times + [padding] * (length - times * len(row)) for row in texts]
+    mask = [[1] * (times * len(row)) + [0] * (length - times * len(row)) for row in texts]
+    if config["model_type"] == "xlnet":  # which reads the last token, and has padding before the text
+        ids, mask = (
+            [row[count:] + row[:count] for row, count in zip(rows, (7, 4), strict=True)] for rows in (ids, mask)
+        )
+    types = [[0] * 4 + [1] * (length - 4)] * 2 if config.get("type_vocab_size", 2) != 1 else [[0] * length] * 2
     return ids, mask, types if config["model_type"] in TYPED else None
 
 
-TYPED = ("albert", "bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "nomic_bert", "gte")
+TYPED = (
+    "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "nomic_bert", "roberta", "roformer",
+    "xlm-roberta", "xlnet",
+)  # fmt: skip

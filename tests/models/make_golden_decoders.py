@@ -22,7 +22,12 @@ from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 
 FOLDER = Path(__file__).with_name("golden_decoders")
-GIVE_NOTHING = "Exaone4ForCausalLM", "Ernie4_5ForCausalLM"  # whose own forward returns None in transformers 5.24
+GIVE_NOTHING = (
+    "Exaone4ForCausalLM",
+    "Ernie4_5ForCausalLM",
+    "Ernie4_5_MoeForCausalLM",
+)  # whose own forward returns None in transformers 5.24
+UNMASKED = ("RwkvForCausalLM",)  # which take padding for tokens: their texts are read alone
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
@@ -52,11 +57,16 @@ def greedy(model: Any) -> tuple[list[int], float]:
     """The tokens, and the smallest lead of a chosen token."""
     tokens, cache, lead = [], None, float("inf")
     name = "cache" if model._is_stateful else "past_key_values"
+    name = "state" if type(model).__name__ == "RwkvForCausalLM" else name
     if type(model).__name__ == "RecurrentGemmaForCausalLM":  # which returns no cache, and keeps its states itself
         cache = DynamicCache(config=model.config)
     ids = torch.tensor([TEXT])
     for _ in range(STEPS):
-        found = model(ids, use_cache=True, **{name: cache})
+        if type(model).__name__ == "BambaForCausalLM":  # which counts positions from 0 in every call
+            at = 0 if cache is None else len(TEXT) + len(tokens) - 1
+            found = model(ids, use_cache=True, position_ids=torch.arange(at, at + ids.shape[1])[None], **{name: cache})
+        else:
+            found = model(ids, use_cache=True, **{name: cache})
         cache = found.get(name, cache)
         best = found.logits[0, -1].topk(2).values
         lead = min(lead, float(best[0] - best[1]))
@@ -80,8 +90,13 @@ def golden(name: str) -> dict[str, Any]:
         raise SystemExit(f"{name}: no weights give clear tokens")
     with torch.no_grad():
         logits = model(torch.tensor([TEXT])).logits[0]
-        padded = model(torch.tensor(BATCH), attention_mask=torch.tensor(MASK)).logits
-    loss = torch.nn.functional.cross_entropy(model(torch.tensor([TEXT[:-1]])).logits[0], torch.tensor(TEXT[1:]))
+        if type(model).__name__ in UNMASKED:
+            texts = ([t for t, kept in zip(*row, strict=True) if kept] for row in zip(BATCH, MASK, strict=True))
+            padded = torch.cat([model(torch.tensor([text])).logits[:, -1:] for text in texts])
+        else:
+            padded = model(torch.tensor(BATCH), attention_mask=torch.tensor(MASK)).logits
+    read = model(torch.tensor([TEXT[:-1]]), use_cache=False).logits[0]  # states of caches may change in place
+    loss = torch.nn.functional.cross_entropy(read, torch.tensor(TEXT[1:]))
     loss.backward()
     parameters = {}
     for key, parameter in model.named_parameters():

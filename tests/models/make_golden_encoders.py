@@ -51,6 +51,8 @@ def outputs(model: Any, name: str, task: str) -> Any:
     given = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
     if types is not None:
         given["token_type_ids"] = torch.tensor(types)
+    if name == "dpr":  # which gives the first token alone
+        return model.question_encoder.encode_proj(model(**given, output_hidden_states=True).hidden_states[-1])
     found = model(**given)
     if task == "question-answering":
         return torch.stack([found.start_logits, found.end_logits], -1)

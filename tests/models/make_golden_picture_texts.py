@@ -20,7 +20,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, tokens
+from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
@@ -28,10 +28,16 @@ CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen2_5_vl": "Qwen2_5_VL",
     "qwen3_vl": "Qwen3VL",
+    "qwen3_vl_moe": "Qwen3VLMoe",
     "idefics3": "Idefics3",
     "smolvlm": "SmolVLM",
     "llava": "Llava",
     "gemma3": "Gemma3",
+    "paligemma": "PaliGemma",
+    "mistral3": "Mistral3",
+    "llava_next": "LlavaNext",
+    "internvl": "InternVL",
+    "blip-2": "Blip2",
 }
 
 
@@ -41,6 +47,12 @@ def vectors(name: str) -> int:
         return GRIDS[name][0] * GRIDS[name][1]
     config = CONFIGS[name]
     side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
+    if name in TILED:
+        return 34  # 16 of the whole, and of the tiles two rows of eight, each with its end
+    if "num_query_tokens" in config:
+        return int(config["num_query_tokens"])
+    if config["model_type"] == "internvl":
+        return side**2 // 4
     if "scale_factor" in config:
         return (side // config["scale_factor"]) ** 2
     return config.get("mm_tokens_per_image", side**2)
@@ -66,14 +78,24 @@ def golden(name: str) -> dict[str, Any]:
     if name in GRIDS:
         high, wide = (8 * n for n in GRIDS[name])
     else:
-        high = wide = made.vision_config.image_size
+        size = made.vision_config.image_size
+        high, wide = (size, size) if isinstance(size, int) else size
     pictures = torch.from_numpy(picture(count, high, wide))
     more: dict[str, Any] = {}
     if made.model_type in ("idefics3", "smolvlm"):
         pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
     if made.model_type == "gemma3":
         more["token_type_ids"] = (ids == IMAGE).long()
-    if name in GRIDS:
+    if made.model_type == "paligemma":
+        more["token_type_ids"] = torch.zeros_like(ids)
+    if name in TILED:
+        (rows_of_tiles, columns), size = TILED[name]
+        tiles = rows_of_tiles * columns + 1
+        pictures = torch.from_numpy(picture(count * tiles, high, wide)).reshape(count, tiles, 3, high, wide)
+        more["image_sizes"] = torch.tensor([size] * count)
+    if name in ("mistral3", "pixtral"):
+        more["image_sizes"] = torch.tensor([[high, wide]] * count)
+    elif name in GRIDS:
         pictures = patches(pictures)
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
         more["mm_token_type_ids"] = (ids == IMAGE).long()

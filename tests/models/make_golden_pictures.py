@@ -23,11 +23,12 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.models.picture_configs import BOXES, CLASSES, CONFIGS, POINT_LABELS, POINTS, TOKENS, sizes
+from tests.models.picture_configs import BOXES, CLASSES, CONFIGS, POINT_LABELS, POINTS, PROMPT, TOKENS, sizes
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_pictures")
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
+COMPUTED = "pos_idx_to_embed"  # of buffers that files have, but that are always the same
 ENDS = {
     "depth-estimation": "ForDepthEstimation",
     "image-features": "Model",
@@ -53,7 +54,7 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     buffers = {key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked"))}
     buffers |= {key for key in stored if norms and key.startswith(norms)}
     for key, value in stored.items():
-        if value.is_floating_point():
+        if value.is_floating_point() and not key.endswith(COMPUTED):
             stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
     model = type(model).from_pretrained(folder, attn_implementation="eager").float().eval()
@@ -64,11 +65,19 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     return model, {key: value for key, value in stored.items() if key not in buffers}
 
 
+def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
+    """The prompts of two pictures, for models that read some: the tokens of a picture's vectors and those of words."""
+    if not type(model).__name__.startswith("Florence2"):
+        return {}
+    vectors = size[0] // 4 * (size[1] // 4) + 1
+    return {"input_ids": torch.tensor([[model.config.image_token_id] * vectors + PROMPT] * 2)}
+
+
 def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
         tokens = "input_ids" if type(model).__name__.startswith("Blip") else "decoder_input_ids"
-        return [model(pixel_values=pictures, **{tokens: torch.tensor(TOKENS)}).logits]
+        return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits_per_image]
     if task == "mask-generation":
@@ -96,7 +105,8 @@ def written(model: Any, size: tuple[int, int]) -> dict[str, Any]:
         settings = transformers.GenerationConfig(
             num_beams=beams, do_sample=False, max_new_tokens=8, decoder_start_token_id=2, eos_token_id=5, pad_token_id=1
         )
-        rows = model.generate(torch.from_numpy(picture(2, *size)), generation_config=settings)[:, 1:].tolist()
+        pictures = {"pixel_values": torch.from_numpy(picture(2, *size))} | prompted(model, size)
+        rows = model.generate(**pictures, generation_config=settings)[:, 1:].tolist()
         found[str(beams)] = [row[: row.index(5) + 1] if 5 in row else row for row in rows]
     return found
 

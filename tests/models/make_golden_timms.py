@@ -11,6 +11,7 @@ pictures, and the product of each parameter's gradient with a fixed vector. seed
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from functools import partial
@@ -26,6 +27,8 @@ from timm.layers import get_act_layer
 from timm.models import save_for_hf
 from timm.models._efficientnet_blocks import SqueezeExcite
 from timm.models._efficientnet_builder import decode_arch_def, round_channels
+from timm.models.byobnet import ByoBlockCfg, ByobNet, ByoModelCfg
+from timm.models.convmixer import ConvMixer
 from timm.models.efficientnet import EfficientNet
 from timm.models.mobilenetv3 import MobileNetV3
 from timm.models.vgg import VGG, ConvMlp
@@ -70,6 +73,41 @@ def from_blocks(config: dict[str, Any]) -> Any:
     )  # fmt: skip
 
 
+def branches(config: dict[str, Any]) -> Any:
+    """RepVGG or MobileOne of a configuration that describes blocks."""
+    stages = [
+        [re.fullmatch(
+            r"(rep|one)_r(\d)_k(\d)_s(\d)(?:_g(\d)|_(each))?(?:_b(\d))?_c(\d+)(?:_se([\d.]+))?", block
+        ) for block in stage]
+        for stage in config["blocks"]
+    ]  # fmt: skip
+    parts = []
+    before = int(stages[0][0][8])
+    for stage in stages[1:]:
+        blocks = []
+        for kind, repeats, kernel, stride, groups, each, count, width, _ in (block.groups() for block in stage):
+            for i in range(int(repeats)):
+                more = {"num_conv_branches": int(count), "kernel_size": int(kernel)} if kind == "one" else {}
+                size = 1 if each else before // int(groups) if groups else 0
+                blocks.append(ByoBlockCfg(
+                    type=kind, d=1, c=int(width), s=int(stride) if i == 0 else 1, gs=size, block_kwargs=more
+                ))  # fmt: skip
+                before = int(width)
+        parts.append(blocks)
+    kind, squeeze = stages[0][0][1], stages[0][0][9]
+    attention = {"attn_layer": "se", "attn_kwargs": {"rd_ratio": float(squeeze), "rd_divisor": 1}} if squeeze else {}
+    made = ByoModelCfg(blocks=tuple(parts), stem_type=kind, stem_chs=int(stages[0][0][8]), **attention)
+    return ByobNet(made, num_classes=len(LABELS))
+
+
+def mixer(config: dict[str, Any]) -> Any:
+    """ConvMixer."""
+    return ConvMixer(
+        config["hidden_size"], config["num_hidden_layers"], config["kernel_size"], config["patch_size"],
+        num_classes=len(LABELS),
+    )  # fmt: skip
+
+
 def rounded(values: Any) -> list[float]:
     return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
@@ -85,7 +123,7 @@ def golden(name: str) -> dict[str, Any]:
             })  # fmt: skip
             saved = json.loads((Path(folder) / "config.json").read_text())
     else:
-        model = vgg(config) if config["model_type"] == "vgg" else from_blocks(config)
+        model = {"vgg": vgg, "repvgg": branches, "convmixer": mixer}.get(config["model_type"], from_blocks)(config)
     model.eval()
     state = model.state_dict()
     for key, value in state.items():

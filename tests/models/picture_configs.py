@@ -186,6 +186,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "pad_token_id": 1,
         },
     },
+    "florence2": {
+        "model_type": "florence2", "image_token_id": 39,
+        "vision_config": {
+            "depths": [1, 1], "patch_size": [3, 3], "patch_stride": [2, 2], "patch_padding": [1, 1],
+            "patch_prenorm": [False, True], "embed_dim": [8, 12], "num_heads": [2, 3], "num_groups": [2, 4],
+            "window_size": 2, "mlp_ratio": 2.0, "projection_dim": 16, "max_position_embeddings": 8,
+        },
+        "text_config": {
+            "model_type": "bart", "vocab_size": 40, "d_model": 16, "encoder_layers": 2, "encoder_attention_heads": 4,
+            "encoder_ffn_dim": 20, "decoder_layers": 2, "decoder_attention_heads": 4, "decoder_ffn_dim": 20,
+            "max_position_embeddings": 32, "scale_embedding": True, "forced_eos_token_id": None,
+        },
+    },
     "sam": {
         "model_type": "sam",
         "vision_config": _SIZES | {
@@ -213,21 +226,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
 CLASSES = {
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
     ("blip", "image-to-text"): "BlipForConditionalGeneration",
+    ("florence2", "image-to-text"): "Florence2ForConditionalGeneration",
 }
 # Run with weights in block types.
 QUANTISED = (
     "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip trocr"
+    "mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip trocr florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
-    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr"
+    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr "
+    "florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
 WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
+PROMPT = [0, 9, 31, 2]  # of models that read one beside a picture
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 
 
@@ -235,6 +251,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     """The sizes (height, width) of the pictures that the tests show a model."""
     config = CONFIGS[name]
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
+    own = (16, 20) if config["model_type"] == "florence2" else own
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     first = (own, own) if isinstance(own, int) else tuple(own)
     placed = config.get("use_absolute_embeddings")  # transformers resizes these tables for square pictures only

@@ -18,6 +18,7 @@ CLASSES = {
     "yolos": ("object-detection", "YolosForObjectDetection"),
     "sam": ("mask-generation", "SamModel"),
     "blip": ("image-to-text", "BlipForConditionalGeneration"),
+    "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
     "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),

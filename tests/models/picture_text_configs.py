@@ -66,6 +66,70 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "num_position_embeddings": 49, "deepstack_visual_indexes": [2, 0],
         },
     },
+    "qwen3_vl_moe": {
+        "model_type": "qwen3_vl_moe", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "text_config": _QWEN | {
+            "model_type": "qwen3_vl_moe_text", "head_dim": 8, "moe_intermediate_size": 12, "num_experts": 4,
+            "num_experts_per_tok": 2,
+        },
+        "vision_config": {
+            "depth": 2, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 24,
+            "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 0],
+        },
+    },
+    "paligemma": {
+        "model_type": "paligemma", "text_config": {"model_type": "gemma", **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "projection_dim": 32,
+    },
+    "paligemma2": {
+        "model_type": "paligemma", "text_config": {
+            "model_type": "gemma2", **_TEXT, "head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 8,
+        },
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "projection_dim": 32,
+    },
+    "mistral3": {
+        "model_type": "mistral3",
+        "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "pixtral", **_TOWER, "hidden_size": 16, "image_size": 64, "head_dim": 8,
+                          "rope_parameters": {"rope_theta": 10000.0, "rope_type": "axial"}},
+        "image_token_index": IMAGE, "tie_word_embeddings": False, "spatial_merge_size": 2,
+    },
+    "pixtral": {
+        "model_type": "llava", "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "pixtral", **_TOWER, "hidden_size": 16, "image_size": 64, "head_dim": 8,
+                          "patch_size": 8},
+        "image_token_index": IMAGE, "vision_feature_layer": -1, "vision_feature_select_strategy": "full",
+    },
+    "blip2": {
+        "model_type": "blip-2", "num_query_tokens": 5, "image_token_index": IMAGE,
+        "vision_config": {"model_type": "blip_2_vision_model", **_TOWER, "initializer_range": 0.02},
+        "qformer_config": {
+            "model_type": "blip_2_qformer", "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4,
+            "intermediate_size": 20, "vocab_size": 8, "max_position_embeddings": 8,
+        },
+        "text_config": {
+            "model_type": "opt", "vocab_size": 96, "hidden_size": 32, "word_embed_proj_dim": 32, "ffn_dim": 48,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 192, "pad_token_id": 0,
+        },
+    },
+    "llava_next": {
+        "model_type": "llava_next", "text_config": _LLAMA,
+        "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
+        "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
+    },
+    "internvl": {
+        "model_type": "internvl", "text_config": {"model_type": "qwen2", **_TEXT},
+        "vision_config": {"model_type": "internvl_vision", **_TOWER, "attention_bias": True},
+        "image_token_id": IMAGE, "tie_word_embeddings": False, "image_seq_length": 4,
+    },
+    "internvl_large": {
+        "model_type": "internvl", "text_config": {"model_type": "qwen3", **_TEXT, "head_dim": 8},
+        "vision_config": {"model_type": "internvl_vision", **_TOWER, "norm_type": "rms_norm", "use_qk_norm": True,
+                          "use_mean_pooling": False},
+        "image_token_id": IMAGE, "tie_word_embeddings": True, "image_seq_length": 4,
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -76,10 +140,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "mm_tokens_per_image": 9, "boi_token_index": 91, "eoi_token_index": 92,
     },
 }  # fmt: skip
-QUANTISED = tuple(CONFIGS)
-OTHER_DEVICE = ("smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+QUANTISED = tuple(name for name in CONFIGS if name != "qwen3_vl_moe")  # which may choose other experts
+OTHER_DEVICE = (
+    "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
+    "internvl_large", "blip2", "paligemma2",
+)  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
-GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl"), (5, 3))
+GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral"), (5, 3))
+
+# The rows and columns of tiles, beside the whole, and the size of a picture.
+TILED = {"llava_next": ((1, 2), (14, 40))}
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

@@ -16,6 +16,7 @@ from tests.text.picture_chat_model import write_picture_chat_model
 
 GOLDEN = Path(__file__).with_name("golden_projectors")
 KINDS = ("llava", "idefics3", "gemma3", "qwen2_vl", "qwen2_5_vl")
+MORE = ("qwen3_vl_moe", "mistral3", "internvl")  # whose files are read in the same ways
 PROJECTOR = "mmproj-f16.gguf"
 
 
@@ -30,10 +31,12 @@ def rewritten(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], Non
     write_gguf(path, tensors, values, kept)
 
 
-def as_qwen2vl(values: dict[str, Any], tensors: dict[str, Any]) -> None:
-    for name in [name for name in values if name.startswith("qwen2.")]:
-        values[name.replace("qwen2.", "qwen2vl.")] = values.pop(name)
-    values |= {"general.architecture": "qwen2vl", "qwen2vl.rope.dimension_sections": [2, 1, 1, 0]}
+def as_qwen_vl(values: dict[str, Any], tensors: dict[str, Any]) -> None:
+    own = values["general.architecture"]
+    new = {"qwen2": "qwen2vl", "qwen3moe": "qwen3vlmoe"}[own]
+    for name in [name for name in values if name.startswith(f"{own}.")]:
+        values[name.replace(f"{own}.", f"{new}.")] = values.pop(name)
+    values |= {"general.architecture": new, f"{new}.rope.dimension_sections": [2, 1, 1, 0]}
 
 
 def write_both(place: Path, kind: str) -> tuple[Path, Path]:
@@ -54,6 +57,6 @@ def write_both(place: Path, kind: str) -> tuple[Path, Path]:
     both.mkdir()
     quantize_file(text / "model.safetensors", both / "model.gguf", "f32", view=gguf_view(text / "model.safetensors"))
     if kind.startswith("qwen"):
-        rewritten(both / "model.gguf", as_qwen2vl)
+        rewritten(both / "model.gguf", as_qwen_vl)
     shutil.copy(GOLDEN / f"mmproj-{kind}.gguf", both / PROJECTOR)
     return folder, both

@@ -19,9 +19,10 @@ from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig, renamed
 from pyapp.models.diffusion.controlnet import ControlNet, ControlNetConfig
-from pyapp.models.diffusion.load import TextEncoder, load_diffusion
+from pyapp.models.diffusion.load import load_diffusion
 from pyapp.models.diffusion.read_schedule import NAMES, read_schedule
 from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+from pyapp.models.diffusion.texts import TextEncoder
 from pyapp.models.diffusion.tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from pyapp.models.diffusion.unet import UNet, UNetConfig
 from pyapp.models.loading.config import read_config
@@ -186,6 +187,15 @@ def write_part(folder: Path, kind: str, config: dict[str, Any], model: Any) -> P
     return folder
 
 
+def write_tokenizer(folder: Path) -> None:
+    """A tokenizer of CLIP's kind."""
+    folder.mkdir(parents=True)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary()))
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, MERGES)]) + "\n")
+    named = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "CLIPTokenizer", **named}))
+
+
 def write_model(folder: Path, name: str) -> Path:
     """A folder as diffusers writes it."""
     unet, texts, (schedule, settings), _, _ = MODELS[name]
@@ -206,12 +216,7 @@ def write_model(folder: Path, name: str) -> Path:
         kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
         end = "_2" if i else ""
         parts[f"text_encoder{end}"] = (kind, config, TextEncoder(read_config(ClipTextConfig, config), projection))
-        tokenizer = folder / f"tokenizer{end}"
-        tokenizer.mkdir(parents=True)
-        (tokenizer / "vocab.json").write_text(json.dumps(vocabulary()))
-        (tokenizer / "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, MERGES)]) + "\n")
-        named = {"bos_token": "<|startoftext|>", "eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
-        (tokenizer / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "CLIPTokenizer", **named}))
+        write_tokenizer(folder / f"tokenizer{end}")
     for part, (kind, config, model) in parts.items():
         (folder / part).mkdir()
         (folder / part / "config.json").write_text(json.dumps(config))
@@ -233,7 +238,7 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     pytest.importorskip("tokenizers")
     _, _, _, guidance, steps = MODELS[name]
     loaded = load_diffusion(write_model(tmp_path, name))
-    assert [loaded.tokenizers[0].encode_batch([text])[0].ids for text in PROMPTS] == golden()["models"][name]["ids"]
+    assert [loaded.tokenizer.encode_batch([text])[0].ids for text in PROMPTS] == golden()["models"][name]["ids"]
     count = iter([LATENTS, *range(20, 40)])
     options = ImagineOptions(negative_prompt=NEGATIVE, steps=steps, guidance=guidance, width=16, height=16)
     drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)))
@@ -297,7 +302,7 @@ def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
         drawing.step(i)
     np.testing.assert_allclose(shown(drawing.latents.numpy()), expected["latents"], atol=3e-4, rtol=3e-4)
     half = load_diffusion(folder, lora=[str(file), (file, 0.1)], dtype="float16")
-    assert half.unet.mid_block.attentions[0].transformer_blocks[0].attn1.to_q.weight.dtype is pyapp.float16
+    assert half.network.mid_block.attentions[0].transformer_blocks[0].attn1.to_q.weight.dtype is pyapp.float16
     if case:
         return
     first = next(iter(state))
@@ -327,8 +332,8 @@ def test_weights_of_another_type_draw_nearly_the_same(tmp_path: Path, dtype: str
         text, _ = loaded.texts(PROMPTS)
         with pyapp.no_grad():
             given = {key: pyapp.from_numpy(value) for key, value in inputs("one").items()}
-            found.append(loaded.unet(given["latents"], given["time"], text).numpy())
-    weight = loaded.unet.up_blocks[0].resnets[0].conv1.weight
+            found.append(loaded.network(given["latents"], given["time"], text).numpy())
+    weight = loaded.network.up_blocks[0].resnets[0].conv1.weight
     assert weight.dtype.name == dtype and weight.nbytes < 0.55 * 4 * np.prod(shape)
     difference = np.linalg.norm(found[1] - found[0]) / np.linalg.norm(found[0])
     assert 0 < difference < error

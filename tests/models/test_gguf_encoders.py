@@ -22,7 +22,7 @@ from pyapp.models.load import load_model, weights_of
 from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.documents import SPACE, added_token, document, template
-from tests.models import encoder_configs, sequence_configs
+from tests.models import decoder_configs, encoder_configs, sequence_configs
 from tests.models.seeded import draw
 
 pytestmark = pytest.mark.native_only  # needs the tokenizers library and folders
@@ -38,6 +38,7 @@ ARCHITECTURES = {
     "t5": "t5encoder", "umt5": "t5encoder",
 }  # fmt: skip
 CONFIGS = encoder_configs.CONFIGS | sequence_configs.CONFIGS
+QWEN = decoder_configs.SMALL | {"model_type": "qwen3", "tie_word_embeddings": True, "head_dim": 8}
 POOLING = {"bert": "cls", "modernbert": "lasttoken"}  # others: mean
 
 
@@ -70,11 +71,13 @@ def unigram(special: list[str], begin: str | None) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def folder_of(name: str, folder: Path, task: str = "features") -> tuple[Any, Path]:
-    """A folder of sentence-transformers', or of the plain model for another task: the model and the path."""
-    settings = CONFIGS[name] | CASES[name]
+def folder_of(name: str, folder: Path, task: str = "features", network: str | None = None) -> tuple[Any, Path]:
+    """A folder of sentence-transformers', or of the plain model for another task: the model and the path. network: the
+    task of the model that it has, if it is another one.
+    """
+    settings = QWEN if name == "qwen3" else CONFIGS[name] | CASES[name]
     module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[settings['model_type']]}")
-    model = module.TASKS[task](module.Config.from_dict(settings))
+    model = module.TASKS[network or task](module.Config.from_dict(settings))
     with pyapp.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(pyapp.from_numpy(draw(key, tuple(parameter.shape))))
@@ -118,6 +121,20 @@ def converted(folder: Path, target: Path, kind: str) -> Path:
 
 def vectors(path: Path, **options: Any) -> np.ndarray:
     return np.array(tasks.pipeline("embed", path)(TEXTS, **options))
+
+
+def test_a_language_model_that_embeds(tmp_path: Path) -> None:
+    """The pooling and the prompts of its folder; without them, the last token."""
+    _, folder = folder_of("qwen3", tmp_path / "folder", network="causal-lm")
+    expected = [vectors(folder, prompt_name=option) for option in (None, "query")]
+    assert np.abs(expected[0] - expected[1]).max() > 0.01
+    path = converted(folder, tmp_path / "model.gguf", "f32")
+    for option, values in zip((None, "query"), expected, strict=True):
+        np.testing.assert_allclose(vectors(path, prompt_name=option), values, atol=2e-6)
+    (folder / "modules.json").unlink()
+    last = vectors(converted(folder, tmp_path / "plain.gguf", "f32"), normalize=True)
+    np.testing.assert_allclose(last, vectors(folder, normalize=True), atol=2e-6)
+    assert np.abs(last - expected[0] / np.linalg.norm(expected[0], axis=1, keepdims=True)).max() > 0.01
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "flan_t5"])

@@ -23,7 +23,7 @@ from pyapp.models.loading.writing_gguf import gguf_view
 from pyapp.text.generate import Session, generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.tokenizer import Tokenizer
-from tests.models.decoder_configs import CONFIGS, IN_GGUF
+from tests.models.decoder_configs import CONFIGS, IN_GGUF, SENSITIVE
 from tests.models.test_decoders import TEXT, golden, make, numbers
 from tests.random_blocks import random_blocks
 from tests.text.parrot import make_vocabulary
@@ -80,7 +80,7 @@ def test_written_and_read_again(case: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["f16", "q8_0"])
 def test_as_the_same_model_dequantised(case: Any, kind: str, tmp_path: Path) -> None:
     """The file's types are kept, and the model computes what it computes with the same weights in float32."""
-    _, _, path = case
+    name, _, path = case
     target = tmp_path / "model.gguf"
     quantize_file(path, target, kind, view=gguf_view(path))
     with open_checkpoint(target) as checkpoint:
@@ -91,7 +91,10 @@ def test_as_the_same_model_dequantised(case: Any, kind: str, tmp_path: Path) -> 
     kept = {parameter.dtype.name for parameter in quantised.parameters()} - {"float32"}
     assert kept and kept <= kinds
     expected, found = logits(load(target)), logits(quantised)
-    assert np.abs(found - expected).mean() < (0.01 if kind == "f16" else 0.06) * np.abs(expected).mean()
+    assert (
+        np.abs(found - expected).mean()
+        < (0.01 if kind == "f16" else 0.2 if name in SENSITIVE else 0.06) * np.abs(expected).mean()
+    )
 
 
 def test_a_mixture_of_k_types(tmp_path: Path) -> None:
@@ -142,6 +145,32 @@ def test_types_that_only_files_have(tmp_path: Path) -> None:
     check_each(check, ((kind,) for kind in FILE_TYPES))
 
 
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_factors_go_into_the_weights(kind: str, tmp_path: Path) -> None:
+    """Falcon-H1's factors are multiplied into the weights and biases of files, also if these were in blocks."""
+    biased = {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True}
+    model, path = saved("falcon_h1", tmp_path, **biased)
+    source = tmp_path / "source.safetensors"
+    quantize_file(path, source, kind)
+    quantize_file(source, tmp_path / "model.gguf", kind, view=gguf_view(source))
+    found, expected = logits(load(tmp_path / "model.gguf")), logits(model)
+    assert np.abs(found - expected).mean() < (1e-5 if kind == "f32" else 0.06) * np.abs(expected).mean()
+
+
+def test_older_files_of_qwen3_next_have_one_projection(tmp_path: Path) -> None:
+    """Their ssm_in has the rows in the order of Hugging Face's files."""
+    model, path = saved("qwen3_next", tmp_path)
+    quantize_file(path, tmp_path / "new.gguf", "f32", view=gguf_view(path))
+    with open_checkpoint(tmp_path / "new.gguf") as new:
+        tensors: dict[str, Any] = {name: new.read(name) for name in new.tensors if ".attn_qkv" not in name}
+        for layer in (0, 2):
+            del tensors[f"blk.{layer}.attn_gate.weight"]
+            own = model.model.layers[layer].linear_attn.in_proj_qkvz.weight.detach()
+            tensors[f"blk.{layer}.ssm_in.weight"] = own
+        write_gguf(tmp_path / "old.gguf", tensors, new.values, new.types)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(logits(load(tmp_path / "old.gguf")), logits(model), rtol=1e-4, atol=1e-4)
+
+
 def test_names_are_llama_cpps() -> None:
     for architecture, names in json.loads(NAMES.read_text()).items():
         forms = [importlib.import_module(f"pyapp.models.{name}").GGUF for name in set(MODEL_TYPES.values())
@@ -178,7 +207,10 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("cohere2", {"sliding_window_pattern": 2}, "layer_types"), ("nemotron", {"hidden_act": "silu"}, "hidden_act"),
         ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual"),
         ("mpt", {"attn_config": {"softmax_scale": 0.5}}, "attn_config"), ("lfm2-bias", {}, "conv_bias True"),
-        ("gpt_oss", {"swiglu_limit": 0.8}, "swiglu_limit"),
+        ("gpt_oss", {"swiglu_limit": 0.8}, "swiglu_limit"), ("qwen3_next", {"mlp_only_layers": [1]}, "in each layer"),
+        ("qwen3_next", {"layer_types": ["linear_attention", "full_attention", "full_attention"]}, "layer_types"),
+        ("qwen3_5_moe", {}, "qwen3_5_moe"), ("falcon_h1-norm", {"mamba_norm_before_gate": True}, "mamba_norm_before"),
+        ("falcon_h1", {"tie_word_embeddings": True}, "factors"), ("falcon_h1", {"time_step_limit": [0.1, 1]}, "step"),
     ):  # fmt: skip
         _, path = saved(name, tmp_path, **more)
         with pytest.raises(ModelError, match=told):

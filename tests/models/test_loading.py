@@ -66,39 +66,58 @@ def test_old_buffers_and_a_tied_head_are_left_out(tmp_path: Path) -> None:
     assert found.lm_head.weight is found.model.embed_tokens.weight
 
 
-def test_the_language_model_of_one_that_sees_pictures(tmp_path: Path) -> None:
-    """Gemma 3: its settings are the text_config, which leaves out what is usual, and its other tensors are not read."""
-    model, state = model_and_state("gemma3", num_attention_heads=8)
-    state = {f"language_model.{name}": value for name, value in state.items() if name != "lm_head.weight"}
-    more = {"vision_tower.embeddings.patch_embedding.bias": pyapp.ones(2), "multi_modal_projector.norm": pyapp.ones(2)}
-    write_safetensors(tmp_path / "model.safetensors", state | more)
-    own = {key: value for key, value in CONFIGS["gemma3"].items() if key != "num_attention_heads"}
+@pytest.mark.parametrize("name", ["gemma3", "gemma3n"])
+def test_the_language_model_of_one_that_sees_pictures(name: str, tmp_path: Path) -> None:
+    """Its settings are the text_config, which leaves out what is usual, and its other tensors are not read."""
+    model, state = model_and_state(name, num_attention_heads=8)
+    before = {"gemma3": "language_model.", "gemma3n": "model.language_model."}[name]
+    state = {before + key.removeprefix("model." if name == "gemma3n" else ""): state[key] for key in state
+        if key != "lm_head.weight"}  # fmt: skip
+    seen = ["vision_tower.embeddings.patch_embedding.bias", "multi_modal_projector.norm"]
+    if name == "gemma3n":  # the last two: of a layer that attends to the keys and values of another
+        own = f"{before}layers.3.self_attn."
+        seen = ["model.vision_tower.a", "model.audio_tower.b", "model.embed_audio.c", f"{own}k_proj.weight",
+                f"{own}k_norm.weight"]  # fmt: skip
+    write_safetensors(tmp_path / "model.safetensors", state | {key: pyapp.ones(2) for key in seen})
+    own_settings = {key: value for key, value in CONFIGS[name].items() if key != "num_attention_heads"}
     with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
-        settings = {"model_type": "gemma3", "text_config": own, "vision_config": {}}
+        settings = {"model_type": name, "text_config": own_settings, "vision_config": {}}
         found = build(checkpoint, lambda event: None, Cancel(), settings)
     np.testing.assert_array_equal(logits(found), logits(model))
 
 
-@pytest.mark.parametrize("name", ["mixtral", "qwen2_moe", "qwen3_moe"])
+GATED, NUMBERED = ("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2")
+# Where published files keep each expert's matrices, and what else they call by other names.
+APART: dict[str, tuple[str, tuple[str, ...], tuple[str, str]]] = {
+    "mixtral": ("block_sparse_moe.experts", NUMBERED, (".mlp.gate.", ".block_sparse_moe.gate.")),
+    "qwen2_moe": ("mlp.experts", GATED, ("", "")), "qwen3_moe": ("mlp.experts", GATED, ("", "")),
+    "phimoe": ("block_sparse_moe.experts", NUMBERED, (".mlp.router.", ".block_sparse_moe.gate.")),
+    "jamba": ("feed_forward.experts", GATED, ("", "")), "hunyuan-moe": ("mlp.experts", GATED, ("", "")),
+    "ernie4_5_moe": ("mlp.experts", GATED, (".mlp.gate.moe_statics.", ".mlp.moe_statics.")),
+    "nemotron_h": ("mixer.experts", ("up_proj", "down_proj"), ("model.", "backbone.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", APART)
 def test_experts_apart(name: str, tmp_path: Path) -> None:
     """Published files keep each expert's matrices apart."""
     model, state = model_and_state(name)
-    place, parts = ("mlp", ("gate_proj", "up_proj", "down_proj"))
-    if name == "mixtral":
-        place, parts = "block_sparse_moe", ("w1", "w3", "w2")
+    place, parts, (ours, theirs) = APART[name]
     for key in [key for key in state if ".experts." in key]:
-        before, value = key.partition("mlp.")[0] + place, state.pop(key)
+        block, last = key.rpartition(".")[0].rpartition(".experts")[0], key.endswith("down_proj")
+        before, value = block.rpartition(".")[0], state.pop(key)
+        chosen = parts[-1:] if last else parts[:-1]
         for expert in range(value.shape[0]):
-            pieces = value[expert].split(value.shape[1] // 2) if "gate_up" in key else [value[expert]]
-            for part, piece in zip(parts[:2] if "gate_up" in key else parts[2:], pieces, strict=True):
-                state[f"{before}.experts.{expert}.{part}.weight"] = piece.contiguous()
-    if name == "mixtral":
-        state = {key.replace(".mlp.gate.", ".block_sparse_moe.gate."): value for key, value in state.items()}
+            pieces = value[expert].split(value.shape[1] // len(chosen))
+            for part, piece in zip(chosen, pieces, strict=True):
+                state[f"{before}.{place}.{expert}.{part}.weight"] = piece.contiguous()
+    state = {key.replace(ours, theirs, 1) if ours else key: value for key, value in state.items()}
     write_safetensors(tmp_path / "model.safetensors", state)
     np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", name)), logits(model))
-    wider = {"intermediate_size" if name == "mixtral" else "moe_intermediate_size": 96}
-    with pytest.raises(ModelError, match=r"experts\.gate_up_proj has \d+ rows of 32, expected \[4, 192, 32\]"):
-        load(tmp_path / "model.safetensors", name, **wider)
+    if name in ("mixtral", "qwen3_moe"):
+        wider = {"intermediate_size" if name == "mixtral" else "moe_intermediate_size": 96}
+        with pytest.raises(ModelError, match=r"experts\.gate_up_proj has \d+ rows of 32, expected \[4, 192, 32\]"):
+            load(tmp_path / "model.safetensors", name, **wider)
 
 
 def test_experts_in_mxfp4_as_they_are_published(tmp_path: Path) -> None:
@@ -299,6 +318,18 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("granitemoehybrid", {"position_embedding_type": "odd"}, "position_embedding_type"),
     ("falcon_h1", {"mamba_d_state": 1 << 30}, "too many"), ("falcon_h1", {"mlp_multipliers": [1.0]}, "mlp_multipliers"),
     ("falcon_h1", {"mamba_d_head": "auto", "mamba_d_ssm": 65}, "mamba_n_heads"),
+    ("rwkv", {"hidden_size": "wide"}, "hidden_size"), ("rwkv", {"context_length": 0}, "context_length"),
+    ("gemma3n", {"num_kv_shared_layers": 3}, "num_kv_shared_layers"),
+    ("gemma3n", {"altup_active_idx": 3}, "altup_active"), ("gemma3n", {"activation_sparsity_pattern": [1]}, "sparsity"),
+    ("gemma3n", {"intermediate_size": [8, 8, 8]}, "intermediate_size"),
+    ("gemma3n", {"vocab_size_per_layer_input": 1 << 30, "hidden_size_per_layer_input": 1 << 20}, "too many"),
+    ("bamba", {"attn_layer_indices": [2]}, "attn_layer_indices"), ("jamba", {"attn_layer_offset": 3}, "attn_layer"),
+    ("jamba", {"mamba_expand": 1 << 20}, "expand"), ("nemotron_h", {"hybrid_override_pattern": "MX"}, "layers_block"),
+    ("nemotron_h", {"moe_latent_size": 1 << 30}, "moe_latent_size"), ("phimoe", {"num_experts_per_tok": 3}, "per_tok"),
+    ("hunyuan-moe", {"moe_topk": [5, 1]}, "num_experts_per_tok"), ("hunyuan-moe", {"moe_topk": ["a"]}, "moe_topk"),
+    ("ernie4_5_moe", {"moe_k": 5}, "moe_k"), ("ministral", {"layer_types": ["odd"] * 2}, "layer_types"),
+    ("minicpm3", {"kv_lora_rank": 0}, "kv_lora_rank"), ("minicpm3", {"scale_depth": -1.0}, "scale_depth"),
+    ("ministral3", {"rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": "b"}}, "llama_4"),
     ("glm4_moe", {"n_group": 3}, "n_group"), ("glm4_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
     ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
     ("opt", {"activation_function": "exec"}, "activation"), ("bloom", {"n_head": 3}, "divide"),

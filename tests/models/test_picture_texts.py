@@ -5,6 +5,7 @@ the tokens that they write; quantised weights; another device; configurations th
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
 from functools import cache
@@ -18,11 +19,13 @@ import pyapp
 from pyapp import nn
 from pyapp.engine.buffers import int32_tensor
 from pyapp.errors import ArgumentError, ModelError
+from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models._index import SEEING
+from pyapp.models.load import read_model
 from pyapp.models.loading.weights import ignored_by
 from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
-from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, tokens
+from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
@@ -53,9 +56,16 @@ def make(name: str) -> Any:
 def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
     """(two texts with a picture each, the pictures, the mask of padding)."""
     size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else model.pixels
-    rows, count = tokens(name, model.tokens_in(*GRIDS.get(name, (0, 0))))
+    (high, wide), given = TILED.get(name, (GRIDS.get(name, (0, 0)), (1, 1)))
+    rows, count = tokens(name, model.tokens_in(high, wide, given))
     ids = pyapp.tensor(rows, dtype="int32").to(model.device)
-    return ids, pyapp.from_numpy(picture(count, *size)).to(model.device), ids != 0
+    tiles = high * wide + 1 if name in TILED else 1
+    return ids, pyapp.from_numpy(picture(count * tiles, *size)).to(model.device), ids != 0
+
+
+def sizes(name: str, count: int) -> list[tuple[int, int]] | None:
+    """Those of pictures with tiles."""
+    return [TILED[name][1]] * count if name in TILED else None
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -68,7 +78,7 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     }
     assert {id(found[renamed(key)]) for key in stored} == {id(parameter) for parameter in model.parameters()}
     ids, pictures, mask = inputs(name, model)
-    logits = model(ids, mask, pictures) * mask.unsqueeze(-1)
+    logits = model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)
     np.testing.assert_allclose(shown(logits.detach().numpy(), 96), expected["outputs"], atol=1e-4, rtol=1e-4)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():
@@ -80,20 +90,22 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
 
 
 def written(model: Any, name: str, count: int, cache_type: str = "float32") -> tuple[list[int], np.ndarray]:
-    """(greedy tokens after the first text, read by the cache in three passes; the first logits)."""
+    """(greedy tokens after the first text, read by the cache in three passes, or in one; the first logits)."""
     ids, pictures, _ = inputs(name, model)
     row = ids.tolist()[0]
     position, found, first = 0, [], None
     text = model.new_cache(len(row) + count + 1, cache_type)
     with pyapp.no_grad():
-        features = model.picture_features(pictures[:1])[0]
+        features = model.vectors_of(pictures[: len(pictures) // 2], sizes(name, 1))
         [(start, stop)] = stretches(row, IMAGE)
-        for begin, end in ((0, start - 1), (start - 1, stop + 2), (stop + 2, len(row))):
+        ends = (0, len(row)) if model.whole_prompt else (0, start - 1, stop + 2, len(row))
+        for begin, end in itertools.pairwise(ends):
             part = int32_tensor(row[begin:end], model.device)
-            rotary_positions = grid_positions(len(row), [(start, *GRIDS[name])])[begin:end] if name in GRIDS else []
+            rotary_positions = grid_positions(len(row), [(start, *GRIDS[name])])[begin:end] if model.sections else []
             seen = Seen(None, rotary_positions=rotary_positions) if rotary_positions else None
-            if begin == start - 1:
-                seen = Seen(features, range(1, 1 + stop - start), [(start, stop)], rotary_positions)
+            if begin < start < end:
+                spans = [(0, end) if model.whole_prompt else (start, stop)]
+                seen = Seen(features, range(start - begin, stop - begin), spans, rotary_positions)
             logits = model.forward_cached(
                 part, int32_tensor([begin], model.device), text, seen=seen, first=begin
             )  # fmt: skip
@@ -128,12 +140,12 @@ def test_quantised_weights_run(name: str) -> None:
     model = make(name)
     with pyapp.no_grad():
         ids, pictures, mask = inputs(name, model)
-        exact = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        exact = (model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)).numpy()
         assert nn.quantize(model, "q8_0")
-        found = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        found = (model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)).numpy()
         assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
         model.dequantize()
-        again = (model(ids, mask, pictures) * mask.unsqueeze(-1)).numpy()
+        again = (model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)).numpy()
     assert 0 < np.abs(again - exact).max() < 0.2 * np.abs(exact).max()
 
 
@@ -156,10 +168,22 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         {"text_config": 3}, {"vision_config": []}, {number: "many"}, {number: -1},
         {"text_config": config["text_config"] | {"model_type": "t5"}},
         {"text_config": config["text_config"] | {"model_type": ["llama"]}},
-        {"vision_config": config["vision_config"] | {"model_type": "pixtral"}},
+        {"vision_config": config["vision_config"] | {"model_type": "vivit"}},
         {"vision_config": config["vision_config"] | {"model_type": {}}},
     ]  # fmt: skip
-    if name in GRIDS:
+    if name in ("mistral3", "pixtral"):
+        for one in (
+            {"patch_size": 10**12}, {"image_size": 0}, {"head_dim": 4}, {"num_attention_heads": 8},
+            {"rope_parameters": 3}, {"rope_parameters": {"rope_theta": -1.0}}, {"patch_size": [4, 8]},
+        ):  # fmt: skip
+            changes.append({"vision_config": config["vision_config"] | one})
+        changes.append({"text_config": {"model_type": "gpt2"}})
+        if name == "pixtral":
+            changes.append({"vision_feature_select_strategy": "default"})
+        else:
+            changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
+            changes.append({"vision_feature_layer": [-1, 1]})
+    elif name in GRIDS:
         rotary = config["text_config"]["rope_parameters"]
         for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
             rope = {"rope_parameters": rotary | {"mrope_section": value}}
@@ -170,6 +194,20 @@ def test_hostile_configurations_are_refused(name: str) -> None:
                     changes.append({"vision_config": config["vision_config"] | {field: value}})
     else:
         changes.append({"vision_config": config["vision_config"] | {"image_size": [16, 32]}})
+    if "image_grid_pinpoints" in config:
+        for pinpoints in ([], [[16, 24]], [[16]], [[16, -16]], [[10**12, 16]], "many", [16, 32], [["a", 16]], 3):
+            changes.append({"image_grid_pinpoints": pinpoints})
+        changes.append({"vision_feature_select_strategy": "full"})
+    if name == "blip2":
+        asks = config["qformer_config"]
+        for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "cross_attention_frequency"):
+            changes += [{"qformer_config": asks | {field: value}} for value in (0, -1, 10**12, "many", 0.5)]
+        changes += [{"qformer_config": value} for value in (3, [], asks | {"use_qformer_text_input": True})]
+        changes += [{"num_query_tokens": value} for value in (0, -1, 10**12, "many", [5])]
+    if name == "internvl":
+        changes += [{"downsample_ratio": ratio} for ratio in (0, -0.5, "half", 0.3, 1e-9, 2, [0.5], 0.25001)]
+        changes += [{"vision_feature_layer": [0, 1]}, {"vision_feature_select_strategy": "full"}]
+        changes += [{"vision_config": config["vision_config"] | {"norm_type": norm}} for norm in ("batch", 3)]
     if "deepstack_visual_indexes" in config["vision_config"]:
         deep = [{"deepstack_visual_indexes": value} for value in ([3], [-1], [0, 0], [0.5], ["a"], 1, "many")]
         learned = [{"num_position_embeddings": value} for value in (48, 0, 10**12, "many")]
@@ -183,13 +221,27 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             for value in (10**12, "many", -1, 0, [1, 2, 3]):
                 changes.append({part: config[part] | {field: value}})
     for field in ("scale_factor", "mm_tokens_per_image", "vision_feature_layer", "vision_feature_select_strategy"):
-        if field in config or (field.startswith("vision_feature") and name.startswith("llava")):
+        if field in config or (
+            field.startswith("vision_feature") and name.startswith(("llava", "mistral3", "pixtral", "internvl"))
+        ):
             changes += [{field: value} for value in (0.5, 10**12, "many", [10**12], {})]
     for change in changes:
         with pytest.raises(ModelError):
             module_of(name).Config.from_dict(config | change)
     again = module_of(name).Config.from_dict(config)
     assert module_of(name).Config.from_dict(again.to_dict()).to_dict() == again.to_dict()
+
+
+def test_stacks_of_experts_are_transposed_in_published_files(tmp_path: Path) -> None:
+    model, module = make("qwen3_vl_moe"), module_of("qwen3_vl_moe")
+    tensors = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    for name in [name for name in tensors if ".experts." in name]:
+        tensors[name] = np.ascontiguousarray(tensors[name].swapaxes(1, 2))
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        read = read_model(module, type(model), checkpoint, CONFIGS["qwen3_vl_moe"])
+    for (name, expected), (_, found) in zip(model.named_parameters(), read.named_parameters(), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.detach().numpy(), err_msg=name)
 
 
 def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:

@@ -19,7 +19,17 @@ from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.text.sequence_to_sequence import SearchOptions, search
-from tests.models.picture_configs import BOXES, CONFIGS, POINT_LABELS, POINTS, QUANTISED, TOKENS, WITH_TOKENS, sizes
+from tests.models.picture_configs import (
+    BOXES,
+    CONFIGS,
+    POINT_LABELS,
+    POINTS,
+    PROMPT,
+    QUANTISED,
+    TOKENS,
+    WITH_TOKENS,
+    sizes,
+)
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.together import fewer_in_browser
 
@@ -58,6 +68,11 @@ def make(name: str, task: str, **changes: Any) -> Any:
     return model.eval()
 
 
+def with_prompt(model: Any) -> Any:
+    """A model that reads a prompt beside a picture, with one."""
+    return model.prompted("what", lambda _: PROMPT[1:-1]) if hasattr(model, "prompted") else model
+
+
 def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> list[pyapp.Tensor]:
     """The outputs for two pictures of a size, with the prompts or texts of the task."""
 
@@ -72,6 +87,7 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
             model(pictures, points, labels, boxes),
         )  # fmt: skip
         return [part for result in results for part in result]
+    model = with_prompt(model)
     found = model(pictures, on(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]
 
@@ -107,12 +123,12 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
         np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["trocr", "trocr_small", "donut", "blip"])
+@pytest.mark.parametrize("name", ["trocr", "trocr_small", "donut", "blip", "florence2"])
 def test_texts_are_those_of_transformers(name: str) -> None:
     model, pictures = make(name, "image-to-text"), pyapp.from_numpy(picture(2, *sizes(name)[0]))
     for beams, expected in golden(name)["image-to-text"]["texts"].items():
         config = {"decoder_start_token_id": 2, "eos_token_id": 5, "num_beams": int(beams), "max_new_tokens": 8}
-        *_, found = search(model, pictures, None, SearchOptions.from_files(config, {}, {}))
+        *_, found = search(with_prompt(model), pictures, None, SearchOptions.from_files(config, {}, {}))
         assert found == expected
     if model.pixels is None:
         return
@@ -123,7 +139,7 @@ def test_texts_are_those_of_transformers(name: str) -> None:
 def wide(values: Any) -> Any:
     """A configuration whose rows are whole blocks."""
     wider = dict.fromkeys(("hidden_size", "d_model", "cross_attention_hidden_size", "reassemble_hidden_size"), 32)
-    wider["decoder_attention_heads"] = 4
+    wider |= {"decoder_attention_heads": 4, "projection_dim": 32}
     if not isinstance(values, dict):
         return values
     return {key: wider.get(key, wide(value)) if value is not None else value for key, value in values.items()}
@@ -181,6 +197,19 @@ def test_hostile_configurations_are_refused(name: str) -> None:
                 changed = own | {field: value}
                 with pytest.raises(ModelError):
                     module_of(name).Config.from_dict(config | {part: changed} if part else changed)
+    if name == "florence2":
+        tower = config["vision_config"]
+        for field, wrong in (
+            ("depths", ([1], [1, 0], [1, 10**9], "many", [1, 1.5])), ("embed_dim", ([8, 13], [8, 10**9], [], [8])),
+            ("patch_prenorm", ([1, 0], [True], "many")), ("patch_stride", ([2, 0], [2, -1], [10**9, 1])),
+            ("window_size", (0, -1, 10**12, "many")), ("projection_dim", (8, 10**12)), ("mlp_ratio", (0.0, 1e9)),
+        ):  # fmt: skip
+            for value in wrong:
+                with pytest.raises(ModelError):
+                    module_of(name).Config.from_dict(config | {"vision_config": tower | {field: value}})
+        for value in (None, 3, {"model_type": "t5"}):
+            with pytest.raises(ModelError, match="text_config"):
+                module_of(name).Config.from_dict(config | {"text_config": value})
     if "encoder" in config:
         for value in (None, 3, {"model_type": "bert"}, {}, {"model_type": ["vit"]}):
             with pytest.raises(ModelError, match="encoder"):

@@ -25,7 +25,7 @@ from pyapp.models.load import LoadedModel
 from pyapp.models.picked_files import load_files
 from pyapp.text import tokenizer as tokenizer_module
 from tests.models.picture_text_configs import GRIDS
-from tests.models.projector_files import KINDS, PROJECTOR, rewritten, write_both
+from tests.models.projector_files import KINDS, MORE, PROJECTOR, rewritten, write_both
 from tests.models.seeded import picture
 from tests.text.picture_chat_model import IDS, SIZES, conversation, photo
 
@@ -112,6 +112,19 @@ def test_the_image_processor_of_the_file(case: Any) -> None:
         np.testing.assert_allclose(top, 0.0, atol=0.02)
     else:
         np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_further_projectors(kind: str, tmp_path: Path) -> None:
+    """Logits, prepared pictures and answers are those of the folder."""
+    pytest.importorskip("jinja2")
+    folder, both = write_both(tmp_path, kind)
+    loaded, other = load_model(both), load_model(folder)
+    np.testing.assert_allclose(logits(kind, loaded), logits(kind, other), rtol=1e-4, atol=1e-4)
+    shown = [pyapp.from_numpy(photo(30, 41))]
+    found, expected = (own.processor(shown).pixel_values.numpy() for own in (loaded, other))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert answers(both)[0] == answers(folder)[0]
 
 
 def notices(both: Path, **more: Any) -> tuple[LoadedModel, list[Any]]:

@@ -24,6 +24,7 @@ from pyapp.models._index import MODEL_TYPES
 from pyapp.models.loading import timm
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.nn.parameter import skip_initialization
+from pyapp.nn.reparameterized import reparameterize
 from pyapp.vision.processors import ImageProcessor
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, QUANTISED, SIZE, seeded_picture
@@ -213,3 +214,57 @@ def test_vgg_refuses_pictures_that_are_too_large_and_layers_that_cannot_be() -> 
 def test_blocks_that_cannot_be_are_refused(blocks: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         make("mobilenetv3", {"blocks": blocks})
+
+
+@pytest.mark.parametrize("name", ["repvgg", "mobileone", "fastvit"])
+def test_branches_become_one_filter(name: str) -> None:
+    """The outputs stay those of timm, and the file of the fused network is read as one."""
+    loaded, expected, pictures = make(name), golden(name), pyapp.from_numpy(picture(2, SIZE, SIZE))
+    reparameterize(loaded.model)
+    with pyapp.no_grad():
+        found = loaded.model(pictures)
+    np.testing.assert_allclose(shown(found.numpy()), expected["output"], atol=1e-4, rtol=1e-4)
+    state = loaded.model.state_dict()
+    assert sum("reparam_conv.bias" in key for key in state) >= 4
+    assert not any(
+        part in key for key in state for part in ("conv_kxk", "conv_scale", "identity", "large_conv", "mixer.norm")
+    )
+    file = BytesIO()
+    write_safetensors(file, state)
+    files = {
+        "config.json": BytesSource(json.dumps(config_json(name)).encode(), "config.json"),
+        "model.safetensors": BytesSource(file.getvalue(), "model.safetensors"),
+    }
+    with pyapp.no_grad():
+        again = load_image_model(files, "image-classification").model(pictures)
+    assert np.array_equal(again.numpy(), found.numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("repvgg", {"blocks": [["rep_r1_k3_s2_c8"]]}, "2 to 16 stages"),
+        ("repvgg", {"blocks": [[3], [3]]}, "not known"),
+        ("repvgg", {"blocks": [["rep_r1_k4_s2_c8"], ["rep_r1_k3_s2_c8"]]}, "cannot be"),
+        ("repvgg", {"blocks": [["rep_r1_k3_s2_c8"], ["rep_r1_k3_s2_g3_c9"]]}, "cannot be"),
+        ("repvgg", {"blocks": [["rep_r2_k3_s2_c8"], ["rep_r1_k3_s2_c8"]]}, "more blocks than one"),
+        ("repvgg", {"blocks": [["rep_r1_k3_s2_c8"], ["rep_r999_k3_s2_c8"] * 2]}, "1,024 blocks"),
+        ("fastvit", {"model_args": {"layers": [1, 1, 1, 0]}}, "depths"),
+        ("fastvit", {"model_args": {"embed_dims": [8, 8, 16, 40]}}, "multiple"),
+        ("fastvit", {"model_args": {"mlp_ratios": [2, 2]}}, "mlp_ratios"),
+        ("efficientvit", {"model_args": {"head_dim": 3}}, "head_dim 3 does not divide"),
+        ("efficientvit", {"model_args": {"head_widths": [4]}}, "head_widths"),
+        ("hiera", {"model_args": {"stages": [1, 1]}}, "depths"),
+        ("hiera", {"model_args": {"img_size": 40}}, "multiples"),
+        ("hiera", {"model_args": {"num_heads": 5}}, "num_heads 5 does not divide"),
+        ("hiera", {"model_args": {"patch_stride": [2, 4]}}, "patch_stride"),
+        ("hiera", {"architecture": "hiera_tiny_abswin_256"}, "not known"),
+        ("eva02", {"model_args": {"num_heads": 256}}, "multiple of 4"),
+        ("eva02", {"model_args": {"patch_size": 512}}, "larger"),
+        ("convmixer", {"kernel_size": 256}, "kernel_size"), ("convmixer", {"patch_size": 1 << 20}, "patch_size"),
+        ("convmixer", {"hidden_size": 1 << 20}, "hidden_size"), ("convmixer", {"hidden_act": "sum"}, "sum"),
+    ],
+)  # fmt: skip
+def test_networks_that_cannot_be_are_refused(name: str, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        make(name, change)

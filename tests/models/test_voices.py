@@ -18,6 +18,7 @@ from pyapp.models.loading.voice import TASK, load_voice
 from tests.models.seeded import direction, shown, voice_weights
 from tests.models.small_models import golden_of, numbers, seeded_model
 from tests.models.voice_configs import CONFIGS, QUANTISED, SPEAKER, TEXTS, VOCABULARY, noise
+from tests.together import fewer_in_browser
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SETTINGS = {"phonemize": False, "pad_token": "_", "language": "eng", "add_blank": True, "normalize": True}
@@ -160,7 +161,7 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
     return folder
 
 
-@pytest.mark.parametrize("kind", ["today", "older", "plain", "torch"])
+@pytest.mark.parametrize("kind", fewer_in_browser(["today", "older", "plain", "torch"]))
 def test_folders_load(case: Any, kind: str, tmp_path: Path) -> None:
     """With today's names of norms, with older ones, without norms, and from a file of torch's."""
     name, expected, model = case

@@ -63,10 +63,55 @@ CONFIGS |= {
     }
     for name, norms in (("vgg", False), ("vgg_norms", True))
 }  # fmt: skip
+CONFIGS |= {
+    "repvgg": {
+        "model_type": "repvgg", "blocks": [
+            ["rep_r1_k3_s2_c8_se0.25"], ["rep_r1_k3_s2_c16_se0.25", "rep_r1_k3_s1_g4_c16_se0.25"],
+            ["rep_r2_k3_s2_c24_se0.25"],
+        ],
+    },
+    "mobileone": {
+        "model_type": "repvgg", "blocks": [
+            ["one_r1_k3_s2_c8"], ["one_r1_k3_s2_each_b2_c8", "one_r1_k1_s1_b2_c16"],
+            ["one_r1_k3_s1_each_b2_c16", "one_r1_k1_s1_b2_c16"],
+        ],
+    },
+    "convmixer": {
+        "model_type": "convmixer", "hidden_size": 12, "num_hidden_layers": 2, "kernel_size": 5, "patch_size": 4,
+    },
+    **{name: {
+        "model_type": "efficientvit",
+        "timm": [size, {"widths": [4, 6, 8, 8, 16], "depths": [1, 1, 2, 1, 1], "head_dim": 4, "head_widths": [12, 20]}],
+    } for name, size in (("efficientvit", "efficientvit_b0"), ("efficientvit_large", "efficientvit_l1"))},
+    **{name: {
+        "model_type": "hiera",
+        "timm": [size, {"img_size": 32, "embed_dim": 4, "num_heads": 2, "stages": [1, 1, 2, 1], "patch_stride": [2, 2],
+                        **more}],
+    } for name, size, more in (("hiera", "hiera_tiny_224", {}),
+                               ("hiera_windows", "hiera_small_abswin_256", {"global_pos_size": [7, 7]}))},
+    "eva02": {"model_type": "eva02", "timm": ["eva02_base_patch14_224", _SMALL_VIT]},
+    "eva02_packed": {"model_type": "eva02", "timm": ["eva02_tiny_patch14_224", _SMALL_VIT]},
+    "fastvit": {
+        "model_type": "fastvit",
+        "timm": ["fastvit_sa12", {"layers": [1, 1, 1, 2], "embed_dims": [8, 8, 16, 64], "mlp_ratios": [2, 2, 2, 2]}],
+    },
+}  # fmt: skip
 LABELS = ("no", "perhaps", "yes")
 SIZE = 32  # pixels of a side
 QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
-OTHER_DEVICE = ("vgg", "mobilenetv3", "mobilenetv4", "efficientnet")  # run on another device
+OTHER_DEVICE = (
+    "eva02",
+    "hiera",
+    "efficientvit",
+    "fastvit",
+    "repvgg",
+    "mobileone",
+    "convmixer",
+    "vgg",
+    "mobilenetv3",
+    "mobilenetv4",
+    "efficientnet",
+)  # run on another device
 FEATURES = ("dinov2", "dinov2_registers")  # compared without a head
 
 

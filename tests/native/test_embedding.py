@@ -104,3 +104,25 @@ def test_backward_refuses_ids_outside(kernels: Kernels, wrong: int) -> None:
     sizes = {"tokens": 2, "columns": 8, "vocabulary": VOCABULARY, "id_bytes": 8}
     code = kernels.run("embedding_backward_f32", grad_w=grad_w, grad_y=normal(2, 8), ids=ids, **sizes)
     assert code == INDEX_RANGE and (grad_w == GUARD).all()
+
+
+@pytest.mark.native_only  # the wasm libraries have no room for the kernel
+@pytest.mark.parametrize("columns", [1, 7, 37, 64, 200])
+@pytest.mark.parametrize("ids_of", ["i4", "i8"])
+def test_embedding_bag(kernels: Kernels, ids_of: str, columns: int) -> None:
+    w = normal(VOCABULARY, columns)
+    ids = np.random.default_rng(6).integers(0, VOCABULARY, 12).astype(ids_of)
+    sizes = {"tokens": 12, "columns": columns, "vocabulary": VOCABULARY, "id_bytes": ids.itemsize}
+    for starts in (None, np.array([0, 0, 5, 11, 12], np.int64)):
+        begins = range(0, 12, 4) if starts is None else starts
+        bags = [w[ids[a:b]].astype(np.float64) for a, b in zip(begins, [*begins[1:], 12], strict=True)]
+        for mean in (0, 1):
+            y = np.full((len(bags), columns), np.nan, np.float32)
+            arguments = {"w": unaligned(w), "ids": unaligned(ids), "starts": starts, "bags": len(bags), "mean": mean}
+            run_checked(kernels, "embedding_bag_f32", "y", y=y, **arguments, **sizes)
+            exact = [bag.sum(0) / (max(len(bag), 1) if mean else 1) for bag in bags]
+            np.testing.assert_allclose(y, exact, rtol=1e-5, atol=1e-6)
+    for wrong in ([0, 13, 12], [0, 5, 4], [-1, 0, 3]):
+        arguments |= {"starts": np.array(wrong, np.int64), "bags": 3}
+        assert kernels.run("embedding_bag_f32", y=y, **arguments, **sizes) == INDEX_RANGE
+    assert kernels.run("embedding_bag_f32", y=y, **(arguments | {"starts": None, "bags": 5}), **sizes) == BAD_ARGUMENT

@@ -107,3 +107,45 @@ def test_adamw(kernels: Kernels, count: int, place: Callable[[np.ndarray], np.nd
     np.testing.assert_allclose(parameter, p64, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(m, m64, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(v, v64, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.native_only  # the wasm libraries have no room for the kernel
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_nll_loss(kernels: Kernels, dtype: type) -> None:
+    scores, targets = normal(9, 33), np.random.default_rng(8).integers(0, 33, 9).astype(dtype)
+    targets[1::3] = -100
+    kept, rows = targets != -100, np.arange(9)
+    outputs = {"loss": np.full(9, np.nan, np.float32), "grad_scores": np.full((9, 33), np.nan, np.float32)}
+    outputs["count"] = np.full(1, np.nan, np.float32)
+    arguments: dict[str, Any] = {"scores": unaligned(scores), "targets": targets, "scale": np.array([3], np.float32)}
+    arguments |= {"rows": 9, "columns": 33, "ignore_index": -100, "target_bytes": targets.itemsize}
+    run_checked(kernels, "nll_loss_f32", *outputs, **outputs, **arguments)
+    assert outputs["count"][0] == 6
+    np.testing.assert_array_equal(outputs["loss"], np.where(kept, -scores[rows, np.where(kept, targets, 0)], 0))
+    grad = np.zeros((9, 33), np.float32)
+    grad[rows[kept], targets[kept]] = -0.5
+    np.testing.assert_array_equal(outputs["grad_scores"], grad)
+    targets[0] = 33
+    assert kernels.run("nll_loss_f32", **outputs, **arguments) == INDEX_RANGE
+
+
+@pytest.mark.native_only  # the wasm libraries have no room for the kernel
+@pytest.mark.parametrize("places", [1, 7, 16, 45])
+def test_cross_entropy_of_planes(kernels: Kernels, places: int) -> None:
+    logits = normal(2, 5, places, scale=4)
+    targets = np.random.default_rng(8).integers(0, 5, (2, places))
+    targets[:, 1::3] = -1
+    outputs = {"loss": np.full((2, places), np.nan, np.float32), "grad_logits": np.full_like(logits, np.nan)}
+    outputs["count"] = np.full(1, np.nan, np.float32)
+    arguments: dict[str, Any] = {"logits": unaligned(logits), "targets": targets, "scale": np.array([3], np.float32)}
+    arguments |= {"batch": 2, "classes": 5, "places": places, "ignore_index": -1, "target_bytes": 8}
+    run_checked(kernels, "cross_entropy_planes_f32", *outputs, **outputs, **arguments)
+    kept = int((targets >= 0).sum())
+    assert outputs["count"][0] == kept
+    rows = np.ascontiguousarray(logits.transpose(0, 2, 1)).reshape(-1, 5)
+    loss, grad = cross_entropy(rows, targets.reshape(-1), -1, 3 / kept)
+    np.testing.assert_allclose(outputs["loss"].reshape(-1), loss, rtol=1e-6, atol=2e-6)
+    found = outputs["grad_logits"].transpose(0, 2, 1).reshape(-1, 5)
+    np.testing.assert_allclose(found, grad, rtol=5e-6, atol=5e-7)
+    targets[0, 0] = 5
+    assert kernels.run("cross_entropy_planes_f32", **outputs, **arguments) == INDEX_RANGE

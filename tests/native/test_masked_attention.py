@@ -211,12 +211,13 @@ def test_finite_minimum_of_all_keys_gives_equal_weights(kernels: Kernels) -> Non
 
 
 @pytest.mark.parametrize("kind", [FLOAT32, FLOAT16, BFLOAT16])
-@pytest.mark.parametrize("size, masked", [(16, False), (16, True), (100, False), (130, True), (150, False)])
+@pytest.mark.parametrize("size, masked", [(16, False), (16, True), (100, False), (130, True)])
 def test_columns_that_are_not_finite_stay_apart(kernels: Kernels, kind: int, size: int, masked: bool) -> None:
     """Of values, and of the gradients that come: only their own columns. Rows that do not see them may get NaN there
     (0 * NaN), but for those of CUDA."""
-    mask = np.tri(150, 150, dtype=bool)[None, None] if masked else None
-    shape, key = (1, 150, 150, 2, 1, size, size), 140
+    rows, key = (150, 140) if size < 100 else (90, 80)  # in the last of several tiles
+    mask = np.tri(rows, rows, dtype=bool)[None, None] if masked else None
+    shape = (1, rows, rows, 2, 1, size, size)
     bad = {3: np.nan, 5: np.inf, size - 1: -np.inf}
     cuda = isinstance(kernels, EmulatedKernels)
     clean = Case(shape, mask, kind=kind, after=0).run(kernels)

@@ -6,6 +6,7 @@ import pytest
 
 import pyapp
 from pyapp import nn
+from pyapp.nn.attention.bias import causal_lower_right, causal_upper_left
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -16,3 +17,12 @@ def test_batches_that_differ_are_refused(batch_first: bool) -> None:
         layer(query, key, key)
     key = pyapp.ones(3, 5, 8) if batch_first else pyapp.ones(5, 2, 8)
     assert layer(query, key, key)[0].shape == (3, 2, 8)
+
+
+def test_causal_masks_of_unequal_lengths() -> None:
+    """As torch.nn.attention.bias has them."""
+    assert causal_upper_left(2, 4).tolist() == [[True, False, False, False], [True, True, False, False]]
+    assert causal_lower_right(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
+    assert causal_lower_right(2, 1).tolist() == [[False], [True]]
+    with pytest.raises(ValueError, match="the number of queries and that of keys"):
+        causal_lower_right(3)

@@ -16,6 +16,7 @@ from pyapp.events import Item
 from pyapp.formats.png import encode_png
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import start_picture
+from tests.models.test_joint import write_joint_model
 
 pytestmark = pytest.mark.native_only
 
@@ -97,3 +98,27 @@ def test_what_is_refused(client: Any) -> None:
         assert 400 <= answer.status_code < 500 and (error["param"] == param or not files), answer.text
     assert client.context.in_flight == 0
     assert client.get("/health").status_code == 200
+
+
+def test_flux_draws(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    pytest.importorskip("multipart")
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    folder = write_joint_model(tmp_path / "flux", "dev")
+    context = Context(Settings(models=(str(folder),), preload=False))
+    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+        ask = ASK | {"model": "flux"}
+        assert drawn(client.post(MAKE, json=ask | {"guidance": 2, "seed": 4})) == own(
+            folder, ["a red cat"], steps=2, width=16, height=24, guidance=2, seed=4
+        )
+        for fields, param in (({"negative_prompt": "cat"}, "negative_prompt"), ({"schedule": "ddim"}, "schedule")):
+            answer = client.post(MAKE, json=ask | fields)
+            assert answer.status_code == 400 and answer.json()["error"]["param"] == param, answer.text
+        picture = {"image": ("a.png", encode_png(start_picture()[0]))}
+        form = {"model": "flux", "prompt": "a red cat", "steps": "2", "strength": "0.5"}
+        assert read_image(drawn(client.post(EDIT, data=form, files=picture))[0]).shape == (20, 16, 3)

@@ -44,7 +44,7 @@ def messages(seeds: tuple[int, int] = (0, 0)) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
-    found = {kind: write_picture_chat_model(folder / kind, kind) for kind in TEMPLATES}
+    found = {kind: write_picture_chat_model(folder / kind, kind) for kind in (*TEMPLATES, "paligemma")}
     write_chat_model(folder / "text", dim=32)
     write_picture_chat_model(folder / "lacking", "llava")
     (folder / "lacking" / "preprocessor_config.json").unlink()
@@ -98,7 +98,7 @@ def by_task(folder: Path, said: Any, dtype: str | None) -> str:
     return found
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("kind", [*TEMPLATES, "paligemma"])
 def test_answers_alone_and_in_company(served: Any, folders: dict[str, Path], kind: str) -> None:
     if served.dtype is None:
         assert text_of(ask(served, kind, messages())) == by_task(folders[kind], messages(), None)
@@ -138,6 +138,13 @@ def test_beginnings_are_shared_up_to_another_picture(served: Any) -> None:
         assert again["prompt_tokens"] == other["prompt_tokens"]
         assert served.context.bytes_of_pictures == 0
     assert runner is not None
+    ask(served, "paligemma", messages((5, 5)))  # whose prompts attend to all of themselves: only the same is shared
+    said = messages((5, 5))
+    said[-1]["content"][-1]["text"] += " Or not?"
+    other, again = (ask(served, "paligemma", one)["usage"] for one in (said, messages((5, 5))))
+    assert other.get("prompt_tokens_details", {}).get("cached_tokens", 0) == 0
+    if served.context.models.by_name["paligemma"].runner.rows_alike:
+        assert again["prompt_tokens_details"]["cached_tokens"] >= again["prompt_tokens"] // 32 * 32 - 32
 
 
 def test_streams_and_several_answers(served: Any) -> None:

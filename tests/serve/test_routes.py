@@ -307,7 +307,12 @@ def test_embeddings_and_ranking(client: Any) -> None:
     assert post(client, "/rerank", query="a cat slept", texts=texts)[0]["index"] == 1
     inputs = {"source_sentence": "a cat slept", "sentences": texts}
     scores = post(client, "/similarity", inputs=inputs)
-    assert max(scores) == scores[1] == pytest.approx(ranked[0]["relevance_score"])
+    assert max(scores) == scores[1]
+    asked, text = (
+        post(client, "/embed", inputs=given, prompt_name=name)[0]
+        for name, given in (("query", "a cat slept"), ("passage", texts[1]))
+    )  # each with the prompt of its role
+    assert ranked[0]["relevance_score"] == pytest.approx(sum(x * y for x, y in zip(asked, text, strict=True)))
 
 
 def test_embeddings_in_coheres_form(client: Any) -> None:

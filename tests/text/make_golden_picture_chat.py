@@ -1,7 +1,7 @@
 """Makes golden_picture_chat.json with transformers: the tokens of a conversation with pictures, by the processors and
 chat templates of the models in picture_chat_model.py, and 16 greedy tokens after it.
 
-    PYTHONPATH=. python tests/text/make_golden_picture_chat.py
+    PYTHONPATH=. python tests/text/make_golden_picture_chat.py [KIND …]
 
 Pillow must be older than 13, as for tests/vision/make_golden_processors.py. What a user writes of special tokens is
 given to transformers with a space in it, and the space is taken out again, because there it would become such a token.
@@ -10,6 +10,7 @@ given to transformers with a space in it, and the space is taken out again, beca
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from PIL import Image
 
 from tests.text.picture_chat_model import (
     IDS,
+    MORE,
     PROCESSORS,
     SIZES,
     TEMPLATES,
@@ -36,6 +38,10 @@ CLASSES = {
     "llava": "Llava",
     "gemma3": "Gemma3",
     "gemma3_crops": "Gemma3",
+    "paligemma": "PaliGemma",
+    "mistral3": "Mistral3",
+    "llava_next": "LlavaNext",
+    "internvl": "InternVL",
 }
 # Gemma3Processor has settings of its own, which go before those of its image processor.
 PANNED = {key: value for key, value in PROCESSORS["gemma3_crops"].items() if "pan_and_scan" in key}
@@ -44,19 +50,42 @@ SPACE = "\u00a7"  # stands in the names of special tokens in what the user write
 
 def processor_of(kind: str, folder: Path) -> Any:
     settings = {key: value for key, value in PROCESSORS[kind].items() if key != "image_processor_type"}
-    named = {"llava": "CLIP", "qwen3_vl": "Qwen2VL"}.get(kind, CLASSES[kind])
+    named = {
+        "llava": "CLIP",
+        "qwen3_vl": "Qwen2VL",
+        "paligemma": "Siglip",
+        "mistral3": "Pixtral",
+        "internvl": "GotOcr2",
+    }.get(kind, CLASSES[kind])
     images = getattr(transformers, f"{named}ImageProcessorPil")(**settings)
     words = {
         "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>",
     } if kind.startswith("gemma3") else {}  # fmt: skip
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, extra_special_tokens=words)
-    made = getattr(transformers, f"{CLASSES[kind]}Processor")
+    made = getattr(transformers, f"{'Pixtral' if kind == 'mistral3' else CLASSES[kind]}Processor")
+    if kind == "internvl":
+        names = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
+        tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(
+            folder, extra_special_tokens=names | {"video_token": "<video>"}
+        )
+        videos = transformers.InternVLVideoProcessor()
+        return made(images, tokenizer, videos, image_seq_length=4, chat_template=MORE[kind])
+    if kind == "llava_next":
+        return made(
+            images, tokenizer, patch_size=4, vision_feature_select_strategy="default", chat_template=MORE[kind],
+            num_additional_image_tokens=1,
+        )  # fmt: skip
     if kind.startswith("qwen"):  # without a processor of videos, which needs torchvision
         found = made.__new__(made)
         found.image_token, found.video_token = "<|image_pad|>", "<|video_pad|>"
         found.image_token_id, found.video_token_id = IDS["<|image_pad|>"], -1
         found.image_processor, found.tokenizer, found.chat_template = images, tokenizer, TEMPLATES[kind]
         return found
+    if kind == "paligemma":
+        images.image_seq_length = 16
+        return made(images, tokenizer, chat_template=MORE[kind])
+    if kind == "mistral3":
+        return made(images, tokenizer, patch_size=4, spatial_merge_size=2, chat_template=MORE[kind])
     if kind == "idefics3":
         return made(images, tokenizer, image_seq_len=4, chat_template=TEMPLATES[kind])
     if kind.startswith("gemma3"):
@@ -101,7 +130,8 @@ def golden(kind: str, folder: Path) -> dict[str, Any]:
         for key, value in found.items()
     }
     found.pop("num_crops", None)
-    if not kind.startswith(("gemma3", "qwen")):
+    found.pop("labels", None)
+    if not kind.startswith(("gemma3", "qwen", "paligemma")):
         found.pop("mm_token_type_ids", None)
         found.pop("token_type_ids", None)
     with torch.no_grad():
@@ -114,7 +144,8 @@ def golden(kind: str, folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        made = {kind: golden(kind, Path(place) / kind) for kind in TEMPLATES}
+        made = {kind: golden(kind, Path(place) / kind) for kind in sys.argv[1:] or TEMPLATES | MORE}
     target = Path(__file__).with_name("golden_picture_chat.json")
+    made = (json.loads(target.read_text()) if sys.argv[1:] else {}) | made
     target.write_text(json.dumps(made, separators=(",", ":")) + "\n")
     print({kind: (len(found["prompt"]), found["written"]) for kind, found in made.items()})

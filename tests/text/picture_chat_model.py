@@ -18,6 +18,7 @@ SPECIAL = [
     *(f"<row_{row}_col_{column}>" for row in range(1, 5) for column in range(1, 5)),
     "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
     "<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>",
+    "[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "<IMG_CONTEXT>", "<img>", "</img>", "<video>",
 ]  # fmt: skip
 IDS = {name: 256 + i for i, name in enumerate(SPECIAL)}
 SIZE = 256 + len(SPECIAL)
@@ -83,6 +84,38 @@ TEMPLATES = {
     ),
 }
 TEMPLATES["gemma3_crops"] = TEMPLATES["gemma3"]
+# Those of models that differ from these in their prompts and pictures only.
+MORE = {
+    "paligemma": (  # published ones have none
+        "{% for message in messages %}{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for item in message['content'] %}"
+        "{% if item['type'] == 'image' %}{{ '<image>' }}{% else %}{{ item['text'] }}{% endif %}"
+        "{% endfor %}{% endif %}{% endfor %}"
+    ),
+    "llava_next": (  # LLaVA 1.6's with Vicuna is that of LLaVA; this is of Mistral
+        "{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST] ' }}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{{ content['text'] }}{% endfor %}{{ ' [/INST]' }}{% else %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{{ ' ' + content['text'] + '</s>' }}{% endfor %}{% endif %}{% endfor %}"
+    ),
+    "internvl": (
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for content in message['content'] %}{% if content['type'] == 'image' %}{{ '<IMG_CONTEXT>\n' }}"
+        "{% elif content['type'] == 'text' %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
+        "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{'<|im_start|>assistant\n' }}{% endif %}"
+    ),
+    "mistral3": (
+        "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST]' }}"
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for block in message['content'] %}{% if block['type'] == 'text' %}{{ block['text'] }}"
+        "{% elif block['type'] in ['image', 'image_url'] %}{{ '[IMG]' }}{% endif %}{% endfor %}{% endif %}"
+        "{{ '[/INST]' }}{% elif message['content'] is string %}{{ message['content'] + eos_token }}"
+        "{% else %}{{ message['content'][0]['text'] + eos_token }}{% endif %}{% endfor %}"
+    ),
+}
 PROCESSORS: dict[str, dict[str, Any]] = {
     "idefics3": {"image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 40},
                  "max_image_size": {"longest_edge": 16}},
@@ -94,13 +127,24 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "size": {"shortest_edge": 256, "longest_edge": 2048}, "image_mean": [0.5, 0.5, 0.5],
                  "image_std": [0.5, 0.5, 0.5]},
     "gemma3": {"image_processor_type": "Gemma3ImageProcessor", "size": {"height": 24, "width": 24}},
+    "paligemma": {"image_processor_type": "SiglipImageProcessor", "size": {"height": 16, "width": 16},
+                  "image_seq_length": 16},
+    "mistral3": {"image_processor_type": "PixtralImageProcessorFast", "patch_size": {"height": 4, "width": 4},
+                 "size": {"longest_edge": 32}},
+    "llava_next": {"image_processor_type": "LlavaNextImageProcessor", "size": {"shortest_edge": 16},
+                   "crop_size": {"height": 16, "width": 16}, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
+    "internvl": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 16, "width": 16},
+                 "crop_to_patches": False, "max_patches": 6},
 }  # fmt: skip
 PROCESSORS["gemma3_crops"] = PROCESSORS["gemma3"] | {
     "do_pan_and_scan": True, "pan_and_scan_min_crop_size": 8, "pan_and_scan_max_num_crops": 3,
     "pan_and_scan_min_ratio_to_activate": 1.2,
 }  # fmt: skip
 MODELS = {"gemma3_crops": "gemma3"}  # which have the models of others
-ALIKE = {"qwen2_5_vl": "qwen2_vl"}  # whose templates and processors are those of another one
+ALIKE = {
+    "qwen2_5_vl": "qwen2_vl",
+    "qwen3_vl_moe": "qwen3_vl",
+}  # whose templates and processors are those of another one
 
 
 def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
@@ -111,7 +155,8 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
     qwen = kind.startswith("qwen")
-    token = "<image_soft_token>" if kind == "gemma3" else "<|image_pad|>" if qwen else "<image>"
+    tokens = {"gemma3": "<image_soft_token>", "mistral3": "[IMG]", "internvl": "<IMG_CONTEXT>"}
+    token = "<|image_pad|>" if qwen else tokens.get(kind, "<image>")
     config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
     if qwen:
         names = ("vision_start", "vision_end")
@@ -141,16 +186,23 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
     }  # fmt: skip
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": level, "post_processor": begin if kind == "llava" else None, "decoder": level,
+        "pre_tokenizer": level, "post_processor": begin if kind in ("llava", "paligemma", "llava_next") else None,
+        "decoder": level,
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
                   "vocab": vocabulary | IDS, "merges": []},
     }  # fmt: skip
     settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
-    settings |= {"bos_token": "<bos>"} if kind.startswith("gemma3") else {"bos_token": "<s>"} if kind == "llava" else {}
+    settings |= (
+        {"bos_token": "<bos>"}
+        if "gemma" in kind
+        else {"bos_token": "<s>"}
+        if kind in ("llava", "mistral3", "llava_next")
+        else {}
+    )
     for name, value in (
         ("config", config_of(kind, context)), ("tokenizer", tokenizer), ("tokenizer_config", settings),
-        ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": TEMPLATES[like]}),
+        ("preprocessor_config", PROCESSORS[like]), ("chat_template", {"chat_template": (TEMPLATES | MORE)[like]}),
     ):  # fmt: skip
         (folder / f"{name}.json").write_text(json.dumps(value))
     return folder

@@ -1,6 +1,6 @@
 """Makes golden_processors.json with transformers' image processors (those that compute with Pillow):
 
-    PYTHONPATH=. python tests/vision/make_golden_processors.py
+    PYTHONPATH=. python tests/vision/make_golden_processors.py [CASE …]
 
 Pillow must be older than 13, which takes another order of the two passes for some sizes. The file has, for each case of
 processor_cases.py and each batch, the shape, some of the numbers, and the mask's sum.
@@ -9,6 +9,7 @@ processor_cases.py and each batch, the shape, some of the numbers, and the mask'
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,5 +44,7 @@ def golden(name: str) -> list[Any]:
 
 
 if __name__ == "__main__":
-    made = {name: golden(name) for name in CASES}
-    Path(__file__).with_name("golden_processors.json").write_text(json.dumps(made, separators=(",", ":")) + "\n")
+    target = Path(__file__).with_name("golden_processors.json")
+    made = {name: golden(name) for name in sys.argv[1:] or CASES}
+    made = (json.loads(target.read_text()) if sys.argv[1:] else {}) | made
+    target.write_text(json.dumps(made, separators=(",", ":")) + "\n")

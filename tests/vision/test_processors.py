@@ -64,6 +64,20 @@ def test_tiles_of_pictures() -> None:
                    {"max_image_size": square_of(24)}):  # fmt: skip
         with pytest.raises(ModelError, match="preprocessor_config.json"):
             processor("smolvlm", **change)
+    assert processor("pixtral").tiles(30, 41) == (5, 7) and processor("pixtral", merge_size=2).tiles(30, 41) == (3, 4)
+    for height, width, tiles in (  # transformers' get_optimal_tiled_canvas
+        (400, 420, (3, 3)), (401, 2100, (1, 5)), (60, 60, (3, 3)), (9, 9, (0, 0)), (28, 14, (2, 1)),
+    ):  # fmt: skip
+        made = processor("internvl", size=square_of(14), min_patches=1, max_patches=12)
+        assert made.tiles(height, width) == tiles
+    for name, changes in (
+        ("pixtral", [{"patch_size": {"height": 2, "width": 3}}, {"merge_size": 0}, {"size": {"shortest_edge": 4}}]),
+        ("llava_next", [{"image_grid_pinpoints": sizes} for sizes in ([], [[14, 15]], [[14]], "many", [[9999, 14]])]),
+        ("internvl", [{"max_patches": 0}, {"min_patches": 9}, {"max_patches": 1 << 20}, {"min_patches": "a"}]),
+    ):  # fmt: skip
+        for change in changes:
+            with pytest.raises(ModelError, match="preprocessor_config.json"):
+                processor(name, **change)
     with pytest.raises(ModelError, match="only Gemma 3's"):
         processor("siglip", do_pan_and_scan=True)
 

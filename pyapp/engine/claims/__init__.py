@@ -11,11 +11,16 @@ LATE = {
     "channels_last": "_convolution_channels_last _expanded_depthwise_channels_last _packed_convolution_weight "
     "_pool_channels_last",
     "ctc": "_ctc _ctc_gradient",
+    "distances": "_distances distances_backward",
+    "embedding_bags": "_embedding_bag",
     "element_updates": "computed_elements update_elements",
+    "fourier": "_dft _irdft _rdft _rdft_whole",
     "int8_product": "_int8_linear",
-    "losses": "_cross_entropy cross_entropy_backward",
+    "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
+    "_nll_loss nll_loss_backward",
     "optimizer_steps": "adafactor_step adamw_step muon_step",
     "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
+    "resample": "_grid_sample grid_sample_backward",
     "recurrences": "_advance_states linear_scan",
     "recurrent": "gru_steps gru_steps_backward lstm_steps lstm_steps_backward rnn_steps rnn_steps_backward",
 }

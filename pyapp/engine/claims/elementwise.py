@@ -338,6 +338,8 @@ def _pow(x: Tensor, exponent: Any) -> Any:
         return _power(x, exponent)
     if exponent == 0.5 or exponent == -0.5:  # of -0 and -inf, IEEE's pow differs from the roots, which torch takes
         return OPS["sqrt" if exponent > 0 else "rsqrt"].forward(x)
+    if exponent == 1 and x.dtype is _F32:
+        return _with_number(_MUL, x, 1.0)
     if x.dtype is not _F32 or exponent not in _PRODUCTS:
         return _power(x, exponent)
     mul = OPS["mul"].forward
@@ -351,6 +353,8 @@ _limited = _function_of_any("clamp")
 @claims("_clamp")
 def _clamp(x: Tensor, low: Any, high: Any) -> Any:
     numbers = (int, float, type(None))
+    if x.dtype.category == 1 and type(low) is type(high) is int:
+        return _clamp_integers(x, low, high)
     if not x.dtype.is_floating_point or type(low) not in numbers or type(high) not in numbers:
         return NotImplemented
     if x.dtype is _F32 and (low is None or high is None):
@@ -358,6 +362,23 @@ def _clamp(x: Tensor, low: Any, high: Any) -> Any:
     if low != low or high != high:
         return NotImplemented  # every element becomes NaN
     return _limited(x, *_limits(x, low, high))
+
+
+_larger = _of_any("maximum")
+
+
+def _clamp_integers(x: Tensor, low: int, high: int) -> Any:
+    """The second limit is applied in the result of the first."""
+    code, types, _ = opcodes("binary")["minimum"]
+    y, number = _larger(x, low), number_slot(high, x.dtype)
+    if y is NotImplemented or number is None or y.dtype is not x.dtype or x.dtype not in types:
+        return NotImplemented
+    count = y.numel()
+    nothing = padded(())
+    _BINARY.launch(
+        count >> 8, y, y, None, code, CODES[y.dtype], 1, *padded((count,)), *padded((1,)), *nothing, number
+    )  # fmt: skip
+    return y
 
 
 def _limits(x: Tensor, low: Any, high: Any) -> list[float]:

@@ -9,6 +9,7 @@ from ..dtype import DType
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import launch_all
+from ..native import IN_BROWSER
 from ..op import claims
 from ..operands import dense
 from ..ops.elementwise.compare import maximum
@@ -18,7 +19,9 @@ from .layouts import in_type
 _F32 = _dtype.float32
 _I32, _I64 = _dtype.int32, _dtype.int64
 _CROSS_ENTROPY, _CROSS_ENTROPY_BACKWARD = K["cross_entropy"], K["cross_entropy_backward"]
-_CROSS_ENTROPY_F32, _SUM_ROWS, _DIV_F32 = K["cross_entropy_f32"], K["sum_rows_f32"], K["div_f32"]
+_NLL_LOSS_F32, _CROSS_ENTROPY_F32 = K["nll_loss_f32"], K["cross_entropy_f32"]
+_PLANES = K["cross_entropy_planes_f32"]
+_SUM_ROWS, _DIV_F32 = K["sum_rows_f32"], K["div_f32"]
 
 
 def _sums_in(logits: DType) -> DType | None:
@@ -33,6 +36,62 @@ def _class_numbers(targets: Tensor) -> Tensor:
     return dense(targets if targets.dtype is _I32 else in_type(targets, _I64))
 
 
+def _mean_of(kernel: Any, work: int, loss: Tensor, scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """The mean () of a loss of rows, or of places; NaN where no target counts, as in torch."""
+    rows = loss.numel()
+    mean = empty_contiguous((), _F32, scores.device)
+    count = empty_contiguous((), _F32, scores.device)
+    launch_all(
+        work,
+        (kernel, loss, None, count, scores, targets, None, *scores.shape, ignore_index, targets.dtype.itemsize),
+        (_SUM_ROWS, mean, loss, 1, rows, rows),
+        (_DIV_F32, mean, mean, count, 1, 1, 1, 0, 0, 0.0),
+    )
+    return mean
+
+
+@claims("_cross_entropy_planes")
+def _cross_entropy_planes(logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    if IN_BROWSER or logits.dtype is not _F32:
+        return NotImplemented
+    loss = empty_contiguous(targets.shape, _F32, logits.device)
+    return _mean_of(_PLANES, logits.numel() >> 7, loss, dense(logits), _class_numbers(targets), ignore_index)
+
+
+@claims("cross_entropy_planes_backward")
+def _cross_entropy_planes_backward(g: Tensor, logits: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    if IN_BROWSER or not logits.dtype is g.dtype is _F32:
+        return NotImplemented
+    return _gradient_of(_PLANES, logits.numel() >> 7, g, dense(logits), targets, ignore_index)
+
+
+def _gradient_of(
+    kernel: Any, work: int, g: Tensor, scores: Tensor, targets: Tensor, ignore_index: int
+) -> tuple[Tensor]:  # fmt: skip
+    targets = _class_numbers(targets)
+    gradient = empty_contiguous(scores.shape, _F32, scores.device)
+    kernel.launch(
+        work, None, gradient, None, scores, targets, g, *scores.shape, ignore_index, targets.dtype.itemsize
+    )  # fmt: skip
+    return (gradient,)
+
+
+@claims("_nll_loss")
+def _nll_loss(scores: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    if IN_BROWSER or scores.dtype is not _F32:
+        return NotImplemented
+    rows = scores.shape[0]
+    loss = empty_contiguous((rows,), _F32, scores.device)
+    return _mean_of(_NLL_LOSS_F32, rows >> 6, loss, dense(scores), _class_numbers(targets), ignore_index)
+
+
+@claims("nll_loss_backward")
+def _nll_loss_backward(g: Tensor, scores: Tensor, targets: Tensor, ignore_index: int) -> Any:
+    if IN_BROWSER or not scores.dtype is g.dtype is _F32:
+        return NotImplemented
+    return _gradient_of(_NLL_LOSS_F32, scores.numel() >> 10, g, scores, targets, ignore_index)
+
+
 @claims("_cross_entropy")
 def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: bool) -> Any:
     wide = _sums_in(logits.dtype)
@@ -41,18 +100,9 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, full: boo
     rows, columns = logits.shape
     fast = logits.dtype is _F32
     logits, targets = dense(logits), _class_numbers(targets)
-    id_bytes = targets.dtype.itemsize
     loss = empty_contiguous((rows,), wide, logits.device)
     if fast:
-        mean = empty_contiguous((), wide, logits.device)
-        count = empty_contiguous((), wide, logits.device)
-        launch_all(
-            logits.numel() >> 7,
-            (_CROSS_ENTROPY_F32, loss, None, count, logits, targets, None, rows, columns, ignore_index, id_bytes),
-            (_SUM_ROWS, mean, loss, 1, rows, rows),
-            (_DIV_F32, mean, mean, count, 1, 1, 1, 0, 0, 0.0),
-        )
-        return mean  # NaN where no target counts, as in torch
+        return _mean_of(_CROSS_ENTROPY_F32, logits.numel() >> 7, loss, logits, targets, ignore_index)
     weights = empty_contiguous((rows,), wide, logits.device)
     _CROSS_ENTROPY.launch(
         logits.numel() >> 7, loss, weights, logits, targets, None,

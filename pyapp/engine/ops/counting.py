@@ -49,16 +49,35 @@ def unique(
     """
     refuse_complex("unique", x)
     axis = None if dim is None else normalize_dim(dim, x.ndim, "unique")
-    values, inverse, counts = np.unique(
-        array_of(x), return_inverse=True, return_counts=True, axis=axis, equal_nan=False
-    )
-    shape = x.shape if axis is None else (x.shape[axis],)
+    array = array_of(x)
+    by_count = axis is None and _unique_by_count(array, return_inverse)
+    if by_count:
+        values, inverse, counts = by_count
+    elif axis is None and not (return_inverse or return_counts):
+        values = np.sort(array, axis=None)
+        values = values[np.r_[True, values[1:] != values[:-1]]] if values.size else values
+    else:
+        values, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=axis, equal_nan=False)
     found = [tensor_of(values, x.dtype)]
     if return_inverse:
-        found.append(tensor_of(inverse.reshape(shape), _dtype.int64))
+        found.append(tensor_of(inverse.reshape(x.shape if axis is None else (x.shape[axis],)), _dtype.int64))
     if return_counts:
         found.append(tensor_of(counts, _dtype.int64))
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _unique_by_count(array: Any, with_inverse: bool) -> Any:
+    """(values, inverse or None, counts) of integers that lie in a range no longer than their number; else None."""
+    if array.dtype.kind not in "iu" or not array.size:
+        return None
+    least, most = int(array.min()), int(array.max())
+    if most - least >= array.size or most >= 1 << 62 or least < -(1 << 62):
+        return None
+    places = (array.reshape(-1).astype(np.int64) - least).astype(np.intp)
+    counts = np.bincount(places)
+    present = np.flatnonzero(counts)
+    inverse = (np.cumsum(counts > 0) - 1)[places] if with_inverse else None
+    return present.astype(np.int64) + least, inverse, counts[present]
 
 
 @function(method=True)
@@ -74,13 +93,9 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise ValueError(f"bincount: {array.min()} is negative")
     size = max(int(array.max()) + 1 if array.size else 0, minlength)
     if weights is None or not array.size:  # of nothing int64 in any case, as in torch
-        counts = np.zeros(size, np.int64)
-        np.add.at(counts, array, 1)
-        return tensor_of(counts)
+        return tensor_of(np.bincount(array.astype(np.intp), minlength=size), _dtype.int64)
     kind = _dtype.float32 if weights.dtype is _dtype.float32 else _dtype.float64
-    sums = np.zeros(size, "float64")
-    np.add.at(sums, array, array_of(weights))
-    return tensor_of(sums, kind)
+    return tensor_of(np.bincount(array.astype(np.intp), array_of(weights), size), kind)
 
 
 @function(method=True)

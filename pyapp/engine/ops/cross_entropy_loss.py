@@ -1,4 +1,4 @@
-"""The cross entropy of rows of logits."""
+"""The cross entropy of rows of logits, and of log-probabilities."""
 
 from __future__ import annotations
 
@@ -16,13 +16,26 @@ def _cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int, wide: boo
     """Mean of -log softmax(logits)[target] over rows that are not ignored; `wide`: in float32."""
     if wide:
         logits = logits.to(_dtype.float32)
-    kept = targets != ignore_index
-    safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
-    rows = -logits.log_softmax(-1).gather(1, safe.unsqueeze(1)).squeeze(1)
-    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
+    return _mean_of_targets(logits.log_softmax(-1), targets, ignore_index)
 
 
 cross_entropy_backward = fused_gradient(_cross_entropy)
+
+
+def _mean_of_targets(scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    kept = targets != ignore_index
+    safe = targets.masked_fill(targets == ignore_index, 0).to(_dtype.int64)
+    rows = -scores.gather(1, safe.unsqueeze(1)).squeeze(1)
+    return (rows * kept.to(rows.dtype)).sum() / kept.to(rows.dtype).sum()
+
+
+@op()
+def _nll_loss(scores: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """Mean of -scores[target] over rows that are not ignored."""
+    return _mean_of_targets(scores, targets, ignore_index)
+
+
+nll_loss_backward = fused_gradient(_nll_loss)
 
 
 @function()
@@ -36,3 +49,27 @@ def cross_entropy(logits: Tensor, targets: Tensor, ignore_index: int = -100, wid
         raise ValueError(f"cross_entropy: targets {describe(targets)} do not fit logits {describe(logits)}")
     count = targets.numel()
     return _cross_entropy(reshaped(logits, (count, logits.shape[-1])), reshaped(targets, (count,)), ignore_index, wide)
+
+
+@op()
+def _cross_entropy_planes(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
+    """cross_entropy of logits (B, C, P) and targets (B, P)."""
+    return cross_entropy(logits.transpose(1, 2), targets, ignore_index)
+
+
+cross_entropy_planes_backward = fused_gradient(_cross_entropy_planes)
+
+
+def cross_entropy_of_planes(logits: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+    """cross_entropy of logits (B, C, ...) and targets (B, ...)."""
+    batch, classes = logits.shape[:2]
+    places = targets.numel() // max(batch, 1)
+    return _cross_entropy_planes(
+        reshaped(logits, (batch, classes, places)), reshaped(targets, (batch, places)), ignore_index
+    )
+
+
+def nll_loss(scores: Tensor, targets: Tensor, ignore_index: int = -100) -> Tensor:
+    """The mean of -scores[target] of log-probabilities scores (..., C) and integer targets (...)."""
+    count = targets.numel()
+    return _nll_loss(reshaped(scores, (count, scores.shape[-1])), reshaped(targets, (count,)), ignore_index)

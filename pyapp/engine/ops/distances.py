@@ -6,9 +6,11 @@ from math import prod
 
 from ..autocast import in_full_precision_on_cards
 from ..declare import function
+from ..op import op
 from ..operands import refuse_complex
 from ..tensor import Tensor
 from ..user_errors import describe
+from .composite_gradient import fused_gradient
 from .diagonals import triu_indices
 from .elementwise.select import where
 from .stacking import cat
@@ -40,11 +42,20 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) ->
     many = max(a.shape[-2], b.shape[-2]) > FEW and compute_mode == MODES[0]
     if p == 2 and (many or compute_mode == MODES[1]):
         return _by_product(a, b)
+    return _distances(a, b, p)
+
+
+@op()
+def _distances(a: Tensor, b: Tensor, p: float) -> Tensor:
+    """By the difference of each pair of rows, of some rows at a time."""
     rows = b.shape[-2] * b.shape[-1] * prod(a.shape[:-2])
     most = max(1, DIFFERENCES // max(rows, 1))
     if a.shape[-2] <= most:
         return (a.unsqueeze(-2) - b.unsqueeze(-3)).norm(p, -1)
     return cat([(part.unsqueeze(-2) - b.unsqueeze(-3)).norm(p, -1) for part in a.split(most, -2)], -2)
+
+
+_distances_backward = fused_gradient(_distances)
 
 
 def _by_product(a: Tensor, b: Tensor) -> Tensor:

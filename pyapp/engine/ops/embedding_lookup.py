@@ -1,4 +1,4 @@
-"""Rows of a table by index: embedding, one_hot."""
+"""Rows of a table by index, and sums of them: embedding, embedding_bag, one_hot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from ..op import op, primitive
 from ..quant import dequantize
 from ..tensor import Tensor, adopt_array
 from ..user_errors import describe
+from .counting import searchsorted
+from .create import arange
+from .stacking import cat
 
 
 @function()
@@ -76,3 +79,38 @@ def embedding(weight: Tensor, ids: Tensor) -> Tensor:
     if ids.dtype.category != 1 or weight.ndim != 2:
         raise TypeError(f"embedding: takes a weight (V, D) and integer ids, got {describe(weight)} and {describe(ids)}")
     return _embedding(weight, ids)
+
+
+def _repeated(g: Tensor, ids: Tensor, starts: Tensor | None) -> Tensor:
+    """Row b of g (bags, D) for each id of bag b: (N, D)."""
+    if starts is None:
+        return g.unsqueeze(1).expand(*ids.shape, g.shape[1]).reshape(-1, g.shape[1])
+    return g.index_select(0, searchsorted(starts, arange(ids.shape[0], device=ids.device), right=True) - 1)
+
+
+def _sizes(ids: Tensor, starts: Tensor | None, dtype: _dtype.DType) -> Any:
+    """The number of ids in each bag, at least 1: a number for all, or (bags, 1)."""
+    if starts is None:
+        return max(ids.shape[1], 1)
+    ends = cat([starts[1:], starts.new_full((1,), ids.shape[0])])
+    return (ends - starts).clamp(1).to(dtype).unsqueeze(1)
+
+
+def _d_embedding_bag(g: Tensor, _: Any, weight: Tensor, ids: Tensor, starts: Tensor | None, mean: bool) -> Any:
+    if mean:
+        g = g / _sizes(ids, starts, g.dtype)
+    return embedding_backward(_repeated(g, ids, starts), weight, ids.reshape(-1))[0], None
+
+
+@op(vjp=_d_embedding_bag, name="_embedding_bag")
+def embedding_bag(weight: Tensor, ids: Tensor, starts: Tensor | None, mean: bool) -> Tensor:
+    """Sums, or means, of rows of weight (V, D) by bags of ids → (bags, D): the rows of ids (bags, N); or of ids (N,)
+    from each of starts (bags,) int64, which ascend from 0, to the next. An empty bag is 0.
+    """
+    rows = embedding(weight, ids)
+    if starts is None:
+        total = rows.sum(1)
+    else:
+        bags = searchsorted(starts, arange(ids.shape[0], device=ids.device), right=True) - 1
+        total = rows.new_zeros((starts.shape[0], rows.shape[1])).index_add(0, bags, rows)
+    return total / _sizes(ids, starts, total.dtype) if mean else total

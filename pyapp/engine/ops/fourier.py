@@ -18,50 +18,78 @@ from .complex_numbers import conj, real, view_as_real
 from .create import tensor
 from .padding import pad
 from .sliding_windows import _add_windows, windows
-from .view import movedim, narrow
+from .view import narrow
 
 
-def _d_dft(g: Tensor, _: Any, x: Tensor, inverse: bool) -> Any:
-    return (_dft(g, not inverse),)
+def _d_dft(g: Tensor, _: Any, x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
+    return (_dft(g, dim, not inverse, scale),)
 
 
 @primitive(vjp=_d_dft, saves="none", name="_dft")
-def _dft(x: Tensor, inverse: bool) -> Tensor:
-    """Σ x exp(∓ 2πi jk / n) along the last dim of a complex tensor (..., n); the matrix is symmetric, so its adjoint is
-    that of the other sign.
+def _dft(x: Tensor, dim: int, inverse: bool, scale: float) -> Tensor:
+    """scale Σ x exp(∓ 2πi jk / n) along a dim of a complex tensor; the matrix is symmetric, so its adjoint is that of
+    the other sign.
     """
     values = x.array()
-    return tensor_of(np.fft.ifft(values, norm="forward") if inverse else np.fft.fft(values), x.dtype)
+    y = np.fft.ifft(values, axis=dim, norm="forward") if inverse else np.fft.fft(values, axis=dim)
+    return tensor_of(_times(y, scale), x.dtype)
 
 
-def _d_rdft(g: Tensor, _: Any, x: Tensor) -> Any:
-    whole = pad(g, (0, x.shape[-1] - g.shape[-1]))
-    return (real(_dft(whole, True)).to(x.dtype),)
+def _d_whole(g: Tensor, _: Any, x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
+    return (real(_dft(g, dim, not inverse, scale)).to(x.dtype),)
+
+
+@primitive(vjp=_d_whole, saves="none", name="_rdft_whole")
+def _rdft_whole(x: Tensor, dim: int, inverse: bool, scale: float) -> Tensor:
+    """_dft of a real tensor, which takes half the time."""
+    kind = complex_of(x.dtype)
+    values = array_of(x, kind.part)
+    y = np.fft.ifft(values, axis=dim, norm="forward") if inverse else np.fft.fft(values, axis=dim)
+    return tensor_of(_times(y, scale), kind)
+
+
+def _d_rdft(g: Tensor, _: Any, x: Tensor, dim: int, scale: float, middle: float = 1.0) -> Any:
+    return (_irdft(g, x.shape[dim], dim, scale, middle / 2).to(x.dtype),)
 
 
 @primitive(vjp=_d_rdft, saves="none", name="_rdft")
-def _rdft(x: Tensor) -> Tensor:
-    """Real (..., n) → complex (..., n // 2 + 1)."""
+def _rdft(x: Tensor, dim: int, scale: float, middle: float = 1.0) -> Tensor:
+    """Real, n along a dim → complex, n // 2 + 1 there, multiplied by `scale`, and all frequencies but the first and
+    (for even n) the last by `middle`.
+    """
     kind = complex_of(x.dtype)
-    return tensor_of(np.fft.rfft(array_of(x, kind.part)), kind)
+    y = np.fft.rfft(array_of(x, kind.part), axis=dim)
+    return tensor_of(_times(y, scale, middle, x.shape[dim], dim), kind)
 
 
-def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int) -> Any:
+def _d_irdft(g: Tensor, _: Any, x: Tensor, n: int, dim: int, scale: float, middle: float = 1.0) -> Any:
     """Each frequency except the first and (for even n) the last counts twice."""
-    twice = np.full(n // 2 + 1, 2.0)
-    twice[0] = 1
-    if n % 2 == 0:
-        twice[-1] = 1
-    return (_rdft(g) * tensor(twice, dtype=g.dtype),)
+    return (_rdft(g, dim, scale, 2 * middle),)
 
 
 @primitive(vjp=_d_irdft, saves="none", name="_irdft")
-def _irdft(x: Tensor, n: int) -> Tensor:
-    """Complex (..., n // 2 + 1) → real (..., n), not divided by n."""
-    return tensor_of(np.fft.irfft(x.array(), n, norm="forward"), x.dtype.part)
+def _irdft(x: Tensor, n: int, dim: int, scale: float, middle: float = 1.0) -> Tensor:
+    """Complex, n // 2 + 1 along a dim → real, n there, not divided by n, but multiplied by `scale`; and all frequencies
+    but the first and (for even n) the last by `middle`.
+    """
+    values = _times(x.array(), 1.0, middle, n, dim)
+    return tensor_of(_times(np.fft.irfft(values, n, axis=dim, norm="forward"), scale), x.dtype.part)
 
 
-for _transform in (_dft, _rdft):
+def _times(values: Any, scale: float, middle: float = 1.0, n: int = 0, dim: int = 0) -> Any:
+    """An array times `scale`, and the frequencies in the middle of n // 2 + 1 along a dim times `middle`."""
+    if scale != 1:
+        values = values * scale
+    if middle == 1:
+        return values
+    factors = np.full(n // 2 + 1, middle, values.real.dtype)
+    factors[0] = 1
+    if n % 2 == 0:
+        factors[-1] = 1
+    return values * factors.reshape((-1,) + (1,) * (values.ndim - 1 - dim))
+
+
+for _transform in (_dft, _rdft, _rdft_whole):
     _transform.takes_complex = True
 
 
@@ -76,7 +104,9 @@ def _scale(name: str, n: int, norm: str | None, inverse: bool) -> float:
 def _resized(x: Tensor, dim: int, n: int) -> Tensor:
     """Cut, or padded with zeros."""
     size = x.shape[dim]
-    if n <= size:
+    if n == size:
+        return x
+    if n < size:
         return narrow(x, dim, 0, n)
     return pad(x, (0, 0) * (x.ndim - 1 - dim) + (0, n - size))
 
@@ -98,15 +128,13 @@ def _length(name: str, n: int) -> int:
     return n
 
 
-def _scaled(x: Tensor, factor: float) -> Tensor:
-    return x if factor == 1 else x * factor
-
-
 def _transformed(name: str, x: Tensor, n: int | None, dim: int, norm: str | None, inverse: bool) -> Tensor:
     d = normalize_dim(dim, x.ndim, name)
     size = _length(name, x.shape[d] if n is None else n)
-    moved = movedim(_resized(_in_complex(x), d, size), d, -1)
-    return movedim(_scaled(_dft(moved, inverse), _scale(name, size, norm, inverse)), -1, d)
+    scale = _scale(name, size, norm, inverse)
+    if x.dtype in (_dtype.float32, _dtype.float64):
+        return _rdft_whole(_resized(x, d, size), d, inverse, scale)
+    return _dft(_resized(_in_complex(x), d, size), d, inverse, scale)
 
 
 def fft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
@@ -123,16 +151,14 @@ def rfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
     """Transform of a real tensor along a dim: the first n // 2 + 1 frequencies, complex."""
     x, d = _in_reals("rfft", x), normalize_dim(dim, x.ndim, "rfft")
     size = _length("rfft", x.shape[d] if n is None else n)
-    y = _rdft(movedim(_resized(x, d, size), d, -1))
-    return movedim(_scaled(y, _scale("rfft", size, norm, False)), -1, d)
+    return _rdft(_resized(x, d, size), d, _scale("rfft", size, norm, False))
 
 
 def irfft(x: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
     """The inverse of rfft: complex (..., F) → real, n long (2 (F - 1) unless given)."""
     d = normalize_dim(dim, x.ndim, "irfft")
     size = _length("irfft", 2 * (x.shape[d] - 1) if n is None else n)
-    moved = movedim(_resized(_in_complex(x), d, size // 2 + 1), d, -1)
-    return movedim(_scaled(_irdft(moved, size), _scale("irfft", size, norm, True)), -1, d)
+    return _irdft(_resized(_in_complex(x), d, size // 2 + 1), size, d, _scale("irfft", size, norm, True))
 
 
 def fft2(x: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
@@ -358,8 +384,9 @@ def stft(
     hop = n_fft // 4 if hop_length is None else hop_length
     shape = _stft_window("stft", n_fft, win_length or n_fft, window, x)
     frames = windows(x, 1, n_fft, hop, name="stft") * shape  # (B, frames, n_fft)
-    y = _dft(_in_complex(frames), False) if complex_input or onesided is False else _rdft(frames)
-    y = _scaled(y, n_fft**-0.5 if normalized else 1.0).transpose(1, 2)
+    scale = n_fft**-0.5 if normalized else 1.0
+    y = _dft(_in_complex(frames), 2, False, scale) if complex_input or onesided is False else _rdft(frames, 2, scale)
+    y = y.transpose(1, 2)
     return view_as_real(y) if return_complex is False else y
 
 
@@ -388,11 +415,12 @@ def istft(
     frames = x.transpose(1, 2)  # (B, frames, F)
     if frames.shape[2] != (n_fft // 2 + 1 if onesided else n_fft):
         raise ValueError(f"istft: {describe(x)} does not hold the frequencies of n_fft {n_fft}")
+    scale = (n_fft**0.5 if normalized else 1.0) / n_fft
     if return_complex:
-        signal = _dft(frames, True)
-    else:
-        signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft)  # as torch: the rest of a real spectrum is redundant
-    signal = signal * ((n_fft**0.5 if normalized else 1.0) / n_fft) * shape
+        signal = _dft(frames, 2, True, scale)
+    else:  # as torch: the rest of a real spectrum is redundant
+        signal = _irdft(frames[:, :, : n_fft // 2 + 1], n_fft, 2, scale)
+    signal = signal * shape
     count = frames.shape[1]
     total = n_fft + hop * (count - 1)
     y = _add_windows(signal, total, 1, hop, 1)

@@ -16,6 +16,7 @@ from ..op import op
 from ..tensor import Tensor
 from ..user_errors import describe
 from . import pool
+from .composite_gradient import fused_gradient
 from .create import ones, tensor
 from .elementwise.limits import clamp
 from .elementwise.select import where
@@ -211,22 +212,9 @@ def _without_slope(y: Tensor, grid: Tensor) -> Tensor:
     return y
 
 
-@function()
-def grid_sample(
-    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
-) -> Tensor:
-    """x (N, C, H, W) at places grid (N, H', W', 2) of (x, y) in -1 .. 1 → (N, C, H', W'); or x (N, C, D, H, W) at
-    (N, D', H', W', 3). mode: "bilinear", "nearest" or "bicubic" (4 dims); padding_mode: "zeros", "border" or
-    "reflection" (Jaderberg et al. 2015, arXiv 1506.02025).
-    """
-    dims = x.ndim - 2
-    if dims not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != dims or grid.shape[0] != x.shape[0]:
-        raise ValueError(f"grid_sample: {describe(x)} and grid {describe(grid)} do not fit")
-    if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and dims == 3):
-        raise ValueError(f"grid_sample: mode {mode!r} does not fit {describe(x)}")
-    if padding_mode not in ("zeros", "border", "reflection"):
-        raise ValueError(f"grid_sample: padding_mode is zeros, border or reflection, not {padding_mode!r}")
-    corners, sizes, out = bool(align_corners), x.shape[2:], grid.shape[1:-1]
+@op()
+def _grid_sample(x: Tensor, grid: Tensor, mode: str, padding_mode: str, corners: bool) -> Tensor:
+    dims, sizes, out = x.ndim - 2, x.shape[2:], grid.shape[1:-1]
     flat = reshape(x, (x.shape[0], x.shape[1], prod(sizes)))
     places = reshape(grid, (grid.shape[0], prod(out), dims))
     at = [_unnormalized(places[:, :, dims - 1 - i], n, corners) for i, n in enumerate(sizes)]
@@ -249,6 +237,27 @@ def grid_sample(
         total = part if total is None else total + part
     assert total is not None
     return reshape(total, (*x.shape[:2], *out))
+
+
+_grid_sample_backward = fused_gradient(_grid_sample)
+
+
+@function()
+def grid_sample(
+    x: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """x (N, C, H, W) at places grid (N, H', W', 2) of (x, y) in -1 .. 1 → (N, C, H', W'); or x (N, C, D, H, W) at
+    (N, D', H', W', 3). mode: "bilinear", "nearest" or "bicubic" (4 dims); padding_mode: "zeros", "border" or
+    "reflection" (Jaderberg et al. 2015, arXiv 1506.02025).
+    """
+    dims = x.ndim - 2
+    if dims not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != dims or grid.shape[0] != x.shape[0]:
+        raise ValueError(f"grid_sample: {describe(x)} and grid {describe(grid)} do not fit")
+    if mode not in ("bilinear", "nearest", "bicubic") or (mode == "bicubic" and dims == 3):
+        raise ValueError(f"grid_sample: mode {mode!r} does not fit {describe(x)}")
+    if padding_mode not in ("zeros", "border", "reflection"):
+        raise ValueError(f"grid_sample: padding_mode is zeros, border or reflection, not {padding_mode!r}")
+    return _grid_sample(x, grid, mode, padding_mode, bool(align_corners))
 
 
 @function()

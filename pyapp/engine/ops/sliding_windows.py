@@ -11,7 +11,8 @@ from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
 from .create import zeros
-from .view import _alias, _no_blocks, reshape
+from .padding import pad
+from .view import _alias, _no_blocks, movedim, reshape
 
 
 def _d_windows(g: Tensor, _: Any, x: Tensor, dim: int, size: int, step: int, dilation: int) -> Any:
@@ -36,11 +37,28 @@ def _d_add_windows(g: Tensor, _: Any, windows: Tensor, total: int, dim: int, ste
 def _add_windows(windows: Tensor, total: int, dim: int, step: int, dilation: int) -> Tensor:
     """The transpose of _windows: the elements of each window are summed at their origin, in a dim of `total`."""
     *shape, size = windows.shape
+    if dilation == 1 < step < size and shape[dim]:
+        return _add_blocks(windows, total, dim, step)
     whole = zeros((*shape[:dim], total, *shape[dim + 1 :]), dtype=windows.dtype, device=windows.device)
     last = (shape[dim] - 1) * step + 1
     for i in range(size):
         whole[(slice(None),) * dim + (slice(i * dilation, i * dilation + last, step),)].add_(windows.select(-1, i))
     return whole
+
+
+def _add_blocks(windows: Tensor, total: int, dim: int, step: int) -> Tensor:
+    """_add_windows in a few large sums: part k of window w, `step` long, goes to block w + k."""
+    *shape, size = windows.shape
+    count, parts = shape[dim], -(-size // step)
+    length = count + parts - 1
+    blocks = zeros((*shape[:dim], length, *shape[dim + 1 :], step), dtype=windows.dtype, device=windows.device)
+    for k in range(parts):
+        part = windows[..., k * step : (k + 1) * step]
+        blocks.narrow(dim, k, count).narrow(-1, 0, part.shape[-1]).add_(part)
+    whole = reshape(movedim(blocks, -1, dim + 1), (*shape[:dim], length * step, *shape[dim + 1 :]))
+    if total > length * step:
+        return pad(whole, (0, 0) * (whole.ndim - 1 - dim) + (0, total - length * step))
+    return whole.narrow(dim, 0, total)
 
 
 def windows(x: Tensor, dim: int, size: int, step: int, dilation: int = 1, name: str = "unfold") -> Tensor:

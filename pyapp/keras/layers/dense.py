@@ -362,7 +362,7 @@ class Embedding(QuantizedLayer):
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """With mask_zero: which ids are not 0. Then 0 stands for "no word", and input_dim counts it."""
-        return inputs != 0 if self.mask_zero else None
+        return ops.as_tensor(inputs) != 0 if self.mask_zero else None
 
 
 class ReversibleEmbedding(Embedding):

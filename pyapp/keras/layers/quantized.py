@@ -117,13 +117,6 @@ class QuantizedLayer(LoraLayer):
         self._regularized = [pair for pair in self._regularized if pair[0] is not weight]
         self._constrained = [pair for pair in self._constrained if pair[0] is not weight]
 
-    def _own_weights(self) -> list[Tensor]:
-        """Of a quantised layer those that are trained come first, as in Keras."""
-        found = super()._own_weights()
-        if self.packed_mode is None and not self.is_float8:
-            return found
-        return sorted(found, key=lambda weight: not getattr(weight, "is_parameter", False))
-
     # -- quantize
 
     def quantize(self, mode: Any = None, config: Any = None, *, type_check: bool = True) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...nn import functional as F
-from ..arguments import layer_is_channels_first
+from ..arguments import as_tensor, layer_is_channels_first
 from ..core import Function, Layer
 from ..lookup import as_json
 from ..masking import set_mask
@@ -98,7 +98,7 @@ class Masking(Layer):
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         """Which time steps have a feature that is not mask_value."""
-        return (inputs != self.mask_value).any(-1)
+        return (as_tensor(inputs) != self.mask_value).any(-1)
 
 
 def _code(function: Any) -> dict[str, Any]:

@@ -24,6 +24,13 @@ RHO = 7.0  # of Karras' deviations
 FEW = 15  # steps, whose last ones are of a lower order
 
 
+def spread(most: float, least: float, steps: int, karras: bool) -> Any:
+    """Deviations (steps,) from the largest to the smallest: Karras', or even ones of the logarithm."""
+    if not karras:
+        return np.exp(np.linspace(log(most), log(least), steps))
+    return (most ** (1 / RHO) + np.linspace(0, 1, steps) * (least ** (1 / RHO) - most ** (1 / RHO))) ** RHO
+
+
 class Sigmas(Schedule):
     """A schedule over deviations; those of k-diffusion's kind read x as it is."""
 
@@ -41,11 +48,7 @@ class Sigmas(Schedule):
             found = np.exp(np.linspace(np.log(table[-1]), np.log(table[0]), steps + 1))
         if config.use_karras_sigmas or config.use_exponential_sigmas:
             most, least = (float(end) for end in ends)
-            part = np.linspace(0, 1, steps)
-            if config.use_karras_sigmas:
-                found = (most ** (1 / RHO) + part * (least ** (1 / RHO) - most ** (1 / RHO))) ** RHO
-            else:
-                found = np.exp(np.linspace(log(most), log(least), steps))
+            found = spread(most, least, steps, config.use_karras_sigmas)
             times = np.interp(np.log(found), np.log(table), np.arange(len(table)))
             if self.by_ends:
                 times = times.round() if config.use_karras_sigmas else np.floor(times + NEAR)

@@ -1,4 +1,6 @@
-"""Load Stable Diffusion from a folder of diffusers or a name on the hub: model_index.json, and folders of its parts."""
+"""Load Stable Diffusion or FLUX.1 from a folder of diffusers or a name on the hub: model_index.json, and folders of its
+parts.
+"""
 
 from __future__ import annotations
 
@@ -10,72 +12,98 @@ from typing import Any, TypedDict
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, Tensor, ops
-from pyapp.engine.buffers import int32_tensor
+from pyapp.engine import Device, Tensor
+from pyapp.engine.blocks.layout import READABLE
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import open_checkpoint
-from pyapp.nn import Linear, Module
+from pyapp.nn import Module
 from pyapp.nn.parameter import skip_initialization
-from pyapp.nn.towers import TextTower, at_ends
+from pyapp.nn.t5 import T5Encoder
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 
 from ..load import read_settings
 from ..loading.config import read_config, require
+from ..loading.t5_config import T5Config
 from ..loading.towers_config import ClipTextConfig
 from ..loading.weights import load_weights
 from .autoencoder import Autoencoder, AutoencoderConfig, renamed
 from .controlnet import SCALE, ControlNet, ControlNetConfig
+from .flux import Flux, FluxConfig
 from .lora import add_lora, as_pairs
+from .mmdit import MMDiT, MMDiTConfig
+from .network import Network
+from .original_names import plain_name, said_by, stored_as
+from .texts import Reader, TextEncoder
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
 
 INDEX = "model_index.json"
-PIPELINES = (
-    "StableDiffusionPipeline", "StableDiffusionXLPipeline", "LatentConsistencyModelPipeline",
-    "StableDiffusionImg2ImgPipeline", "StableDiffusionXLImg2ImgPipeline", "LatentConsistencyModelImg2ImgPipeline",
-    "StableDiffusionInpaintPipeline", "StableDiffusionXLInpaintPipeline",
-)  # fmt: skip
-TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection")
+TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel")
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
 SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
 LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
-TOKENIZER = r"tokenizer(_2)?/(tokenizer\.json|vocab\.json|merges\.txt|tokenizer_config\.json|special_tokens_map\.json)"
-PARTS = ("text_encoder", "text_encoder_2", "unet", "vae")
+TRANSFORMER, TRANSFORMER_ENDS = "diffusion_pytorch_model.safetensors", (".gguf", ".safetensors")
+TOKENIZER = (
+    r"tokenizer(_[23])?/"
+    r"(tokenizer\.json|vocab\.json|merges\.txt|spiece\.model|tokenizer_config\.json|special_tokens_map\.json)"
+)
+TEXTS = ("text_encoder", "text_encoder_2", "text_encoder_3")
 AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
     "AutoencoderKL": lambda values: Autoencoder(AutoencoderConfig.from_dict(values)),
     "AutoencoderTiny": lambda values: TinyAutoencoder(TinyAutoencoderConfig.from_dict(values)),
 }
 
 
-class TextEncoder(Module):
-    """CLIP's transformer of texts; with `projected`, also a vector of each text."""
+@dataclass(frozen=True)
+class Kind:
+    """Pipelines of one kind of network: their classes, the part that is the network, and how it is made of its
+    config.json; the encoders of texts that they may have, and those that they must have.
+    """
 
-    def __init__(self, config: ClipTextConfig, projected: int | None) -> None:
-        super().__init__()
-        self.config = config
-        self.text_model = TextTower(config, causal=True)
-        self.text_projection = None if projected is None else Linear(config.hidden_size, projected, bias=False)
+    pipelines: tuple[str, ...]
+    part: str
+    network: Callable[[Mapping[str, Any]], Network]
+    texts: tuple[str, ...]
+    needed: tuple[str, ...] = ()
 
-    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """ids (N, T) → the hidden states (N, T, D) before the last layer, those after it, and the vectors (N, P)."""
-        before, after = self.text_model.states(ids)
-        if self.text_projection is None:
-            return before, after, None
-        return before, after, self.text_projection(at_ends(after, ids, self.config.eos_token_id))
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """All parts with weights."""
+        return *self.texts, self.part, "vae"
+
+
+KINDS = (
+    Kind(
+        (
+            "StableDiffusionPipeline", "StableDiffusionXLPipeline", "LatentConsistencyModelPipeline",
+            "StableDiffusionImg2ImgPipeline", "StableDiffusionXLImg2ImgPipeline",
+            "LatentConsistencyModelImg2ImgPipeline", "StableDiffusionInpaintPipeline",
+            "StableDiffusionXLInpaintPipeline",
+        ), "unet", lambda values: UNet(UNetConfig.from_dict(values)), TEXTS[:2],
+    ),
+    Kind(
+        ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline"), "transformer",
+        lambda values: Flux(FluxConfig.from_dict(values)), TEXTS[:2], TEXTS[:2],
+    ),
+    Kind(
+        ("StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
+        "transformer", lambda values: MMDiT(MMDiTConfig.from_dict(values)), TEXTS, TEXTS[:2],
+    ),
+)  # fmt: skip
+PIPELINES = {name: kind for kind in KINDS for name in kind.pipelines}
 
 
 @dataclass(frozen=True)
 class LoadedDiffusion:
-    """The parts of a model: tokenizers with encoders of texts, the U-Net, the autoencoder of latents, and the objects
-    of scheduler_config.json and model_index.json.
+    """The parts of a model: tokenizers with encoders of texts, the network that finds noise, the autoencoder of
+    latents, and the objects of scheduler_config.json and model_index.json.
     """
 
     name: str
-    tokenizers: tuple[Tokenizer, ...]
-    encoders: tuple[TextEncoder, ...]
-    unet: UNet
+    readers: tuple[Reader, ...]
+    network: Network
     autoencoder: Autoencoder | TinyAutoencoder
     schedule: Mapping[str, Any]
     settings: Mapping[str, Any]
@@ -84,49 +112,29 @@ class LoadedDiffusion:
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the first encoder."""
-        return self.tokenizers[0]
+        return self.readers[0].tokenizer
 
     @property
-    def model(self) -> UNet:
+    def model(self) -> Network:
         """The part that computes most."""
-        return self.unet
+        return self.network
 
     @property
     def modules(self) -> tuple[Module, ...]:
         """All parts with parameters."""
         more = () if self.control is None else (self.control,)
-        return *self.encoders, self.unet, self.autoencoder, *more
+        return *(reader.encoder for reader in self.readers), self.network, self.autoencoder, *more
 
     @property
     def device(self) -> Device:
         """The device on which the model computes."""
-        return self.unet.conv_in.weight.device
-
-    @property
-    def fills(self) -> bool:
-        """Whether the U-Net reads a mask and the rest of a picture beside the latents."""
-        return self.unet.config.in_channels > self.unet.config.out_channels
-
-    @property
-    def is_xl(self) -> bool:
-        """Whether the U-Net reads two encoders' states and sizes."""
-        return self.unet.config.addition_embed_type is not None
+        return self.network.device
 
     def texts(self, prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-        """The states (N, 77, D) that the U-Net reads of prompts, and their vectors (N, P) for XL. Longer prompts are
-        cut.
+        """The states (N, S, D) that the network reads of prompts, and their vectors (N, P), if it reads any. Longer
+        prompts are cut.
         """
-        states, pooled = [], None
-        for tokenizer, encoder in zip(self.tokenizers, self.encoders, strict=True):
-            length, config = encoder.text_model.most, encoder.config
-            found = tokenizer.encode_batch(list(prompts), truncation=True, max_length=length, parse_special=True)
-            fill = tokenizer.pad_id if tokenizer.pad_id is not None else config.eos_token_id
-            rows = [[*encoding.ids, *[fill] * (length - len(encoding.ids))] for encoding in found]
-            ids = int32_tensor([i for row in rows for i in row], self.device).reshape(len(rows), length)
-            before, after, vectors = encoder(ids)
-            states.append(before if self.is_xl else after)
-            pooled = vectors
-        return ops.cat(states, 2), pooled
+        return self.network.texts(self.readers, prompts)
 
 
 class Told(TypedDict):
@@ -152,12 +160,18 @@ class Reading:
             self.cancel.check()
             self.report(Progress(f"reading {part}", done, total, "bytes"))
 
-        # Newer files leave out the name of the transformer of texts.
-        base = "text_model" if "text" in part else ""
+        # Newer files leave out the name of CLIP's transformer.
+        base = "text_model" if isinstance(module, TextEncoder) else ""
+        dtype = self.dtype
+        joint = module if isinstance(module, Flux | MMDiT) else None
+        renames = renamed if part == "vae" else None if joint is None else plain_name
         with open_checkpoint(file) as checkpoint:
+            if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
+                dtype = None  # a file in block types keeps them
             load_weights(
-                module, checkpoint, base=base, renames=renamed if part == "vae" else None,
-                ignored=re.compile(r".*\.position_ids"), dtype=self.dtype, device=self.device, progress=progress,
+                module, checkpoint, base=base, renames=renames,
+                stored=None if joint is None else stored_as(joint, checkpoint),
+                ignored=re.compile(r".*\.position_ids"), dtype=dtype, device=self.device, progress=progress,
             )  # fmt: skip
         module.eval()
 
@@ -171,24 +185,29 @@ class Reading:
         self.read(part, made, next(large[path] for path in large if not _is_shard(path)))
         return made
 
+    def file(self, source: str | os.PathLike[str], what: str, usual: str, ends: tuple[str, ...]) -> Path:
+        """A file: its path, a folder or a name on the hub of one such file, or either with ":FILE"."""
+        path = Path(source)
+        if path.is_file():
+            return path
+        name, _, wanted = os.fspath(source).partition(":")
+
+        def choose(names: Sequence[str]) -> list[str]:
+            known = [file for file in names if file.endswith(ends)]
+            found = [file for file in known if file == (wanted or usual)] or ([] if wanted else known)
+            if len(found) != 1:
+                raise ModelError(
+                    f"it is not clear which file is the {what}" if found else f"there is no such {what} file",
+                    where=os.fspath(source), hint=f"Name one of its files: {name}:FILE",
+                )  # fmt: skip
+            return found
+
+        [path] = hub.resolve_files(name, choose, report=self.report, cancel=self.cancel).values()
+        return path
+
     def add_lora(self, modules: Mapping[str, Module], source: str | os.PathLike[str], scale: float) -> None:
         """Adds a LoRA file to the weights."""
-        path = Path(source)
-        if not path.is_file():
-            name, _, wanted = os.fspath(source).partition(":")
-
-            def choose(names: Sequence[str]) -> list[str]:
-                known = [file for file in names if file.endswith(SUFFIXES[0])]
-                found = [file for file in known if file == (wanted or LORA)] or ([] if wanted else known)
-                if len(found) != 1:
-                    raise ModelError(
-                        "it is not clear which file is the LoRA" if found else "there is no such LoRA file",
-                        where=os.fspath(source), hint=f"Name one of its files: {name}:FILE",
-                    )  # fmt: skip
-                return found
-
-            [path] = hub.resolve_files(name, choose, report=self.report, cancel=self.cancel).values()
-        with open_checkpoint(path) as checkpoint:
+        with open_checkpoint(self.file(source, "LoRA", LORA, SUFFIXES[:1])) as checkpoint:
             add_lora(modules, checkpoint, scale)
 
 
@@ -200,15 +219,17 @@ def load_diffusion(
     vae: str | os.PathLike[str] | None = None,
     lora: Any = None,
     control: str | os.PathLike[str] | None = None,
+    transformer: str | os.PathLike[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedDiffusion:
     """Loads a folder of diffusers, or a name on the hub.
 
-    dtype: a float type or a block type of the matrices ("float16", "q8_0" …). vae: a folder or a name of another
-    autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub (owner/repo, owner/repo:file), or
-    several, each alone or as a pair with how much it counts. control: a folder or a name of a ControlNet. ModelError
-    for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
+    dtype: a float type or a block type of the matrices ("float16", "q8_0" …); those that a file has in blocks stay.
+    vae: a folder or a name of another autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub
+    (owner/repo, owner/repo:file), or several, each alone or as a pair with how much it counts. control: a folder or a
+    name of a ControlNet. transformer: a file with other weights of the transformer, GGUF or safetensors.
+    ModelError for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
     reading = Reading(dtype, device, report, cancel)
@@ -219,38 +240,55 @@ def load_diffusion(
             f"its {INDEX} is missing", where=name, hint="Give a folder of diffusers, or the hub's name of one"
         )
     settings = read_settings(small[INDEX])
-    kind = settings.get("_class_name")
-    require(kind in PIPELINES, f"the pipeline {kind!r:.60} is not known", f"Known: {', '.join(PIPELINES)}")
-    wanted = [part for part in PARTS if _is_there(settings.get(part)) and (part != "vae" or vae is None)]
-    made = {part: _made(part, settings[part][1], _settings_of(small, part, name), name) for part in wanted}
+    pipeline = settings.get("_class_name")
+    known = isinstance(pipeline, str) and pipeline in PIPELINES
+    require(known, f"the pipeline {pipeline!r:.60} is not known", f"Known: {', '.join(PIPELINES)}")
+    kind = PIPELINES[str(pipeline)]
+    wanted = [part for part in kind.parts if _is_there(settings.get(part)) and (part != "vae" or vae is None)]
+    needed = [*kind.needed, kind.part, *(["vae"] if vae is None else [])]
+    if not any(part in wanted for part in kind.texts):
+        needed.insert(0, kind.texts[0])
+    for part in needed:
+        if part not in wanted:
+            raise ModelError(
+                f"its {part} is missing", where=name, hint=f"Parts of a {pipeline}: {', '.join(kind.parts)}"
+            )
+    settled = {part: _settings_of(small, part, name) for part in wanted}
+    own: Path | None = None
+    if transformer is not None:
+        if kind.part != "transformer":
+            raise ModelError(f"a {pipeline} takes no file of a transformer", where=name, hint="Give its folder alone")
+        own = reading.file(transformer, "transformer", TRANSFORMER, TRANSFORMER_ENDS)
+        with open_checkpoint(own) as checkpoint:
+            settled[kind.part] |= said_by(checkpoint)
+    made = {part: _made(part, settings[part][1], settled[part], name, kind) for part in wanted}
     if vae is not None:
         made["vae"] = reading.part("vae", vae)
-    for part in ("text_encoder", "unet", "vae"):
-        if part not in made and (part != "text_encoder" or "text_encoder_2" not in made):
-            raise ModelError(f"its {part} is missing", where=name)
-    large = hub.resolve_files(source, lambda names: _large(names, wanted, name), report=report, cancel=cancel)
-    for part in wanted:
+    here = [part for part in wanted if part != kind.part or own is None]
+    large = hub.resolve_files(source, lambda names: _large(names, here, name), report=report, cancel=cancel)
+    if own is not None:
+        reading.read(kind.part, made[kind.part], own)
+    for part in here:
         file = large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
         reading.read(part, made[part], file)
     for file, scale in as_pairs(lora):
         reading.add_lora({part: made[part] for part in wanted if part != "vae"}, file, scale)
-    tokenizers = []
+    readers = []
     for part in (part for part in wanted if part.startswith("text_encoder")):
         folder = "tokenizer" + part.removeprefix("text_encoder")
         files = {Path(path).name: small[path] for path in small if path.startswith(f"{folder}/")}
         if not files:
             raise ModelError(f"its {folder} is missing", where=name)
-        tokenizers.append(load_tokenizer(files, f"{name}/{folder}"))
-        most = made[part].config.vocab_size
-        if tokenizers[-1].vocab_size > most:
+        readers.append(Reader(load_tokenizer(files, f"{name}/{folder}"), made[part]))
+        count, most = readers[-1].tokenizer.vocab_size, made[part].config.vocab_size
+        if count > most:
             raise ModelError(
-                f"its {folder} has {tokenizers[-1].vocab_size:,} tokens, its {part} {most:,}", where=name,
+                f"its {folder} has {count:,} tokens, its {part} {most:,}", where=name,
                 hint="Give the tokenizer that belongs to the model",
             )  # fmt: skip
-    encoders = tuple(made[part] for part in wanted if part.startswith("text_encoder"))
     schedule = _settings_of(small, "scheduler", name, "scheduler_config.json")
     found = LoadedDiffusion(
-        name, tuple(tokenizers), encoders, made["unet"], made["vae"], schedule, settings,
+        name, tuple(readers), made[kind.part], made["vae"], schedule, settings,
         None if control is None else reading.part("control", control),
     )  # fmt: skip
     _check_fit(found)
@@ -264,7 +302,8 @@ def _is_there(entry: Any) -> bool:
 
 def _small(names: Sequence[str]) -> list[str]:
     """The files of settings and tokenizers."""
-    wanted = re.compile(rf"{INDEX}|({'|'.join(PARTS)})/config\.json|scheduler/scheduler_config\.json|{TOKENIZER}")
+    parts = "|".join(dict.fromkeys(part for kind in KINDS for part in kind.parts))
+    wanted = re.compile(rf"{INDEX}|({parts})/config\.json|scheduler/scheduler_config\.json|{TOKENIZER}")
     return [name for name in names if wanted.fullmatch(name)]
 
 
@@ -282,8 +321,9 @@ def _large(names: Sequence[str], parts: Sequence[str], where: str) -> list[str]:
             of = f" in its {part}" if part else ""
             raise ModelError(f"there are no weights{of}", where=where, hint="Give all files of the model")
         found.append(chosen)
-        if chosen.endswith(".index.json"):
-            found += [name for name in names if name.startswith(_inside(part, "")) and _is_shard(name)]
+        if chosen.endswith(SUFFIXES[2]):
+            stem = f"{chosen.removesuffix(SUFFIXES[2])}-"
+            found += [name for name in names if name.startswith(stem) and _is_shard(name)]
     return found
 
 
@@ -299,20 +339,22 @@ def _settings_of(files: Mapping[str, Path], part: str, where: str, name: str = "
     return read_settings(files[path])
 
 
-def _made(part: str, kind: str, values: Mapping[str, Any], where: str) -> Any:
-    """The module of a part, with parameters that are read later."""
+def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kind | None = None) -> Any:
+    """The module of a part of the class `name`, with parameters that are read later."""
     try:
         with skip_initialization():
-            if part == "unet":
-                return UNet(UNetConfig.from_dict(values))
+            if kind is not None and part == kind.part:
+                return kind.network(values)
             if part == "control":
-                require(kind == "ControlNetModel", f"{kind!r:.60} is no ControlNet")
+                require(name == "ControlNetModel", f"{name!r:.60} is no ControlNet")
                 return ControlNet(ControlNetConfig.from_dict(values))
             if part == "vae":
-                require(kind in AUTOENCODERS, f"{part} is {kind!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")
-                return AUTOENCODERS[kind](values)
-            require(kind in TEXT_CLASSES, f"{part} is {kind!r:.60}", f"Known: {', '.join(TEXT_CLASSES)}")
-            width = values.get("projection_dim", 512) if kind == TEXT_CLASSES[1] else None
+                require(name in AUTOENCODERS, f"{part} is {name!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")
+                return AUTOENCODERS[name](values)
+            require(name in TEXT_CLASSES, f"{part} is {name!r:.60}", f"Known: {', '.join(TEXT_CLASSES)}")
+            if name == TEXT_CLASSES[2]:
+                return T5Encoder(T5Config.from_dict(values))
+            width = values.get("projection_dim", 512) if name == TEXT_CLASSES[1] else None
             require(width is None or (type(width) is int and 1 <= width <= 1 << 16), f"projection_dim is {width!r:.60}")
             return TextEncoder(read_config(ClipTextConfig, values), width)
     except ModelError as error:
@@ -321,17 +363,12 @@ def _made(part: str, kind: str, values: Mapping[str, Any], where: str) -> Any:
 
 def _check_fit(found: LoadedDiffusion) -> None:
     """ModelError for parts that do not belong together."""
-    unet, channels = found.unet.config, found.autoencoder.config.latent_channels
-    widths = [encoder.config.hidden_size for encoder in found.encoders]
-    wide = sum(widths)
-    require(
-        wide == unet.cross_attention_dim, f"the texts have {wide} numbers, the U-Net reads {unet.cross_attention_dim}"
-    )
-    require(
-        unet.out_channels == channels and unet.in_channels in (channels, 2 * channels + 1),
-        f"the U-Net has {unet.in_channels} to {unet.out_channels} channels, the autoencoder {channels}",
-    )
+    network, channels = found.network, found.autoencoder.config.latent_channels
+    network.check_fit(found.readers, channels)
     if found.control is not None:
+        if not isinstance(network, UNet):
+            raise ModelError("ControlNets are for the U-Nets of Stable Diffusion 1, 2 and XL alone")
+        unet = network.config
         given, wanted = found.control.config, (unet.block_out_channels, unet.cross_attention_dim, channels)
         fits = (given.block_out_channels, given.cross_attention_dim, given.in_channels) == wanted
         fits = fits and given.addition_embed_type == unet.addition_embed_type
@@ -339,9 +376,3 @@ def _check_fit(found: LoadedDiffusion) -> None:
         require(fits, "the ControlNet was made for another kind of U-Net")
         scale = found.autoencoder.config.scale
         require(scale == SCALE, f"an autoencoder of {scale} pixels a latent has no ControlNet")
-    if found.is_xl:
-        projection = found.encoders[-1].text_projection
-        pooled = 0 if projection is None else projection.out_features
-        count = pooled + 6 * (unet.addition_time_embed_dim or 0)
-        read = unet.projection_class_embeddings_input_dim
-        require(count == read, f"the vector of a text and the sizes are {count} numbers, the U-Net reads {read}")

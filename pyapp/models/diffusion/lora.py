@@ -1,8 +1,9 @@
-"""LoRA files for Stable Diffusion (Hu et al. 2021, arXiv 2106.09685), added to the weights.
+"""LoRA files for Stable Diffusion and FLUX.1 (Hu et al. 2021, arXiv 2106.09685), added to the weights.
 
 Read are the names of diffusers and peft ("unet.….to_q.lora_A.weight", "….processor.to_q_lora.down.weight") and those of
 kohya's scripts ("lora_unet_….lora_down.weight" with ".alpha"), in which XL's U-Net may have the names of Stability AI's
-code ("input_blocks").
+code ("input_blocks"), and transformers those of their makers' ("double_blocks"), some of whose matrices are several
+here. ComfyUI puts "diffusion_model." before them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from pyapp.formats.checkpoint import Checkpoint
 from pyapp.formats.safe_json import parse_json
 from pyapp.nn import Conv2d, Linear, Module, Parameter
 
+from .flux import Flux
+from .mmdit import MMDiT
+from .original_names import is_swapped, original_layers
 from .unet import UNetConfig
 
 # The ends of names: of the matrix that shrinks (A, down), of the one that widens again (B, up), and of alpha.
@@ -32,7 +36,7 @@ def add_lora(modules: Mapping[str, Module], checkpoint: Checkpoint, scale: float
     """
     names = dict(known_names(modules))
     where, settings = checkpoint.source.name, _settings(checkpoint)
-    found: dict[str, dict[str, str]] = {}  # of each matrix, the names in the file
+    found: dict[tuple[str, ...], dict[str, str]] = {}  # of each matrix, or several below one another, the file's names
     left = []
     for name in checkpoint.tensors:
         key, kind = _split(name)
@@ -41,30 +45,35 @@ def add_lora(modules: Mapping[str, Module], checkpoint: Checkpoint, scale: float
             left.append(name)
         else:
             found.setdefault(path, {})[kind] = name
-    wrong = [path for path, kinds in found.items() if not {"down", "up"} <= {*kinds}]
+    wrong = [paths[0] for paths, kinds in found.items() if not {"down", "up"} <= {*kinds}]
     if left or wrong or not found:
         told = ", ".join(name[:100] for name in (left or wrong)[:SHOWN]) or "it has no tensors"
         raise ModelError(
             f"no LoRA of this model: {told}", where=where,
             hint="Give a LoRA (no LoHa, LoKr or DoRA) that was made for this kind of model",
         )  # fmt: skip
-    for path, kinds in found.items():
-        part, _, inner = path.partition(":")
-        layer: Any = modules[part].get_submodule(inner)
+    for paths, kinds in found.items():
+        places = [path.partition(":")[::2] for path in paths]
+        layers: list[Any] = [modules[part].get_submodule(inner) for part, inner in places]
         down, up = (quant.dequantize(checkpoint.read(kinds[kind])).to("float32") for kind in ("down", "up"))
         alpha = float(checkpoint.read(kinds["alpha"]).to("float32").item()) if "alpha" in kinds else None
         rank = down.shape[0] if down.ndim else 0
-        alpha = settings(part, inner, rank) if alpha is None else alpha
-        fits = rank and up.ndim >= 2 and up.shape[1] == rank and up.numel() == up.shape[0] * rank
-        count = up.shape[0] * (down.numel() // rank) if fits else -1
-        if count != layer.weight.numel() or up.shape[0] != layer.weight.shape[0]:
+        alpha = settings(*places[0], rank) if alpha is None else alpha
+        rows, fits = sum(layer.weight.shape[0] for layer in layers), rank and up.ndim >= 2 and up.shape[1] == rank
+        count = up.shape[0] * (down.numel() // rank) if fits and up.numel() == up.shape[0] * rank else -1
+        if count != sum(layer.weight.numel() for layer in layers) or up.shape[0] != rows:
+            shape = [rows, *layers[0].weight.shape[1:]]
             raise ModelError(
                 f"{kinds['down'][:100]} is {list(down.shape)} and {kinds['up'][:100]} {list(up.shape)}, "
-                f"the matrix {list(layer.weight.shape)}", where=where, hint="Give a LoRA that was made for this model",
+                f"the matrix {shape}", where=where, hint="Give a LoRA that was made for this model",
             )  # fmt: skip
+        first, up = 0, up.reshape(-1, rank)
         with no_grad():
-            _add(layer, up.reshape(-1, rank) @ down.reshape(rank, -1) * (scale * alpha / rank))
-    return len(found)
+            for layer in layers:
+                count = layer.weight.shape[0]
+                _add(layer, up.narrow(0, first, count) @ down.reshape(rank, -1) * (scale * alpha / rank))
+                first += count
+    return sum(map(len, found))
 
 
 def _add(layer: Any, change: Tensor) -> None:
@@ -87,17 +96,27 @@ def _split(name: str) -> tuple[str, str]:
             return "", ""
         key = name[: match.start()]
         kind = {"A": "down", "B": "up"}.get(match["letter"] or "", match["way"])
-    return key.removeprefix("base_model.model.").replace(".processor.", "."), kind
+    return key.removeprefix("base_model.model.").removeprefix("diffusion_model.").replace(".processor.", "."), kind
 
 
-def known_names(modules: Mapping[str, Module]) -> Iterator[tuple[str, str]]:
-    """(name in a file, part:path) of every matrix, under each of the names that files give it."""
+def known_names(modules: Mapping[str, Module]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(name in a file, part:path) of every matrix, under each of the names that files give it; of several that are one
+    in files, one path after the other.
+    """
     for part, module in modules.items():
+        if isinstance(module, Flux | MMDiT):
+            for there, here in original_layers(module):
+                if not is_swapped(module, here[0]):
+                    paths = tuple(f"{part}:{path}" for path in here)
+                    yield from ((there, paths), (f"lora_unet_{there.replace('.', '_')}", paths))
         for path, layer in module.named_modules():
             if not isinstance(layer, Linear | Conv2d):
                 continue
-            found = f"{part}:{path}"
+            found = (f"{part}:{path}",)
             yield f"{part}.{path}", found
+            if part == "transformer":
+                yield from ((path, found), (f"lora_transformer_{path.replace('.', '_')}", found))
+                continue
             if part == "unet":
                 short = path.replace(".to_out.0", ".to_out")
                 yield from ((path, found), (short, found), (f"unet.{short}", found))

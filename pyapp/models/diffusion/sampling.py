@@ -14,9 +14,11 @@ from pyapp.errors import OptionError
 from pyapp.text.options import check_number
 from pyapp.vision.resampling import resize
 
+from .flow import Flow, read_flow
 from .load import LoadedDiffusion
 from .read_schedule import read_schedule
 from .schedules import Schedule
+from .unet import UNet
 
 SIDES = 1 << 12  # pixels at most
 SEEDS = 1 << 63
@@ -54,16 +56,6 @@ class ImagineOptions:
         check_number("seed", self.seed, 0, SEEDS - 1, whole=True)
 
 
-def usual(loaded: LoadedDiffusion) -> tuple[int, float]:
-    """A usual number of steps and guidance: few steps without guidance for models that learnt to need no more."""
-    if loaded.unet.config.time_cond_proj_dim is not None or loaded.schedule.get("_class_name") == "LCMScheduler":
-        return 4, 8.5
-    turbo = loaded.schedule.get("_class_name") == "EulerAncestralDiscreteScheduler"
-    if turbo and loaded.schedule.get("timestep_spacing") == "trailing":
-        return 1, 0.0
-    return 30, 7.5 if not loaded.is_xl else 5.0
-
-
 def guidance_waves(scale: float, width: int) -> Tensor:
     """The embedding (1, width) of a guidance scale, for networks that learnt it (Luo et al. 2023, arXiv 2310.04378)."""
     half = width // 2
@@ -83,22 +75,26 @@ class Drawing:
         picture: Tensor | None = None, mask: Tensor | None = None, control: Tensor | None = None,
     ) -> None:  # fmt: skip
         self.loaded, self.options, self.count = loaded, options, len(prompts)
-        steps, guidance = usual(loaded)
+        network = loaded.network
+        steps, guidance = network.usual(loaded.schedule)
         strength = self._strength(picture, mask)
         if picture is not None:
             steps = max(steps, ceil(1 / max(strength, 1e-3)))
         steps = steps if options.steps is None else options.steps
         self.guidance = guidance if options.guidance is None else options.guidance
-        kind, config = read_schedule(loaded.schedule, options.schedule)
-        self.schedule: Schedule = kind(config, steps)
         if (control is None) != (loaded.control is None):
             raise OptionError("a ControlNet and a picture for it go together", where="control_image")
         self.height, self.width = self._sides(control if picture is None else picture)
+        self.schedule = self._schedule(steps)
         self.first_step = 0 if picture is None else self.schedule.begin(strength)
         self._draw = _drawer(options.seed) if noise is None else noise
-        self._learnt = loaded.unet.config.time_cond_proj_dim
-        self.guided = self._learnt is None and self.guidance > 1
-        self._more: Tensor | None = None  # maps (N, C', H, W) that the U-Net reads beside the latents
+        self.guided = not network.learnt_guidance and self.guidance > 1
+        if network.flow and options.negative_prompt and not self.guided:
+            told = ("this model reads no negative prompt", "Leave it out: the guidance is an input of this network")
+            if not network.learnt_guidance:
+                told = ("a negative prompt needs a guidance above 1", "Give a guidance, such as 4")
+            raise OptionError(told[0], where="negative_prompt", hint=told[1])
+        self._more: Tensor | None = None  # maps (N, C', H, W) that the network reads beside the latents
         self._around: tuple[Tensor, Tensor, Tensor] | None = None  # the picture's latents, their noise, the mask
         with no_grad():
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
@@ -111,7 +107,7 @@ class Drawing:
 
     def _strength(self, picture: Tensor | None, mask: Tensor | None) -> float:
         """The part of the steps that are taken. OptionError for a mask without a picture, and the like."""
-        given, fills = self.options.strength, self.loaded.fills
+        given, fills = self.options.strength, self.loaded.network.fills
         if picture is None and given is not None:
             raise OptionError("a strength is of a start picture, and there is none", where="strength")
         if mask is not None and picture is None:
@@ -122,18 +118,29 @@ class Drawing:
 
     def _sides(self, picture: Tensor | None) -> tuple[int, int]:
         """The height and the width in pixels."""
-        options, scale = self.options, self.loaded.autoencoder.config.scale
+        options, network, scale = self.options, self.loaded.network, self.loaded.autoencoder.config.scale
+        usual, scale = network.side * scale, scale * network.multiple
+        most = SIDES if network.most is None else min(SIDES, network.most * scale // network.multiple)
         found = []
         for i, (name, side) in enumerate((("height", options.height), ("width", options.width))):
             if side is None and picture is not None:
                 side = picture.shape[i] // scale * scale
-            side = self.loaded.unet.config.sample_size * scale if side is None else side
+            side = usual if side is None else side
             if side < 1 or side % scale:
                 raise OptionError(f"{side} is no multiple of {scale} from {scale}", where=name)
-            if side > SIDES:
-                raise OptionError(f"{side:,} pixels are too many", where=name, hint=f"Give at most {SIDES:,}")
+            if side > most:
+                raise OptionError(f"{side:,} pixels are too many", where=name, hint=f"Give at most {most:,}")
             found.append(side)
         return found[0], found[1]
+
+    def _schedule(self, steps: int) -> Schedule | Flow:
+        """The schedule of so many steps."""
+        network, values, name = self.loaded.network, self.loaded.schedule, self.options.schedule
+        if network.flow:
+            places = self.height * self.width // (self.loaded.autoencoder.config.scale * network.multiple) ** 2
+            return Flow(read_flow(values, name), steps, places, network.even)
+        kind, config = read_schedule(values, name)
+        return kind(config, steps)
 
     @property
     def steps(self) -> int:
@@ -156,7 +163,7 @@ class Drawing:
 
     def _start(self, picture: Tensor, mask: Tensor | None, strength: float) -> None:
         """The latents of a start picture with noise, and what the mask leaves of it."""
-        autoencoder, fills = self.loaded.autoencoder, self.loaded.fills
+        autoencoder, fills = self.loaded.autoencoder, self.loaded.network.fills
         pixels = self._pixels(picture) * 2 - 1
         fresh = mask is not None and strength == 1
         source = None
@@ -180,28 +187,39 @@ class Drawing:
         self._more = more.expand(self.count * (1 + self.guided), *more.shape[1:])
 
     def found(self, i: int) -> Tensor:
-        """What the U-Net finds in the latents at step i of the schedule (N, C, H, W)."""
-        device, x = self.loaded.device, self.schedule.scaled(self.latents, i)
+        """What the network finds in the latents at step i of the schedule (N, C, H, W)."""
+        network, device, x = self.loaded.network, self.loaded.device, self.schedule.scaled(self.latents, i)
         x = ops.cat([x, x]) if self.guided else x
         x = x if self._more is None else ops.cat([x, self._more], 1)
         time = ops.tensor([self.schedule.times[i]], device=device)
-        sizes = guidance = None
-        if self.loaded.is_xl:
-            row = [self.height, self.width, 0, 0, self.height, self.width]
-            sizes = ops.tensor([row] * x.shape[0], dtype="float32", device=device)
-        if self._learnt is not None:
-            guidance = guidance_waves(self.guidance, self._learnt).expand(x.shape[0], self._learnt).to(device)
-        added: Sequence[Tensor] = ()
-        if self.loaded.control is not None and self._control is not None:
-            channels, scale = self.loaded.control.config.in_channels, self.options.control_scale
-            picture = self._control.expand(x.shape[0], *self._control.shape[1:])
-            seen = x.narrow(1, 0, channels)
-            added = self.loaded.control(seen, time, self._text, picture, scale, self._pooled, sizes)
-        y = self.loaded.unet(x, time, self._text, self._pooled, sizes, guidance, added)
+        if isinstance(network, UNet):
+            y = self._of_unet(network, x, time)
+        else:
+            guidance = ops.tensor([float(self.guidance)], device=device)
+            y = network(x, time, self._text, self._pooled, guidance)
         if not self.guided:
             return y
         without, following = ops.chunk(y, 2)
         return without + (following - without) * self.guidance
+
+    def _of_unet(self, network: UNet, x: Tensor, time: Tensor) -> Tensor:
+        """What a U-Net finds in x (B, C, H, W), with what it reads besides the text."""
+        device, batch = self.loaded.device, x.shape[0]
+        learnt = network.config.time_cond_proj_dim
+        sizes = guidance = None
+        if network.is_xl:
+            row = [self.height, self.width, 0, 0, self.height, self.width]
+            sizes = ops.tensor([row] * batch, dtype="float32", device=device)
+        if learnt is not None:
+            guidance = guidance_waves(self.guidance, learnt).expand(batch, learnt).to(device)
+        added: Sequence[Tensor] = ()
+        if self.loaded.control is not None and self._control is not None:
+            channels, scale = self.loaded.control.config.in_channels, self.options.control_scale
+            picture = self._control.expand(batch, *self._control.shape[1:])
+            seen = x.narrow(1, 0, channels)
+            added = self.loaded.control(seen, time, self._text, picture, scale, self._pooled, sizes)
+        found: Tensor = network(x, time, self._text, self._pooled, sizes, guidance, added)
+        return found
 
     def step(self, number: int) -> None:
         """A step of the latents, from 0."""

@@ -104,11 +104,7 @@ class Schedule:
 
     def begin(self, strength: float) -> int:
         """The first step of a picture that is changed, by the part of the steps taken. OptionError for none."""
-        taken = min(int(self.steps * strength), self.steps)
-        if taken < 1:
-            what = f"a strength of {strength} of {self.steps} steps takes none"
-            raise OptionError(what, where="strength", hint="Give more of it, or more steps")
-        return (self.steps - taken) * self.order
+        return first_of_steps(self.steps, min(int(self.steps * strength), self.steps), strength) * self.order
 
     def noised(self, x: Tensor, noise: Tensor, i: int) -> Tensor:
         """A picture x (B, C, H, W) with the noise of step i."""
@@ -239,6 +235,14 @@ class LCM(Schedule):
             return picture
         then = float(self.kept[int(self.times[i + 1])])
         return picture * then**0.5 + noise(picture) * (1 - then) ** 0.5
+
+
+def first_of_steps(steps: int, taken: int, strength: float) -> int:
+    """The first of the last `taken` steps. OptionError for none."""
+    if taken < 1:
+        what = f"a strength of {strength} of {steps} steps takes none"
+        raise OptionError(what, where="strength", hint="Give more of it, or more steps")
+    return steps - taken
 
 
 def until_nothing(kept: Any) -> Any:

@@ -20,6 +20,8 @@ from pyapp.nn.layers.convolution import BlockConv2d
 from pyapp.nn.layers.linear import ResidualLinear
 
 from ..loading.config import check_fields, read_config, require
+from .network import Network
+from .texts import Reader, TextEncoder
 
 EPSILON = 1e-6  # of the norms before the transformers
 WIDEST = 1 << 14  # channels
@@ -359,7 +361,7 @@ class WayDown(Module):
             raise ArgumentError(f"{name}: the text is (B, S, {self.config.cross_attention_dim}), not {describe(text)}")
 
 
-class UNet(WayDown):
+class UNet(WayDown, Network):
     """What of noisy latents is noise."""
 
     def __init__(self, config: UNetConfig) -> None:
@@ -376,6 +378,57 @@ class UNet(WayDown):
             self.up_blocks.append(Level(config, level, inputs, ATTENTION in kind, False if level else None))
         self.conv_norm_out = GroupNorm(config.norm_num_groups, widths[0], config.norm_eps)
         self.conv_out = BlockConv2d(widths[0], config.out_channels, 3, padding=1)
+
+    @property
+    def side(self) -> int:
+        found: int = self.config.sample_size
+        return found
+
+    @property
+    def learnt_guidance(self) -> bool:
+        return self.config.time_cond_proj_dim is not None
+
+    @property
+    def fills(self) -> bool:
+        return bool(self.config.in_channels > self.config.out_channels)
+
+    @property
+    def is_xl(self) -> bool:
+        """Whether it reads two encoders' states, vectors of texts and sizes."""
+        return self.config.addition_embed_type is not None
+
+    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+        """Few steps, and no guidance, for models that learnt to need no more."""
+        kind = schedule.get("_class_name")
+        if self.learnt_guidance or kind == "LCMScheduler":
+            return 4, 8.5
+        if kind == "EulerAncestralDiscreteScheduler" and schedule.get("timestep_spacing") == "trailing":
+            return 1, 0.0  # turbo
+        return 30, 7.5 if not self.is_xl else 5.0
+
+    def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
+        config, wide = self.config, sum(reader.width for reader in readers)
+        encoders = [reader.encoder for reader in readers if isinstance(reader.encoder, TextEncoder)]
+        require(len(encoders) == len(readers), "a U-Net reads texts with CLIP alone")
+        require(
+            wide == config.cross_attention_dim,
+            f"the texts have {wide} numbers, the U-Net reads {config.cross_attention_dim}",
+        )
+        require(
+            config.out_channels == channels and config.in_channels in (channels, 2 * channels + 1),
+            f"the U-Net has {config.in_channels} to {config.out_channels} channels, the autoencoder {channels}",
+        )
+        if self.is_xl:
+            last = encoders[-1]
+            pooled = 0 if last.text_projection is None else last.pooled_width
+            count = pooled + 6 * (config.addition_time_embed_dim or 0)
+            read = config.projection_class_embeddings_input_dim
+            require(count == read, f"the vector of a text and the sizes are {count} numbers, the U-Net reads {read}")
+
+    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+        found = [reader.clip(prompts) for reader in readers]
+        states = [before if self.is_xl else after for before, after, _ in found]
+        return ops.cat(states, 2), found[-1][2] if self.is_xl else None
 
     def forward(
         self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor | None = None, sizes: Tensor | None = None,

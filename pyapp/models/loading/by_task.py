@@ -1,5 +1,5 @@
 """Load a model for a task other than writing text: "features" (embeddings), "masked-lm", "sequence-classification",
-"token-classification", "question-answering", "seq2seq-lm".
+"token-classification", "question-answering", "seq2seq-lm", "ranking" (whichever of them a model ranks texts by).
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from pyapp import hub
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device
 from pyapp.engine.storage import release_memory
-from pyapp.errors import FileFormatError, ModelError
+from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
-from pyapp.formats.safe_json import parse_json
 from pyapp.formats.sentencepiece_model import read_sentencepiece_model
-from pyapp.formats.source import close_source, read_whole
+from pyapp.formats.source import close_source, name_of
 from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models.load import (
     is_llama_cpps,
@@ -30,17 +29,11 @@ from pyapp.models.load import (
     settings_of,
     stored_parameters,
 )
-from pyapp.models.sentences import (
-    MODULES,
-    Dense,
-    Normalize,
-    Pooling,
-    SentenceEmbedder,
-    SentenceSettings,
-    from_gguf_keys,
-    pooling_modes,
-)
+from pyapp.models.sentences.embedding import SentenceEmbedder, SentenceSettings, from_gguf_keys
+from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
+from pyapp.nn.decoder import CausalLanguageModel
+from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
@@ -48,16 +41,26 @@ from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_toke
 from pyapp.text.vocabulary_files import checked_vocabulary
 
 from . import timm
+from .labels import labels_of
+from .sentence_folders import (
+    FILES,
+    MODEL2VEC,
+    PROJECTION,
+    embedder,
+    has_word_vectors,
+    parts_in,
+    read_json,
+    sentence_settings,
+    word_vectors,
+)
 from .weights import IGNORED, ignored_by, load_buffers, load_weights
 
 SOURCE_PIECES = "source.spm"  # of OPUS-MT, beside vocab.json
 TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
-# The files of the tokenizer, and of sentence-transformers beside the weights and in one folder for each part.
+# The files of the tokenizer, which may lie in the folder of part 0, and of sentence-transformers.
 MORE_FILES = re.compile(
-    r"(modules|config_sentence_transformers|sentence_bert_config)\.json"
-    r"|\d+_\w+/(config\.json|model\.safetensors|pytorch_model\.bin)|"
-    + "|".join(map(re.escape, (*TOKENIZER_FILES, SOURCE_PIECES)))
-)
+    FILES + r"|(0_\w+/)?(" + "|".join(map(re.escape, (*TOKENIZER_FILES, SOURCE_PIECES))) + ")"
+)  # fmt: skip
 # The ends of the classes that config.json names in `architectures`.
 TASK_OF_CLASS = {
     "ForMaskedLM": "masked-lm",
@@ -68,6 +71,7 @@ TASK_OF_CLASS = {
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
     "BlipForConditionalGeneration": "image-to-text",
+    "Florence2ForConditionalGeneration": "image-to-text",
     "MoonshineForConditionalGeneration": "speech-recognition",
     "MoonshineStreamingForConditionalGeneration": "speech-recognition",
     "CsmForConditionalGeneration": "text-to-speech",
@@ -95,19 +99,23 @@ TASK_OF_CLASS = {
 FEATURES = ("features", "image-features")  # what encoders of any head give
 OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
+RANKING = "ranking"
 # Buffers of older files and heads that no task here reads.
-LEFT_OUT = re.compile(IGNORED.pattern + r"|.*token_type_ids|cls\.seq_relationship\..*")
+LEFT_OUT = re.compile(IGNORED.pattern + rf"|.*token_type_ids|cls\.seq_relationship\..*|{re.escape(PROJECTION)}")
 
 
 @dataclass(frozen=True)
 class LoadedTaskModel:
-    """A model, its tokenizer, and the objects of its config.json and generation_config.json."""
+    """A model, its tokenizer, and the objects of its config.json and generation_config.json. `sentence`: the settings
+    that sentence-transformers keeps beside them.
+    """
 
     name: str
     model: Any
     tokenizer: Tokenizer
     settings: dict[str, Any]
     generation: dict[str, Any]
+    sentence: SentenceSettings = SentenceSettings()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -134,39 +142,75 @@ def load_task_model(
     FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    words: dict[str, Any]  # the files of the tokenizer by name
 
     def check(files: Mapping[str, Path]) -> None:
-        if "config" in files:
-            check_task(read_settings(files["config"]), str(files["config"]), task)
+        if "config" in files and not has_word_vectors(files):
+            found = read_settings(files["config"])
+            check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
 
     name, files = files_of(source, check, report, cancel, MORE_FILES)
     if name.lower().endswith(".gguf") or str(files["model"]).lower().endswith(".gguf"):
-        return _load_gguf(name, files["model"], task, dtype, device, report, cancel)
+        chosen = "features" if task == RANKING else task
+        return _load_gguf(name, files["model"], chosen, dtype, device, report, cancel)
+    if task in ("features", RANKING) and has_word_vectors(files):
+        return _load_word_vectors(name, source, files, dtype, device)
     settings = settings_in(files, name)
-    check_task(settings, _where(files["config"]), task)
+    task = ranking_task(settings, files) if task == RANKING else task
+    check_task(settings, name_of(files["config"]), task)
+    tokenizer, answers = _tokenizer(name, source, files), None
+    if task == "causal-lm":  # a ranking's: one that ranks nothing is refused before its weights are read
+        scores = [read_json(files[part.file("config.json")], dict) for part in parts_in(files)
+                  if part.kind == "LogitScore" and part.file("config.json") in files]  # fmt: skip
+        answers = answer_ids(tokenizer, settings, scores[0] if scores else None, name)
+    release_memory()
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
+    check_tokenizer(tokenizer, model, name)
+    if task == "features":
+        model = embedder(model, files, settings, dtype, device)
+    elif answers is not None:
+        model = LogitRanker(model, *answers)
+    model.eval()
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    return LoadedTaskModel(name, model, tokenizer, settings, generation, sentence_settings(files))
+
+
+def ranking_task(settings: Mapping[str, Any], files: Mapping[str, Any]) -> str:
+    """The task by which a model ranks texts: scores of pairs, logits of a language model, or vectors."""
+    classes = settings.get("architectures")
+    first = str(classes[0]) if isinstance(classes, list) and classes else ""
+    kinds = {part.kind for part in parts_in(files)}
+    if "LogitScore" in kinds or (first.endswith("ForCausalLM") and not kinds - {"Transformer"}):
+        return "causal-lm"
+    return "sequence-classification" if own_task(first) == "sequence-classification" else "features"
+
+
+def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer beside the weights."""
     if isinstance(source, Mapping):
-        words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
+        folder = next(PurePosixPath(path).parent for path, file in source.items() if file is files["model"])
+        words = {path.name: source[str(path)] for path in map(PurePosixPath, source)
+                 if path.name in TOKENIZER_FILES and path.parent == folder}  # fmt: skip
     else:
-        paths: Mapping[str, Any] = files
-        folder = paths["model"].parent  # folders of modules have a config.json of their own
+        folder = files["model"].parent  # folders of modules have a config.json of their own
         words = {
-            path.name: path for role, path in paths.items()
+            path.name: path for role, path in files.items()
             if role == "tokenizer" or (path.name in TOKENIZER_FILES and path.parent == folder)
         }  # fmt: skip
     if not any(file in words for file in VOCABULARIES):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
-    tokenizer = load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
-    release_memory()
-    with open_checkpoint(files["model"]) as checkpoint:
-        model = build(checkpoint, settings, task, dtype, device, report, cancel)
+    return load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)
+
+
+def _load_word_vectors(
+    name: str, source: Any, files: Mapping[str, Any], dtype: str | None, device: Device | str | None
+) -> LoadedTaskModel:
+    """A folder with a table of vectors in place of an encoder."""
+    model, tokenizer = word_vectors(files, lambda: _tokenizer(name, source, files), dtype, device)
     check_tokenizer(tokenizer, model, name)
-    if task == "features":
-        model = SentenceEmbedder(model, *sentence_parts(files, dtype, device))
     model.eval()
-    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
-    return LoadedTaskModel(name, model, tokenizer, settings, generation)
+    return LoadedTaskModel(name, model, tokenizer, {"model_type": MODEL2VEC}, {}, model.settings)
 
 
 def _load_gguf(
@@ -184,14 +228,14 @@ def _load_gguf(
                 f"a GGUF file has no head for {task}", where=name, hint="Load the model's folder or its name on the hub"
             )
         settings = dict(settings_of(checkpoint))
-        check_task(settings, _where(path), task)
-        tokenizer = gguf_tokenizer(checkpoint.values, _where(path))  # type: ignore[attr-defined]
+        check_task(settings, name_of(path), task)
+        tokenizer = gguf_tokenizer(checkpoint.values, name_of(path))  # type: ignore[attr-defined]
         release_memory()
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
         check_tokenizer(tokenizer, model, name)
         if task == "features":
             values = checkpoint.values  # type: ignore[attr-defined]
-            model = SentenceEmbedder(model, *from_gguf_keys(values))
+            model = SentenceEmbedder(model, *from_gguf_keys(values, model.pooling))
     model.eval()
     return LoadedTaskModel(name, model, tokenizer, settings, {})
 
@@ -263,11 +307,6 @@ def given_files(files: Mapping[str, ByteSource]) -> dict[str, ByteSource]:
     return {role: files[path] for role, path in chosen.items()}
 
 
-def _where(file: Any) -> str:
-    """What errors call a path or a ByteSource."""
-    return os.fspath(file) if isinstance(file, os.PathLike) else str(file.name)
-
-
 def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Any]) -> Tokenizer:
     """The tokenizer of OPUS-MT's folders."""
     source = open_source(pieces)
@@ -276,9 +315,9 @@ def _marian(pieces: Any, vocabulary: Any, words: Mapping[str, Any]) -> Tokenizer
     finally:
         if source is not pieces:
             close_source(source)
-    numbers = checked_vocabulary(_read_json(vocabulary, dict), _where(vocabulary))
-    settings = _read_json(words["tokenizer_config.json"], dict) if "tokenizer_config.json" in words else {}
-    return Tokenizer(marian_document(model, numbers, _where(pieces)), settings, where=_where(pieces))
+    numbers = checked_vocabulary(read_json(vocabulary, dict), name_of(vocabulary))
+    settings = read_json(words["tokenizer_config.json"], dict) if "tokenizer_config.json" in words else {}
+    return Tokenizer(marian_document(model, numbers, name_of(pieces)), settings, where=name_of(pieces))
 
 
 def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
@@ -316,7 +355,9 @@ def build(
     try:
         config = module.Config.from_dict(adapted)
         with skip_initialization():
-            model: Module = module.TASKS[task](config)
+            model: Any = (
+                module.TASKS[task](config) if task in module.TASKS else _of_decoder(module, config, settings, task)
+            )
     except ModelError as error:
         raise ModelError(error.what, where=error.where or settings_name(checkpoint), hint=error.hint) from error
     if task in FEATURES:
@@ -335,15 +376,31 @@ def build(
         stored = timm.stored(model, checkpoint.tensors, renames)
     else:
         stored = stored_parameters(module, config, model, checkpoint)
+    base = module.BASE if hasattr(module, "BASE") else model.base_model_prefix
     left = load_weights(
-        model, checkpoint, stored=stored, base=module.BASE, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
+        model, checkpoint, stored=stored, base=base, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
         device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
-    left = load_buffers(model, checkpoint, left, module.BASE, renames, device)
+    left = load_buffers(model, checkpoint, left, base, renames, device)
     if left and task not in FEATURES:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
+
+
+def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str) -> Module:
+    """A language model for a task of encoders. ModelError for one of another form."""
+    model = module.TASKS["causal-lm"](config)
+    both_ways = getattr(config, "use_bidirectional_attention", False)
+    if settings.get("is_causal") is False and not both_ways:
+        both_ways = True
+        if settings.get("sliding_window") is not None:
+            raise ModelError("is_causal is false in a model with windows, which is not known")
+    if not isinstance(model, CausalLanguageModel):
+        raise ModelError(f"models of the architecture {settings.get('model_type')!r:.40} are not for {task}")
+    if task == "features":
+        return DecoderEncoder(model, both_ways)
+    return DecoderClassifier(model, labels_of(settings), both_ways)
 
 
 def renamed(name: str) -> str:
@@ -358,73 +415,3 @@ def _drop_pooler(model: Any, checkpoint: Checkpoint) -> None:
     """An encoder whose file has no pooler has none either: embeddings do not read it."""
     if getattr(model, "pooler", None) is not None and not any("pooler." in name for name in checkpoint.tensors):
         model.pooler = None
-
-
-# -- sentence-transformers
-
-
-def sentence_parts(
-    files: Mapping[str, Any], dtype: str | None, device: Device | str | None
-) -> tuple[list[Module], SentenceSettings]:
-    """What modules.json puts behind the encoder, and the settings beside it; without that file, the mean of the tokens.
-    `files` are those of sentence-transformers, by path.
-    """
-    listed = _read_json(files[MODULES], list) if MODULES in files else []
-    parts: list[Module] = []
-    for entry in listed:
-        kind, folder = (str(entry.get(key, "")) if isinstance(entry, dict) else "" for key in ("type", "path"))
-        part = kind.rpartition(".")[2]
-        if part == "Transformer":
-            if folder.strip("./"):
-                raise ModelError(f"the encoder lies in {folder!r:.60}, expected beside {MODULES}", where=MODULES)
-        elif part == "Pooling":
-            config = _part_config(files, folder)
-            parts.append(Pooling(pooling_modes(config), config.get("include_prompt") is not False))
-        elif part == "Dense":
-            parts.append(_dense(files, folder, dtype, device))
-        elif part == "Normalize":
-            parts.append(Normalize())
-        elif part != "Dropout":
-            raise ModelError(
-                f"the part {kind!r:.80} is not known", where=MODULES,
-                hint="Known: Transformer, Pooling, Dense, Normalize, Dropout",
-            )  # fmt: skip
-    named = [
-        _read_json(files[name], dict) if name in files else {}
-        for name in ("config_sentence_transformers.json", "sentence_bert_config.json")
-    ]
-    return parts, SentenceSettings.from_files(*named)
-
-
-def _part_config(files: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    name = str(PurePosixPath(folder, "config.json"))
-    if name not in files:
-        raise ModelError(f"{name} is missing", where=MODULES, hint="Give all files of the model")
-    found: dict[str, Any] = _read_json(files[name], dict)
-    return found
-
-
-def _dense(files: Mapping[str, Any], folder: str, dtype: str | None, device: Device | str | None) -> Dense:
-    with skip_initialization():
-        part = Dense(_part_config(files, folder))
-    names = [str(PurePosixPath(folder, name)) for name in ("model.safetensors", "pytorch_model.bin")]
-    weights = next((files[name] for name in names if name in files), None)
-    if weights is None:
-        raise ModelError(f"{names[0]} is missing", where=MODULES, hint="Give all files of the model")
-    with open_checkpoint(weights) as checkpoint:
-        load_weights(part, checkpoint, dtype=dtype, device=device)
-    return part
-
-
-def _read_json(file: Any, kind: type) -> Any:
-    source = open_source(file)
-    try:
-        found = parse_json(read_whole(source).decode("utf-8", "replace"))
-    except ValueError as error:
-        raise FileFormatError(f"not valid JSON: {error}", where=_where(file)) from None
-    finally:
-        if source is not file:
-            close_source(source)
-    if not isinstance(found, kind):
-        raise FileFormatError(f"a JSON {'list' if kind is list else 'object'} is expected", where=_where(file))
-    return found

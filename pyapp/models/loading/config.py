@@ -31,6 +31,7 @@ LIMITS = {
 }  # fmt: skip
 INFINITY = {"__float__": "Infinity"}  # as transformers writes it
 LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
+LOCAL_BASE = 10000.0  # of the rotary angles of layers with a window, beside those without
 ROTARY_NUMBERS = 1 << 28  # of the cosines and sines of the positions that a model may have
 
 
@@ -171,6 +172,17 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
         type(base) in (int, float) and 0 < base <= float_info.max, f"rope_theta is {base!r:.60}, expected a number > 0"
     )
     return found
+
+
+def rotary_of_windows(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The rotary settings of layers with and without a window, by the type of a layer, of a config.json (Gemma 3)."""
+    rotary: dict[str, Any] = values["rope_parameters"]
+    if "rope_type" not in rotary:
+        return rotary
+    # The older form: one for full attention, a base for the windows.
+    full = rotary | {"rope_theta": values.get("rope_theta", 1000000.0)}
+    local = {"rope_type": "default", "rope_theta": values.get("rope_local_base_freq", LOCAL_BASE)}
+    return {"sliding_attention": local, "full_attention": full}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,3 +46,20 @@ class EncoderConfig(Labelled):
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": self.model_type} | asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(EncoderConfig):
+    """BERT's own fields."""
+
+    type_vocab_size: int = 2
+    pad_token_id: int | None = 0
+    position_embedding_type: str = "absolute"
+    is_decoder: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.position_embedding_type == "absolute" and not self.is_decoder,
+            f"BERT with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
+        )

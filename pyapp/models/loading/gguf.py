@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from functools import partial
 from math import log
 from pathlib import PurePath
@@ -104,7 +104,9 @@ Shape: TypeAlias = tuple[int, ...]
 class GgufForm:
     """How files hold a parameter in another shape, with other values, in several tensors, or under a name without
     .weight (`bare`). shape(config, shape): that of the tensor; write(config, value): its values; read(config,
-    *tensors): the parameter, in any shape. parts: the forms of several tensors, which `read` joins.
+    *tensors): the parameter, in any shape. parts: the forms of several tensors, which `read` joins; or whose rows, one
+    after the other, are the parameter's in the order `rows(config)` (the row of theirs that each of its rows is), so
+    that tensors in blocks stay in blocks.
     """
 
     bare: bool = False
@@ -112,6 +114,7 @@ class GgufForm:
     write: Callable[[Any, Tensor], Tensor] = lambda config, value: value
     read: Callable[..., Tensor] = lambda config, value: value
     parts: tuple[GgufForm, ...] = ()
+    rows: Callable[[Any], list[int]] | None = None
 
     def of(self, part: int) -> GgufForm:
         """The form of a tensor."""
@@ -132,14 +135,51 @@ MAMBA_FORMS = {
 }  # fmt: skip
 
 
+def mamba2_names(mixer: str) -> dict[str, str]:
+    """The names of the parameters of a mixer of Mamba 2; `mixer` is its path."""
+    parts = {
+        "in_proj": "ssm_in", "conv1d": "ssm_conv1d", "A_log": "ssm_a", "D": "ssm_d", "dt_bias": "ssm_dt.bias",
+        "norm": "ssm_norm", "out_proj": "ssm_out",
+    }  # fmt: skip
+    return {f"{mixer}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in parts.items()}
+
+
+def mamba2_forms(mixer: str, groups: Callable[[Any], int]) -> dict[str, GgufForm]:
+    """Their forms: numbers of heads are columns, and the norm's weight has a row for each group."""
+    decay = MAMBA_FORMS[".mixer.A_log"]
+    return {
+        f".{mixer}.A_log": replace(decay, shape=_column), f".{mixer}.D": GgufForm(True, _column),
+        f".{mixer}.dt_bias": GgufForm(True),
+        f".{mixer}.norm.weight": GgufForm(shape=lambda config, shape: (groups(config), shape[0] // groups(config))),
+        f".{mixer}.conv1d.weight": MAMBA_FORMS[".mixer.conv1d.weight"],
+    }  # fmt: skip
+
+
+def _column(config: Any, shape: Shape) -> Shape:
+    return (*shape, 1)
+
+
+def attending(found: Mapping[str, Any]) -> tuple[list[bool], int]:
+    """Which layers attend, of files with a number of heads of keys for each, 0 where a layer does not; and this number
+    where it does.
+    """
+    heads, layers = found.get("num_key_value_heads"), found.get("num_hidden_layers")
+    counts = heads if isinstance(heads, list) else [heads] * layers if type(layers) is int and layers <= 1024 else []
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ModelError(f"attention.head_count_kv is {heads!r:.60}, expected a number of heads for each layer")
+    return [bool(count) for count in counts], max(counts, default=0) or 1
+
+
 @dataclass(frozen=True)
 class Gguf:
     """The form of an architecture.
 
     names: the path of each parameter without its last part (.weight, .bias), and that of its tensor; "{}" is the number
     of the layer. keys: fields of the configuration and keys. constants: keys with a value that is always the same.
-    order(name, config): the parameter's row that each row of the tensor holds, where they differ. offset: the end of
-    the names of norms whose weights are stored plus one. transposed: the ends of names of matrices stored as (out, in).
+    order(name, config): the parameter's row that each row of the tensor holds, where they differ. offset: the end
+    (or ends) of the names of norms whose weights are stored plus one. scale(name, config): what files multiply a
+    parameter by, a number or one for each row; their readers need not know it, so it is not undone. transposed: the
+    ends of names of matrices stored as (out, in).
     skipped(name, config): how many first rows of a parameter files leave out (the file is read as another
     architecture's). joined: the paths of parameters whose rows lie one after the other in a single tensor, which
     `names` gives each.
@@ -147,6 +187,7 @@ class Gguf:
     have instead of those of `names`; its values are the parameter's.
     read(config, values): the fields that follow from others in GGUF files; write(config): further keys.
     scalings: the types of rotary scaling that files say by a tensor of factors.
+    names_of(config): more names, of configurations that have others.
     unsaid: fields that files do not say; all others are read from a written file as they were (writing_gguf.py).
     index: the name of the form in the index of architectures, if that is not the architecture's; "": files of this form
     are read as another architecture's. encoder: the architecture of files that have the encoder only. also: further
@@ -157,7 +198,9 @@ class Gguf:
     names: Mapping[str, str] = field(default_factory=lambda: NAMES)
     keys: Mapping[str, str] = field(default_factory=lambda: KEYS)
     order: Callable[[str, Any], list[int] | None] | None = None
-    offset: str | None = None
+    offset: str | tuple[str, ...] | None = None
+    scale: Callable[[str, Any], float | Tensor | None] | None = None
+    names_of: Callable[[Any], Mapping[str, str]] | None = None
     transposed: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     skipped: Callable[[str, Any], int] | None = None
@@ -170,6 +213,10 @@ class Gguf:
     index: str | None = None
     encoder: str | None = None
     also: tuple[str, ...] = ()
+
+    def of(self, config: Any) -> Gguf:
+        """The form of a configuration."""
+        return self if self.names_of is None else replace(self, names={**self.names, **self.names_of(config)})
 
     def tensors(self, name: str) -> tuple[str, ...]:
         """The GGUF names of a parameter; empty if it has none."""
@@ -198,6 +245,14 @@ def _pattern(name: str) -> tuple[str, str]:
     if place is None:
         return ".".join(parts), ""
     return ".".join([*parts[:place], "{}", *parts[place + 1 :]]), parts[place]
+
+
+def with_sections(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """With the sections of positions of a language model of Qwen-VL's, which is Qwen's where there is no picture."""
+    sections = values.get("rope.dimension_sections")
+    if isinstance(sections, list):
+        found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
+    return found
 
 
 # -- orders of rows
@@ -349,13 +404,15 @@ def stored_in(
     form: Gguf, config: Any, slots: Mapping[str, Slot], there: Mapping[str, TensorInfo]
 ) -> dict[str, Stored]:  # fmt: skip
     """How a GGUF file, which has the tensors `there`, stores the parameters."""
-    found = {}
+    found, form = {}, form.of(config)
     for name, slot in slots.items():
         tensors, own = form.tensors(name), form.form_of(name)
         pattern, layer = _pattern(name)
         older = form.older.get(pattern, "").replace("{}", layer) + ".weight"
         if older in there:
             found[name] = Stored((older,))
+        elif own is not None and own.rows is not None and tensors:
+            found[name] = Stored(tensors, values=partial(_ordered, own.rows(config)))
         elif own is not None and tensors:
             found[name] = Stored(tensors, join=_joining(own, config, slot.shape))
         elif tensors:
@@ -363,6 +420,15 @@ def stored_in(
             rows = None if order is None else _rows(inverse(order))
             found[name] = Stored(tensors, rows, _from_gguf(form, name, slot))
     return found
+
+
+def _ordered(order: list[int], value: Tensor) -> Tensor:
+    """A matrix, in blocks or not, with its rows in another order."""
+    if not value.dtype.is_quantized:
+        return _rows(order)(value)
+    data, kind = quant.to_blocks(value).data, value.dtype.name
+    matrix = Tensor.from_buffer(data, (len(order), memoryview(data).nbytes // len(order)), "uint8")
+    return quant.from_blocks(_rows(order)(matrix).contiguous().storage.bytes_view(), tuple(value.shape), kind)
 
 
 def _joining(own: GgufForm, config: Any, shape: Shape) -> Callable[[Sequence[Tensor]], Tensor]:
@@ -414,6 +480,7 @@ class AsGguf(Checkpoint):
     ) -> None:  # fmt: skip
         super().__init__(checkpoint.source)
         self.format = f"{checkpoint.format} as GGUF"
+        form = form.of(config)
         self.form, self.checkpoint = form, checkpoint
         self.config = config.to_dict()
         self._config = config
@@ -445,6 +512,9 @@ class AsGguf(Checkpoint):
     def _skipped(self, name: str) -> int:
         return 0 if self.form.skipped is None else self.form.skipped(name, self._config)
 
+    def _scale(self, name: str) -> float | Tensor | None:
+        return None if self.form.scale is None else self.form.scale(name, self._config)
+
     def _shape(self, name: str, slot: Slot, part: int, parts: int) -> tuple[int, ...]:
         shape, own = slot.shape, self.form.form_of(name)
         if own is not None:
@@ -463,6 +533,7 @@ class AsGguf(Checkpoint):
         whole = self.checkpoint.tensors[plan.names[0]]
         blocks = kind not in ("float32", "float16", "bfloat16", "float64")
         plain = len(shape) == 2 and len(plan.names) == 1 and plan.values is None and tuple(whole.shape) == shape
+        plain = plain and self._scale(name) is None
         if blocks and not plain:
             kind, blocks = "float32", False
         kind = "float32" if kind == "float64" else kind
@@ -489,7 +560,11 @@ class AsGguf(Checkpoint):
             value = read_plan(self.checkpoint, plan)
             if kind in ("float32", "float16", "bfloat16"):
                 value = quant.dequantize(value).to(kind)
-                own = self.form.form_of(name)
+                own, scale = self.form.form_of(name), self._scale(name)
+                if isinstance(scale, Tensor) and value.ndim == 2:
+                    scale = scale.unsqueeze(1)
+                if scale is not None:
+                    value = (value.to("float32") * scale).to(kind)
                 if own is not None:
                     value = own.of(part).write(self._config, value)
                 elif parts == 2:  # the gates, or the ups

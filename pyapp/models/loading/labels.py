@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyapp.errors import ModelError
@@ -30,3 +31,12 @@ class Labelled:
         if not 1 <= len(by_number) <= LARGEST or set(by_number) != set(expected):
             raise ModelError("id2label does not name the labels 0, 1, 2 … without gaps")
         return tuple(by_number[number] for number in expected)
+
+
+def labels_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the outputs that the object of a config.json says. ModelError for impossible ones."""
+    found, names, count = Labelled(), values.get("id2label"), values.get("num_labels")
+    if not (names is None or isinstance(names, dict)) or not (count is None or (type(count) is int and count > 0)):
+        raise ModelError(f"id2label is {names!r:.60}, num_labels {count!r:.40}")
+    found.id2label, found.num_labels = names, count
+    return found.labels

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn.mamba2 import Mamba2Settings
 
 from .config import LARGEST, LIMITS, require, step_limits
+
+# The keys of GGUF files.
+MAMBA_FIELD_KEYS = {
+    "mamba_n_heads": "ssm.time_step_rank", "mamba_d_state": "ssm.state_size", "mamba_n_groups": "ssm.group_count",
+    "mamba_d_conv": "ssm.conv_kernel",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +46,23 @@ class MambaFields:
             activation, self.mamba_proj_bias, convolution_bias=self.mamba_conv_bias,
             limits=(self.shortest_step, self.longest_step), **settings,
         )  # fmt: skip
+
+
+def from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that follow from others in GGUF files, and from the tensors there are."""
+    inner, heads = values.get("ssm.inner_size"), found.get("mamba_n_heads")
+    if type(inner) is int and type(heads) is int and heads > 0:
+        found = found | {"mamba_d_head": inner // heads}
+    parts = {name.partition(".")[2].partition(".")[2] for name in values["tensors"]}  # without blk.0.
+    return found | {
+        "attention_bias": "attn_q.bias" in parts, "mamba_conv_bias": "ssm_conv1d.bias" in parts,
+        "mamba_proj_bias": "ssm_in.bias" in parts,
+    }  # fmt: skip
+
+
+def inner_size(config: MambaFields) -> dict[str, Any]:
+    """The key of the channels of all heads."""
+    return {"ssm.inner_size": config.mamba_n_heads * config.mamba_d_head}
 
 
 def mamba_fields(values: dict[str, Any], inner: Any = None) -> dict[str, Any]:

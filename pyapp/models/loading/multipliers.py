@@ -13,6 +13,15 @@ MULTIPLIER_KEYS = KEYS | {
     "attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
     "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale",
 }  # fmt: skip
+# Of models with experts, one of them for every token.
+EXPERT_KEYS = {"num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count"}
+EXPERT_NAMES = {
+    "model.layers.{}.block_sparse_moe.router": "blk.{}.ffn_gate_inp",
+    "model.layers.{}.block_sparse_moe.experts.gate_up_proj": "blk.{}.ffn_gate_exps blk.{}.ffn_up_exps",
+    "model.layers.{}.block_sparse_moe.experts.down_proj": "blk.{}.ffn_down_exps",
+    "model.layers.{}.shared_mlp.input_linear": "blk.{}.ffn_gate_shexp blk.{}.ffn_up_shexp",
+    "model.layers.{}.shared_mlp.output_linear": "blk.{}.ffn_down_shexp",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,10 +23,12 @@ POOLING = r"(model\.)?vision_tower\.(vision_model\.)?head\..*"  # of SigLIP, whi
 # The names of files, old and new, and those of the parts here.
 NAMES = (
     (r"model\.(vision_model|vision_tower|connector|multi_modal_projector)\.", r"\1."),
+    (r"model\.image_newline$", "image_newline"),
     (r"model\.(text_model|language_model)\.", "language_model.model."),
     (r"model\.(embed_tokens|layers|norm)\.", r"language_model.model.\1."),
     (r"(model\.)?visual\.", "vision_tower."),
     (r"lm_head\.", "language_model.lm_head."),
+    (r"(query_tokens$|qformer\.|language_projection\.)", r"multi_modal_projector.\1"),
     (r"vision_(model|tower)\.(vision_model\.)?", "vision_tower."),
     (r"connector\.modality_projection\.", "multi_modal_projector."),
 )
@@ -73,7 +75,11 @@ class MixedTextConfig:
 
     def check(self) -> None:
         """ModelError for values that cannot be."""
-        number = self.values.get(self.token[0], self.token[1])
+        self.check_token()
+
+    def check_token(self) -> None:
+        """ModelError for a token, of what stands in the text, that cannot be."""
+        number = self.values.get(*self.token)
         require(type(number) is int and number >= 0, f"{self.token[0]} is {number!r:.60}, expected a token")
 
     def language_model(self) -> CausalLanguageModel:
@@ -141,3 +147,35 @@ class PictureTextConfig(MixedTextConfig):
         """As JSON values."""
         own = {"model_type": self.values.get("model_type", self.model_type), "text_config": self.text_config.to_dict()}
         return {**self.values, **own, "vision_config": self.vision_config.to_dict()}
+
+
+@dataclass(frozen=True)
+class LayeredConfig(PictureTextConfig):
+    """As PictureTextConfig, of models that say which of the tower's layers they read. `layer`: the usual one."""
+
+    layer: ClassVar[int] = -2
+
+    def check(self) -> None:
+        super().check()
+        self.check_layers()
+
+    def check_layers(self) -> None:
+        """ModelError for layers that the tower does not have."""
+        given = self.values.get("vision_feature_layer", self.layer)
+        counts, layers = self.counts, self.vision_config.num_hidden_layers
+        plausible = 1 <= len(counts) <= 64 and all(type(count) is int and 0 <= count <= layers for count in counts)
+        require(plausible, f"vision_feature_layer is {given!r:.60}, expected numbers of the tower's {layers} layers")
+        kind = self.values.get("vision_feature_select_strategy", "default")
+        require(kind in ("default", "full"), f"vision_feature_select_strategy is {kind!r:.60}")
+
+    @property
+    def counts(self) -> list[Any]:
+        """After how many of the tower's layers the states are read."""
+        given, last = self.values.get("vision_feature_layer", self.layer), self.vision_config.num_hidden_layers + 1
+        return [i + last if type(i) is int and i < 0 else i for i in (given if isinstance(given, list) else [given])]
+
+    @property
+    def without_first(self) -> bool:
+        """Whether the first vector, that of the class token, is left out."""
+        found: bool = self.values.get("vision_feature_select_strategy", "default") == "default"
+        return found

@@ -21,7 +21,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
-from . import timm
+from . import timm, ultralytics
 from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_of, settings_in
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
@@ -67,15 +67,16 @@ def load_image_model(
     report, cancel = report or (lambda event: None), cancel or Cancel()
 
     def check(files: Mapping[str, Path]) -> None:
-        if "config" in files:
+        if "config" in files and _says_model(read_settings(files["config"])):
             settings = _checked(read_settings(files["config"]), str(files["config"]), task)
             _processor(files, settings)
 
     name, files = files_of(source, check, report, cancel, MORE_FILES)
-    settings = _checked(settings_in(files, name), name, task)
+    settings = _checked(_settings_in(files, name), name, task)
     processor = _processor(files, settings)
     tokenizer = tokenizer_of(source, name, files) if task in WITH_TOKENIZER else None
-    with open_checkpoint(files["model"]) as checkpoint:
+    opened = ultralytics.open_weights if settings["model_type"] == ultralytics.MODEL_TYPE else open_checkpoint
+    with opened(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
     if tokenizer is not None:
         check_tokenizer(tokenizer, model, name)
@@ -95,6 +96,17 @@ def tokenizer_of(source: Any, name: str, files: Mapping[str, Any]) -> Tokenizer:
     if not any(file in words for file in VOCABULARIES):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     return load_tokenizer(words, name)
+
+
+def _says_model(settings: Mapping[str, Any]) -> bool:
+    """Whether a config.json names a model."""
+    return "model_type" in settings or timm.is_timms(settings)
+
+
+def _settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object of config.json; without one that names a model, the settings of a YOLO, whose files have none."""
+    found = settings_in(files, name) if "config" in files else {}
+    return found if _says_model(found) else ultralytics.settings_in(files["model"])
 
 
 def _checked(settings: dict[str, Any], where: str, task: str) -> dict[str, Any]:
@@ -120,6 +132,8 @@ def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImagePr
     elif "processor_config" in files:
         own = read_settings(files["processor_config"]).get("image_processor")
         found = own if isinstance(own, dict) else {}
+    elif settings["model_type"] == ultralytics.MODEL_TYPE:
+        found = ultralytics.processor_settings(settings)
     parts = (settings.get("encoder"), settings)
     kinds = [str(part.get("model_type", "")) for part in parts if isinstance(part, dict)]
     return ImageProcessor.from_settings(found, kinds[0])

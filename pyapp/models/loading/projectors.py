@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -25,9 +25,9 @@ from pyapp.nn.parameter import skip_initialization
 from pyapp.vision.processors import ImageProcessor
 
 from .._index import MODEL_TYPES, SEEING
-from .gguf import Gguf, GgufForm, stored_in
+from .gguf import Gguf, GgufForm, neighbouring_pairs, stored_in
 from .picture_text import TASK
-from .weights import load_weights, slots
+from .weights import IGNORED, Stored, load_weights, slots
 
 ARCHITECTURE = "clip"
 LAYER, BLOCK = "vision_tower.encoder.layers.{}.", "v.blk.{}."
@@ -67,7 +67,8 @@ AGAIN = "Take the file again"
 class Kind:
     """A type of projector: the model_type of the whole, the names of its tensors and the fields of its config.json.
 
-    fields(file): (vision_config, the fields of the whole); processor(file): the preprocessor_config.json.
+    fields(file): (vision_config, the fields of the whole); processor(file): the preprocessor_config.json. offset, order
+    and forms are those of Gguf.
     """
 
     model_type: str
@@ -75,6 +76,11 @@ class Kind:
     fields: Callable[[ProjectorFile], tuple[dict[str, Any], dict[str, Any]]]
     processor: Callable[[ProjectorFile], dict[str, Any]]
     offset: str | None = None
+    last: str = "mm.2.weight"  # the matrix that makes vectors of the text's width, and which of its sides is that
+    axis: int = 0
+    order: Callable[[str, Any], list[int] | None] | None = None
+    more: Callable[[Any], dict[str, str]] = lambda config: {}  # further names, whole, by the configuration
+    ignored: re.Pattern[str] = IGNORED  # what files have beside the parameters
     forms: Mapping[str, GgufForm] = field(default_factory=lambda: CLASS_TOKEN)
 
 
@@ -125,14 +131,14 @@ class ProjectorFile:
                 f"it belongs to Gemma 3, not to {settings.get('model_type')!r:.50}", where=self.where,
                 hint="Give the mmproj-….gguf that belongs to the model",
             )  # fmt: skip
-        return KINDS[found]
+        kind = KINDS[found]
+        if found == "qwen3vl_merger" and settings.get("model_type") == "qwen3_moe":
+            return replace(kind, model_type="qwen3_vl_moe")
+        return kind
 
     def _check_width(self) -> None:
         """ModelError unless the projector makes vectors of the text's width."""
-        name = {"gemma3": "mm.input_projection.weight", "idefics3": "mm.model.fc.weight"}
-        last = name.get(self.kind.model_type, "mm.2.weight")
-        shape, width = self.shape(last), self.settings["text_config"].get("hidden_size")
-        made = shape[1 if self.kind.model_type == "gemma3" else 0]
+        made, width = self.shape(self.kind.last)[self.kind.axis], self.settings["text_config"].get("hidden_size")
         if made != width:
             raise ModelError(
                 f"it makes vectors of {made:,} numbers, the language model has {width:,}", where=self.where,
@@ -230,9 +236,12 @@ class ProjectorFile:
         if self.swapped:
             up, down = f"{BLOCK}ffn_up", f"{BLOCK}ffn_down"
             names = {own: {up: down, down: up}.get(theirs, theirs) for own, theirs in names.items()}
-        form = Gguf(ARCHITECTURE, names=names, offset=self.kind.offset, forms=self.kind.forms)
+        kind_of = self.kind
+        form = Gguf(ARCHITECTURE, names=names, offset=kind_of.offset, order=kind_of.order, forms=kind_of.forms)
+        stored = stored_in(form, config, dict(slots(seeing)), self.checkpoint.tensors)
+        stored |= {name: Stored((tensor,)) for name, tensor in kind_of.more(config).items()}
         load_weights(
-            seeing, self.checkpoint, stored=stored_in(form, config, dict(slots(seeing)), self.checkpoint.tensors),
+            seeing, self.checkpoint, stored=stored, ignored=kind_of.ignored,
             dtype=TOWER_TYPE if dtype in MIXTURES else dtype, device=device,
             progress=lambda done, _: progress(sizes[0] + done, sum(sizes)),
         )  # fmt: skip
@@ -375,6 +384,70 @@ def _qwen(file: ProjectorFile, gated: bool) -> tuple[dict[str, Any], dict[str, A
     }, {}  # fmt: skip
 
 
+def _deep(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of Qwen3-VL."""
+    marks = file.values.get("clip.vision.is_deepstack_layers")
+    deep = [i for i, mark in enumerate(marks) if mark is True] if isinstance(marks, list) else []
+    return {
+        "model_type": "qwen3_vl", "depth": file.number("vision.block_count"),
+        "hidden_size": file.number("vision.embedding_length"), "intermediate_size": file.inner,
+        "num_heads": file.number("vision.attention.head_count"), "patch_size": file.number("vision.patch_size"),
+        "spatial_merge_size": file.number("vision.spatial_merge_size", 2), "temporal_patch_size": FRAMES,
+        "out_hidden_size": file.shape("mm.2.weight")[0], "hidden_act": file.activation("gelu_pytorch_tanh"),
+        "num_position_embeddings": file.shape("v.position_embd.weight")[0], "deepstack_visual_indexes": deep,
+    }, {}  # fmt: skip
+
+
+def _deep_names(config: Any) -> dict[str, str]:
+    """The bias of the patches, and the mergers behind some layers, which files number by these."""
+    found = {"vision_tower.patch_embed.proj.bias": "v.patch_embd.bias"}
+    parts = {"norm": "norm", "linear_fc1": "fc1", "linear_fc2": "fc2"}
+    for number, layer in enumerate(config.vision_config.deepstack):
+        for own, theirs in parts.items():
+            for last in ("weight", "bias"):
+                name = f"vision_tower.deepstack_merger_list.{number}.{own}.{last}"
+                found[name] = f"v.deepstack.{layer}.{theirs}.{last}"
+    return found
+
+
+def _pixtral(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
+    if "mm.patch_merger.weight" not in file.checkpoint.tensors:
+        raise ModelError("this form of Pixtral is not known: it merges no patches", where=file.where)
+    return _transformer(file, "pixtral") | {"hidden_act": file.activation("silu", "gelu")}, {
+        "spatial_merge_size": file.number("vision.spatial_merge_size", 2),
+        "multimodal_projector_bias": "mm.1.bias" in file.checkpoint.tensors,
+    }  # fmt: skip
+
+
+def _pixtral_processor(file: ProjectorFile) -> dict[str, Any]:
+    return {
+        "image_processor_type": "PixtralImageProcessor", "size": {"longest_edge": file.number("vision.image_size")},
+        "patch_size": file.number("vision.patch_size"),
+    }  # fmt: skip
+
+
+def _pixtral_pairs(name: str, config: Any) -> list[int] | None:
+    """Files have the rows of what is rotated in neighbouring pairs."""
+    tower = config.vision_config
+    rotated = name.endswith((".attention.q_proj.weight", ".attention.k_proj.weight"))
+    return neighbouring_pairs(tower.hidden_size, tower.num_attention_heads) if rotated else None
+
+
+def _internvl(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
+    tensors, scale = file.checkpoint.tensors, file.number("vision.projector.scale_factor", 2)
+    vision = _transformer(file, "internvl_vision", "gelu") | {
+        "attention_bias": "v.blk.0.attn_q.bias" in tensors, "use_qk_norm": "v.blk.0.attn_q_norm.weight" in tensors,
+        "norm_type": "layer_norm" if "v.blk.0.ln1.bias" in tensors else "rms_norm",
+        "hidden_act": file.activation("gelu", "gelu"),
+    }  # fmt: skip
+    return vision, {"downsample_ratio": 1 / max(scale, 1)}
+
+
+def _internvl_processor(file: ProjectorFile) -> dict[str, Any]:
+    tiles = {f"{name}_patches": file.values.get(f"clip.vision.preproc_{name}_tiles") for name in ("min", "max")}
+    return {"image_processor_type": "GotOcr2ImageProcessor", "size": _square(file), **tiles}
+
+
 def _qwen_processor(file: ProjectorFile) -> dict[str, Any]:
     limits = {name: file.values.get(f"clip.vision.image_{name}") for name in ("min_pixels", "max_pixels")}
     return {
@@ -390,18 +463,61 @@ def _frames(config: Any, *frames: Tensor) -> Tensor:
 QWEN_FORMS = {".patch_embed.proj.weight": GgufForm(bare=True, read=_frames)}
 QWEN_NAMES = QWEN_TOWER | {"vision_tower.patch_embed.proj": "v.patch_embd.weight v.patch_embd.weight.1"}
 PROJECTOR = "multi_modal_projector."
+DEEP_NAMES = QWEN_NAMES | {
+    "vision_tower.blocks.{}.attn.qkv": f"{BLOCK}attn_qkv", "vision_tower.pos_embed": "v.position_embd",
+    "vision_tower.blocks.{}.mlp.linear_fc1": f"{BLOCK}ffn_up",
+    "vision_tower.blocks.{}.mlp.linear_fc2": f"{BLOCK}ffn_down",
+    "vision_tower.merger.norm": "v.post_ln", "vision_tower.merger.linear_fc1": "mm.0",
+    "vision_tower.merger.linear_fc2": "mm.2",
+}  # fmt: skip
+LAYER_OF_PIXTRAL, LAYER_OF_INTERNVL = "vision_tower.transformer.layers.{}.", "vision_tower.encoder.layer.{}."
+PIXTRAL_NAMES = {
+    "vision_tower.patch_conv": "v.patch_embd", "vision_tower.ln_pre": "v.pre_ln",
+    **{f"{LAYER_OF_PIXTRAL}attention.{name}_proj": f"{BLOCK}attn_{name}" for name in "qkv"},
+    f"{LAYER_OF_PIXTRAL}attention.o_proj": f"{BLOCK}attn_out",
+    f"{LAYER_OF_PIXTRAL}attention_norm": f"{BLOCK}ln1", f"{LAYER_OF_PIXTRAL}ffn_norm": f"{BLOCK}ln2",
+    **{f"{LAYER_OF_PIXTRAL}feed_forward.{name}_proj": f"{BLOCK}ffn_{name}" for name in ("gate", "up", "down")},
+    f"{PROJECTOR}norm": "mm.input_norm", f"{PROJECTOR}patch_merger.merging_layer": "mm.patch_merger",
+    f"{PROJECTOR}linear_1": "mm.1", f"{PROJECTOR}linear_2": "mm.2",
+}  # fmt: skip
+INTERNVL_NAMES = {
+    "vision_tower.embeddings.cls_token": "v.class_embd",
+    "vision_tower.embeddings.position_embeddings": "v.position_embd",
+    "vision_tower.embeddings.patch_embeddings.projection": "v.patch_embd",
+    **{f"{LAYER_OF_INTERNVL}attention.{name}_proj": f"{BLOCK}attn_{name}" for name in "qkv"},
+    **{f"{LAYER_OF_INTERNVL}attention.{name}_norm": f"{BLOCK}attn_{name}_norm" for name in "qk"},
+    f"{LAYER_OF_INTERNVL}attention.projection_layer": f"{BLOCK}attn_out",
+    f"{LAYER_OF_INTERNVL}layernorm_before": f"{BLOCK}ln1", f"{LAYER_OF_INTERNVL}layernorm_after": f"{BLOCK}ln2",
+    f"{LAYER_OF_INTERNVL}lambda_1": f"{BLOCK}ls1", f"{LAYER_OF_INTERNVL}lambda_2": f"{BLOCK}ls2",
+    f"{LAYER_OF_INTERNVL}mlp.fc1": f"{BLOCK}ffn_up", f"{LAYER_OF_INTERNVL}mlp.fc2": f"{BLOCK}ffn_down",
+    f"{PROJECTOR}layer_norm": "mm.model.mlp.0", f"{PROJECTOR}linear_1": "mm.model.mlp.1",
+    f"{PROJECTOR}linear_2": "mm.model.mlp.3",
+}  # fmt: skip
+INTERNVL_FORMS = {".cls_token": GgufForm(bare=True), ".position_embeddings": GgufForm()}
 # By clip.projector_type.
 KINDS: Mapping[str, Kind] = {
     "mlp": Kind(
         "llava", TOWER | {f"{PROJECTOR}linear_1": "mm.0", f"{PROJECTOR}linear_2": "mm.2"}, _llava, _llava_processor
     ),
-    "idefics3": Kind("idefics3", TOWER | {f"{PROJECTOR}proj": "mm.model.fc"}, _idefics3, _idefics3_processor),
+    "idefics3": Kind(
+        "idefics3", TOWER | {f"{PROJECTOR}proj": "mm.model.fc"}, _idefics3, _idefics3_processor,
+        last="mm.model.fc.weight",
+    ),
     "gemma3": Kind(
         "gemma3", TOWER | {
             f"{PROJECTOR}mm_input_projection_weight": "mm.input_projection",
             f"{PROJECTOR}mm_soft_emb_norm": "mm.soft_emb_norm",
-        }, _gemma3, _gemma3_processor, offset="soft_emb_norm.weight",
+        }, _gemma3, _gemma3_processor, offset="soft_emb_norm.weight", last="mm.input_projection.weight", axis=1,
     ),
     "qwen2vl_merger": Kind("qwen2_vl", QWEN_NAMES, partial(_qwen, gated=False), _qwen_processor, forms=QWEN_FORMS),
+    "qwen3vl_merger": Kind("qwen3_vl", DEEP_NAMES, _deep, _qwen_processor, more=_deep_names, forms=QWEN_FORMS),
+    "pixtral": Kind(
+        "mistral3", PIXTRAL_NAMES, _pixtral, _pixtral_processor, order=_pixtral_pairs,
+        ignored=re.compile(r"v\.token_embd\.img_break(\.weight)?"),  # the text has it, too
+    ),
+    "internvl": Kind(
+        "internvl", INTERNVL_NAMES, _internvl, _internvl_processor, last="mm.model.mlp.3.weight",
+        forms=INTERNVL_FORMS,
+    ),
     "qwen2.5vl_merger": Kind("qwen2_5_vl", QWEN_NAMES, partial(_qwen, gated=True), _qwen_processor, forms=QWEN_FORMS),
 }  # fmt: skip

@@ -13,6 +13,12 @@ GGUF_KEYS = {
     "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
     "moe_intermediate_size": "expert_feed_forward_length",
 }  # fmt: skip
+SHARED_EXPERT = {
+    "model.layers.{}.mlp.shared_expert.gate_proj": "blk.{}.ffn_gate_shexp",
+    "model.layers.{}.mlp.shared_expert.up_proj": "blk.{}.ffn_up_shexp",
+    "model.layers.{}.mlp.shared_expert.down_proj": "blk.{}.ffn_down_shexp",
+    "model.layers.{}.mlp.shared_expert_gate": "blk.{}.ffn_gate_inp_shexp",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Module
 from pyapp.nn.detection import from_timm
 
+from . import timm_networks
 from .config import require
 from .imagenet import LABELS
 from .labels import LARGEST
@@ -332,6 +333,14 @@ def _blocks(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | 
     return described(match[0])
 
 
+def _eva02(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = _vit(match, {**given, "img_size": given.get("img_size") or int(match["side"])})
+    if found is None:
+        return None
+    inner, packed = int(found["hidden_size"] * (4 * 2 / 3)), match["width"] in ("tiny", "small")
+    return found | {"model_type": "eva02", "intermediate_size": inner, "packed": packed}
+
+
 _PARTS = (
     (r"patch_embed\.proj\.", "embeddings.patch_embeddings.projection."),
     (r"\.attn\.(query|key|value)\.", r".attention.\1."),
@@ -370,11 +379,28 @@ _REGNET: tuple[Rename, ...] = (
     (r"\.se\.fc1\.", ".layer.2.attention.0."), (r"\.se\.fc2\.", ".layer.2.attention.2."),
     (r"\.conv\.", ".convolution."), (r"\.bn\.", ".normalization."), (r"^head\.fc\.", "classifier.1."),
 )  # fmt: skip
+_EVA02 = (
+    (r"\.attn\.q_bias$", ".attn.query.bias"), (r"\.attn\.v_bias$", ".attn.value.bias"),
+    (r"\.attn\.q_proj\.", ".attn.query."), (r"\.attn\.k_proj\.", ".attn.key."), (r"\.attn\.v_proj\.", ".attn.value."),
+)  # fmt: skip
 _VIT_ARGUMENTS = ("embed_dim", "depth", "num_heads", "patch_size")
 FAMILIES = (
     Family("resnet", r"resnet\d+", _resnet, ((r"^fc\.", "classifier.1."),), ("layers", "channels")),
     Family("mobilenetv2, mobilenetv3, mobilenetv4, efficientnet, efficientnetv2",
            r"(tf_)?(mobilenetv|efficientnet).*", _blocks),
+    Family("repvgg", r"repvgg_(?P<size>[abd]\d)(g(?P<groups>4))?(?P<squeezed>se)?", timm_networks.repvgg),
+    Family("mobileone", r"mobileone_(?P<size>s[0-4])", timm_networks.mobileone),
+    Family("convmixer", r"convmixer_(?P<width>768|1024|1536)_(?P<depth>20|32)(_ks9_p(?P<patch>14))?",
+           timm_networks.convmixer),
+    Family("fastvit", r"fastvit_(?P<size>t8|t12|s12|sa12|sa24|sa36|ma36)", timm_networks.fastvit, (),
+           ("layers", "embed_dims", "mlp_ratios")),
+    Family("efficientvit", r"efficientvit_(?P<size>b[0-3]|l[1-3])", timm_networks.efficientvit, (),
+           ("widths", "depths", "head_dim", "head_widths")),
+    Family("eva02", r"eva02_(?P<width>tiny|small|base|large)_patch(?P<patch>14)_(?P<side>224|336|448)", _eva02, _EVA02,
+           _VIT_ARGUMENTS),
+    Family("hiera", r"hiera_(?P<size>tiny|small|base|base_plus|large|huge)(?P<windows>_abswin)?_(?P<side>224|256)",
+           timm_networks.hiera, ((r"\.ls([12])\.gamma$", r".ls\1.lambda1"),),
+           ("embed_dim", "num_heads", "stages", "patch_stride", "global_pos_size")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,

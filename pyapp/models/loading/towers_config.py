@@ -72,6 +72,42 @@ class SiglipVisionConfig(PatchConfig):
     vision_use_head: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class PixtralVisionConfig(PatchConfig):
+    """The fields of Pixtral's tower; image_size is that of the largest pictures."""
+
+    model_type = "pixtral"
+    image = 1024
+
+    hidden_size: int = 1024
+    num_hidden_layers: int = 24
+    num_attention_heads: int = 16
+    intermediate_size: int = 4096
+    rope_theta: float = 10000.0
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        rotary = values.get("rope_parameters") or {}
+        require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
+        theta = {"rope_theta": rotary["rope_theta"]} if "rope_theta" in rotary else {}
+        found = super().from_dict({**values, **theta})
+        size = values.get("head_dim")
+        require(
+            size in (None, found.hidden_size // found.num_attention_heads),
+            f"head_dim is {size!r:.60}, expected that of {found.num_attention_heads} heads of {found.hidden_size}",
+        )
+        return found
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size = self.hidden_size // self.num_attention_heads
+        require(size % 4 == 0, f"heads of {size} columns, expected a multiple of 4")
+        require(0 < self.rope_theta <= 1e12, f"rope_theta is {self.rope_theta!r:.60}")
+        require(max(self.patch_size) <= 256, f"patch_size is {self.patch_size}, expected at most 256")
+        require(self.patch_size[0] == self.patch_size[1], f"patch_size is {self.patch_size}, expected a square")
+
+
 @dataclass(frozen=True)
 class TowersConfig:
     """The configurations of both parts, and `values`, the whole object of the config.json."""

@@ -97,7 +97,7 @@ class Slot:
     def is_stack(self) -> bool:
         """Whether this is the stack of matrices of all experts, which may be quantised."""
         owner, attribute = self.places[0]
-        return isinstance(owner, Experts) and attribute in Experts.STACKS
+        return isinstance(owner, Experts) and attribute in owner.STACKS
 
     @property
     def is_transposed(self) -> bool:
@@ -215,22 +215,25 @@ def plans_of(
 
 
 def experts_apart(
-    tensors: Mapping[str, TensorInfo], place: str, parts: tuple[str, str, str], experts: int, layers: int
-) -> dict[str, Stored]:
+    tensors: Mapping[str, TensorInfo], place: str, parts: tuple[str, ...], experts: int, layers: int,
+    stacks: str = "mlp.experts",
+) -> dict[str, Stored]:  # fmt: skip
     """How files that keep the matrices of each expert apart store the stacks of nn.layers.experts.Experts: `parts` are
-    the names of gate, up and down, as in model.layers.0.PLACE.3.GATE.weight.
+    the names of gate (if there is one), up and down, as in model.layers.0.PLACE.3.GATE.weight; `stacks` is the path of
+    the stacks in a layer.
     """
+    first = "gate_up_proj" if len(parts) == 3 else "up_proj"
     found: dict[str, Stored] = {}
     for layer in range(layers):
         before = f"model.layers.{layer}."
         gate_up, down = (
             tuple(f"{before}{place}.{e}.{part}.weight" for e in range(experts) for part in chosen)
-            for chosen in (parts[:2], parts[2:])
+            for chosen in (parts[:-1], parts[-1:])
         )
         if gate_up[0] not in tensors and gate_up[0].removeprefix("model.") not in tensors:
             continue
-        found[f"{before}mlp.experts.gate_up_proj"] = Stored(gate_up, values=_stacked(experts))
-        found[f"{before}mlp.experts.down_proj"] = Stored(down, values=_stacked(experts))
+        found[f"{before}{stacks}.{first}"] = Stored(gate_up, values=_stacked(experts))
+        found[f"{before}{stacks}.down_proj"] = Stored(down, values=_stacked(experts))
     return found
 
 

@@ -21,13 +21,14 @@ from pyapp.models.load import (
     settings_of,
     tokenizer_beside,
 )
-from pyapp.models.sentences import MODULES, gguf_keys
+from pyapp.models.sentences.embedding import MODULES, gguf_keys
 from pyapp.nn.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenizer import Tokenizer
 
-from .by_task import MORE_FILES, own_task, renamed, sentence_parts
+from .by_task import MORE_FILES, own_task, renamed
 from .gguf import AsGguf, Gguf
+from .sentence_folders import sentence_parts
 from .weights import ignored_by
 
 # Fields that readers find in the tensors, or that tell nothing of the outputs.
@@ -69,8 +70,11 @@ def as_gguf(
         form, config, model, checkpoint, stored, base, renames, ignored_by(module), strict=task == "causal-lm"
     )
     check_said(form, config, view)
-    if features:
-        view.values |= gguf_keys(form.architecture, *sentence_parts(beside, None, None))
+    if features or MODULES in beside:
+        keys = gguf_keys(form.architecture, *sentence_parts(beside, None, None))
+        if not features:  # a language model that embeds sees no later tokens
+            del keys[f"{form.architecture}.attention.causal"]
+        view.values |= keys
     if tokenizer is not None:
         own = tokenizer.gguf_metadata(config.vocab_size)
         if features:
@@ -138,7 +142,7 @@ def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
         if name is None or not hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF"):
             return checkpoint
         found = tokenizer_beside(source, checkpoint)
-        files = {} if "causal-lm" in TASKS[name] else _beside(folder)
+        files = _beside(folder) if "causal-lm" not in TASKS[name] or (folder / MODULES).is_file() else {}
         return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found), files)
 
     return view

@@ -7,6 +7,7 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...engine.op import op
 from ...engine.ops import empty
+from ...engine.ops.embedding_lookup import embedding_bag as bags_of_rows
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ..module import Module
@@ -73,16 +74,14 @@ def embedding(
     return scaled
 
 
-def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[int, Tensor]:
-    """(number of bags, the bag of each id)."""
+def _starts(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> Tensor | None:
+    """The first id of each bag; None where the bags are rows."""
     if (input.ndim == 1) == (offsets is None) or input.ndim not in (1, 2):
         raise ArgumentError(
             f"embedding_bag: takes (B, N), or (N,) with offsets, got {describe(input)}, {describe(offsets)}"
         )
     if offsets is None:
-        return input.shape[0], ops.arange(input.shape[0], device=input.device).unsqueeze(1).expand(input.shape).reshape(
-            -1
-        )
+        return None
     if offsets.ndim != 1 or offsets.dtype.category != 1 or (include_last_offset and not offsets.shape[0]):
         raise ArgumentError(f"embedding_bag: offsets are integers (B,), got {describe(offsets)}")
     if offsets.shape[0] and (int(offsets[0]) != 0 or int(offsets[-1]) > input.shape[0]):
@@ -90,7 +89,14 @@ def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> t
             f"embedding_bag: the first bag starts at 0 and the last within {input.shape[0]} ids, not at "
             f"{int(offsets[0])} and {int(offsets[-1])}"
         )
-    starts = offsets[:-1] if include_last_offset else offsets
+    return offsets[:-1] if include_last_offset else offsets
+
+
+def _bags(input: Tensor, starts: Tensor | None) -> tuple[int, Tensor]:
+    """(number of bags, the bag of each id)."""
+    if starts is None:
+        each = ops.arange(input.shape[0], device=input.device).unsqueeze(1)
+        return input.shape[0], each.expand(input.shape).reshape(-1)
     return starts.shape[0], ops.searchsorted(starts, ops.arange(input.shape[0], device=input.device), right=True) - 1
 
 
@@ -127,7 +133,16 @@ def embedding_bag(
     """
     _check_bag(input, mode, per_sample_weights, scale_grad_by_freq)
     _check_padding("embedding_bag", weight, padding_idx)
-    count, bags = _bags(input, offsets, include_last_offset)
+    starts = _starts(input, offsets, include_last_offset)
+    if per_sample_weights is None and padding_idx is None and not scale_grad_by_freq:
+        if mode != "max":
+            refuse_sparse("embedding_bag", sparse)
+            if max_norm is not None:
+                _renormalize(weight, input, max_norm, norm_type)
+            return bags_of_rows(weight, input, starts, mode == "mean")
+        if starts is None and input.shape[1]:
+            return embedding(input, weight, None, max_norm, norm_type, False, sparse).amax(1)
+    count, bags = _bags(input, starts)
     ids = input.reshape(-1)
     scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     if padding_idx is not None:

@@ -19,6 +19,7 @@ from .linear import Linear
 __all__ = [
     "Experts",
     "GroupedRouter",
+    "RoutedFeedForward",
     "Router",
     "SharedExpertFeedForward",
     "SharedExpertsFeedForward",
@@ -54,38 +55,51 @@ class Experts(Module):
     gate_up_proj_bias (E, 2 F) and down_proj_bias (E, D).
 
     A block-quantised stack is the matrix of its rows, (E * 2 F, D) and (E * D, F): `STACKS` has the names, and
-    `stack_shape(name)` the three sizes. Only the matrices of the chosen experts are read.
+    `stack_shape(name)` the three sizes. Only the matrices of the chosen experts are read. `ungated`: the layers have no
+    gates, and up_proj (E, F, D) instead of the first stack.
     """
 
     STACKS = ("gate_up_proj", "down_proj")
-    tensor_parallel: Mapping[str, tuple[str, ...]] = {
-        "gate_up_proj": ("outputs", "inner", "inner"), "down_proj": ("inputs", "inner"),
-    }  # fmt: skip
+
+    @property
+    def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:
+        """How several processes divide the stacks (nn/tensor_parallel.py)."""
+        first, last = self.STACKS
+        return {first: ("outputs", *["inner"] * (1 if self.ungated else 2)), last: ("inputs", "inner")}
 
     def __init__(
-        self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu", bias: bool = False
-    ) -> None:
+        self, hidden_size: int, intermediate_size: int, experts: int, activation: str = "silu", bias: bool = False,
+        ungated: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         activation_named(activation)  # an unknown one is refused here
+        self.ungated = ungated
+        if ungated:
+            self.STACKS = ("up_proj", "down_proj")
         self.activation, self.count = activation, experts
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
-        self.gate_up_proj = new_parameter(empty, experts, 2 * intermediate_size, hidden_size)
-        self.down_proj = new_parameter(empty, experts, hidden_size, intermediate_size)
+        for name in self.STACKS:
+            setattr(self, name, new_parameter(empty, *self.stack_shape(name)))
         if Initialization.on:
             with no_grad():
-                for weight in (self.gate_up_proj, self.down_proj):
+                for weight in self._stacks():
                     weight.uniform_(-1 / sqrt(weight.shape[-1]), 1 / sqrt(weight.shape[-1]))
         if bias:
             self.gate_up_proj_bias = new_parameter(ops.zeros, experts, 2 * intermediate_size)
             self.down_proj_bias = new_parameter(ops.zeros, experts, hidden_size)
 
+    def _stacks(self) -> list[Tensor]:
+        """The two stacks."""
+        return [getattr(self, name) for name in self.STACKS]
+
     def gated(self, x: Tensor) -> Tensor:
-        """[gate, up] (..., 2 F) → the input of down_proj (..., F)."""
-        return gated(x, self.activation)
+        """The output of the first stack (..., 2 F) = [gate, up], or (..., F) → the input of down_proj (..., F)."""
+        return activation_named(self.activation)(x) if self.ungated else gated(x, self.activation)
 
     def forward(self, x: Tensor, shares: Tensor, chosen: Tensor) -> Tensor:
         """x (N, D), shares and experts (N, K) → the sum of the chosen experts' outputs, by their shares (N, D)."""
-        plain = self.gate_up_proj.dtype is self.down_proj.dtype is x.dtype
+        first, last = self._stacks()
+        plain = first.dtype is last.dtype is x.dtype
         if plain and (capturing() or x.shape[0] <= GATHERED):
             return self._gathered(x, shares, chosen)
         return self._copied(x, shares, chosen) if capturing() else self._sorted(x, shares, chosen)
@@ -93,7 +107,9 @@ class Experts(Module):
     def stack_shape(self, name: str) -> tuple[int, int, int]:
         """(E, N, K) of a stack."""
         hidden, inner = self.hidden_size, self.intermediate_size
-        return (self.count, hidden, inner) if name == "down_proj" else (self.count, 2 * inner, hidden)
+        if name == "down_proj":
+            return self.count, hidden, inner
+        return self.count, inner if self.ungated else 2 * inner, hidden
 
     def _matrix(self, name: str, expert: int) -> Tensor:
         """The matrix (N, K) of an expert, in the memory of its stack."""
@@ -121,9 +137,9 @@ class Experts(Module):
         """With a copy of the weights of each token's experts, without reading the choice."""
         tokens, count = chosen.shape
         ids = chosen.reshape(-1)  # (N K,)
-        up, down = (ops.index_select(weight, 0, ids) for weight in (self.gate_up_proj, self.down_proj))
+        up, down = (ops.index_select(weight, 0, ids) for weight in self._stacks())
         own = x.unsqueeze(1).expand((tokens, count, x.shape[1])).reshape(tokens * count, x.shape[1], 1)
-        inner = self._whole((up @ own).squeeze(-1), "gate_up_proj", ids, own.squeeze(-1))  # (N K, 2 F)
+        inner = self._whole((up @ own).squeeze(-1), self.STACKS[0], ids, own.squeeze(-1))  # (N K, 2 F)
         inner = self.gated(inner)  # (N K, F)
         found = self._whole((down @ inner.unsqueeze(-1)).squeeze(-1), "down_proj", ids, inner)  # (N K, D)
         return (found.reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
@@ -145,7 +161,7 @@ class Experts(Module):
         found = []
         for i, (up, down) in enumerate(zip(*stacks, strict=True)):
             expert, own = ids.narrow(0, i, 1), x.narrow(0, i // count, 1)  # (1,), (1, D)
-            inner = self._whole(ops.linear(own, up), "gate_up_proj", expert, own)  # (1, 2 F)
+            inner = self._whole(ops.linear(own, up), self.STACKS[0], expert, own)  # (1, 2 F)
             inner = self.gated(inner)  # (1, F)
             found.append(self._whole(ops.linear(inner, down), "down_proj", expert, inner))  # (1, D)
         return (ops.cat(found).reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
@@ -163,7 +179,7 @@ class Experts(Module):
         for expert, places in enumerate(rows):
             if places:
                 ids = ops.tensor([place // chosen.shape[1] for place in places], device=x.device)
-                inner = self.gated(self._of_expert("gate_up_proj", expert, ops.index_select(x, 0, ids)))
+                inner = self.gated(self._of_expert(self.STACKS[0], expert, ops.index_select(x, 0, ids)))
                 parts.append(self._of_expert("down_proj", expert, inner))
         order = sorted(range(chosen.numel()), key=[place for places in rows for place in places].__getitem__)
         found = ops.index_select(ops.cat(parts), 0, ops.tensor(order, device=x.device))  # (N K, D)
@@ -173,23 +189,42 @@ class Experts(Module):
         return f"{self.count} experts, activation={self.activation}"
 
 
-class SparseFeedForward(Module):
+class RoutedFeedForward(Module):
+    """A mixture of experts, added to the residual. `name` is that of the router; `shared`: the name of a layer that
+    every token has beside its experts, and the layer.
+    """
+
+    def __init__(
+        self, router: Module, experts: Experts, name: str = "gate", shared: tuple[str, Module] | None = None
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.router_name, self.shared_name = name, None if shared is None else shared[0]
+        self.add_module(name, router)
+        self.experts = experts
+        if shared is not None:
+            self.add_module(*shared)
+
+    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """x (..., hidden_size) → residual + experts, or the experts alone (..., hidden_size)."""
+        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
+        y: Tensor = self.experts(flat, *self._modules[self.router_name](flat)).reshape(x.shape)
+        if self.shared_name is not None:
+            y = self._modules[self.shared_name](x, residual) + y
+            return y
+        return y if residual is None else residual + y
+
+
+class SparseFeedForward(RoutedFeedForward):
     """A mixture of experts, added to the residual: `count` of E experts for each token; `normalized`: their shares have
     the sum 1.
     """
 
     def __init__(
         self, hidden_size: int, intermediate_size: int, experts: int, count: int, activation: str = "silu", *,
-        normalized: bool = True,
+        normalized: bool = True, name: str = "gate",
     ) -> None:  # fmt: skip
-        super().__init__()
-        self.gate = Router(hidden_size, experts, count, normalized)
-        self.experts = Experts(hidden_size, intermediate_size, experts, activation)
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return residual + self.experts(flat, *self.gate(flat)).reshape(x.shape)
+        router = Router(hidden_size, experts, count, normalized)
+        super().__init__(router, Experts(hidden_size, intermediate_size, experts, activation), name)
 
 
 class SharedExpertFeedForward(Module):
@@ -248,21 +283,13 @@ class GroupedRouter(Router):
         return shares * self.scaling, chosen
 
 
-class SharedExpertsFeedForward(Module):
+class SharedExpertsFeedForward(RoutedFeedForward):
     """A mixture of experts, and n_shared_experts that every token has, added to the residual. `config` has the fields
     of DeepSeek's configurations, `router` is the layer's.
     """
 
     def __init__(self, config: Any, router: Router, bias: bool = False) -> None:
-        super().__init__()
-        inner = config.moe_intermediate_size
-        self.experts = Experts(config.hidden_size, inner, config.n_routed_experts, config.hidden_act)
-        self.gate = router
-        self.shared_experts = GatedFeedForward(
-            config.hidden_size, inner * config.n_shared_experts, config.hidden_act, bias=bias
-        )
-
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (..., hidden_size) → residual + experts (..., hidden_size)."""
-        flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        return self.shared_experts(x, residual) + self.experts(flat, *self.gate(flat)).reshape(x.shape)
+        size, inner = config.hidden_size, config.moe_intermediate_size
+        experts = Experts(size, inner, config.n_routed_experts, config.hidden_act)
+        shared = GatedFeedForward(size, inner * config.n_shared_experts, config.hidden_act, bias=bias)
+        super().__init__(router, experts, shared=("shared_experts", shared))

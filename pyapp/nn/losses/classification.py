@@ -9,6 +9,8 @@ from ...engine.autocast import in_full_precision, would_widen
 from ...engine.device import cpu
 from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
+from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes
+from ...engine.ops.cross_entropy_loss import nll_loss as nll_of_rows
 from ...engine.user_errors import describe
 from .reduction import Loss, loss_layer, reduce, same_shape
 
@@ -72,6 +74,8 @@ def nll_loss(
     With class weights the mean is weighted. NaN if every target is ignored, as in torch.
     """
     scores = _classes_last("nll_loss", input, weight)
+    if weight is None and reduction == "mean" and target.dtype.category == 1 and scores.shape[:-1] == target.shape:
+        return nll_of_rows(scores, target, ignore_index)  # has a kernel
     return _index_loss("nll_loss", scores, target, weight, ignore_index, reduction, 0.0)
 
 
@@ -91,7 +95,7 @@ def cross_entropy(
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], got {label_smoothing}")
     logits = _classes_last("cross_entropy", input, weight)
     plain = weight is None and not label_smoothing and reduction == "mean"
-    plain = plain and logits.ndim == 2 and target.ndim == 1 and target.dtype.category == 1
+    plain = plain and logits.shape[:-1] == target.shape and target.dtype.category == 1
     if plain and would_widen(logits) and logits.device is not cpu:  # whose kernel for float32 is the faster one
         return ops.cross_entropy(logits, target, ignore_index, True)
     return _cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing, plain)
@@ -108,6 +112,8 @@ def _cross_entropy(
     plain: bool,
 ) -> Tensor:
     logits = _classes_last("cross_entropy", input, weight)
+    if plain and input.ndim > 2:
+        return cross_entropy_of_planes(input, target, ignore_index)
     if plain:
         return ops.cross_entropy(logits, target, ignore_index)  # has a kernel
     if target.dtype.is_floating_point:

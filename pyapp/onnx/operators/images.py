@@ -10,6 +10,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
+from pyapp.nn.boxes import non_max_suppression as suppressed
 
 from ..registry import operator
 from ..values import array_of, axes_of, check_room, floats, ints, made_of, scalar, text
@@ -219,22 +220,11 @@ def non_max_suppression(
     all_scores, all_boxes = array_of(scores), array_of(boxes).astype(np.float64)
     for b in range(all_scores.shape[0]):
         corners = _corners(all_boxes[b], center_point_box)
-        areas = (corners[:, 2] - corners[:, 0]) * (corners[:, 3] - corners[:, 1])
         for c in range(all_scores.shape[1]):
             own = all_scores[b, c]
-            order = np.argsort(-own, kind="stable")
-            order = order if least is None else order[own[order] > least]
-            kept = 0
-            while len(order) and kept < limit:
-                best, order = order[0], order[1:]
-                found.append([b, c, int(best)])
-                kept += 1
-                low = np.maximum(corners[best, :2], corners[order, :2])
-                high = np.minimum(corners[best, 2:], corners[order, 2:])
-                common = np.prod(np.clip(high - low, 0, None), -1)
-                union = areas[best] + areas[order] - common
-                with np.errstate(all="ignore"):
-                    order = order[~((common > 0) & (common / union > overlap))]
+            chosen = np.arange(len(own)) if least is None else np.flatnonzero(own > least)
+            kept = suppressed(corners[chosen], own[chosen], overlap, limit)
+            found += [[b, c, int(chosen[i])] for i in kept]
     return made_of(np.array(found, np.int64).reshape(-1, 3))
 
 

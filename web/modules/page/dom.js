@@ -95,13 +95,22 @@ function removed(element) {
 
 /**
  * Replaces the rows of a list. The row at the place of the one with the focus gets it, in the button at the same place.
- * @param {HTMLElement} list @param {HTMLElement[]} rows @param {HTMLElement} otherwise gets it when no row is left
+ * @param {HTMLElement} list @param {HTMLElement[]} rows @param {HTMLElement} otherwise gets it when no row can have it
  */
 export function replaceRows(list, rows, otherwise) {
   const place = [...list.children].findIndex((row) => row.contains(document.activeElement));
   const inRow = place < 0 ? -1 : [...list.children[place].querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
   list.replaceChildren(...rows);
-  if (place >= 0) (rows[Math.min(place, rows.length - 1)]?.querySelectorAll("button")[inRow] ?? otherwise).focus();
+  if (place < 0) return;
+  const next = rows[Math.min(place, rows.length - 1)]?.querySelectorAll("button")[inRow];
+  next?.focus();
+  if (!next || document.activeElement !== next) otherwise.focus(); // it is disabled, or the list is hidden
+}
+
+/** When the button with the focus goes away: the focus is where it was before, or at the beginning of the content. @param {HTMLElement | null} before */
+export function focusAgain(before) {
+  if (before !== document.body) before?.focus({ preventScroll: true });
+  if (before === document.body || document.activeElement !== before) byId("main").focus({ preventScroll: true });
 }
 
 const kindOf = (/** @type {any} */ value) => (Array.isArray(value) ? "array" : value === null ? "null" : typeof value);

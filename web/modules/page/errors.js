@@ -2,7 +2,7 @@
  * Shows errors where they happened: what happened, where, what to do, and a button that does it.
  */
 import { eventFromError } from "../shared/protocol.js";
-import { h } from "./dom.js";
+import { focusAgain, h } from "./dom.js";
 
 /** Labels of the buttons, by action. @type {Record<string, string>} */
 const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
@@ -20,10 +20,15 @@ export function showError(slot, error, actions = {}) {
     return null;
   }
   const run = actions[event.action];
-  const button = run && h("button", { class: "secondary", type: "button", onclick: () => (clearError(slot), run()) }, LABELS[event.action]);
+  const before = /** @type {HTMLElement | null} */ (document.activeElement);
+  const close = () => {
+    clearError(slot);
+    focusAgain(before);
+  };
+  const button = run && h("button", { class: "secondary", type: "button", onclick: () => (close(), run()) }, LABELS[event.action]);
   const [what, where] = named(slot, event);
   const hint = event.hint?.replace(/`([a-z_]+)`/g, (/** @type {string} */ name, /** @type {string} */ setting) => `${quoted(slot, setting) || name}`);
-  const dismiss = h("button", { class: "quiet", type: "button", onclick: () => clearError(slot) }, "Dismiss");
+  const dismiss = h("button", { class: "quiet", type: "button", onclick: close }, "Dismiss");
   const box = h("div", { class: "error-box", role: "alert", "data-action": event.action ?? "" },
     h("strong", {}, sentence(what)),
     hint ? h("p", {}, sentence(hint)) : null,

@@ -14,6 +14,7 @@ const NOTEBOOK = /\.(ipynb|py)$/i;
 /** Other kinds of files, and what to do with them. @type {{name: RegExp, type: RegExp, what: string, hint: string}[]} */
 const OTHERS = [
   { name: /\.(docx?|xlsx?|pptx?|odt|ods|odp|rtf|epub)$/i, type: /^application\/(rtf|msword|epub\+zip|vnd\.(ms-|openxmlformats|oasis))/, what: "a document", hint: "Save it as plain text or PDF, then drop that." },
+  { name: /\.(np[yz]|pth|ckpt|h5|hdf5|keras|tflite|parquet|pkl|pickle|mat)$/i, type: /^application\/(vnd\.apache\.parquet|x-hdf5?)$/, what: "data for programs", hint: "Open the Lab and drop it there: its cells read it." },
   { name: /\.(lnk|url|webloc|desktop)$/i, type: /^application\/x-ms-shortcut$/, what: "a shortcut", hint: "Drop the file that it leads to." },
   { name: /\.(zip|tar|tgz|gz|bz2|xz|7z|rar|zst)$/i, type: /^application\/(zip|gzip|x-(tar|gzip|zip-compressed|7z-compressed|bzip2?|xz|rar-compressed)|vnd\.rar)$/, what: "an archive", hint: "Unpack it, then drop what is in it." },
 ];
@@ -79,8 +80,12 @@ export async function taskOf(files) {
   if (find(/^tokenizer\.bin$/i)) return "generate";
   const weights = find(/\.bin$/i);
   if (weights && (await weights.slice(0, 4).text()) === "lmgg") return "transcribe";
+  if (find(/^yolo.*\.pt$/i)) return find(/-cls\.pt$/i) ? "classify-image" : "detect"; // as Ultralytics calls its files
   return find(/\.pt$/i) ? "transcribe" : null;
 }
+
+/** Whether nothing says what a model is for: weights alone, as programs store and read them. @param {File[]} files */
+export const isForPrograms = async (files) => files.every(({ name }) => /\.pt$/i.test(name)) || (await taskOf(files)) === null;
 
 /** The tasks of architectures, which `make site` takes from pyapp. @returns {Promise<{gguf: Record<string, string>, model_types: Record<string, string>}>} */
 async function tasks() {

@@ -6,7 +6,7 @@ import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 import { byId, closeDialogs } from "./dom.js";
 import { showError } from "./errors.js";
-import { exporterOf, kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
+import { exporterOf, isForPrograms, kindOf, sorted, taskOf, unusable } from "./file-kinds.js";
 import { setUpDropping } from "./shell.js";
 import { VIEWS } from "./views.js";
 
@@ -69,10 +69,11 @@ export class FileRouter {
     const kind = /** @type {const} */ (["model", "notebook", "sound", "picture", "text", "unknown", "other"]).find((one) => kinds.has(one));
     const taken = together ? [...kinds.values()].flat() : kind && kinds.get(kind);
     if (!kind || !taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
-    if (kind === "model") await this.#takeModel(taken, folder, given);
+    const forCells = kind === "model" && !given && lab === this.views.shown && (await isForPrograms(taken));
+    if (kind === "model" && !forCells) await this.#takeModel(taken, folder, given);
     else {
       closeDialogs(); // what becomes of the files is seen below them
-      const view = given ?? this.#viewFor(kind, taken);
+      const view = forCells ? lab : given ?? this.#viewFor(kind, taken);
       if (!view) throw unusable(taken[0]);
       const loaded = await this.views.open(view);
       Promise.resolve(loaded.drop(taken, folder)).catch((error) => showError(byId("view-error"), error, this.app.actions)); // it may take long

@@ -4,10 +4,13 @@
  * @typedef {{app: import("./app.js").App, models: import("./models.js").Models, slot: HTMLElement, button: HTMLElement, sound: AudioContext,
  *   text: string}} Wish `sound` is open since the press of `button`
  */
+import { UserError } from "../shared/protocol.js";
 import { h } from "./dom.js";
 import { clearError, showError } from "./errors.js";
 
 const AHEAD = 0.05; // seconds between the arrival of a sentence and its sound
+const PATIENCE = 3000; // ms until the first sentence must be heard: some loudspeakers need a while
+const LOOK = 200; // ms between two looks at whether it is
 
 /** What is spoken now. @type {Speech | null} */
 let current = null;
@@ -48,6 +51,8 @@ class Speech {
     this.name = button.getAttribute("aria-label") ?? "";
     /** When the sentences so far end, in seconds of the sound. */
     this.due = 0;
+    /** When the first one came, in ms of the page. @type {number | null} */
+    this.begun = null;
     document.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && !event.isComposing && !event.defaultPrevented && !document.querySelector("dialog[open]")) this.stop();
     }, { signal: this.signal });
@@ -65,19 +70,26 @@ class Speech {
     const end = app.begin("Speaking");
     try {
       await app.engine.call("speak", { model: model.id, text: this.text }, { signal, onEvent: (event) => event.type === "sound" && this.#play(event) });
-      const left = this.due - this.sound.currentTime;
-      if (left > 0 && !signal.aborted) await new Promise((resolve) => {
-        setTimeout(resolve, left * 1000);
-        signal.addEventListener("abort", resolve);
+      while (this.due > this.sound.currentTime && !this.mute && !signal.aborted) await new Promise((resolve) => {
+        setTimeout(resolve, Math.min((this.due - this.sound.currentTime) * 1000, LOOK));
+        signal.addEventListener("abort", resolve, { once: true });
       });
+      if (this.mute) throw new UserError("The browser does not play the sound.", { hint: "Connect loudspeakers or headphones, permit this page to play sound, then press Listen again." });
     } finally {
       end();
     }
   }
 
+  /** Whether the browser plays nothing: there is no loudspeaker, or it does not let the page. */
+  get mute() {
+    return this.begun !== null && performance.now() - this.begun > PATIENCE && this.sound.currentTime === 0;
+  }
+
   /** @param {import("../shared/protocol.js").SoundEvent} event */
   #play({ pcm, rate }) {
     if (this.signal.aborted) return;
+    this.begun ??= performance.now();
+    if (this.mute) return this.stop();
     const bytes = Uint8Array.from(atob(pcm), (letter) => letter.charCodeAt(0));
     const samples = Float32Array.from(new Int16Array(bytes.buffer), (value) => value / 32768);
     const buffer = this.sound.createBuffer(1, samples.length, rate);

@@ -8,7 +8,7 @@ import { setUpThreads } from "./engine-settings.js";
 import { Models } from "./models.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
 import { FileRouter } from "./file-router.js";
-import { foldSettings, setUpDialogs, setUpKeys, setUpTheme } from "./shell.js";
+import { foldSettings, setUpDialogs, setUpKeys, setUpTheme, setUpTopbar } from "./shell.js";
 import { StorageDialog } from "./storage-dialog.js";
 import { Views, setUpViews, shownView } from "./views.js";
 
@@ -16,6 +16,7 @@ async function start() {
   if (document.documentElement.dataset.boot === "failed") return; // boot.js says why
   document.documentElement.dataset.boot = "running";
   setUpTheme();
+  setUpTopbar();
   setUpKeys();
   setUpViews();
   setUpDialogs();

@@ -15,7 +15,7 @@ import { clearError, showError } from "./errors.js";
 /** @param {string} text */
 const code = (text) => h("code", {}, text);
 const FOLDER = (last = "tokenizer.json") => [code("config.json"), ", ", code("model.safetensors"), ", ", code(last), " …"];
-const PICTURE_FILES = ".bin,.json,.safetensors,.model,.txt";
+const PICTURE_FILES = ".bin,.json,.pt,.safetensors,.model,.txt";
 /** @param {string} what @param {string} example */
 const picturing = (what, example) => ({ text: () => [`Drop the folder of ${what} here (`, ...FOLDER("preprocessor_config.json"), ")."], accept: PICTURE_FILES, example, load: "look.load" });
 const TEXT_FILES = ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken";
@@ -46,7 +46,7 @@ const TASKS = {
     text: () => ["Drop the folder of a voice (VITS, MMS) here: ", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "."],
     accept: ".bin,.json,.safetensors", example: "facebook/mms-tts-eng", load: "speak.load",
   },
-  detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR,", "hustvl/yolos-tiny"),
+  detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR, or the .pt file of YOLOv8 or YOLO11", "hustvl/yolos-tiny"),
   segment: picturing("a model that labels all pixels, such as SegFormer,", "nvidia/segformer-b0-finetuned-ade-512-512"),
   "cut-out": picturing("Segment Anything", "facebook/sam-vit-base"),
   depth: picturing("a Depth Anything model", "depth-anything/Depth-Anything-V2-Small-hf"),

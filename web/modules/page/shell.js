@@ -39,6 +39,12 @@ export function setUpTheme() {
   show();
 }
 
+/** Tells the style sheets how much of the window the top bar covers: on telephones the links to the views take two lines. */
+export function setUpTopbar() {
+  const bar = find(document, ".topbar");
+  new ResizeObserver(() => document.documentElement.style.setProperty("--topbar", `${bar.offsetHeight}px`)).observe(bar);
+}
+
 /** Enter presses once, however long it is held down, and the link to the content leaves the address of the view alone. */
 export function setUpKeys() {
   addEventListener("keydown", (event) => {

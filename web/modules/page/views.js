@@ -148,7 +148,10 @@ export class Views {
   async #loadNow(view) {
     const section = sectionOf(view);
     const waiting = h("p", { class: "view-loading", role: "status" }, "Loading this view…");
-    const later = setTimeout(() => section.before(waiting), 300); // most are there at once
+    const later = setTimeout(() => { // most are there at once
+      waiting.hidden = section.hidden; // another view may be shown meanwhile
+      section.before(waiting);
+    }, 300);
     section.setAttribute("aria-busy", "true");
     try {
       const loaded = await view.load(this.app, this.models, section);
@@ -175,6 +178,7 @@ export class Views {
 
   /** @param {View} view @param {unknown} error */
   #failed(view, error) {
+    if (sectionOf(view).hidden) return; // another one is wanted by now; this one is fetched again when it is
     const slot = byId("view-error");
     sectionOf(view).hidden = true;
     showError(slot, failedPart(`The view “${view.title}” could not be loaded.`, error), { retry: () => this.#show(view) });
@@ -196,6 +200,7 @@ export function setUpViews() {
 function showOnly(wanted) {
   byId("view-error").replaceChildren();
   for (const view of VIEWS) sectionOf(view).hidden = view !== wanted;
+  for (const waiting of document.querySelectorAll(".view-loading")) /** @type {HTMLElement} */ (waiting).hidden = waiting.nextElementSibling !== sectionOf(wanted);
   for (const link of byId("views").children) {
     if (link.getAttribute("href") === `#${wanted.id}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

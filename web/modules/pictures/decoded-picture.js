@@ -1,7 +1,7 @@
 /**
  * Pictures from files: decoded by the browser, after the size that the header announces was compared with a limit, and drawn on a canvas.
  */
-import { imageSize } from "image-size";
+import { disableTypes, imageSize } from "image-size";
 import { UserError, megabytes } from "../shared/protocol.js";
 import { drawSvg, isSvg } from "./svg-picture.js";
 
@@ -9,12 +9,14 @@ const FILE_LIMIT = 256 << 20; // bytes
 const PIXEL_LIMIT = 1 << 27; // as pyapp/vision/reading.py has it
 const HEAD = 1 << 20; // bytes in which the size of a picture is said
 const KNOWN = "PNG, JPEG, WebP, GIF, BMP, AVIF and SVG can be read.";
-const UNKNOWN = /\.(tiff?|heic|heif|ico)$/i; // not known to most browsers
+const UNKNOWN = /\.(?!(png|apng|jpe?g|jfif|webp|gif|bmp|avif|svg)$)\w+$/i; // not known to most browsers
 /** What files begin with that are no pictures that browsers know, whatever they are called. */
 const BEGINNINGS = [
   { begins: /^.{4}ftyp(hei|hev|mif1|msf1)/s, what: "a HEIC picture, as iPhones take them" }, { begins: /^(II\*\0|MM\0\*)/, what: "a TIFF picture" },
   { begins: /^%PDF/, what: "a PDF" }, { begins: /^\s*<(!doctype )?html/i, what: "a web page" },
 ];
+
+disableTypes(["psd", "dds", "ktx", "pnm", "tga", "icns"]); // no browser decodes these, so that their sizes do not matter
 
 /**
  * A picture, by the browser's decoders: upright, as the file says. UserError for a file that is none, is damaged or too large.

@@ -84,8 +84,11 @@ const SEER = "Choose the folder of a model of pictures: config.json, preprocesso
 /** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. @param {NamedFile[]} files @returns {SortedFiles} */
 const embedder = (files) => folderModel(files, EMBEDDER);
 
-/** A reader of lines, or another model of pictures. @param {NamedFile[]} files @returns {SortedFiles} */
-const seer = (files) => folderModel(files, SEER);
+/** A reader of lines, or another model of pictures: a folder, or YOLO's weights. @param {NamedFile[]} files @returns {SortedFiles} */
+const seer = ([file, ...others]) => {
+  const alone = !others.length && /\.(pt|safetensors)$/i.test(file.name);
+  return alone ? { title: file.name, files: [{ role: file.name, ...file }] } : folderModel([file, ...others], SEER);
+};
 
 /** What speaks texts. @param {NamedFile[]} files @returns {SortedFiles} */
 const voice = (files) => folderModel(files, VOICE);

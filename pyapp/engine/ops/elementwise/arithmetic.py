@@ -16,6 +16,7 @@ from ...user_errors import describe
 from ..dtype_limits import finfo
 from ..element_updates import element_function
 from .builders import binary, no_slope, unary, vjp_of_slopes
+from .limits import clamp
 from .rounding import trunc
 from .select import where
 
@@ -37,7 +38,8 @@ def _d_div(g: Tensor, _: Any, a: Any, b: Any) -> Any:
 def _d_pow(g: Tensor, y: Tensor, a: Tensor, b: Any) -> Any:
     grad_a = None
     if a.requires_grad:  # the slope of x ** 0 is 0, also for x = 0
-        part = g * b * a ** (b - 1)
+        slope = a if isinstance(b, (int, float)) and b == 2 else a ** (b - 1)
+        part = g * b * slope
         never = b == 0
         grad_a = unbroadcast(where(never, 0.0, part) if isinstance(never, Tensor) else g * 0 if never else part, a)
     if isinstance(b, Tensor) and b.requires_grad:
@@ -183,7 +185,10 @@ def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, 
         return x.clone()
     largest = finfo(x.dtype).max
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    finite = where(x == inf, high, where(x == -inf, low, x))
+    if posinf is None and neginf is None:
+        finite = clamp(x, low, high)
+    else:
+        finite = where(x == inf, high, where(x == -inf, low, x))
     return where(x.isnan(), 0.0 if nan is None else nan, finite)
 
 

@@ -50,10 +50,13 @@ def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
         return g * b, g * a
     if a.ndim == 1:
         g2 = g.unsqueeze(-2)
-        return _sum_to(g2 @ b.mT, (1, *a.shape)).reshape(a.shape), _sum_to(a.unsqueeze(-1) @ g2, b.shape)
+        grad_a = _sum_to(g2 @ b.mT, (1, *a.shape)).reshape(a.shape) if a.requires_grad else None
+        return grad_a, _sum_to(a.unsqueeze(-1) * g2, b.shape) if b.requires_grad else None
     if b.ndim == 1:
-        g2 = g.unsqueeze(-1)
-        return _sum_to(g2 @ b.unsqueeze(0), a.shape), _sum_to(a.mT @ g2, (*b.shape, 1)).reshape(b.shape)
+        grad_a = _sum_to(g.unsqueeze(-1) * b, a.shape) if a.requires_grad else None
+        if not b.requires_grad:
+            return grad_a, None
+        return grad_a, _sum_to(g.unsqueeze(-2) @ a, (1, *b.shape)).reshape(b.shape)
     grad_a = _sum_to(g @ b.mT, a.shape) if a.requires_grad else None
     if not b.requires_grad:
         return grad_a, None

@@ -11,7 +11,6 @@ import { ENCODINGS, decoded } from "../../shared/decoded.js";
 import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
-import { Announcer } from "../../page/announcer.js";
 import { byId, find, memory, showRows, tabMemory } from "../../page/dom.js";
 import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
@@ -19,11 +18,10 @@ import { clearError, showError } from "../../page/errors.js";
 import { listenButton } from "../../page/listen-button.js";
 import { ModelCard } from "../../page/model-card.js";
 import { modelRow } from "../../page/offer-row.js";
-import { ProgressLine } from "../../page/progress-line.js";
-import { RunButton } from "../../page/run-button.js";
 import { ServerCard } from "../../page/server-card.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
+import { WorkingView } from "../../page/working-view.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { AnswerWriter } from "./answer-writer.js";
@@ -59,27 +57,18 @@ export async function openChat(app, models, view) {
   return new ChatView(app, models, view);
 }
 
-class ChatView {
+class ChatView extends WorkingView {
   /** As openChat. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
-    this.app = app;
-    this.models = models;
-    this.view = view;
-    this.engine = app.engine;
-    this.choice = app.choices.chat;
     buildChat(view);
-    this.announcer = new Announcer(byId("chat-announcer"));
-    this.slot = byId("chat-error");
-    app.errorSlots.push(this.slot);
-    this.progress = new ProgressLine(byId("chat-progress"));
+    super(app, models, view, "chat", "send", "Answering");
     this.settings = new SettingsFields(byId("chat-settings-fields"), { remembered: "chat-settings", prefix: "chat-", main: FIELDS });
-    this.button = new RunButton(app, byId("chat-send"), this.slot, "Answering");
     this.main = find(view, ".workspace-main");
     this.rolling = byId("chat-rolling");
     this.rolling.checked = memory.get(ROLLING, false);
     this.field = byId("chat-field");
     this.attachments = new Attachments(byId("chat-attachments"), this.field, {
-      slot: this.slot, actions: app.actions, say: (text) => this.announcer.say(text), changed: () => this.#showSeeing(), keep: () => this.keepPictures(),
+      slot: this.slot, actions: this.actions, say: (text) => this.announcer.say(text), changed: () => this.#showSeeing(), keep: () => this.keepPictures(),
       following: (change) => this.#following(change),
     });
     this.pictureDraft = new PictureDraft();
@@ -110,7 +99,7 @@ class ChatView {
         from: async (file) => imported(await file.text(), file.name).map(itemOf),
         textOf,
       },
-    }, app.actions, "Conversations");
+    }, this.actions, "Conversations");
     new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
     this.server = new ServerCard(byId("chat-model"), "chat", this.announcer);
     this.server.addEventListener("change", () => this.#showPlace());
@@ -126,6 +115,10 @@ class ChatView {
     if (this.choice.model) this.choice.choose(this.choice.model); // the card was not there when it was chosen
     this.#listen();
     this.ready = this.#restore();
+  }
+
+  get choice() {
+    return this.app.choices.chat;
   }
 
   /** Adds pictures to the message, or puts a short text into it, which the field can undo. @param {File[]} files pictures, or one text */
@@ -203,7 +196,7 @@ class ChatView {
     this.#fit();
     const pictures = this.attachments.restore(this.pictureDraft.read());
     for (const part of await Promise.allSettled([this.store.moved, this.#showLast(), pictures])) {
-      if (part.status === "rejected") showError(this.slot, part.reason, this.app.actions);
+      if (part.status === "rejected") showError(this.slot, part.reason, this.actions);
     }
     if (!this.store.keeps) this.#tell("This browser keeps nothing for this page (a private window, perhaps): conversations are gone when it is closed. Export them to keep them.");
   }
@@ -295,7 +288,7 @@ class ChatView {
       this.#showSeeing();
       if (this.choice.uses(model)) this.settings.inputs.get("context")?.limit(context);
     } catch (error) {
-      if (this.choice.uses(model)) this.loadError = showError(this.slot, error, this.app.actions);
+      if (this.choice.uses(model)) this.loadError = showError(this.slot, error, this.actions);
     } finally {
       if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) this.progress.hide();
@@ -380,8 +373,10 @@ class ChatView {
       goOn: () => this.answer(turn.parent, turn),
       show: async (/** @type {number} */ step) => {
         await this.button.interrupt();
-        this.conversation.show(versions[versions.indexOf(turn) + step]);
+        const other = versions[versions.indexOf(turn) + step];
+        this.conversation.show(other);
         this.render();
+        this.items.get(other.id)?.focusVersions(step); // the button that was pressed is gone
         await this.save();
       },
     };
@@ -427,7 +422,7 @@ class ChatView {
   #refusePictures() {
     showError(this.slot, new UserError("This model sees no pictures.", {
       where: this.choice.model?.title, hint: "Take the pictures away, or choose a model that sees them, such as HuggingFaceTB/SmolVLM-256M-Instruct of the hub.", action: "models",
-    }), this.app.actions);
+    }), this.actions);
   }
 
   /**
@@ -598,14 +593,14 @@ class ChatView {
       this.failedToSave = false;
     } catch (error) {
       this.failedToSave = true;
-      showError(this.slot, error, this.app.actions);
+      showError(this.slot, error, this.actions);
     }
   }
 
   #tellNoRoom() {
     showError(this.slot, new UserError("There is no room for the pictures of this conversation.", {
       hint: "Its text is kept. The pictures are gone when the page is closed: export the conversation, or delete others, or models under Storage.", action: "storage",
-    }), this.app.actions);
+    }), this.actions);
   }
 
   /** Whether the page shows the end of the conversation: the composer. On a phone the settings come below it. */

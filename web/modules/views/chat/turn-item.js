@@ -100,6 +100,12 @@ export class TurnItem {
       step(-1, "The version before", "‹"), h("span", {}, `${index + 1} / ${versions.length}`), step(1, "The next version", "›"));
   }
 
+  /** Gives the focus to the button for one more version in the same direction, or to the other one. @param {number} step */
+  focusVersions(step) {
+    const buttons = /** @type {HTMLButtonElement[]} */ ([...this.foot.querySelectorAll(".versions button")]);
+    (step < 0 ? buttons : buttons.reverse()).find(({ disabled }) => !disabled)?.focus();
+  }
+
   /** A field in place of the text. What is typed is kept until it is sent or given up. */
   edit() {
     const { context, turn } = this;

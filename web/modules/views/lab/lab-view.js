@@ -4,7 +4,7 @@
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Announcer } from "../../page/announcer.js";
-import { byId, find, h, memory, single, tabMemory } from "../../page/dom.js";
+import { byId, find, focusAgain, h, memory, single, tabMemory } from "../../page/dom.js";
 import { clearRestartError, clearError, showError } from "../../page/errors.js";
 import { saveFile } from "../../page/save-file.js";
 import { hostsIn } from "../../shared/lab-hosts.js";
@@ -59,6 +59,8 @@ class LabView {
     this.unsavedSince = 0;
     /** Files that Python does not have yet. */
     this.filesToPut = false;
+    /** What had the focus before the note came. @type {HTMLElement | null} */
+    this.beforeNote = null;
     this.store = new HistoryStore("notebook");
     /** @type {import("../../history/history-store.js").HistoryEntry | null} null: not stored yet */
     this.entry = null;
@@ -568,8 +570,14 @@ class LabView {
   /** @param {string | null} text null: none @param {() => unknown} [undo] @param {string} [label] */
   #note(text, undo, label = "Undo") {
     const note = byId("lab-note");
-    note.hidden = text === null;
-    if (text === null) return note.replaceChildren();
+    const inside = note.contains(document.activeElement);
+    if (text === null) {
+      if (inside) focusAgain(this.beforeNote);
+      note.hidden = true;
+      return note.replaceChildren();
+    }
+    note.hidden = false;
+    if (!inside) this.beforeNote = /** @type {HTMLElement | null} */ (document.activeElement);
     const act = undo && h("button", { type: "button", class: "quiet", onclick: () => (this.#note(null), this.#do(async () => void (await undo()))) }, label);
     const close = h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => this.#note(null) }, "×");
     note.replaceChildren(h("span", {}, text), act ?? "", close);

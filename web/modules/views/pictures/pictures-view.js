@@ -9,21 +9,18 @@
  * @typedef {{file: File, canvas: HTMLCanvasElement, pixels: ImageData, smaller: boolean, turns: number, name: string}} Shown `name` identifies
  *   the pixels for models that remember what they have seen
  */
-import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, find, h, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { offerRow } from "../../page/offer-row.js";
-import { ProgressLine } from "../../page/progress-line.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
-import { RunButton } from "../../page/run-button.js";
 import { sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { Camera } from "../../pictures/camera.js";
 import { decodedPicture, onCanvas } from "../../pictures/decoded-picture.js";
+import { PictureView } from "../../pictures/picture-view.js";
 import { UserError } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { DEPTH_GRADIENT, boxColour, colourOf, cutOut, depthFile, drawAreas, drawDepth, drawMask, pngOf, withBoxes } from "./drawing.js";
@@ -35,7 +32,7 @@ import { aboutOf, jsonOf, keptOf } from "./session.js";
 
 /** Models see less; what is larger is looked at in a smaller copy. */
 const LOOK_PIXELS = 1 << 22;
-const MODEL_FILES = /\.safetensors$|^(config|tokenizer|preprocessor_config)\.json$/i;
+const MODEL_FILES = /\.(safetensors|pt)$|^(config|tokenizer|preprocessor_config)\.json$/i;
 /** Objects that are less probable than the field's least are not even sent. */
 const LEAST = 0.05;
 const MOST_LABELS = 10;
@@ -51,22 +48,12 @@ export async function openPictures(app, models, view) {
   return new PicturesView(app, models, view);
 }
 
-class PicturesView {
+class PicturesView extends PictureView {
   /** As openPictures. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
-    this.app = app;
-    this.models = models;
-    this.view = view;
-    this.engine = app.engine;
     buildPictures(view);
-    this.actions = { ...app.actions, models: () => models.open(this.choice) };
-    this.announcer = new Announcer(byId("look-announcer"));
-    this.slot = byId("look-error");
-    app.errorSlots.push(this.slot);
-    this.progress = new ProgressLine(byId("look-progress"));
-    this.button = new RunButton(app, byId("look-start"), this.slot, "Looking");
+    super(app, models, view, "look", "Looking");
     this.stage = new PictureStage();
-    this.camera = new Camera(view, "look", byId("look-camera"));
     this.store = new HistoryStore("picture");
     this.entry = this.store.begin("Picture");
     /** @type {Shown | null} */
@@ -111,6 +98,10 @@ class PicturesView {
     return this.app.choices[this.look.task];
   }
 
+  get shown() {
+    return this.picture;
+  }
+
   /** The least probability of objects. */
   get threshold() {
     return Number(byId("look-threshold").value);
@@ -149,24 +140,12 @@ class PicturesView {
   }
 
   #listen() {
-    const files = byId("look-files");
-    files.addEventListener("change", () => {
-      const chosen = [...(files.files ?? [])];
-      files.value = "";
-      if (chosen.length) this.add(chosen);
-    });
     byId("look-examples").append(...EXAMPLES.map((example) => sampleButton(example, () => this.add([exampleFile(example)]))));
-    byId("look-camera").addEventListener("click", () => this.#try(() => this.camera.open()));
     this.camera.addEventListener("taken", ({ detail }) => {
       this.camera.close();
       this.add([detail]);
     });
-    this.camera.addEventListener("lost", () => showError(this.slot, new UserError("The camera has stopped.", { hint: "Connect it, or permit it again; or choose a picture." }), this.actions));
     byId("look-choices").addEventListener("change", ({ target }) => this.choose(/** @type {HTMLInputElement} */ (target).value));
-    byId("look-start").addEventListener("click", () => this.pressed());
-    this.view.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.repeat && !this.button.running && this.picture) this.pressed();
-    });
     byId("look-turn").addEventListener("click", () => this.turn());
     byId("look-threshold").addEventListener("input", () => this.#showResult());
     byId("look-threshold").addEventListener("change", () => this.announcer.say(this.result ? `${summaryOf(this.result, this.threshold)}.` : ""));
@@ -177,20 +156,10 @@ class PicturesView {
     this.stage.addEventListener("point", ({ detail }) => this.setPoints([...this.points, detail]));
     this.stage.addEventListener("unpoint", () => this.points.length && this.setPoints(this.points.slice(0, -1)));
     this.stage.addEventListener("place", ({ detail }) => this.announcer.say(detail));
-    byId("look-copy").addEventListener("click", () => this.#try(async () => this.result && copyText(byId("look-copy"), textOf(this.result).trimEnd(), byId("look-found"))));
+    byId("look-copy").addEventListener("click", () => this.attempt(async () => this.result && copyText(byId("look-copy"), textOf(this.result).trimEnd(), byId("look-found"))));
     addEventListener("beforeunload", (event) => {
       if (this.store.loses(this.results.size ? this.entry : null)) event.preventDefault(); // it is being stored, or cannot be
     });
-  }
-
-  /** @param {() => unknown} work whose errors are shown */
-  async #try(work) {
-    try {
-      clearError(this.slot);
-      await work();
-    } catch (error) {
-      showError(this.slot, error, { ...this.actions, retry: () => this.#try(work) });
-    }
   }
 
   // -- what to do
@@ -207,7 +176,7 @@ class PicturesView {
     byId("look-about").textContent = this.look.hint;
     byId("look-words-field").hidden = this.look.task !== "match-image";
     byId("look-formats").replaceChildren(...this.look.formats.map(({ format, label, title }) =>
-      h("button", { type: "button", title, "data-format": format, onclick: () => this.#try(() => this.save(format)) }, label)));
+      h("button", { type: "button", title, "data-format": format, onclick: () => this.attempt(() => this.save(format)) }, label)));
     this.stage.allowPoints(this.look.task === "cut-out");
     this.#label();
     this.#show();
@@ -254,11 +223,11 @@ class PicturesView {
   /** Shows a picture, the first of these, and looks at it. @param {File[]} files */
   async add(files) {
     const [file] = files;
-    await this.#try(async () => {
+    await this.attempt(async () => {
       const picture = await this.#decoded(file, 0);
       if (!picture) return;
       await this.#change(this.store.begin(file.name.slice(0, 60)), picture);
-      if (files.length > 1) showError(this.slot, new UserError(`One picture at a time: this is the first of ${files.length}.`, { where: files.slice(1).map(({ name }) => name).join(", ") }));
+      if (files.length > 1) showError(this.slot, new UserError(`One picture at a time: this is the first of ${files.length}.`, { where: files.slice(1).map(({ name }) => name).join(", "), hint: "Drop the others after it, one by one." }));
       else if (byId("look-sheet").getBoundingClientRect().top > innerHeight / 2) byId("look-sheet").scrollIntoView(); // on a phone it is below the fold
       if (this.choice.model && this.able) await this.run();
     });
@@ -302,7 +271,7 @@ class PicturesView {
 
   /** Turns the picture by a quarter: what was found in it is not true any more. */
   async turn() {
-    await this.#try(async () => {
+    await this.attempt(async () => {
       const { picture } = this;
       if (!picture) return;
       const turned = await this.#decoded(picture.file, (picture.turns + 1) % 4);

@@ -9,20 +9,17 @@ import { present } from "../../shared/present.js";
 import { Cancelled, UserError } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
-import { Announcer } from "../../page/announcer.js";
 import { byId, copyText, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { offerRow } from "../../page/offer-row.js";
-import { ProgressLine } from "../../page/progress-line.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
-import { RunButton } from "../../page/run-button.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { Camera } from "../../pictures/camera.js";
+import { PictureView } from "../../pictures/picture-view.js";
 import { Arriving, Page } from "./page.js";
 import { PagePicture } from "./page-picture.js";
 import { closePdf, countPages, drawPage, isPdf, pageNumbers } from "./page-source.js";
@@ -61,24 +58,13 @@ export async function openRead(app, models, view) {
   return new ReadView(app, models, view);
 }
 
-class ReadView {
+class ReadView extends PictureView {
   /** As openRead. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
-    this.app = app;
-    this.models = models;
-    this.view = view;
-    this.engine = app.engine;
-    this.choice = app.choices.read;
     buildRead(view);
-    this.actions = { ...app.actions, models: () => models.open(this.choice) };
-    this.announcer = new Announcer(byId("read-announcer"));
-    this.slot = byId("read-error");
-    app.errorSlots.push(this.slot);
-    this.progress = new ProgressLine(byId("read-progress"));
-    this.button = new RunButton(app, byId("read-start"), this.slot, "Reading");
+    super(app, models, view, "read", "Reading");
     this.picture = new PagePicture();
     this.text = new PageText();
-    this.camera = new Camera(view, "read", byId("read-camera"));
     this.password = new PasswordForm(byId("read-locked"));
     /** @type {import("./pdf-file.js").Ask} */
     this.ask = (name, wrong, signal) => this.password.ask(name, wrong, signal);
@@ -129,27 +115,23 @@ class ReadView {
     this.ready = this.#restore();
   }
 
+  get choice() {
+    return this.app.choices.read;
+  }
+
+  get shown() {
+    return this.page;
+  }
+
   #listen() {
-    const files = byId("read-files");
-    files.addEventListener("change", () => {
-      const chosen = [...(files.files ?? [])];
-      files.value = "";
-      if (chosen.length) this.add(chosen);
-    });
-    byId("read-camera").addEventListener("click", () => this.#try(() => this.camera.open()));
     this.camera.addEventListener("taken", ({ detail }) => this.add([detail]));
-    this.camera.addEventListener("lost", () => showError(this.slot, new UserError("The camera has stopped.", { hint: "Connect it, or permit it again; or choose a picture." }), this.actions));
-    byId("read-start").addEventListener("click", () => this.pressed());
-    this.view.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.repeat && !this.button.running && this.page) this.pressed();
-    });
     byId("read-turn").addEventListener("click", () => this.turn());
     byId("read-edit").addEventListener("click", () => this.edit(!this.editing));
     byId("read-undo").addEventListener("click", () => this.undo());
     byId("read-back").addEventListener("click", () => this.goBack());
-    byId("read-copy").addEventListener("click", () => this.#try(async () => this.page && copyText(byId("read-copy"), (await this.written("text", [this.page])).trimEnd(), byId("read-text"))));
+    byId("read-copy").addEventListener("click", () => this.attempt(async () => this.page && copyText(byId("read-copy"), (await this.written("text", [this.page])).trimEnd(), byId("read-text"))));
     byId("read-formats").append(...FORMATS.map((kind) =>
-      h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => this.#try(() => this.save(kind)) }, kind.label)));
+      h("button", { type: "button", title: kind.title, "data-format": kind.format, onclick: () => this.attempt(() => this.save(kind)) }, kind.label)));
     byId("read-scope").addEventListener("change", () => this.#showFormats());
     this.picture.addEventListener("mark", ({ detail }) => this.mark(detail, "picture"));
     document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.later !== undefined && this.keep());
@@ -161,16 +143,6 @@ class ReadView {
     addEventListener("resize", () => this.editing && this.text.fit());
     this.text.addEventListener("mark", ({ detail }) => this.mark(detail, "text"));
     this.text.addEventListener("edited", ({ detail }) => this.edited(detail));
-  }
-
-  /** @param {() => unknown} work whose errors are shown */
-  async #try(work) {
-    try {
-      clearError(this.slot);
-      await work();
-    } catch (error) {
-      showError(this.slot, error, { ...this.actions, retry: () => this.#try(work) });
-    }
   }
 
   /** The options of tasks.read. */
@@ -192,7 +164,7 @@ class ReadView {
     };
     const samples = models.flatMap((model) => model.samples ?? []);
     byId("read-samples-group").hidden = samples.length === 0;
-    showRows(byId("read-samples"), samples.map((sample) => sampleButton(sample, () => this.#try(() => this.trySample(sample)))));
+    showRows(byId("read-samples"), samples.map((sample) => sampleButton(sample, () => this.attempt(() => this.trySample(sample)))));
     showRows(byId("read-offer-list"), HANDWRITING.map(row));
     byId("read-offer").hidden = this.choice.model !== null && this.choice.model.kind !== "embedded";
   }
@@ -453,7 +425,9 @@ class ReadView {
     byId("read-sides").hidden = page === null || page.state === "failed";
     byId("read-name").textContent = page?.name ?? "";
     byId("read-facts").textContent = page ? factsOf(page, canvas) : "";
-    byId("read-turn").toggleAttribute("disabled", page?.state === "reading");
+    const turning = page?.state === "reading";
+    if (turning && document.activeElement === byId("read-turn")) byId("read-start").focus(); // now Stop
+    byId("read-turn").toggleAttribute("disabled", turning);
     if (page?.state === "failed") this.#showFailed(page);
     const regions = values?.regions ?? [];
     this.picture.draw(regions);

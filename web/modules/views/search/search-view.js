@@ -10,16 +10,14 @@ import { present } from "../../shared/present.js";
 import { UserError, throwIfCancelled } from "../../shared/protocol.js";
 import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
-import { Announcer } from "../../page/announcer.js";
 import { byId, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
 import { modelRow } from "../../page/offer-row.js";
-import { ProgressLine } from "../../page/progress-line.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
-import { RunButton } from "../../page/run-button.js";
 import { isShown } from "../../page/shell.js";
+import { WorkingView } from "../../page/working-view.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Collection, aboutOf, cosine, exported, finish, floats, imported, itemOf, recordOf, textOf } from "./collection.js";
@@ -48,23 +46,13 @@ export async function openSearch(app, models, view) {
   return new SearchView(app, models, view);
 }
 
-class SearchView {
+class SearchView extends WorkingView {
   /** As openSearch. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
-    this.app = app;
-    this.models = models;
-    this.view = view;
-    this.engine = app.engine;
-    this.choice = app.choices.embed;
     buildSearch(view);
+    super(app, models, view, "search", "find", "Searching");
     this.settings = new RememberedFields("search-settings", { size: byId("search-size"), overlap: byId("search-overlap") }, INITIAL);
     this.prompts = { query: byId("search-query-prompt"), passage: byId("search-passage-prompt") };
-    this.actions = { ...app.actions, models: () => models.open(this.choice) };
-    this.announcer = new Announcer(byId("search-announcer"));
-    this.slot = byId("search-error");
-    app.errorSlots.push(this.slot);
-    this.progress = new ProgressLine(byId("search-progress"));
-    this.button = new RunButton(app, byId("search-find"), this.slot, "Searching");
     this.results = new ResultList(byId("search-list"));
     this.store = new HistoryStore("collection", { database: "pyapp-search", table: "collections", itemOf, textOf });
     this.collection = this.#fresh();
@@ -105,6 +93,10 @@ class SearchView {
     this.#offer();
     this.#listen();
     this.ready = this.#restore();
+  }
+
+  get choice() {
+    return this.app.choices.embed;
   }
 
   /** Adds what an exported file has. @param {File} file */

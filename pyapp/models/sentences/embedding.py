@@ -1,21 +1,23 @@
 """Sentence embeddings: an encoder and what a folder of sentence-transformers puts behind it (Reimers and Gurevych 2019,
-arXiv 1908.10084; https://sbert.net): pooling, linear layers, normalising.
+arXiv 1908.10084; https://sbert.net): pooling, linear layers, norms, normalising.
 
 `modules.json` lists the parts, `1_Pooling/config.json` says how tokens become one vector,
-`config_sentence_transformers.json` has the prompts, `sentence_bert_config.json` the largest number of tokens.
+`config_sentence_transformers.json` has the prompts, `sentence_bert_config.json` the largest number of tokens
+(models/loading/sentence_folders.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ModelError
-from pyapp.nn import Linear, Module, ModuleList
-from pyapp.nn.encoders import Encoder
+from pyapp.nn import LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.encoders import Encoder, last_token
+from pyapp.nn.layers import activation as activations
 
 # The modes of pooling, in the order in which their vectors are joined, by the field of 1_Pooling/config.json.
 POOLING_FIELDS = {
@@ -26,9 +28,9 @@ POOLING_FIELDS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-ACTIVATIONS = {"Identity": None, "Tanh": ops.tanh, "ReLU": ops.relu, "GELU": ops.gelu, "Sigmoid": ops.sigmoid}
 MODULES = "modules.json"  # the list of a folder's parts
 PROMPT_LIMIT = 1 << 16  # characters
+LARGEST = 1 << 20  # features of a vector
 
 
 def pooling_modes(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -59,29 +61,30 @@ class Pooling(Module):
         super().__init__()
         self.modes, self.include_prompt = tuple(modes), include_prompt
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        found = [_pooled(mode, x, mask.to("float32").unsqueeze(-1)) for mode in self.modes]  # (B, D) each
+    def forward(self, x: Tensor, mask: Tensor, total: Tensor | None = None) -> Tensor:
+        """total (B,): what means divide by, if it is not the number of tokens."""
+        weight = mask.to("float32").unsqueeze(-1)  # (B, T, 1)
+        found = [_pooled(mode, x, weight, total) for mode in self.modes]  # (B, D) each
         return found[0] if len(found) == 1 else ops.cat(found, -1)
 
     def extra_repr(self) -> str:
         return ", ".join(self.modes)
 
 
-def _pooled(mode: str, x: Tensor, weight: Tensor) -> Tensor:
+def _pooled(mode: str, x: Tensor, weight: Tensor, total: Tensor | None) -> Tensor:
     """x (B, T, D), weight (B, T, 1), 1 for tokens that count → (B, D)."""
     if mode == "cls":
         first = weight.argmax(1)  # (B, 1): texts may be padded at their start
         return _rows(x, first)
     if mode == "lasttoken":
-        places = ops.arange(1, x.shape[1] + 1, dtype="float32", device=x.device).reshape(1, -1, 1)
-        return _rows(x, (weight * places).argmax(1))
+        return last_token(x, weight.squeeze(-1))
     if mode == "max":
         return ops.where(weight > 0, x, float("-inf")).amax(1)
     if mode == "weightedmean":
         weight = weight * ops.arange(1, x.shape[1] + 1, dtype="float32", device=x.device).reshape(1, -1, 1)
-    count = ops.clamp(weight.sum(1), 1e-9)  # (B, 1)
-    total = (x * weight).sum(1)  # (B, D)
-    return total / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)
+    count = ops.clamp(weight.sum(1) if total is None else total.unsqueeze(-1), 1e-9)  # (B, 1)
+    y = (x * weight).sum(1)  # (B, D)
+    return y / (count.sqrt() if mode == "mean_sqrt_len_tokens" else count)
 
 
 def _rows(x: Tensor, places: Tensor) -> Tensor:
@@ -90,34 +93,65 @@ def _rows(x: Tensor, places: Tensor) -> Tensor:
     return ops.gather(x, 1, index).squeeze(1)
 
 
-class Dense(Module):
-    """A linear layer and an activation over the vectors."""
+def activation_of(path: Any, where: str) -> Callable[[Tensor], Tensor]:
+    """The activation that a path of torch's names ("torch.nn.modules.activation.Tanh"). ModelError for another one."""
+    name = str(path).rpartition(".")[2]
+    found = getattr(activations, name, None) if name in activations.__all__ else None
+    if name == "Identity":
+        return lambda x: x
+    try:
+        return found()  # type: ignore[misc]
+    except TypeError:  # no class, or one that needs arguments
+        raise ModelError(
+            f"the activation {name!r:.60} is not known", where=where,
+            hint="Known: those of torch.nn that take no arguments, such as Tanh, GELU and Identity",
+        ) from None  # fmt: skip
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+
+def size_of(config: Mapping[str, Any], name: str, where: str) -> int:
+    """A number of features. ModelError if it is none."""
+    size = config.get(name)
+    if type(size) is not int or not 1 <= size <= LARGEST:
+        raise ModelError(f"{name} is {size!r:.40}, expected a number from 1 to {LARGEST:,}", where=where)
+    return size
+
+
+class Dense(Module):
+    """A linear layer and an activation over vectors, with their input added if `use_residual` says so."""
+
+    def __init__(self, config: Mapping[str, Any], where: str = "2_Dense/config.json") -> None:
         super().__init__()
-        sizes = [config.get(name) for name in ("in_features", "out_features")]
-        if any(type(size) is not int or not 1 <= size <= 1 << 20 for size in sizes):
-            raise ModelError(f"a linear layer of {sizes!r:.60} features", where="2_Dense/config.json")
-        name = str(config.get("activation_function", "Tanh")).rpartition(".")[2]
-        if name not in ACTIVATIONS:
-            raise ModelError(
-                f"the activation {name!r:.60} is not known", where="2_Dense/config.json",
-                hint=f"Known: {', '.join(ACTIVATIONS)}",
-            )  # fmt: skip
-        self.linear = Linear(sizes[0], sizes[1], bias=bool(config.get("bias", True)))
-        self.activation = ACTIVATIONS[name]
+        inputs, outputs = size_of(config, "in_features", where), size_of(config, "out_features", where)
+        self.activation_function = activation_of(config.get("activation_function", "Tanh"), where)
+        self.linear = Linear(inputs, outputs, bias=bool(config.get("bias", True)))
+        self.adds = bool(config.get("use_residual", False))
+        self.residual = Linear(inputs, outputs, bias=False) if self.adds and inputs != outputs else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, in_features) → (B, out_features)."""
-        y = self.linear(x)
-        return y if self.activation is None else self.activation(y)
+        """x (..., in_features) → (..., out_features)."""
+        y = self.activation_function(self.linear(x))
+        if not self.adds:
+            return y
+        return y + (x if self.residual is None else self.residual(x))
+
+
+class Norm(Module):
+    """A layer norm of vectors (Ba et al. 2016, arXiv 1607.06450)."""
+
+    def __init__(self, config: Mapping[str, Any], where: str = "2_LayerNorm/config.json") -> None:
+        super().__init__()
+        self.norm = LayerNorm(size_of(config, "dimension", where))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., D) → (..., D)."""
+        return self.norm(x)
 
 
 class Normalize(Module):
     """Vectors of length 1."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, D) → (B, D)."""
+        """x (..., D) → (..., D)."""
         return normalized(x)
 
 
@@ -126,16 +160,27 @@ def normalized(x: Tensor) -> Tensor:
     return x / ops.clamp(x.square().sum(-1, True).sqrt(), 1e-12)
 
 
+class TokenPart(Module):
+    """A part before the pooling that reads more than the vectors of the tokens."""
+
+    def tokens(self, x: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
+        """x (B, T, D), ids and mask (B, T) → (B, T, E), and what means divide by (B,), if that changes."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
 class SentenceSettings:
-    """Prompts by name, the one that is used without a choice, the largest number of tokens, and the measure of
-    similarity.
+    """Prompts by name, the one that is used without a choice, the largest number of tokens, the measure of similarity
+    ("cosine", "dot", "euclidean", "manhattan", "maxsim", "meanmaxsim"), whether texts become small letters before they
+    are split into tokens, and the activation of scores by its path in torch.
     """
 
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     max_length: int | None = None
     similarity: str = "cosine"
+    lower: bool = False
+    activation: str | None = None
 
     @classmethod
     def from_files(cls, config: Mapping[str, Any], limits: Mapping[str, Any]) -> SentenceSettings:
@@ -153,22 +198,21 @@ class SentenceSettings:
                 f"default_prompt_name {default!r:.60} is none of the prompts", where="config_sentence_transformers.json"
             )
         length = limits.get("max_seq_length")
-        similarity = config.get("similarity_fn_name")
+        similarity, activation = config.get("similarity_fn_name"), config.get("activation_fn")
         return cls(
             prompts, default, length if type(length) is int and length > 0 else None,
-            similarity if isinstance(similarity, str) else "cosine",
+            similarity.lower() if isinstance(similarity, str) else "cosine", limits.get("do_lower_case") is True,
+            activation if isinstance(activation, str) else None,
         )  # fmt: skip
 
 
-class SentenceEmbedder(Module):
-    """An encoder and the parts behind it: texts become vectors."""
+class TextEmbedder(Module):
+    """Base of an encoder and the parts behind it."""
 
-    def __init__(self, encoder: Encoder, parts: Sequence[Module], settings: SentenceSettings) -> None:
+    def __init__(self, encoder: Encoder, settings: SentenceSettings) -> None:
         super().__init__()
         self.config = encoder.config
         self.encoder = encoder
-        self.pooling = next((part for part in parts if isinstance(part, Pooling)), None) or Pooling()
-        self.parts = ModuleList(part for part in parts if not isinstance(part, Pooling))
         self.settings = settings
 
     @property
@@ -181,17 +225,36 @@ class SentenceEmbedder(Module):
         """The device on which the model computes."""
         return self.encoder.device
 
+
+class SentenceEmbedder(TextEmbedder):
+    """An encoder and the parts behind it: texts become vectors."""
+
+    def __init__(self, encoder: Encoder, parts: Sequence[Module], settings: SentenceSettings) -> None:
+        super().__init__(encoder, settings)
+        places = [place for place, part in enumerate(parts) if isinstance(part, Pooling)]
+        split = places[0] if places else max((i + 1 for i, part in enumerate(parts) if isinstance(part, TokenPart)),
+                                             default=0)  # fmt: skip
+        self.before = ModuleList(parts[:split])
+        self.pooling = parts[split] if places else Pooling((encoder.pooling,))
+        self.parts = ModuleList(part for part in parts[split:] if not isinstance(part, Pooling))
+
     def forward(
         self, ids: Tensor, attention_mask: Tensor, type_ids: Tensor | None = None, prompt_tokens: int = 0
     ) -> Tensor:
         """ids (B, T) → vectors (B, D). The first `prompt_tokens` tokens are left out of the pooling if the model's
         configuration says so.
         """
-        x = self.encoder(ids, attention_mask, type_ids)  # (B, T, D)
+        x, total = self.encoder(ids, attention_mask, type_ids), None  # (B, T, D)
+        for part in self.before:
+            if isinstance(part, TokenPart):
+                x, changed = part.tokens(x, ids, attention_mask)
+                total = total if changed is None else changed
+            else:
+                x = part(x)
         if prompt_tokens and not self.pooling.include_prompt:
             places = ops.arange(ids.shape[1], device=ids.device)
             attention_mask = attention_mask * (places >= prompt_tokens).to(attention_mask.dtype)
-        y: Tensor = self.pooling(x, attention_mask)
+        y: Tensor = self.pooling(x, attention_mask, total)
         for part in self.parts:
             y = part(y)
         return y
@@ -229,11 +292,12 @@ def gguf_keys(architecture: str, parts: Sequence[Module], settings: SentenceSett
     return values | {PROMPT + name: text for name, text in settings.prompts.items()}
 
 
-def from_gguf_keys(values: Mapping[str, Any]) -> tuple[list[Module], SentenceSettings]:
-    """The parts and settings of a GGUF file. Vectors are normalised unless the file says no, as llama.cpp's tools do.
-    ModelError for a kind of pooling that is not known.
+def from_gguf_keys(values: Mapping[str, Any], usual: str = "mean") -> tuple[list[Module], SentenceSettings]:
+    """The parts and settings of a GGUF file; `usual` is the pooling of one that says none. Vectors are normalised
+    unless the file says no, as llama.cpp's tools do. ModelError for a kind of pooling that is not known.
     """
-    number = values.get(f"{values['general.architecture']}.{POOLING}", 1)
+    kinds = {mode: number for number, mode in POOLING_TYPES.items()}
+    number = values.get(f"{values['general.architecture']}.{POOLING}", kinds[usual])
     if type(number) is not int or number not in POOLING_TYPES:
         raise ModelError(
             f"pooling_type is {number!r:.40}", where=POOLING,

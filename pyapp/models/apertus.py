@@ -1,0 +1,103 @@
+"""Apertus (Swiss AI Initiative 2025, arXiv 2509.14233): Llama's blocks with normalised queries and keys, and
+feed-forward parts without gates, whose activation is trained.
+"""
+
+from __future__ import annotations
+
+from math import expm1, log
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.engine.ops import full, where
+from pyapp.nn import Linear, Module, Parameter, ResidualLinear, RMSNorm
+from pyapp.nn.decoder import RotaryTable, Text
+from pyapp.nn.decoder_blocks import HeadNormAttention, RotaryLanguageModel
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.config import DecoderConfig
+
+MODEL_TYPES = ("apertus",)
+TRAINED = "xielu"  # the activation that has parameters
+STEEPNESS, SLOPE, EDGE = 0.8, 0.5, -1e-6  # of a new one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "apertus"
+    defaults = {
+        "max_position_embeddings": 65536, "rope_theta": 12000000.0,
+        "rope_scaling": {
+            "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+        },
+    }  # fmt: skip
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = TRAINED
+    attention_bias: bool = False
+
+
+class XIELU(Module):
+    """x², and below 0 exp(x) - 1 - x, each times a trained factor, plus a constant times x (Huang and Schlag 2024,
+    arXiv 2411.13010).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha_p = Parameter(full((1,), log(expm1(STEEPNESS))))
+        self.alpha_n = Parameter(full((1,), log(expm1(STEEPNESS - SLOPE))))
+        self.beta = Parameter(ops.tensor(SLOPE), requires_grad=False)
+        self.eps = Parameter(ops.tensor(EDGE), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape → the same shape."""
+        slope, edge = self.beta.detach(), self.eps.detach()
+        rising, falling = self.alpha_p.softplus(), self.alpha_n.softplus() + slope
+        return where(x > 0, rising * x * x, (x.minimum(edge).expm1() - x) * falling) + slope * x
+
+
+class FeedForward(Module):
+    """Two linear layers with an activation between them."""
+
+    tensor_parallel = {"up_proj": ("outputs", "inner"), "down_proj": ("inputs", "inner"), "act_fn": ("whole",)}
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.up_proj = Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size, bias=False)
+        self.act_fn: Any = XIELU() if config.hidden_act == TRAINED else activation_named(config.hidden_act)
+
+    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
+        """x and residual (..., hidden_size) → residual + feed-forward (..., hidden_size)."""
+        return self.down_proj(self.act_fn(self.up_proj(x)), residual)
+
+
+class Block(Module):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__()
+        size, epsilon, bias = config.hidden_size, config.rms_norm_eps, config.attention_bias
+        self.self_attn = HeadNormAttention(layer, size, config.heads(), rotary, epsilon, bias=bias)
+        self.mlp = FeedForward(config)
+        self.attention_layernorm = RMSNorm(size, epsilon)
+        self.feedforward_layernorm = RMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.attention_layernorm(x), text, x)
+        return self.mlp(self.feedforward_layernorm(x), x)
+
+
+class ApertusForCausalLM(RotaryLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+
+
+TASKS = {"causal-lm": ApertusForCausalLM}

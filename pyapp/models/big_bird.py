@@ -1,0 +1,213 @@
+"""BigBird (Zaheer et al. 2020, arXiv 2007.14062): BERT whose long texts are read in blocks: a block attends to its
+neighbours, to the first and the last block, and to some others.
+
+The other blocks are random while a model is trained; afterwards transformers takes the first block for each of them,
+and so does this module. Texts that are not longer than all these blocks attend to themselves whole. Parameters have the
+names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import log, sqrt
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Linear, Module
+from pyapp.nn.encoders import (
+    BertEmbeddings,
+    BertLayers,
+    DenseClassifierHead,
+    Encoder,
+    Headed,
+    Intermediate,
+    LinearHead,
+    NormedResidual,
+    PredictionsHead,
+    SelfAttention,
+    attend,
+    attend_joined,
+    visible_keys,
+)  # fmt: skip
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
+
+MODEL_TYPES = ("big_bird",)
+BASE = "bert"  # the encoder's name in files with a head
+FULL, SPARSE = "original_full", "block_sparse"
+# Blocks that a block attends to: the first, itself with its neighbours, and the last.
+SEEN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = "big_bird"
+
+    hidden_act: str = "gelu_new"
+    max_position_embeddings: int = 4096
+    type_vocab_size: int = 2
+    pad_token_id: int | None = 0
+    sep_token_id: int = 66
+    attention_type: str = SPARSE
+    block_size: int = 64
+    num_random_blocks: int = 3
+    use_bias: bool = True
+    rescale_embeddings: bool = False
+    is_decoder: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kinds = (FULL, SPARSE)
+        require(
+            self.attention_type in kinds,
+            f"attention_type is {self.attention_type!r:.40}, expected {' or '.join(kinds)}",
+        )
+        require(self.num_random_blocks >= 1, f"num_random_blocks is {self.num_random_blocks}, expected 1 or more")
+        require(not self.is_decoder, "BigBird as a decoder is not known")
+
+    @property
+    def whole(self) -> int:
+        """The largest number of tokens of a text that attends to itself whole."""
+        if self.attention_type == FULL:
+            return self.max_position_embeddings
+        return (SEEN + 2 * self.num_random_blocks) * self.block_size
+
+
+class BlockAttention(SelfAttention):
+    """Self-attention of whole texts, or of long ones block by block."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.hidden_size, config.num_attention_heads, config.use_bias)
+        self.block, self.whole = config.block_size, config.whole
+        self.weight = log(1 + config.num_random_blocks)  # the first block counts as often as it is taken
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D), mask (B, 1, 1, T) → (B, T, D). T is a multiple of the block's size where it exceeds `whole`."""
+        qkv = self.joined(self, x)
+        if x.shape[1] <= self.whole:
+            return attend_joined(qkv, self.heads, mask)
+        batch, tokens, width = x.shape
+        size, count = self.block, tokens // self.block
+        parts = qkv.reshape(batch, count, size, 3 * self.heads, width // self.heads)
+        q, k, v = (parts.narrow(3, i * self.heads, self.heads) for i in range(3))  # (B, N, S, H, D / H)
+        keys = ops.zeros(batch, 1, 1, tokens, device=x.device)
+        if mask is not None:
+            keys = ops.where(mask, keys, float("-inf"))
+        # The first and the last block attend to everything.
+        ends = ops.cat([q.narrow(1, 0, 1), q.narrow(1, count - 1, 1)], 1).reshape(batch, 2 * size, *q.shape[3:])
+        whole = [part.reshape(batch, tokens, *part.shape[3:]) for part in (k, v)]  # (B, T, H, D / H)
+        outer = attend(ends, whole[0], whole[1], keys).reshape(batch, 2, size, width)
+        # The others attend to SEEN blocks; the neighbours of the second and of the last but one are seen already.
+        inner, hidden = count - 2, float("-inf")
+        places = [[0, i - 1, i, i + 1, count - 1] for i in range(1, count - 1)]
+        bias = [[self.weight, hidden if i == 1 else 0.0, 0.0, hidden if i == count - 2 else 0.0, 0.0]
+                for i in range(1, count - 1)]  # fmt: skip
+        index = ops.tensor(places, device=x.device)  # (N - 2, SEEN)
+        rows = batch * inner
+        near = [part[:, index].reshape(rows, SEEN * size, *part.shape[3:]) for part in (k, v)]
+        shown = keys.reshape(batch, count, size)[:, index] + ops.tensor(bias, device=x.device).unsqueeze(-1)
+        own = q.narrow(1, 1, inner).reshape(rows, size, *q.shape[3:])
+        y = attend(own, near[0], near[1], shown.reshape(rows, 1, 1, SEEN * size))
+        y = y.reshape(batch, inner, size, width)
+        return ops.cat([outer.narrow(1, 0, 1), y, outer.narrow(1, 1, 1)], 1).reshape(batch, tokens, width)
+
+
+class Embeddings(BertEmbeddings):
+    """BERT's embeddings, whose words may be scaled by the root of their size."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
+        self.word_scale = sqrt(config.hidden_size) if config.rescale_embeddings else None
+
+
+class BigBird(Encoder):
+    """The encoder; with `pooler`, also a layer over the first token, which no task here reads."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.hides_padding = config.attention_type == FULL
+        self.embeddings = Embeddings(config)
+        self.encoder = BertLayers(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps,
+        )  # fmt: skip
+        for layer in self.encoder.layer:
+            layer.attention.add_module("self", BlockAttention(config))
+        self.pooler = Linear(config.hidden_size, config.hidden_size) if pooler else None
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        tokens, size = ids.shape[1], self.config.block_size
+        x = self.embeddings(ids, type_ids)
+        more = -tokens % size
+        if tokens > self.config.whole and more:
+            ones = ops.ones(*ids.shape, dtype="int32", device=ids.device)
+            given = ones if attention_mask is None else attention_mask
+            attention_mask = ops.cat([given, ops.zeros(ids.shape[0], more, dtype=given.dtype, device=ids.device)], 1)
+            x = ops.cat([x, ops.zeros(x.shape[0], more, x.shape[2], device=x.device)], 1)  # hidden from all others
+        return self.encoder(x, visible_keys(attention_mask)).narrow(1, 0, tokens)
+
+
+def masked_lm(config: Config) -> PredictionsHead:
+    """Scores of the words that may stand at each token."""
+    return PredictionsHead(BASE, BigBird(config))
+
+
+def sequence_classification(config: Config) -> DenseClassifierHead:
+    """Scores of the labels of a text, or of a pair of texts."""
+    return DenseClassifierHead(BASE, BigBird(config), activation_named(config.hidden_act))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), BigBird(config), config.hidden_size, len(config.labels))
+
+
+class Answers(Module):
+    """BERT's feed-forward part and a linear layer."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.intermediate = Intermediate(config.hidden_size, config.intermediate_size, config.hidden_act)
+        self.output = NormedResidual(config.intermediate_size, config.hidden_size, config.layer_norm_eps)
+        self.qa_outputs = Linear(config.hidden_size, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, 2)."""
+        return self.qa_outputs(self.output(self.intermediate(x), x))
+
+
+class BigBirdForQuestionAnswering(Headed):
+    """Scores of an answer's start and end at each token, but for those of the question, up to the first separator."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, BigBird(config, pooler=False))
+        self.qa_classifier = Answers(config)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → (B, T, 2). Without `type_ids`, the question's tokens have the type 0, others 1."""
+        places = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
+        ends = (ids == self.config.sep_token_id).to("int32").argmax(1).unsqueeze(1)  # (B, 1)
+        question = (places <= ends).to("int32")  # (B, T)
+        x = self.encoder(ids, attention_mask, 1 - question if type_ids is None else type_ids)
+        asked = (question * (places > 0).to("int32")).to(x.dtype).unsqueeze(-1)  # (B, T, 1)
+        return self.qa_classifier(x) - asked * 1e6
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": BigBird,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
+    "token-classification": token_classification,
+    "question-answering": BigBirdForQuestionAnswering,
+}

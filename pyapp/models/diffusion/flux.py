@@ -1,0 +1,175 @@
+"""FLUX.1 (Black Forest Labs 2024): a transformer whose first blocks keep the picture and the text apart, and whose
+others read them as one sequence, with rotary positions of rows and columns.
+
+Parameters and fields have the names of diffusers' FluxTransformer2DModel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.engine.lazy import np
+from pyapp.errors import ModelError
+from pyapp.nn import Linear, Module, ModuleList
+from pyapp.nn.layers.gated import activated
+from pyapp.nn.t5 import T5Encoder
+
+from ..loading.config import check_fields, read_config, require
+from .joint import GELU, Condition, JointAttention, JointBlock, JointNetwork, LastNorm, Modulated, check_joint, moved
+from .texts import Reader, TextEncoder
+
+THETA = 10000.0  # of the rotary positions
+PATCH = 2  # latents of a place's side
+USUAL_SIDE = 128  # latents
+WORDS = {True: 512, False: 256}  # tokens of a prompt, by whether the network reads the guidance
+
+
+@dataclass(frozen=True, kw_only=True)
+class FluxConfig:
+    """The hyper-parameters."""
+
+    in_channels: int = 64
+    out_channels: int | None = None
+    num_layers: int = 19
+    num_single_layers: int = 38
+    attention_head_dim: int = 128
+    num_attention_heads: int = 24
+    joint_attention_dim: int = 4096
+    pooled_projection_dim: int = 768
+    guidance_embeds: bool = False
+    axes_dims_rope: tuple[int, ...] = (16, 56, 56)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_joint(self, self.num_layers + self.num_single_layers)
+        require(self.in_channels % PATCH**2 == 0, f"in_channels is {self.in_channels}, no multiple of {PATCH**2}")
+        require(
+            self.out_channels in (None, self.in_channels),
+            f"a network of {self.in_channels} to {self.out_channels} channels, as FLUX.1 Fill, is not supported",
+        )
+        axes = self.axes_dims_rope
+        require(
+            len(axes) == 3 and all(type(n) is int and n >= 0 and n % 2 == 0 for n in axes)
+            and sum(axes) == self.attention_head_dim,
+            f"axes_dims_rope is {axes!r:.60}, expected three even numbers that add up to attention_head_dim",
+        )  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> FluxConfig:
+        """From the object of a config.json. ModelError for a network of another kind."""
+        patch = values.get("patch_size", 1)
+        require(patch == 1, f"patch_size {patch!r:.60} is not supported")
+        axes = values.get("axes_dims_rope", cls.axes_dims_rope)
+        require(isinstance(axes, list | tuple), f"axes_dims_rope is {axes!r:.60}")
+        return read_config(cls, {**values, "axes_dims_rope": tuple(axes)})
+
+
+class SingleBlock(Module):
+    """Attention and a feed-forward part beside each other, of the text and the picture as one sequence."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm = Modulated(width, 3)
+        self.proj_mlp = Linear(width, 4 * width)
+        self.attn = JointAttention(width, heads, True, outputs=(False, False))
+        self.proj_out = Linear(5 * width, width)
+
+    def forward(self, x: Tensor, condition: Tensor, table: Tensor) -> Tensor:
+        """x (B, S + T, D), condition (B, D) → (B, S + T, D)."""
+        y, (shift, scale, gate) = self.norm(x, condition)
+        y = moved(y, scale, shift)
+        found, _ = self.attn(y, None, table)
+        return x + self.proj_out(ops.cat([found, activated(self.proj_mlp, y, GELU)], 2)) * gate
+
+
+class Flux(JointNetwork):
+    """The way from noise to the picture, of noisy latents."""
+
+    multiple = PATCH
+    even = True
+
+    def __init__(self, config: FluxConfig) -> None:
+        super().__init__()
+        self.config = config
+        heads = config.num_attention_heads
+        width, self.channels = heads * config.attention_head_dim, config.in_channels // PATCH**2
+        self.time_text_embed = Condition(width, config.pooled_projection_dim, config.guidance_embeds)
+        self.context_embedder = Linear(config.joint_attention_dim, width)
+        self.x_embedder = Linear(config.in_channels, width)
+        self.transformer_blocks = ModuleList(JointBlock(width, heads, True) for _ in range(config.num_layers))
+        self.single_transformer_blocks = ModuleList(SingleBlock(width, heads) for _ in range(config.num_single_layers))
+        self.norm_out = LastNorm(width)
+        self.proj_out = Linear(width, config.in_channels)
+        self._tables: dict[tuple[Any, ...], Tensor] = {}  # of the last size alone
+
+    @property
+    def side(self) -> int:
+        return USUAL_SIDE
+
+    @property
+    def learnt_guidance(self) -> bool:
+        return bool(self.config.guidance_embeds)
+
+    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+        return (28, 3.5) if self.learnt_guidance else (4, 0.0)
+
+    def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
+        kinds = [type(reader.encoder) for reader in readers]
+        if kinds != [TextEncoder, T5Encoder]:
+            raise ModelError("FLUX.1 reads texts with CLIP (text_encoder) and T5 (text_encoder_2)")
+        clip, wide = readers[0].encoder, readers[1].width
+        assert isinstance(clip, TextEncoder)
+        for what, given, read in (
+            ("T5's states have", wide, self.config.joint_attention_dim),
+            ("CLIP's vectors have", clip.pooled_width, self.config.pooled_projection_dim),
+            ("the autoencoder's latents have", channels * PATCH**2, self.config.in_channels),
+        ):
+            require(given == read, f"{what} {given} numbers, the transformer reads {read}")
+
+    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+        clip, t5 = readers
+        return t5.t5(prompts, WORDS[self.learnt_guidance]), clip.clip(prompts)[2]
+
+    def table(self, tokens: int, rows: int, columns: int) -> Tensor:
+        """The rotations (tokens + rows * columns, R / 2, 2): those of the text are at the place 0, 0, 0."""
+        key = tokens, rows, columns, self.device
+        if key not in self._tables:
+            places = np.zeros((tokens + rows * columns, 3))
+            places[tokens:, 1] = np.repeat(np.arange(rows), columns)
+            places[tokens:, 2] = np.tile(np.arange(columns), rows)
+            angles = np.concatenate(
+                [
+                    places[:, axis, None] * THETA ** -(np.arange(0, size, 2) / max(size, 1))
+                    for axis, size in enumerate(self.config.axes_dims_rope)
+                ],
+                1,
+            )
+            table = np.stack([np.cos(angles), np.sin(angles)], 2).astype("float32")
+            self._tables = {key: ops.from_numpy(table).to(self.device)}
+        return self._tables[key]
+
+    def forward(
+        self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor, guidance: Tensor | None = None
+    ) -> Tensor:
+        """latents (B, C, H, W) at the times (B,) or (1,) of 1,000, text (B, S, D), its vectors pooled (B, P), guidance
+        (B,) or (1,) for networks that read it → noise less picture (B, C, H, W).
+        """
+        self.check(latents, text, pooled)
+        batch, channels, height, width = latents.shape
+        rows, columns = height // PATCH, width // PATCH
+        x = latents.reshape(batch, channels, rows, PATCH, columns, PATCH).permute(0, 2, 4, 1, 3, 5)
+        x = self.x_embedder(x.reshape(batch, rows * columns, channels * PATCH**2))  # (B, T, D)
+        condition = self.time_text_embed(time, pooled, guidance)
+        y, tokens = self.context_embedder(text), text.shape[1]  # (B, S, D)
+        table = self.table(tokens, rows, columns)
+        for block in self.transformer_blocks:
+            x, y = block(x, y, condition, table)
+        x = ops.cat([y, x], 1)  # (B, S + T, D)
+        for block in self.single_transformer_blocks:
+            x = block(x, condition, table)
+        x = self.proj_out(self.norm_out(x.narrow(1, tokens, rows * columns), condition))  # (B, T, C * 4)
+        x = x.reshape(batch, rows, columns, channels, PATCH, PATCH).permute(0, 3, 1, 4, 2, 5)
+        return x.reshape(batch, channels, height, width)

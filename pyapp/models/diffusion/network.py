@@ -1,0 +1,57 @@
+"""What all networks that find the noise in latents say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyapp.engine import Device, Tensor
+from pyapp.nn import Module
+
+from .texts import Reader
+
+
+class Network(Module):
+    """A network that finds the noise in latents, as the schedule of its pictures asks for it.
+
+    multiple: a side of the latents is a multiple of it. most: the largest side of the latents; None: any. flow: the
+    schedule is one of flow matching. even: its deviations of noise are even before they are shifted.
+    """
+
+    config: Any
+    multiple = 1
+    most: int | None = None
+    flow = False
+    even = False
+
+    @property
+    def device(self) -> Device:
+        """The device on which it computes."""
+        return next(iter(self.parameters())).device
+
+    @property
+    def side(self) -> int:
+        """The usual side of the latents."""
+        raise NotImplementedError
+
+    @property
+    def learnt_guidance(self) -> bool:
+        """Whether it reads the guidance, so that one pass is enough."""
+        return False
+
+    @property
+    def fills(self) -> bool:
+        """Whether it reads a mask and the rest of a picture beside the latents."""
+        return False
+
+    def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+        """A usual number of steps, and guidance."""
+        raise NotImplementedError
+
+    def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
+        """ModelError for encoders of texts and for latents of so many channels that are not for this network."""
+        raise NotImplementedError
+
+    def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
+        """The states (N, S, D) that it reads of prompts, and their vectors (N, P), if it reads any."""
+        raise NotImplementedError

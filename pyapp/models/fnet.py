@@ -1,0 +1,147 @@
+"""FNet (Lee-Thorp et al. 2021, arXiv 2105.03824): BERT with Fourier transforms over tokens and features in place of
+attention. Padding is not hidden from the other tokens.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import pi
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Device, Tensor, ops
+from pyapp.nn import LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.encoders import (
+    BertEmbeddings,
+    Encoder,
+    Intermediate,
+    LinearHead,
+    NormedResidual,
+    PooledClassifierHead,
+    Pooler,
+    PredictionsHead,
+)  # fmt: skip
+
+from .loading.encoder_config import EncoderConfig
+
+MODEL_TYPES = ("fnet",)
+BASE = "fnet"  # the encoder's name in files with a head
+Tables = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = "fnet"
+
+    num_attention_heads: int = 1  # there is no attention
+    hidden_act: str = "gelu_new"
+    type_vocab_size: int = 4
+    pad_token_id: int | None = 3
+
+
+class Embeddings(BertEmbeddings):
+    """BERT's embeddings and a linear layer."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
+        self.projection = Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
+        """ids and type_ids (B, T) → (B, T, D)."""
+        return self.projection(super().forward(ids, type_ids))
+
+
+class Fourier(Module):
+    """The real part of the transform over tokens and features, with the residual, normalised."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.output = Module()
+        self.output.LayerNorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor, tables: Tables) -> Tensor:
+        """x (B, T, D), tables of T and of D → (B, T, D)."""
+        (cosines, sines), (inner_cosines, inner_sines) = tables
+        return self.output.LayerNorm(x + cosines @ (x @ inner_cosines) - sines @ (x @ inner_sines))
+
+
+def waves(count: int, device: Device) -> tuple[Tensor, Tensor]:
+    """The cosines and sines (N, N) of a discrete Fourier transform, for which devices have no kernel."""
+    places = ops.arange(count, dtype="int64")
+    turns: Tensor = ops.remainder(places.unsqueeze(0) * places.unsqueeze(1), count)  # (N, N)
+    angles = turns.to("float64") * (2 * pi / count)
+    return angles.cos().to("float32").to(device), angles.sin().to("float32").to(device)
+
+
+class Layer(Module):
+    """A Fourier transform and a feed-forward part, each with a residual and a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.fourier = Fourier(config)
+        self.intermediate = Intermediate(config.hidden_size, config.intermediate_size, config.hidden_act)
+        self.output = NormedResidual(config.intermediate_size, config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor, tables: Tables) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        x = self.fourier(x, tables)
+        return self.output(self.intermediate(x), x)
+
+
+class FNet(Encoder):
+    """The encoder, and a layer over the first token, which files of every head have."""
+
+    hides_padding = False
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = Embeddings(config)
+        self.encoder = Module()
+        self.encoder.layer = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.pooler: Pooler | None = Pooler(config.hidden_size)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        x = self.embeddings(ids, type_ids)
+        tables = waves(x.shape[1], x.device), waves(x.shape[2], x.device)
+        for layer in self.encoder.layer:
+            x = layer(x, tables)
+        return x
+
+
+def masked_lm(config: Config) -> PredictionsHead:
+    """Scores of the words that may stand at each token."""
+    return PredictionsHead(BASE, FNet(config))
+
+
+def sequence_classification(config: Config) -> PooledClassifierHead:
+    """Scores of the labels of a text, or of a pair of texts."""
+    return PooledClassifierHead(BASE, FNet(config))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), FNet(config), config.hidden_size, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead((BASE, "qa_outputs"), FNet(config), config.hidden_size, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": FNet,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}

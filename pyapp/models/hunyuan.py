@@ -1,0 +1,97 @@
+"""Hunyuan (Tencent 2025, https://github.com/Tencent-Hunyuan/Hunyuan-A13B): Llama's blocks with norms of rotated queries
+and keys; the larger models have mixtures of experts beside one that every token has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import Module, RMSNorm
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.decoder_blocks import LateNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig, check_choice, require
+from .loading.weights import Stored, gated_experts_apart
+
+MODEL_TYPES = ("hunyuan_v1_dense", "hunyuan_v1_moe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json. num_experts 0: none; moe_topk: how many a token has, in each layer."""
+
+    model_type = "hunyuan_v1_dense"
+    defaults = {"max_position_embeddings": 2048}
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    num_experts: int = 0
+    moe_topk: list[int]
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the experts of each layer."""
+        layers, chosen = values.get("num_hidden_layers"), values.get("moe_topk", 1)
+        experts = values.get("num_experts", 1) if values.get("model_type") == "hunyuan_v1_moe" else 0
+        chosen = [chosen] * layers if type(layers) is int and type(chosen) is int and layers <= 1 << 10 else chosen
+        return values | {"num_experts": experts, "moe_topk": chosen}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        counts = self.moe_topk
+        known = len(counts) == self.num_hidden_layers and all(type(count) is int and count >= 1 for count in counts)
+        require(known, f"moe_topk is {counts!r:.60}, expected a number, or one for each layer")
+        if self.num_experts:
+            check_choice(max(counts), self.num_experts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | ({"model_type": "hunyuan_v1_moe"} if self.num_experts else {})
+
+
+class Gate(Module):
+    """The router of a layer, under the names of the files."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        self.wg = Router(config.hidden_size, config.num_experts, config.moe_topk[layer])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As Router.forward."""
+        found: tuple[Tensor, Tensor] = self.wg(x)
+        return found
+
+
+class Block(PreNormBlock):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size, inner, epsilon = config.hidden_size, config.intermediate_size, config.rms_norm_eps
+        attention = LateNormAttention(layer, size, config.heads(), rotary, epsilon, bias=config.attention_bias)
+        feed_forward: Module = GatedFeedForward(size, inner, config.hidden_act)
+        if config.num_experts:
+            experts = Experts(size, inner, config.num_experts, config.hidden_act)
+            feed_forward = RoutedFeedForward(Gate(config, layer), experts, shared=("shared_mlp", feed_forward))
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
+
+
+class HunyuanForCausalLM(RotaryLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    return gated_experts_apart(config, tensors) if config.num_experts else {}
+
+
+TASKS = {"causal-lm": HunyuanForCausalLM}

@@ -1,0 +1,143 @@
+"""Jamba (Lieber et al. 2024, arXiv 2403.19887): most blocks mix tokens by Mamba, with norms in the mixer; the others
+attend, without positions. Some feed-forward parts are mixtures of experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import Module, RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention
+from pyapp.nn.hybrid import HybridBlock, HybridLanguageModel, HybridStack
+from pyapp.nn.layers.experts import SparseFeedForward
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.mamba import MambaMixer, MambaSettings
+
+from .loading.config import LIMITS, DecoderConfig, check_choice, require
+from .loading.weights import Stored, experts_apart
+
+MODEL_TYPES = ("jamba",)
+LARGEST_EXPANSION = 1 << 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json. Layer i attends if its remainder by attn_layer_period is the offset; so for the layers
+    with experts.
+    """
+
+    model_type = "jamba"
+    defaults = {"max_position_embeddings": 262144, "num_key_value_heads": 8}
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_act: str = "silu"
+    num_experts: int = 16
+    num_experts_per_tok: int = 2
+    expert_layer_period: int = 2
+    expert_layer_offset: int = 0
+    attn_layer_period: int = 8
+    attn_layer_offset: int = 0
+    mamba_d_state: int = 16
+    mamba_d_conv: int = 4
+    mamba_expand: int = 2
+    mamba_dt_rank: int
+    mamba_conv_bias: bool = True
+    mamba_proj_bias: bool = False
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the rank of the steps, which may be "auto"."""
+        given = {"mamba_dt_rank": "auto", "expert_layer_offset": 1, "attn_layer_offset": 4} | values
+        hidden = given.get("hidden_size")
+        if given["mamba_dt_rank"] == "auto" and type(hidden) is int:
+            given["mamba_dt_rank"] = -(-hidden // 16)
+        return given
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.num_experts_per_tok, self.num_experts)
+        for name in ("expert_layer", "attn_layer"):
+            offset, period = getattr(self, f"{name}_offset"), getattr(self, f"{name}_period")
+            require(offset < period, f"{name}_offset is {offset}, expected less than {name}_period {period}")
+        kernel, expand = self.mamba_d_conv, self.mamba_expand
+        require(2 <= kernel <= LIMITS["conv_kernel"], f"mamba_d_conv is {kernel}, expected 2 to 256")
+        require(expand <= LARGEST_EXPANSION, f"mamba_expand is {expand}, expected at most {LARGEST_EXPANSION}")
+        for name, most in (("mamba_d_state", "state_size"), ("mamba_dt_rank", "time_step_rank")):
+            require(getattr(self, name) <= LIMITS[most], f"{name} is {getattr(self, name):,}, which is too many")
+
+    @property
+    def mixer(self) -> MambaSettings:
+        """The sizes of a layer's mixer."""
+        return MambaSettings(
+            self.mamba_expand * self.hidden_size, self.mamba_d_state, self.mamba_d_conv, self.mamba_dt_rank,
+            self.hidden_act, self.mamba_proj_bias, self.mamba_conv_bias,
+        )  # fmt: skip
+
+    def attends(self, layer: int) -> bool:
+        """Whether a layer attends."""
+        return layer % self.attn_layer_period == self.attn_layer_offset
+
+    def is_sparse(self, layer: int) -> bool:
+        """Whether a layer has experts."""
+        return self.num_experts > 1 and layer % self.expert_layer_period == self.expert_layer_offset
+
+
+class Mixer(MambaMixer):
+    """Mamba's mixer with norms."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__(config.hidden_size, config.mixer, layer)
+        self.dt_layernorm = RMSNorm(config.mamba_dt_rank, config.rms_norm_eps)
+        self.b_layernorm = RMSNorm(config.mamba_d_state, config.rms_norm_eps)
+        self.c_layernorm = RMSNorm(config.mamba_d_state, config.rms_norm_eps)
+
+    def normalized(self, part: int, x: Tensor) -> Tensor:
+        norm: Module = (self.dt_layernorm, self.b_layernorm, self.c_layernorm)[part]
+        y: Tensor = norm(x)
+        return y
+
+
+class Block(HybridBlock):
+    """Attention or a mixer, and feed-forward."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        size, inner, attends = config.hidden_size, config.intermediate_size, config.attends(layer)
+        feed_forward: Module = (
+            SparseFeedForward(
+                size, inner, config.num_experts, config.num_experts_per_tok, config.hidden_act, normalized=False,
+                name="router",
+            )
+            if config.is_sparse(layer)
+            else GatedFeedForward(size, inner, config.hidden_act)
+        )  # fmt: skip
+        super().__init__(
+            GroupedQueryAttention(layer, size, config.heads(), None) if attends else None,
+            None if attends else Mixer(config, layer),
+            feed_forward,
+            partial(RMSNorm, size, config.rms_norm_eps),
+        )
+
+
+class JambaForCausalLM(HybridLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        layers = range(config.num_hidden_layers)
+        blocks = (Block(config, layer) for layer in layers)
+        norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, HybridStack(config.vocab_size, config.hidden_size, blocks, norm))
+        self.state_shapes = [None if config.attends(layer) else config.mixer.states for layer in layers]
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    place, parts = "feed_forward.experts", ("gate_proj", "up_proj", "down_proj")
+    return experts_apart(tensors, place, parts, config.num_experts, config.num_hidden_layers, place)
+
+
+TASKS = {"causal-lm": JambaForCausalLM}

@@ -1,0 +1,121 @@
+"""LLaVA-NeXT, LLaVA 1.6 (Liu et al. 2024, https://llava-vl.github.io/blog/2024-01-30-llava-next/): LLaVA, which sees
+the whole of a picture and tiles of it, in one of several grids. The tiles' vectors stand row by row, and a vector of
+its own ends each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.errors import ArgumentError
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.picture_text import ANY, PictureTextModel, Size, TwoLayers, states_of
+from pyapp.nn.towers import VisionTower
+from pyapp.vision.processors import PINPOINTS, best_resolution
+
+from .loading import picture_text
+from .loading.config import require
+from .loading.picture_text import LayeredConfig
+
+MODEL_TYPES = ("llava_next",)
+IGNORED = picture_text.POOLING
+renamed = picture_text.renamed
+
+
+@dataclass(frozen=True)
+class Config(LayeredConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = "llava_next"
+    tower = "clip_vision_model"
+    token = ("image_token_index", 32000)
+
+    def check(self) -> None:
+        super().check()
+        found, sides = self.pinpoints, self.vision_config.image_size
+        plausible = isinstance(found, list | tuple) and 1 <= len(found) <= 256
+        for one in found if plausible else ():
+            plausible = plausible and isinstance(one, list | tuple) and len(one) == 2
+            plausible = plausible and all(
+                type(n) is int and 0 < n <= 1 << 14 and n % side == 0 for n, side in zip(one, sides, strict=True)
+            )
+        require(plausible, f"image_grid_pinpoints is {found!r:.60}, expected sizes in multiples of {sides} pixels")
+        first = self.vision_config.model_type == "clip_vision_model"
+        require(
+            self.without_first == first,
+            f"vision_feature_select_strategy does not fit the tower, which has {'a' if first else 'no'} class token",
+        )
+
+    @property
+    def pinpoints(self) -> Any:
+        """The sizes (height, width) of which one is chosen for a picture and its tiles."""
+        found = self.values.get("image_grid_pinpoints")
+        return PINPOINTS if found is None else found
+
+
+class LlavaNextForConditionalGeneration(PictureTextModel):
+    """Pictures and text to text."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, config.language_model())
+        tower, width = config.vision_config, config.text_config.hidden_size
+        self.vision_tower = VisionTower(tower, config.without_first)
+        self.multi_modal_projector = TwoLayers(tower.hidden_size * len(config.counts), width, config.values)
+        self.image_newline = new_parameter(ops.zeros, width)
+
+    @property
+    def picture_tokens(self) -> int:
+        found: int = self.config.vision_config.patches
+        return found
+
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
+        _, high, _, wide = self._kept(rows, columns, size)
+        return self.picture_tokens + high * (wide + 1)
+
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
+        return self.part * self.tokens_in(rows, columns, size)
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        return self.multi_modal_projector(states_of(self.vision_tower, pixel_values, self.config))
+
+    def arranged(self, x: Tensor, rows: int, columns: int, size: Size) -> Tensor:
+        side, width = self.config.vision_config.grid[0], x.shape[2]
+        tiles = x.narrow(0, 1, rows * columns).reshape(rows, columns, side, side, width).transpose(1, 2)
+        top, high, left, wide = self._kept(rows, columns, size)
+        tiles = tiles.reshape(rows * side, columns * side, width).narrow(0, top, high).narrow(1, left, wide)
+        ends = self.image_newline.to(x.dtype).reshape(1, 1, width).expand(high, 1, width)
+        return ops.cat([x[0], ops.cat([tiles, ends], 1).reshape(high * (wide + 1), width)])
+
+    def vectors_of(self, pixel_values: Tensor, sizes: Sequence[Size] | None) -> Tensor:
+        x, first, found = self.picture_features(pixel_values), 0, []
+        for size in sizes or ():
+            high, wide = best_resolution(size, self.config.pinpoints)
+            rows, columns = high // self.pixels[0], wide // self.pixels[1]
+            if first + rows * columns + 1 > x.shape[0]:
+                break
+            found.append(self.arranged(x.narrow(0, first, rows * columns + 1), rows, columns, size))
+            first += rows * columns + 1
+        if first != x.shape[0] or len(found) != len(sizes or ()):
+            raise ArgumentError(
+                f"LLaVA-NeXT: {x.shape[0]} tiles do not belong to pictures of the sizes {[*(sizes or ())]!s:.80}: "
+                "give `sizes`, those of the pictures before their preparation"
+            )
+        return ops.cat(found)
+
+    def _kept(self, rows: int, columns: int, size: Size) -> tuple[int, int, int, int]:
+        """Which of the tiles' vectors are not of the padding around a picture: the first row, how many, the first
+        column, how many.
+        """
+        side = self.config.vision_config.grid[0]
+        (high, wide), (height, width) = (rows * side, columns * side), size
+        if width / height > wide / high:
+            top = (high - int(round(height * (wide / width), 7))) // 2
+            return top, high - 2 * top, 0, wide
+        left = (wide - int(round(width * (high / height), 7))) // 2
+        return 0, high, left, wide - 2 * left
+
+
+TASKS: Mapping[str, Any] = {picture_text.TASK: LlavaNextForConditionalGeneration}

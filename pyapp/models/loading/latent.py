@@ -1,0 +1,47 @@
+"""The fields of config.json that decoders with multi-head latent attention share."""
+
+from __future__ import annotations
+
+from math import log, sqrt
+from typing import Any
+
+from pyapp.dataclass import dataclass
+
+from .config import DecoderConfig, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentConfig(DecoderConfig):
+    """The fields of config.json. `num_key_value_heads` and `head_dim` are those of the cache, which holds the latent
+    vectors: one head of kv_lora_rank + qk_rope_head_dim features.
+    """
+
+    q_lora_rank: int | None = None
+    kv_lora_rank: int = 512
+    qk_nope_head_dim: int = 128
+    qk_rope_head_dim: int = 64
+    v_head_dim: int = 128
+    attention_bias: bool = False
+
+    def saved(self) -> dict[str, Any]:
+        """With the heads as transformers counts them, not as the cache does."""
+        values = self.to_dict()
+        del values["head_dim"]
+        return values | {"num_key_value_heads": self.num_attention_heads}
+
+    @property
+    def score_scale(self) -> float:
+        """What the scores of attention are multiplied by; more in texts that YaRN makes longer."""
+        scale, parameters = 1 / sqrt(self.qk_nope_head_dim + self.qk_rope_head_dim), self.rope_parameters
+        more, factor = parameters.get("mscale_all_dim"), parameters.get("factor", 1)
+        if parameters["rope_type"] == "default" or not more or factor <= 1:
+            return scale
+        return scale * (0.1 * more * log(factor) + 1) ** 2
+
+
+def latent_sizes(values: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of the cache."""
+    rank, rotated = (values.get(name, size) for name, size in (("kv_lora_rank", 512), ("qk_rope_head_dim", 64)))
+    for name, value in (("kv_lora_rank", rank), ("qk_rope_head_dim", rotated)):
+        require(type(value) is int and value >= 1, f"{name} is {value!r:.60}, expected a whole number from 1")
+    return {"num_key_value_heads": 1, "head_dim": rank + rotated}

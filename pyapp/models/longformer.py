@@ -1,0 +1,178 @@
+"""Longformer (Beltagy et al. 2020, arXiv 2004.05150): RoBERTa whose tokens attend to a window around them. In tasks
+over whole texts, some tokens attend to all others and all others to them, with projections of their own: the first
+token of a text to be labelled, those of a question to be answered.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Linear, Module, ModuleList
+from pyapp.nn.encoders import (
+    BertEmbeddings,
+    BertLayer,
+    DenseClassifierHead,
+    Encoder,
+    LinearHead,
+    NormedWordsHead,
+    Pooler,
+    SelfAttention,
+    attend,
+    visible_keys,
+)  # fmt: skip
+
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
+
+MODEL_TYPES = ("longformer",)
+BASE = "longformer"  # the encoder's name in files with a head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
+    """The hyper-parameters, by the names of config.json. attention_window: the tokens that a token sees in each layer,
+    half of them before it and half behind it; config.json may have one number for all layers.
+    """
+
+    model_type = "longformer"
+
+    type_vocab_size: int = 2
+    pad_token_id: int = 1
+    sep_token_id: int = 2
+    attention_window: list[int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            self.pad_token_id < min(self.max_position_embeddings - 1, self.vocab_size),
+            f"pad_token_id {self.pad_token_id} leaves no positions of {self.max_position_embeddings}, or no words",
+        )
+        windows = self.attention_window
+        require(
+            len(windows) == self.num_hidden_layers and all(0 < one <= 1 << 20 and one % 2 == 0 for one in windows),
+            f"attention_window is {windows!r:.60}, expected an even number above 0 for each layer",
+        )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        window, layers = values.get("attention_window", 512), values.get("num_hidden_layers")
+        if type(window) is int and type(layers) is int and 0 < layers <= 1 << 10:
+            window = [window] * layers
+        return super().from_dict({**values, "attention_window": window})
+
+
+class WindowAttention(SelfAttention):
+    """Self-attention within a window, and of and to the tokens that see everything."""
+
+    def __init__(self, config: Config, window: int) -> None:
+        width = config.hidden_size
+        super().__init__(width, config.num_attention_heads)
+        self.side = window // 2
+        self.query_global, self.key_global, self.value_global = (Linear(width, width) for _ in range(3))
+
+    def split(self, x: Tensor) -> Tensor:
+        """(B, T, D) → (B, T, H, D / H)."""
+        return x.reshape(*x.shape[:2], self.heads, x.shape[2] // self.heads)
+
+    def forward(self, x: Tensor, mask: Tensor | None, seeing: Tensor | None = None) -> Tensor:
+        """x (B, T, D), mask (B, 1, 1, T) → (B, T, D). seeing (B, T): not 0 for the first tokens, if these see
+        everything.
+        """
+        q, k, v = (self.split(part) for part in self.joined(self, x).chunk(3, -1))
+        if seeing is None:
+            return attend(q, k, v, mask, window=self.side)
+        places = ops.arange(x.shape[1], dtype="int32", device=x.device)
+        near = (places.unsqueeze(1) - places.unsqueeze(0)).abs() <= self.side  # (T, T)
+        shown = near | (seeing != 0).unsqueeze(1).unsqueeze(1)  # (B, 1, T, T)
+        y = attend(q, k, v, shown if mask is None else shown & mask)
+        first = int(seeing.sum(1).amax().item())
+        asking = self.split(self.query_global(x.narrow(1, 0, first)))  # (B, first, H, D / H)
+        all_seen = attend(asking, self.split(self.key_global(x)), self.split(self.value_global(x)), mask)
+        there = (seeing.narrow(1, 0, first) != 0).unsqueeze(-1)  # (B, first, 1)
+        begin = ops.where(there, all_seen, y.narrow(1, 0, first))
+        return ops.cat([begin, y.narrow(1, first, x.shape[1] - first)], 1)
+
+
+class Layer(BertLayer):
+    """BERT's layer with attention within a window."""
+
+    def __init__(self, config: Config, window: int) -> None:
+        super().__init__(
+            config.hidden_size, config.num_attention_heads, config.intermediate_size, config.hidden_act,
+            config.layer_norm_eps,
+        )  # fmt: skip
+        self.attention.add_module("self", WindowAttention(config, window))
+
+    def forward(self, x: Tensor, mask: Tensor | None, seeing: Tensor | None = None) -> Tensor:
+        """x (B, T, D), seeing (B, T) → (B, T, D)."""
+        x = self.attention.output(self.attention.get_submodule("self")(x, mask, seeing), x)
+        return self.output(self.intermediate(x), x)
+
+
+class Longformer(Encoder):
+    """The encoder; with `pooler`, also a layer over the first token, which no task here reads.
+
+    `seeing`: which tokens see everything: None, "first", or "question", those before the first separator.
+    """
+
+    def __init__(self, config: Config, pooler: bool = True, seeing: str | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings - config.pad_token_id - 1
+        self.seeing = seeing
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
+        )  # fmt: skip
+        self.encoder = Module()
+        self.encoder.layer = ModuleList(Layer(config, window) for window in config.attention_window)
+        self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        seeing = None
+        if self.seeing is not None:
+            places = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
+            ends = (ids == self.config.sep_token_id).to("int32").argmax(1).unsqueeze(1)  # (B, 1)
+            ends = ends.clamp(1) if self.seeing == "question" else ends * 0 + 1
+            seeing = (places < ends).to("int32")  # (B, T)
+        x, mask = self.embeddings(ids, type_ids), visible_keys(attention_mask)
+        for layer in self.encoder.layer:
+            x = layer(x, mask, seeing)
+        return x
+
+
+def masked_lm(config: Config) -> NormedWordsHead:
+    """Scores of the words that may stand at each token."""
+    return NormedWordsHead(BASE, Longformer(config, pooler=False))
+
+
+def sequence_classification(config: Config) -> DenseClassifierHead:
+    """Scores of the labels of a text, or of a pair of texts."""
+    return DenseClassifierHead(BASE, Longformer(config, pooler=False, seeing="first"), ops.tanh)
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), Longformer(config, pooler=False), config.hidden_size, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead((BASE, "qa_outputs"), Longformer(config, pooler=False, seeing="question"), config.hidden_size, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": Longformer,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}

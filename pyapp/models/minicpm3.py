@@ -1,0 +1,86 @@
+"""MiniCPM 3 (Hu et al. 2024, arXiv 2404.06395): Llama's blocks with multi-head latent attention, and factors for
+embeddings, residuals and logits.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.latent_attention import LatentAttention
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.scaled_decoder import ScaledBlock, ScaledLanguageModel
+
+from .loading.config import check_positive
+from .loading.latent import LatentConfig, latent_sizes
+
+MODEL_TYPES = ("minicpm3",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(LatentConfig):
+    """The fields of config.json. scale_depth None: residuals are not scaled; dim_model_base None: nor are logits."""
+
+    model_type = "minicpm3"
+    defaults = {
+        "max_position_embeddings": 32768, "tie_word_embeddings": True, "kv_lora_rank": 256, "q_lora_rank": 768,
+        "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "scale_depth": 1.4, "dim_model_base": 256,
+    }  # fmt: skip
+
+    intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    mlp_bias: bool = False
+    original_max_position_embeddings: int | None = None
+    scale_emb: float = 12.0
+    scale_depth: float | None = None
+    dim_model_base: int | None = None
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the sizes of the cache, and of values, which are those of Llama's heads."""
+        hidden, heads = values.get("hidden_size"), values.get("num_attention_heads")
+        own = {"v_head_dim": hidden // heads} if type(hidden) is int and type(heads) is int else {}
+        return own | values | latent_sizes(values)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "scale_emb", "scale_depth")
+
+    rope_interleave = False  # pairs of rotary positions are halves
+
+    @property
+    def embedding_multiplier(self) -> float:
+        """What embeddings are multiplied by."""
+        return self.scale_emb
+
+    @property
+    def residual_multiplier(self) -> float:
+        """What is added to the residuals is multiplied by this."""
+        return 1.0 if self.scale_depth is None else self.scale_depth / sqrt(self.num_hidden_layers)
+
+    @property
+    def logits_scaling(self) -> float:
+        """What logits are divided by."""
+        return 1.0 if self.dim_model_base is None else self.hidden_size / self.dim_model_base
+
+
+class Block(ScaledBlock):
+    """Attention and feed-forward, each with a norm before it, scaled and added to the residual."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size, inner = config.hidden_size, config.intermediate_size
+        feed_forward = GatedFeedForward(size, inner, config.hidden_act, config.mlp_bias)
+        super().__init__(config, layer, rotary, feed_forward, attention=LatentAttention(config, layer, rotary))
+
+
+class MiniCPM3ForCausalLM(ScaledLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block, config.qk_rope_head_dim)
+
+
+TASKS = {"causal-lm": MiniCPM3ForCausalLM}

@@ -1,0 +1,107 @@
+"""Ministral (Mistral AI 2024 and 2025): Mistral's blocks with windows in some layers; Ministral 3 scales the queries of
+late positions.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import cat
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, Text
+from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.layers.gated import GatedFeedForward
+
+from .loading.config import DecoderConfig, layer_types, require
+
+MODEL_TYPES = ("ministral", "ministral3")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DecoderConfig):
+    """The fields of config.json."""
+
+    model_type = "ministral"
+    defaults = {"max_position_embeddings": 131072, "num_key_value_heads": 8}
+
+    kind: str = "ministral"
+    intermediate_size: int
+    rms_norm_eps: float = 1e-6
+    hidden_act: str = "silu"
+    sliding_window: int | None = None
+    layer_types: list[str]
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers: all have the window, or none; and with the defaults of the kind."""
+        kind = values.get("kind") or values.get("model_type")
+        usual: dict[str, Any] = {"sliding_window": 4096} if kind == "ministral" else {"rms_norm_eps": 1e-5}
+        values = usual | values
+        kinds = layer_types(values, lambda layer: values.get("sliding_window") is not None)
+        return values | {"kind": kind, "layer_types": kinds}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.kind in MODEL_TYPES, f"kind is {self.kind!r:.40}, expected one of {', '.join(MODEL_TYPES)}")
+        growth, original = self.growth
+        plausible = type(growth) in (int, float) and isfinite(growth) and type(original) is int and original >= 1
+        require(
+            plausible, f"llama_4_scaling_beta is {growth!r:.40} and original_max_position_embeddings {original!r:.40}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
+
+    @property
+    def growth(self) -> tuple[float, int]:
+        """How queries grow (0: not), and the positions until they do."""
+        parameters = self.rope_parameters
+        beta = parameters.get("llama_4_scaling_beta", 0.0) if self.kind == "ministral3" else 0.0
+        return beta, parameters.get("original_max_position_embeddings", self.max_position_embeddings)
+
+    def window(self, layer: int) -> int | None:
+        """The window of a layer."""
+        return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
+
+
+class Attention(GroupedQueryAttention):
+    """Self-attention; queries at position p grow by beta log(1 + floor(p / original)) (Llama 4)."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        super().__init__(layer, config.hidden_size, config.heads(window=config.window(layer)), rotary)
+        self.growth, self.original = config.growth
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
+        """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
+        if not self.growth:
+            return super().forward(x, text, residual)
+        qkv, inner = self.qkv(self, x), self.heads.heads * self.heads.head_dim
+        places = text.positions(x.select(-1, 0)).to("float32")  # (T,) or (B, T)
+        scale = ((places * (1 / self.original)).floor() + 1).log() * self.growth + 1
+        queries = qkv.narrow(-1, 0, inner) * scale.unsqueeze(-1)
+        qkv = cat([queries, qkv.narrow(-1, inner, qkv.shape[-1] - inner)], -1)
+        return self.o_proj(self.attend(qkv, text), residual)
+
+
+class Block(PreNormBlock):
+    """Attention and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+        attention = Attention(config, layer, rotary)
+        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
+
+
+class MinistralForCausalLM(RotaryLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+
+
+TASKS = {"causal-lm": MinistralForCausalLM}

@@ -1,0 +1,172 @@
+"""RoFormer (Su et al. 2021, arXiv 2104.09864): BERT with rotary positions, which were new there.
+
+Parameters have the names of Hugging Face's files. The tokenizers of its Chinese models split words with jieba, which
+tokenizer.json cannot say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.encoders import (
+    BertLayer,
+    DenseClassifierHead,
+    Encoder,
+    LinearHead,
+    PredictionsHead,
+    SelfAttention,
+    attend,
+    visible_keys,
+)  # fmt: skip
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.config import require
+from .loading.encoder_config import EncoderConfig
+
+MODEL_TYPES = ("roformer",)
+BASE = "roformer"  # the encoder's name in files with a head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(EncoderConfig):
+    """The hyper-parameters, by the names of config.json. rotary_value: whether values are rotated too."""
+
+    model_type = "roformer"
+
+    embedding_size: int | None = None
+    type_vocab_size: int = 2
+    pad_token_id: int | None = 0
+    max_position_embeddings: int = 1536
+    rotary_value: bool = False
+    is_decoder: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(not self.is_decoder, "RoFormer as a decoder is not known")
+        require(self.hidden_size // self.num_attention_heads % 2 == 0, "a head has an odd number of features")
+
+    @property
+    def width(self) -> int:
+        """Features of a token's vector, before the layers."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+
+class RotarySelfAttention(SelfAttention):
+    """Self-attention with rotary positions, whose pairs are neighbours."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config.hidden_size, config.num_attention_heads)
+        self.rotates_values = config.rotary_value
+
+    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:  # type: ignore[override]
+        """x (B, T, D), table (T, D / H / 2, 2) → (B, T, D)."""
+        qkv = self.joined(self, x).reshape(*x.shape[:2], 3 * self.heads, x.shape[2] // self.heads)
+        count = (3 if self.rotates_values else 2) * self.heads
+        turned = ops.rope(qkv.narrow(2, 0, count), table, interleaved=True)  # (B, T, 2 H or 3 H, D / H)
+        q, k = turned.narrow(2, 0, self.heads), turned.narrow(2, self.heads, self.heads)
+        v = (turned if self.rotates_values else qkv).narrow(2, 2 * self.heads, self.heads)
+        return attend(q, k, v, mask)
+
+
+class Layer(BertLayer):
+    """BERT's layer with rotary positions."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            config.hidden_size, config.num_attention_heads, config.intermediate_size, config.hidden_act,
+            config.layer_norm_eps,
+        )  # fmt: skip
+        self.attention.add_module("self", RotarySelfAttention(config))
+
+    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:  # type: ignore[override]
+        """x (B, T, D), table (T, D / H / 2, 2) → (B, T, D)."""
+        x = self.attention.output(self.attention.get_submodule("self")(x, mask, table), x)
+        return self.output(self.intermediate(x), x)
+
+
+class Layers(Module):
+    """The layers, and the sines and cosines of the positions, which files have."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.embed_positions = Embedding(
+            config.max_position_embeddings, config.hidden_size // config.num_attention_heads
+        )
+        self.layer = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → (B, T, D)."""
+        places = ops.arange(x.shape[1], dtype="int32", device=x.device)
+        sines, cosines = self.embed_positions(places).detach().chunk(2, -1)  # (T, D / H / 2) each
+        table = ops.stack([cosines, sines], -1)
+        for layer in self.layer:
+            x = layer(x, mask, table)
+        return x
+
+
+class Embeddings(Module):
+    """The sum of a token's word and type, normalised."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.word_embeddings = Embedding(config.vocab_size, config.width, config.pad_token_id)
+        self.token_type_embeddings = Embedding(config.type_vocab_size, config.width)
+        self.LayerNorm = LayerNorm(config.width, config.layer_norm_eps)
+
+    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
+        """ids and type_ids (B, T) → (B, T, width)."""
+        types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
+        return self.LayerNorm(self.word_embeddings(ids) + self.token_type_embeddings(types))
+
+
+class RoFormer(Encoder):
+    """The encoder."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = Embeddings(config)
+        narrow = config.width != config.hidden_size
+        self.embeddings_project = Linear(config.width, config.hidden_size) if narrow else None
+        self.encoder = Layers(config)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        x = self.embeddings(ids, type_ids)  # (B, T, width)
+        if self.embeddings_project is not None:
+            x = self.embeddings_project(x)
+        return self.encoder(x, visible_keys(attention_mask))
+
+
+def masked_lm(config: Config) -> PredictionsHead:
+    """Scores of the words that may stand at each token."""
+    return PredictionsHead(BASE, RoFormer(config), config.width)
+
+
+def sequence_classification(config: Config) -> DenseClassifierHead:
+    """Scores of the labels of a text, or of a pair of texts."""
+    return DenseClassifierHead(BASE, RoFormer(config), activation_named(config.hidden_act))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), RoFormer(config), config.hidden_size, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead((BASE, "qa_outputs"), RoFormer(config), config.hidden_size, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": RoFormer,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}

@@ -1,0 +1,162 @@
+"""Small configurations of FLUX.1 and Stable Diffusion 3, as config.json has them, and cases of their schedule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.models.diffusion_cases import AUTOENCODERS, numbers, text_config
+
+_FLUX = {
+    "in_channels": 16, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2,
+    "joint_attention_dim": 12, "pooled_projection_dim": 8, "axes_dims_rope": [4, 6, 6],
+}  # fmt: skip
+_SD3 = {
+    "sample_size": 8, "patch_size": 2, "in_channels": 4, "out_channels": 4, "num_layers": 2, "attention_head_dim": 8,
+    "num_attention_heads": 4, "joint_attention_dim": 12, "caption_projection_dim": 32, "pooled_projection_dim": 15,
+    "pos_embed_max_size": 7,
+}  # fmt: skip
+NETWORKS: dict[str, dict[str, Any]] = {
+    "dev": _FLUX | {"guidance_embeds": True},
+    "schnell": _FLUX | {"guidance_embeds": False},
+    "sd3": _SD3,
+    "sd35": _SD3 | {"qk_norm": "rms_norm", "dual_attention_layers": [0]},
+}
+CLASSES = {
+    "dev": "FluxTransformer2DModel", "schnell": "FluxTransformer2DModel",
+    "sd3": "SD3Transformer2DModel", "sd35": "SD3Transformer2DModel",
+}  # fmt: skip
+T5 = {
+    "model_type": "t5", "vocab_size": 20, "d_model": 12, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2,
+    "feed_forward_proj": "gated-gelu", "relative_attention_num_buckets": 8, "relative_attention_max_distance": 20,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+CLIPS = {"flux": [text_config(8)], "sd3": [text_config(4, 5), text_config(6, 10)]}
+AUTOENCODER = AUTOENCODERS["plain"] | {
+    "use_quant_conv": False,
+    "use_post_quant_conv": False,
+    "shift_factor": 0.1,
+    "scaling_factor": 0.7,
+}
+_PLACES = {"base_image_seq_len": 4, "max_image_seq_len": 64}
+_DYNAMIC = {"use_dynamic_shifting": True, "shift": 3.0, **_PLACES}
+PLACES = 20
+# (settings, steps, whether the deviations are even before they are shifted)
+SCHEDULES: list[tuple[dict[str, Any], int, bool]] = [
+    ({"shift": 3.0}, 5, False), ({"shift": 1.0}, 4, True), (_DYNAMIC, 4, True), (_DYNAMIC, 3, False),
+    (_DYNAMIC | {"time_shift_type": "linear", "shift_terminal": 0.1}, 4, True),
+    ({"shift": 3.0, "use_karras_sigmas": True}, 4, False), ({"use_exponential_sigmas": True}, 4, True),
+]  # fmt: skip
+# name: (schedule, steps, guidance, whether T5 is there)
+MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
+    "dev": (_DYNAMIC, 3, 3.5, True), "schnell": ({"shift": 1.0}, 2, 0.0, True),
+    "sd3": ({"shift": 3.0}, 3, 2.0, True), "sd35": ({"shift": 3.0}, 2, 2.0, False),
+}  # fmt: skip
+# Pictures that are changed: (model, steps, strength, whether there is a mask)
+CHANGES = [("dev", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True)]
+WORDS = ["<pad>", "</s>", "<unk>", "A", "red", "cat", "on", "!"]
+
+
+def tokenizer() -> dict[str, Any]:
+    """The tokenizer.json of a tokenizer that ends texts as T5's does."""
+    end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "decoder": None,
+        "added_tokens": [{"id": i, "content": word, **flags} for i, word in enumerate(WORDS[:3])],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": {
+            "type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, end],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, end, {"Sequence": {"id": "B", "type_id": 0}}, end],
+            "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}},
+        },
+        "model": {"type": "WordLevel", "vocab": {word: i for i, word in enumerate(WORDS)}, "unk_token": "<unk>"},
+    }  # fmt: skip
+
+
+def inputs(name: str) -> dict[str, np.ndarray]:
+    """What a network of NETWORKS reads, by the names of pyapp's arguments. The time and the guidance are small, because
+    float32 rounds the angles of large ones.
+    """
+    config = NETWORKS[name]
+    found = {
+        "latents": numbers(1, 2, 4, 8, 6), "time": np.array([23.0], np.float32),
+        "text": numbers(2, 2, 5, config["joint_attention_dim"]),
+        "pooled": numbers(3, 2, config["pooled_projection_dim"]),
+    }  # fmt: skip
+    return found | ({"guidance": np.array([0.035], np.float32)} if config.get("guidance_embeds") else {})
+
+
+def _tensors(layers: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The weights and biases of layers."""
+    found = {f"{name}.weight": shape for name, shape in layers.items()}
+    return found | {f"{name}.bias": shape[:1] for name, shape in layers.items()}
+
+
+def _flux_originals() -> dict[str, tuple[int, ...]]:
+    layers: dict[str, tuple[int, ...]] = {
+        "img_in": (32, 16), "txt_in": (32, 12), "time_in.in_layer": (32, 256), "time_in.out_layer": (32, 32),
+        "vector_in.in_layer": (32, 8), "vector_in.out_layer": (32, 32), "guidance_in.in_layer": (32, 256),
+        "guidance_in.out_layer": (32, 32), "final_layer.linear": (16, 32), "final_layer.adaLN_modulation.1": (64, 32),
+        "single_blocks.0.modulation.lin": (96, 32), "single_blocks.0.linear1": (224, 32),
+        "single_blocks.0.linear2": (32, 160),
+    }  # fmt: skip
+    for stream in ("img", "txt"):
+        own = {
+            "mod.lin": (192, 32),
+            "attn.qkv": (96, 32),
+            "attn.proj": (32, 32),
+            "mlp.0": (128, 32),
+            "mlp.2": (32, 128),
+        }
+        layers |= {f"double_blocks.0.{stream}_{name}": shape for name, shape in own.items()}
+    norms = ("double_blocks.0.img_attn", "double_blocks.0.txt_attn", "single_blocks.0")
+    return _tensors(layers) | {f"{at}.norm.{kind}_norm.scale": (16,) for at in norms for kind in ("query", "key")}
+
+
+def _sd35_originals() -> dict[str, tuple[int, ...]]:
+    layers: dict[str, tuple[int, ...]] = {
+        "x_embedder.proj": (32, 4, 2, 2), "context_embedder": (32, 12), "t_embedder.mlp.0": (32, 256),
+        "t_embedder.mlp.2": (32, 32), "y_embedder.mlp.0": (32, 15), "y_embedder.mlp.2": (32, 32),
+        "final_layer.linear": (16, 32), "final_layer.adaLN_modulation.1": (64, 32),
+        "joint_blocks.0.x_block.attn2.qkv": (96, 32), "joint_blocks.0.x_block.attn2.proj": (32, 32),
+    }  # fmt: skip
+    norms = ["joint_blocks.0.x_block.attn2"]
+    own = {"attn.qkv": (96, 32), "attn.proj": (32, 32), "mlp.fc1": (128, 32), "mlp.fc2": (32, 128)}
+    for place, chunks in (("0.x", 9), ("0.context", 6), ("1.x", 6), ("1.context", 2)):
+        block, count = f"joint_blocks.{place}_block", 1 if chunks == 2 else 4  # nothing reads the text behind the last
+        layers |= {f"{block}.{name}": shape for name, shape in [*own.items()][:count]}
+        layers[f"{block}.adaLN_modulation.1"] = (32 * chunks, 32)
+        norms.append(f"{block}.attn")
+    found = _tensors(layers) | {f"{place}.ln_{kind}.weight": (8,) for place in norms for kind in "qk"}
+    return found | {"pos_embed": (1, 49, 32)}
+
+
+# By network, the tensors and their shapes under the names of its makers.
+ORIGINALS = {"dev": _flux_originals(), "sd35": _sd35_originals()}
+
+
+# LoRA files of "dev": the matrices that they change
+LORAS: list[dict[str, tuple[int, int]]] = [
+    {
+        "transformer.transformer_blocks.0.attn.add_k_proj": (32, 32),
+        "transformer.single_transformer_blocks.0.proj_out": (32, 160),
+    },
+    {
+        "lora_unet_double_blocks_0_img_attn_qkv": (96, 32), "lora_unet_double_blocks_0_txt_mlp_2": (32, 128),
+        "lora_unet_single_blocks_0_linear1": (224, 32),
+    },
+]  # fmt: skip
+LORA_SCALE = 0.7
+
+
+def lora_state(case: int) -> dict[str, np.ndarray]:
+    """The tensors of a LoRA file, of the rank 2."""
+    found, ends = {}, ("lora_down", "lora_up") if case else ("lora_A", "lora_B")
+    for i, (name, (rows, columns)) in enumerate(LORAS[case].items()):
+        found[f"{name}.{ends[0]}.weight"] = numbers(100 + i, 2, columns) * np.float32(0.2)
+        found[f"{name}.{ends[1]}.weight"] = numbers(150 + i, rows, 2) * np.float32(0.2)
+        if case:
+            found[f"{name}.alpha"] = np.array(1 + i, np.float32)
+    return found

@@ -1,0 +1,215 @@
+"""Makes golden_joint.json with diffusers:
+
+    PYTHONPATH=. python tests/models/make_golden_joint.py
+
+It has, for each configuration of joint_cases.py, the names and shapes of the parameters and some numbers of the output;
+for each schedule the times and the latents after each step; and for each model the latents after each step and the
+picture. Weights and noise are drawn from seeds, here and in the tests.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import diffusers
+import PIL.Image
+import torch
+import transformers
+from diffusers.loaders import lora_conversion_utils, single_file_utils
+
+from tests.models.diffusion_cases import (
+    LATENTS,
+    MERGES,
+    NEGATIVE,
+    PROMPTS,
+    network,
+    numbers,
+    start_picture,
+    vocabulary,
+)
+from tests.models.joint_cases import (
+    AUTOENCODER,
+    CHANGES,
+    CLASSES,
+    CLIPS,
+    LORA_SCALE,
+    LORAS,
+    MODELS,
+    NETWORKS,
+    ORIGINALS,
+    PLACES,
+    SCHEDULES,
+    T5,
+    inputs,
+    lora_state,
+    tokenizer,
+)
+from tests.models.make_golden_diffusion import drawn, number_noise, shapes
+from tests.models.seeded import picture_weights, rounded, shown
+
+
+def made(name: str) -> Any:
+    model = drawn(getattr(diffusers, CLASSES[name])(**NETWORKS[name]))
+    for own, buffer in model.named_buffers():
+        buffer.copy_(torch.from_numpy(picture_weights(own, tuple(buffer.shape))))
+    return model
+
+
+def packed(x: torch.Tensor) -> torch.Tensor:
+    return diffusers.FluxPipeline._pack_latents(x, *x.shape)
+
+
+def unpacked(x: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    return diffusers.FluxPipeline._unpack_latents(x, height, width, 1)
+
+
+def output(model: Any, name: str) -> list[float]:
+    given = {key: torch.from_numpy(value) for key, value in inputs(name).items()}
+    more = {"encoder_hidden_states": given["text"], "pooled_projections": given["pooled"]}
+    with torch.no_grad():
+        if not CLASSES[name].startswith("Flux"):
+            return rounded(shown(model(given["latents"], timestep=given["time"], **more).sample.numpy()))
+        height, width = given["latents"].shape[2:]
+        places = diffusers.FluxPipeline._prepare_latent_image_ids(2, height // 2, width // 2, "cpu", torch.float32)
+        found = model(
+            packed(given["latents"]), timestep=given["time"] / 1000, guidance=given.get("guidance"),
+            img_ids=places, txt_ids=torch.zeros(given["text"].shape[1], 3), **more,
+        ).sample  # fmt: skip
+    return rounded(shown(unpacked(found, height, width).numpy()))
+
+
+def one(name: str) -> dict[str, Any]:
+    model = made(name)
+    parameters = shapes(model) | {key: list(value.shape) for key, value in model.named_buffers()}
+    return {"parameters": parameters, "output": output(model, name)}
+
+
+def of_width(module: Any, name: str) -> Any:
+    """A function of diffusers that knows networks of the width 3,072 alone, for our width 32."""
+    source = inspect.getsource(getattr(module, name)).replace("3072", "32").replace("12288", "128")
+    found = dict(vars(module))
+    exec(source, found)
+    return found[name]
+
+
+def original(name: str) -> list[float]:
+    """The output with a file of the makers' names."""
+    state = {key: torch.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
+    kind = "flux" if CLASSES[name].startswith("Flux") else "sd3"
+    convert = of_width(single_file_utils, f"convert_{kind}_transformer_checkpoint_to_diffusers")
+    model = getattr(diffusers, CLASSES[name])(**NETWORKS[name])
+    model.load_state_dict(convert(state))
+    return output(model, name)
+
+
+def lora(case: int) -> list[float]:
+    """The output of "dev" with a LoRA file."""
+    state: Any = {key: torch.from_numpy(value) for key, value in lora_state(case).items()}
+    if case:
+        state = of_width(lora_conversion_utils, "_convert_kohya_flux_lora_to_diffusers")(state)
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = diffusers.FluxPipeline(**parts_of("dev", folder))
+    pipeline.load_lora_weights(state)
+    pipeline.fuse_lora(lora_scale=LORA_SCALE)
+    return output(pipeline.transformer, "dev")
+
+
+def schedule(settings: dict[str, Any], steps: int, even: bool) -> dict[str, Any]:
+    built = diffusers.FlowMatchEulerDiscreteScheduler(**settings)
+    config = built.config
+    found: dict[str, Any] = {"sigmas": [1 - i / steps for i in range(steps)]} if even else {}
+    if config.use_dynamic_shifting:
+        shift = __import__(diffusers.FluxPipeline.__module__, fromlist=["x"]).calculate_shift
+        found["mu"] = shift(
+            PLACES, config.base_image_seq_len, config.max_image_seq_len, config.base_shift, config.max_shift
+        )
+    built.set_timesteps(steps, **found)
+    x, states = torch.from_numpy(numbers(6, 1, 4, 2, 3)), []
+    for time in built.timesteps:
+        x = built.step(network(x, float(time)), time, x).prev_sample
+        states.append(rounded(shown(x.numpy())))
+    return {"times": rounded(built.timesteps.numpy()), "states": states}
+
+
+def parts_of(name: str, folder: str) -> dict[str, Any]:
+    """The parts of a pipeline."""
+    settings, _, _, reads_t5 = MODELS[name]
+    flux = CLASSES[name].startswith("Flux")
+    Path(folder, "vocab.json").write_text(json.dumps(vocabulary()))
+    Path(folder, "merges.txt").write_text("\n".join(["#version: 0.2", *map(" ".join, MERGES)]) + "\n")
+    Path(folder, "tokenizer.json").write_text(json.dumps(tokenizer()))
+    words = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    )
+    Path(folder, "tokenizer.json").unlink()
+    parts: dict[str, Any] = {
+        "vae": drawn(diffusers.AutoencoderKL(**AUTOENCODER)), "transformer": made(name),
+        "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(**settings),
+    }  # fmt: skip
+    for i, config in enumerate(CLIPS["flux" if flux else "sd3"]):
+        kind = transformers.CLIPTextModelWithProjection if "projection_dim" in config else transformers.CLIPTextModel
+        end = f"_{i + 1}" if i else ""
+        parts[f"tokenizer{end}"] = transformers.CLIPTokenizer.from_pretrained(folder, model_max_length=16)
+        parts[f"text_encoder{end}"] = drawn(kind(transformers.CLIPTextConfig(**config)))
+    end = "_2" if flux else "_3"
+    parts[f"tokenizer{end}"] = words if reads_t5 else None
+    encoder = drawn(transformers.T5EncoderModel(transformers.T5Config(**T5))) if reads_t5 else None
+    return parts | {f"text_encoder{end}": encoder}
+
+
+def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any) -> dict[str, Any]:
+    """The latents after each step, and the picture."""
+    flux = CLASSES[name].startswith("Flux")
+    with tempfile.TemporaryDirectory() as folder:
+        parts = parts_of(name, folder)
+    pipeline = getattr(diffusers, f"{'Flux' if flux else 'StableDiffusion3'}{kind}Pipeline")(**parts)
+    number_noise()
+    states: list[list[float]] = []
+    height, width = told["height"], told["width"]
+
+    def keep(_: Any, i: int, time: Any, found: dict[str, Any]) -> dict[str, Any]:
+        x = found["latents"]
+        states.append(rounded(shown((unpacked(x, height // 2, width // 2) if flux else x).numpy())))
+        return {}
+
+    if flux:
+        told["max_sequence_length"] = 512 if NETWORKS[name]["guidance_embeds"] else 256
+        if "latents" in told:
+            told["latents"] = packed(told["latents"])
+    else:
+        told["negative_prompt"] = [NEGATIVE] * 2
+    found = pipeline(
+        PROMPTS, num_inference_steps=steps, guidance_scale=guidance, output_type="np", callback_on_step_end=keep, **told
+    ).images
+    return {"latents": states, "pictures": rounded(shown(found))}
+
+
+def change(name: str, steps: int, strength: float, masked: bool) -> dict[str, Any]:
+    """A picture that is changed."""
+    picture, mask = (PIL.Image.fromarray(array) for array in start_picture())
+    told: dict[str, Any] = {"mask_image": mask} if masked else {}
+    kind = "Inpaint" if masked else "Img2Img"
+    return drawing(name, steps, MODELS[name][2], kind, image=picture, strength=strength, height=20, width=16, **told)
+
+
+if __name__ == "__main__":
+    golden = {
+        "networks": {name: one(name) for name in NETWORKS if name != "schnell"},
+        "originals": {name: original(name) for name in ORIGINALS},
+        "loras": [lora(case) for case in range(len(LORAS))],
+        "schedules": [schedule(*case) for case in SCHEDULES],
+        "models": {
+            name: drawing(
+                name, steps, guidance, height=16, width=12, latents=torch.from_numpy(numbers(LATENTS, 2, 4, 8, 6))
+            )
+            for name, (_, steps, guidance, _) in MODELS.items()
+        },
+        "changes": [change(*case) for case in CHANGES],
+    }
+    path = Path(__file__).with_name("golden_joint.json")
+    path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    print(path.name, path.stat().st_size)

@@ -1,0 +1,346 @@
+"""FLUX.1 and Stable Diffusion 3 against diffusers (make_golden_joint.py): names, outputs of the transformers, schedules
+and whole models step by step; missing parts and hostile configurations.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.engine import quant
+from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.formats.gguf_writer import write_gguf
+from pyapp.formats.safetensors import write_safetensors
+from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
+from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
+from pyapp.models.diffusion.flux import Flux, FluxConfig
+from pyapp.models.diffusion.load import load_diffusion
+from pyapp.models.diffusion.mmdit import MMDiT, MMDiTConfig
+from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+from pyapp.models.diffusion.texts import TextEncoder
+from pyapp.models.loading.config import read_config
+from pyapp.models.loading.t5_config import T5Config
+from pyapp.models.loading.towers_config import ClipTextConfig
+from pyapp.nn.t5 import T5Encoder
+from pyapp.vision.reading import read_image
+from tests.models.diffusion_cases import LATENTS, NEGATIVE, PROMPTS, network, numbers, start_picture
+from tests.models.joint_cases import (
+    AUTOENCODER,
+    CHANGES,
+    CLASSES,
+    CLIPS,
+    LORA_SCALE,
+    LORAS,
+    MODELS,
+    NETWORKS,
+    ORIGINALS,
+    PLACES,
+    SCHEDULES,
+    T5,
+    inputs,
+    lora_state,
+    tokenizer,
+)
+from tests.models.seeded import picture_weights, shown
+from tests.models.test_diffusion import check, drawn, write_tokenizer
+
+
+@cache
+def golden() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("golden_joint.json").read_text())
+    return found
+
+
+def made(name: str) -> Any:
+    if CLASSES[name].startswith("Flux"):
+        return drawn(Flux(FluxConfig.from_dict(NETWORKS[name])))
+    return drawn(MMDiT(MMDiTConfig.from_dict(NETWORKS[name])))
+
+
+def given(name: str) -> dict[str, pyapp.Tensor]:
+    return {key: pyapp.from_numpy(value) for key, value in inputs(name).items()}
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "schnell"])
+def test_transformers_are_those_of_diffusers(name: str) -> None:
+    model = made(name)
+    with pyapp.no_grad():
+        check(model, golden()["networks"][name], model(**given(name)))
+    for wrong in ({"latents": pyapp.zeros(2, 3, 8, 6)}, {"latents": pyapp.zeros(2, 4, 7, 6)},
+                  {"text": pyapp.zeros(2, 5, 9)}, {"pooled": pyapp.zeros(2, 9)}):  # fmt: skip
+        with pytest.raises(ArgumentError, match=type(model).__name__):
+            model(**given(name) | wrong)
+
+
+@pytest.mark.parametrize("name", ["dev", "sd35"])
+def test_a_transformer_trains(name: str) -> None:
+    model = made(name).requires_grad_()
+    model(**given(name)).square().mean().backward()
+    assert all(parameter.grad is not None and bool(parameter.grad.isfinite().all()) for parameter in model.parameters())
+    still = {key for key, parameter in model.named_parameters() if not float(parameter.grad.abs().max())}
+    unread = (
+        "attn.add_q_proj.weight",
+        "attn.add_q_proj.bias",
+        "attn.norm_added_q.weight",
+    )  # the text, in the last block
+    assert still == ({f"transformer_blocks.1.{key}" for key in unread} if name == "sd35" else set())
+
+
+@pytest.mark.parametrize("case", range(len(SCHEDULES)))
+def test_schedules_are_those_of_diffusers(case: int) -> None:
+    (settings, steps, even), expected = SCHEDULES[case], golden()["schedules"][case]
+    flow = Flow(read_flow({"_class_name": CLASS, **settings}), steps, PLACES, even)
+    assert flow.times == pytest.approx(expected["times"], rel=1e-5)
+    x = pyapp.from_numpy(numbers(6, 1, 4, 2, 3))
+    for i, wanted in enumerate(expected["states"]):
+        x = flow.after(x, network(flow.scaled(x, i), flow.times[i]), i, lambda x: x)
+        np.testing.assert_allclose(shown(x.numpy()), wanted, atol=1e-5, rtol=1e-5, err_msg=f"step {i}")
+
+
+def test_what_is_not_supported_is_refused() -> None:
+    for change in ({"patch_size": 2}, {"out_channels": 8}, {"in_channels": 15}, {"axes_dims_rope": [4, 2]},
+                   {"axes_dims_rope": [4, 4, 4]}, {"axes_dims_rope": 16}, {"axes_dims_rope": [5, 5, 6]},
+                   {"num_layers": 10**9}, {"num_attention_heads": 10**6}, {"joint_attention_dim": "12"}):  # fmt: skip
+        with pytest.raises(ModelError):
+            FluxConfig.from_dict(NETWORKS["dev"] | change)
+    for change in ({"qk_norm": "layer_norm"}, {"dual_attention_layers": [2]}, {"dual_attention_layers": 1},
+                   {"caption_projection_dim": 8}, {"out_channels": 8}, {"pos_embed_max_size": 10**6},
+                   {"patch_size": 10**6}, {"num_layers": 10**9}, {"attention_head_dim": 10**9}):  # fmt: skip
+        with pytest.raises(ModelError):
+            MMDiTConfig.from_dict(NETWORKS["sd35"] | change)
+    for values in ({"_class_name": "EulerDiscreteScheduler"}, {}, {"shift": 0}, {"shift_terminal": 1.5},
+                   {"max_image_seq_len": 4}, {"time_shift_type": "cubic"}, {"invert_sigmas": True},
+                   {"stochastic_sampling": True}, {"max_shift": 1e9}):  # fmt: skip
+        with pytest.raises(ModelError):
+            read_flow({"_class_name": CLASS, **values} if len(values) and "_class_name" not in values else values)
+    with pytest.raises(OptionError, match="euler"):
+        read_flow({"_class_name": CLASS}, "heun")
+    for steps in (0, 1001, 2.5):
+        with pytest.raises(OptionError, match="steps"):
+            Flow(read_flow({"_class_name": CLASS}), steps, PLACES, True)  # type: ignore[arg-type]
+    model = made("dev")
+    with pytest.raises(ArgumentError, match="guidance"):
+        model(**{key: value for key, value in given("dev").items() if key != "guidance"})
+
+
+def write_joint_model(folder: Path, name: str) -> Path:
+    """A folder as diffusers writes it."""
+    settings, _, _, reads_t5 = MODELS[name]
+    flux = CLASSES[name].startswith("Flux")
+    parts: dict[str, tuple[str, dict[str, Any], Any]] = {
+        "transformer": (CLASSES[name], NETWORKS[name], made(name)),
+        "vae": ("AutoencoderKL", AUTOENCODER, Autoencoder(AutoencoderConfig.from_dict(AUTOENCODER))),
+    }
+    for i, config in enumerate(CLIPS["flux" if flux else "sd3"]):
+        projection, end = config.get("projection_dim"), f"_{i + 1}" if i else ""
+        kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
+        parts[f"text_encoder{end}"] = (kind, config, TextEncoder(read_config(ClipTextConfig, config), projection))
+        write_tokenizer(folder / f"tokenizer{end}")
+    index: dict[str, Any] = {
+        "_class_name": "FluxPipeline" if flux else "StableDiffusion3Pipeline", "scheduler": ["diffusers", CLASS],
+        "text_encoder_3": [None, None],
+    }  # fmt: skip
+    if reads_t5:
+        end = "_2" if flux else "_3"
+        parts[f"text_encoder{end}"] = ("T5EncoderModel", T5, T5Encoder(T5Config.from_dict(T5)))
+        words = folder / f"tokenizer{end}"
+        words.mkdir()
+        (words / "tokenizer.json").write_text(json.dumps(tokenizer()))
+        named = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+        (words / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", **named}))
+    for part, (kind, config, model) in parts.items():
+        (folder / part).mkdir()
+        (folder / part / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
+        stem = "model" if part.startswith("text") else "diffusion_pytorch_model"
+        write_safetensors(folder / part / f"{stem}.safetensors", drawn(model).state_dict())
+        index[part] = ["library", kind]
+    (folder / "scheduler").mkdir()
+    (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({"_class_name": CLASS, **settings}))
+    (folder / "model_index.json").write_text(json.dumps(index))
+    return folder
+
+
+def compare(drawing: Drawing, expected: dict[str, Any]) -> None:
+    """The latents after each step, and the pictures."""
+    assert drawing.steps == len(expected["latents"])
+    for i, wanted in enumerate(expected["latents"]):
+        drawing.step(i)
+        near = 3e-4 * float(np.abs(wanted).max())  # the angles of a time near 1,000 are rounded to 1e-4
+        np.testing.assert_allclose(shown(drawing.latents.numpy()), wanted, atol=near, rtol=0, err_msg=f"step {i}")
+    found = shown(np.stack([picture.numpy() for picture in drawing.pictures()]) / 255)
+    np.testing.assert_allclose(found, expected["pictures"], atol=0.6 / 255)
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("name", MODELS)
+def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("tokenizers")
+    _, steps, guidance, reads_t5 = MODELS[name]
+    loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
+    assert len(loaded.readers) == (3 if name == "sd3" else 2)
+    told = {} if loaded.network.learnt_guidance or not guidance else {"negative_prompt": NEGATIVE}
+    options = ImagineOptions(steps=steps, guidance=guidance, width=12, height=16, **told)
+    drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)))
+    compare(drawing, golden()["models"][name])
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("case", range(len(CHANGES)))
+def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
+    pytest.importorskip("tokenizers")
+    name, steps, strength, masked = CHANGES[case]
+    loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
+    picture, mask = map(pyapp.from_numpy, start_picture())
+    count = iter(range(20, 40))
+    told = {} if CLASSES[name].startswith("Flux") else {"negative_prompt": NEGATIVE}
+    options = ImagineOptions(steps=steps, guidance=MODELS[name][2], strength=strength, **told)
+    drawing = Drawing(
+        loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)),
+        picture, mask.unsqueeze(2) if masked else None,
+    )  # fmt: skip
+    assert (drawing.height, drawing.width) == (20, 16)
+    compare(drawing, golden()["changes"][case])
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("name", ["dev", "sd35"])
+def test_quantised_transformers_find_nearly_the_same(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("tokenizers")
+    folder, found = write_joint_model(tmp_path / "model", name), {}
+    for dtype in (None, "float16", "q8_0", "q4_0"):
+        loaded = load_diffusion(folder, dtype=dtype)
+        with pyapp.no_grad():
+            found[dtype] = loaded.network(**given(name)).numpy()
+        block: Any = loaded.network.transformer_blocks[0]
+        kinds = {layer.weight.dtype.name for layer in (block.attn.to_q, block.attn.add_v_proj, block.ff.net[2])}
+        assert kinds == {dtype or "float32"}
+        for dtype, most in (("float16", 2e-3), ("q8_0", 0.03), ("q4_0", 0.4)):
+            if dtype in found:
+                error = np.linalg.norm(found[dtype] - found[None]) / np.linalg.norm(found[None])
+                assert 0 < error < most, dtype
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    folder = write_joint_model(tmp_path / "model", "dev")
+    index = json.loads((folder / "model_index.json").read_text())
+    for part in ("text_encoder", "text_encoder_2", "transformer", "vae"):
+        (folder / "model_index.json").write_text(json.dumps(index | {part: [None, None]}))
+        with pytest.raises(ModelError, match=f"its {part} is missing"):
+            load_diffusion(folder)
+    (folder / "model_index.json").write_text(json.dumps(index))
+    for path, message in (
+        ("text_encoder_2", "text_encoder_2/config.json is missing"), ("tokenizer_2", "tokenizer_2 is missing"),
+        ("transformer/diffusion_pytorch_model.safetensors", "no weights in its transformer"),
+        ("scheduler", "scheduler_config.json is missing"),
+    ):  # fmt: skip
+        (folder / path).rename(tmp_path / "away")
+        with pytest.raises(ModelError, match=message):
+            load_diffusion(folder)
+        (tmp_path / "away").rename(folder / path)
+    for part, change, message in (
+        ("text_encoder_2", {"d_model": 16}, "of another shape"),
+        ("transformer", {"joint_attention_dim": 16}, "of another shape"),
+        ("transformer", {"in_channels": 64, "out_channels": 256}, "not supported"),
+    ):  # fmt: skip
+        path, kept = folder / part / "config.json", (folder / part / "config.json").read_text()
+        path.write_text(json.dumps(json.loads(kept) | change))
+        with pytest.raises(ModelError, match=message):
+            load_diffusion(folder)
+        path.write_text(kept)
+    for kind in ("CLIPTextModel", "BertModel"):
+        (folder / "model_index.json").write_text(json.dumps(index | {"text_encoder_2": ["transformers", kind]}))
+        with pytest.raises(ModelError):
+            load_diffusion(folder)
+    (folder / "model_index.json").write_text(json.dumps(index))
+    loaded, picture = load_diffusion(folder), pyapp.from_numpy(start_picture()[0])
+    for options, start, match in (
+        ({"negative_prompt": "cat"}, None, "no negative prompt"), ({"schedule": "ddim"}, None, "euler"),
+        ({"width": 14}, None, "no multiple of 4"), ({"strength": 0.0, "steps": 4}, picture, "takes none"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=match):
+            Drawing(loaded, PROMPTS, ImagineOptions(**options), picture=start)
+    large = load_diffusion(write_joint_model(tmp_path / "large", "sd35"))
+    with pytest.raises(OptionError, match="at most 28"):
+        Drawing(large, PROMPTS, ImagineOptions(width=32))
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("name", ORIGINALS)
+def test_files_of_the_transformer_alone(tmp_path: Path, name: str) -> None:
+    """GGUF files and single safetensors files have the names of the makers."""
+    pytest.importorskip("tokenizers")
+    pytest.importorskip("click")
+    from pyapp.cli import cli
+
+    # A file says itself whether its network reads the guidance.
+    folder = write_joint_model(tmp_path / "model", "schnell" if name == "dev" else name)
+    (folder / "transformer" / "diffusion_pytorch_model.safetensors").unlink()
+    expected = np.asarray(golden()["originals"][name])
+    kind, other = ("flux", "sd3") if name == "dev" else ("sd3", "flux")
+    state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
+    small = {key: quant.quantize(value, "q8_0") if value.ndim == 2 and value.shape[1] % 32 == 0 else value
+             for key, value in state.items()}  # fmt: skip
+    files = {end: tmp_path / f"file.{end}" for end in ("gguf", "q8.gguf", "safetensors")}
+    write_gguf(files["gguf"], state, {"general.architecture": kind})
+    write_gguf(files["q8.gguf"], small, {"general.architecture": kind})
+    write_safetensors(files["safetensors"], {f"model.diffusion_model.{key}": value for key, value in state.items()})
+    for end, near in (("gguf", 1e-4), ("safetensors", 1e-4), ("q8.gguf", 0.1)):
+        loaded = load_diffusion(folder, transformer=files[end], dtype="float16" if end == "q8.gguf" else None)
+        with pyapp.no_grad():
+            found = shown(loaded.network(**given(name)).numpy())
+        assert np.abs(found - expected).max() / np.abs(expected).max() < near, end
+    block: Any = loaded.network.transformer_blocks[0]
+    assert {layer.weight.dtype.name for layer in (block.attn.to_k, block.norm1.linear)} == {"q8_0"}  # as in the file
+    clip: Any = loaded.readers[0].encoder
+    assert clip.text_model.encoder.layers[0].mlp.fc1.weight.dtype is pyapp.float16
+    target = tmp_path / "drawn.png"
+    size = ["--width", "12", "--height", "16", "-s", "1", "-m", str(folder), "-o", str(target)]
+    command = ["imagine", "a red cat", *size, "--transformer", str(files["q8.gguf"])]
+    answer = pytest.importorskip("click.testing").CliRunner().invoke(cli, command)
+    assert answer.exit_code == 0 and read_image(target).shape == (16, 12, 3), answer.output
+    with pytest.raises(ModelError, match="no such transformer file"):
+        load_diffusion(folder, transformer=f"{folder}:nothing.gguf")
+    write_gguf(files["gguf"], state, {"general.architecture": other})
+    with pytest.raises(ModelError, match=f"architecture is '{other}'"):
+        load_diffusion(folder, transformer=files["gguf"])
+    left = next(key for key in state if key.endswith("attn.qkv.weight"))
+    write_gguf(
+        files["gguf"], {key: value for key, value in state.items() if key != left}, {"general.architecture": kind}
+    )
+    with pytest.raises(ModelError, match=r"missing: transformer_blocks\.0\.attn\.to_q"):
+        load_diffusion(folder, transformer=files["gguf"])
+
+
+@pytest.mark.native_only  # needs the tokenizers library and files
+@pytest.mark.parametrize("case", range(len(LORAS)))
+def test_loras_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
+    pytest.importorskip("tokenizers")
+    folder, file = write_joint_model(tmp_path / "model", "dev"), tmp_path / "lora.safetensors"
+    state = {key: pyapp.from_numpy(value) for key, value in lora_state(case).items()}
+    write_safetensors(file, state)
+    loaded = load_diffusion(folder, lora=[(file, LORA_SCALE)])
+    with pyapp.no_grad():
+        found = shown(loaded.network(**given("dev")).numpy())
+    np.testing.assert_allclose(found, golden()["loras"][case], atol=2e-4, rtol=2e-4)
+    if case:  # the names of ComfyUI's files
+        for there in ("double_blocks.0.img_attn.qkv", "double_blocks.0.txt_mlp.2", "single_blocks.0.linear1"):
+            old = f"lora_unet_{there.replace('.', '_')}"
+            for end, new in ((".lora_down.weight", ".lora_A.weight"), (".lora_up.weight", ".lora_B.weight"),
+                             (".alpha", ".alpha")):  # fmt: skip
+                state[f"diffusion_model.{there}{new}"] = state.pop(old + end)
+        write_safetensors(file, state)
+        with pyapp.no_grad():
+            again = load_diffusion(folder, lora=[(file, LORA_SCALE)]).network(**given("dev")).numpy()
+        np.testing.assert_array_equal(shown(again), found)
+    first = next(iter(state))
+    write_safetensors(file, state | {first: pyapp.zeros(2, 7)})
+    with pytest.raises(ModelError, match=r"the matrix \[\d+, 32\]"):
+        load_diffusion(folder, lora=file)
