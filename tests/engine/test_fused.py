@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -275,22 +274,23 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "stack": (lambda x, y: pyapp.stack([x, y.t(), x], 1), [normal(3, 4), normal(4, 3)]),
     "topk": (lambda x: x.topk(3, 1).values + x.topk(3, 0, largest=False).values.sum(), [normal(5, 300)]),
 }
-if sys.platform != "emscripten":  # NumPy computes them there, for the CPU alone
-    CASES |= {
-        "fft": (
-            lambda x: pyapp.view_as_real(pyapp.fft.ifft2(pyapp.fft.fft2(x)[:, :, 1:], norm="ortho")),
-            [normal(2, 6, 10)],
-        ),
-        "rfft": (
-            lambda x: pyapp.fft.irfft(pyapp.fft.rfft(x, dim=1, norm="forward")[:, 1:], 10, 1),
-            [normal(2, 12, 3)],
-        ),
-    }
+# Neither the page nor CUDA has a kernel for them: NumPy computes them for the CPU alone.
+TRANSFORMS: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
+    "fft": (
+        lambda x: pyapp.view_as_real(pyapp.fft.ifft2(pyapp.fft.fft2(x)[:, :, 1:], norm="ortho")),
+        [normal(2, 6, 10)],
+    ),
+    "rfft": (
+        lambda x: pyapp.fft.irfft(pyapp.fft.rfft(x, dim=1, norm="forward")[:, 1:], 10, 1),
+        [normal(2, 12, 3)],
+    ),
+}
+EVERY = CASES | TRANSFORMS
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 def test_kernel_equals_definition(name: str) -> None:
-    function, inputs = CASES[name]
+    function, inputs = EVERY[name]
     fast = function(*inputs)
     with definitions_only():
         meant = function(*inputs)
@@ -306,10 +306,10 @@ def test_int8_linear_kernel_equals_definition(inputs: int) -> None:
         np.testing.assert_array_equal(fast.numpy(), int8_linear(x, quant.pack_int8(weight)).numpy())
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 def test_gradient_equals_definition(name: str) -> None:
     """The fused gradient, and the definition's in float64."""
-    function, inputs = CASES[name]
+    function, inputs = EVERY[name]
     results = []
     for convert in (lambda x: x.clone(), lambda x: x.double()):
         leaves = [convert(x).requires_grad_() for x in inputs]
@@ -323,10 +323,10 @@ def test_gradient_equals_definition(name: str) -> None:
             np.testing.assert_allclose(fast, exact, rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if n not in ("linear_nothing",)])
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in ("linear_nothing",)])
 def test_gradient_by_differences(name: str) -> None:
     """Directional derivatives in float64, central differences."""
-    function, inputs = CASES[name]
+    function, inputs = EVERY[name]
     random = np.random.RandomState(11)
     leaves = [x.double().requires_grad_() for x in inputs]
     y = function(*leaves)

@@ -18,7 +18,8 @@ from pyapp.engine.device import HiddenAddress
 from pyapp.engine.launch import KERNELS
 from pyapp.engine.ops.int8_product import int8_linear
 from tests.engine import test_fused
-from tests.engine.test_fused import CASES, normal
+from tests.engine.test_fused import CASES, EVERY, normal
+from tests.together import IN_BROWSER
 
 from . import device as _device  # noqa: F401 (registers the mirror)
 
@@ -130,11 +131,11 @@ def test_block_formats_are_packed_there() -> None:
         assert again.to("float32").tolist() == packed.to("float32").tolist()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES if IN_BROWSER else EVERY)
 def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same numbers and gradients as on the CPU, by kernels alone."""
     table, int32 = test_fused.TABLE, test_fused.int32
-    function, inputs = CASES[name]
+    function, inputs = EVERY[name]
     weights: Tensor | None = None
     results = []
     for device in ("cpu", DEVICE):
