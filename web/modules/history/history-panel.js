@@ -48,8 +48,8 @@ export class HistoryPanel {
     const field = h("input", { type: "file", class: "history-import", accept: ".json,application/json" });
     field.addEventListener("change", async () => {
       const [file] = field.files ?? [];
+      field.value = ""; // at once: the next file may be chosen while this one is read
       if (file) await this.importFile(file);
-      field.value = "";
     });
     return h("label", { class: "secondary file-button" }, field, h("span", {}, "Import…"));
   }

@@ -136,7 +136,8 @@ export class StoryView {
         this.settings.limitLength(config.max_seq_len);
       }
     } catch (error) {
-      if (this.choice.uses(model)) this.loadError = showError(byId("story-error"), error, this.app.actions);
+      const slot = byId("story-error");
+      if (this.choice.uses(model) && !slot.hasChildNodes()) this.loadError = showError(slot, error, this.app.actions); // a request's error stays
     } finally {
       if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) progress.hide();

@@ -187,7 +187,7 @@ export class TranscribeView {
     try {
       await this.#learn(model, { onEvent });
     } catch (error) {
-      if (this.choice.uses(model)) this.loadError = showError(this.slot, error, this.app.actions);
+      if (this.choice.uses(model) && !this.slot.hasChildNodes()) this.loadError = showError(this.slot, error, this.app.actions); // a request's error stays
     } finally {
       if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) progress.hide();
