@@ -31,17 +31,17 @@ SIMD = [
     *(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")),
     "tests/mirror",
 ]
-# The native tests that start programs, and wait for them. Apart from the others, they leave no core idle.
+# The native tests that start programs, and wait for them: a suite of their own, so that no core is idle meanwhile.
 PROGRAMS = ["tests/distributed", "tests/recipes", "tests/serve"]
 PROGRAMS += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
-# What waits goes first, so that what fills a core is left to run at the end. The kernels' own tests (tests/native) run
-# both WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize`
-# also runs CUDA's kernels in their emulator, which takes minutes.
+# The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
+# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
+# runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
     "page": [*PAGE, "e2e"],
-    "programs": [*PYTEST, *PROGRAMS],
-    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", *QUIET],
     "native": [*PYTEST, "tests", *(f"--ignore={path}" for path in PROGRAMS)],
+    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", *QUIET],
+    "programs": [*PYTEST, *PROGRAMS],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
     "Pyodide, simd": [*PYODIDE, "simd", *SIMD, *QUIET],
 }
