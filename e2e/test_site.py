@@ -297,7 +297,9 @@ def test_opened_as_a_file(browser: BrowserContext, dist: Path) -> None:
 
 def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
     # It dies before it has answered what models there are.
-    story.page.evaluate("pyappPage.app.engine.worker.terminate(), pyappPage.app.listing = null, 1")
+    story.page.evaluate(
+        "pyappPage.app.engine.worker.terminate(), pyappPage.app.listing = pyappPage.story.choice.model = null, 1"
+    )
     story.start("One day")
     story.page.get_by_role("button", name="Stop").click()
     expect(story.error).to_contain_text("restarted", timeout=10_000)

@@ -1,7 +1,7 @@
 /**
  * The chosen model of a task. The choice is stored for later visits.
  *
- * Fires: "model" (another model is chosen), "models" (the list, or a state in it, has changed).
+ * Fires: "model" (another model is chosen; detail: {listed}, whether by the first list of models), "models" (the list, or a state in it, has changed).
  * @typedef {{id: string, title: string, description?: string, kind: "embedded" | "hub" | "file" | "kept", task?: string,
  *   precision?: string, prompts?: Record<string, string>, state: "ready" | "partial" | "absent", bytes: number, memory: number,
  *   received?: number, samples?: {path: string, title: string}[]}} ListedModel
@@ -51,17 +51,17 @@ export class ModelChoice extends EventTarget {
     if (chosen) this.model = this.models.find(({ id }) => id === chosen.id) ?? chosen;
     else {
       const last = this.models.find(({ id, state }) => id === this.lastId && state === "ready");
-      if (last) this.choose(last);
-      else this.chooseFirst();
+      if (last) this.choose(last, true);
+      else this.chooseFirst(true);
     }
     this.dispatchEvent(new CustomEvent("models"));
   }
 
-  /** @param {ListedModel} model */
-  choose(model) {
+  /** @param {ListedModel} model @param {boolean} [listed] whether nobody has chosen it: the models were listed */
+  choose(model, listed = false) {
     this.model = model;
     if (model.kind !== "file") memory.set(this.remembered, model.id);
-    this.dispatchEvent(new CustomEvent("model"));
+    this.dispatchEvent(new CustomEvent("model", { detail: { listed } }));
     this.dispatchEvent(new CustomEvent("models"));
   }
 
@@ -72,10 +72,10 @@ export class ModelChoice extends EventTarget {
     this.choose(model);
   }
 
-  /** Chooses the first model that can be used; none if there is none. */
-  chooseFirst() {
+  /** Chooses the first model that can be used; none if there is none. @param {boolean} [listed] as of `choose` */
+  chooseFirst(listed = false) {
     const model = this.models.find(({ kind }) => kind === "embedded") ?? this.models.find(({ state }) => state === "ready");
-    if (model) this.choose(model);
+    if (model) this.choose(model, listed);
     else if (this.model) {
       this.model = null;
       this.dispatchEvent(new CustomEvent("model"));

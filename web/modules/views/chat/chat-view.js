@@ -105,8 +105,8 @@ class ChatView extends WorkingView {
     this.server.addEventListener("change", () => this.#showPlace());
     byId("chat-talker").addEventListener("click", () => models.open(this.choice));
     for (const type of ["model", "models"]) this.choice.addEventListener(type, () => this.#offer());
-    this.choice.addEventListener("model", () => {
-      if (!this.button.running) clearError(this.slot);
+    this.choice.addEventListener("model", (/** @type {any} */ { detail }) => {
+      if (!detail?.listed && !this.button.running) clearError(this.slot); // the error of a start stays to be read
       this.#showSeeing();
       this.load();
     });

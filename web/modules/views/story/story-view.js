@@ -66,8 +66,8 @@ export class StoryView {
     this.#restore();
     /** Of the last load. @type {HTMLElement | null} */
     this.loadError = null;
-    this.choice.addEventListener("model", () => {
-      if (!this.button.running) clearError(byId("story-error"));
+    this.choice.addEventListener("model", (/** @type {any} */ { detail }) => {
+      if (!detail?.listed && !this.button.running) clearError(byId("story-error")); // the error of a start stays to be read
       this.#load();
     });
     app.addEventListener("ready", () => this.#load());

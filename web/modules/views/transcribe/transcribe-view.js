@@ -121,8 +121,8 @@ export class TranscribeView {
     this.choice.addEventListener("models", () => this.#showModels());
     /** Of the last load. @type {HTMLElement | null} */
     this.loadError = null;
-    this.choice.addEventListener("model", () => {
-      if (!this.button.running) clearError(this.slot);
+    this.choice.addEventListener("model", (/** @type {any} */ { detail }) => {
+      if (!detail?.listed && !this.button.running) clearError(this.slot); // the error of a start stays to be read
       this.#load();
     });
     this.app.addEventListener("ready", () => this.#load());
