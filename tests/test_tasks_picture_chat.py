@@ -29,6 +29,7 @@ from pyapp.text.chat_template import ChatTemplate
 from pyapp.text.pictures import PictureSession
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, MORE, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
+from tests.together import fewer_in_browser
 
 pytest.importorskip("jinja2")
 GOLDEN = json.loads((Path(__file__).parent / "text" / "golden_picture_chat.json").read_text())
@@ -82,7 +83,7 @@ def check_what_was_read() -> Any:
     return found
 
 
-@pytest.mark.parametrize("kind", TEMPLATES | MORE)
+@pytest.mark.parametrize("kind", fewer_in_browser(TEMPLATES | MORE, 2))
 def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) -> None:
     tasks.unload()
     expected = GOLDEN[kind]
@@ -104,7 +105,7 @@ def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) 
 
 def test_a_prompt_with_pictures(folders: dict[str, Path]) -> None:
     """tasks.generate continues what the chat template makes of a conversation as tasks.chat does."""
-    for kind in TEMPLATES:
+    for kind in fewer_in_browser(TEMPLATES):
         tasks.unload()
         shown = pictures()
         content = [{"type": "image", "image": own} for own in shown] + [{"type": "text", "text": "A fox?"}]
@@ -144,7 +145,7 @@ def test_prompts_that_cannot_be(folders: dict[str, Path], tmp_path: Path) -> Non
 
 
 def test_a_turn_reads_only_what_is_new(folders: dict[str, Path]) -> None:
-    for kind in TEMPLATES:
+    for kind in fewer_in_browser(TEMPLATES):
         tasks.unload()
         shown = pictures()
         messages: list[dict[str, Any]] = conversation(shown)[:1]
@@ -163,7 +164,7 @@ def test_a_turn_reads_only_what_is_new(folders: dict[str, Path]) -> None:
 
 def test_a_later_picture(folders: dict[str, Path]) -> None:
     """It moves the rotary positions of all that Qwen's models have read; other models go on."""
-    for kind in TEMPLATES:
+    for kind in fewer_in_browser(TEMPLATES):
         tasks.unload()
         messages: list[dict[str, Any]] = conversation(pictures())[:1]
         _, done, _ = run(tasks.chat(folders[kind], messages, GREEDY))
@@ -224,7 +225,7 @@ def test_stop_while_pictures_are_seen(folders: dict[str, Path]) -> None:
     def seeing(events: list[Any]) -> list[int]:
         return [event.done for event in events if event.type == "progress" and event.what == "seeing"]
 
-    for kind in TEMPLATES:
+    for kind in fewer_in_browser(TEMPLATES):
         tasks.unload()
         whole, _, events = run(tasks.chat(folders[kind], conversation(pictures()), GREEDY))
         looks = len(seeing(events)) - 1
@@ -245,7 +246,7 @@ def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:
     assert guessed == plain and "passes" in done.results
     drafted, done, _ = run(tasks.chat(folders["llava"], messages, GREEDY, draft=load_model(folders["llava"])))
     assert drafted == plain and done.results["guessed_tokens"] > 0
-    for kind in TEMPLATES:  # pictures are cut at both ends
+    for kind in fewer_in_browser(TEMPLATES):  # pictures are cut at both ends
         for keep in (0, 25, 40):
             rolling = GREEDY | {"context": 90, "rolling": True, "keep": keep, "max_new_tokens": 60}
             told = run(tasks.chat(folders[kind], conversation([*pictures()][::-1] if keep else pictures()), rolling))
@@ -258,7 +259,7 @@ def test_settings_that_read_prompts(folders: dict[str, Path]) -> None:
 
 def test_answers_without_pictures(folders: dict[str, Path]) -> None:
     said = {"role": "user", "content": "Hello"}
-    for kind in TEMPLATES:  # also by a template that reads lists of parts
+    for kind in fewer_in_browser(TEMPLATES):  # also by a template that reads lists of parts
         as_text = run(tasks.chat(folders[kind], [said], GREEDY))
         as_parts = run(tasks.chat(folders[kind], [said | {"content": [{"type": "text", "text": "Hello"}]}], GREEDY))
         assert as_text[0] == as_parts[0] and as_text[1].type == "done"

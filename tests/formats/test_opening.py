@@ -195,7 +195,7 @@ def shelf() -> Shelf:
 KINDS = ("float32", "float16", "int64", "q8_0", "q4_K", "q5_K")
 
 
-@pytest.mark.parametrize("suffix", fewer_in_browser(["gguf", "safetensors", "pt", "npz"], every=2))
+@pytest.mark.parametrize("suffix", fewer_in_browser(["gguf", "safetensors", "pt", "npz"], every=4))
 def test_tensors_travel_to_a_device_in_pieces(tmp_path: Path, shelf: Shelf, suffix: str) -> None:
     from pyapp.engine import quant
 

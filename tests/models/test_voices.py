@@ -48,7 +48,7 @@ def speaker_of(name: str) -> int | None:
     return SPEAKER if CONFIGS[name].get("num_speakers", 1) > 1 else None
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=fewer_in_browser(CONFIGS, 2))
 def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Any]:
     return request.param, golden(request.param), make(request.param)
 
@@ -161,7 +161,7 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
     return folder
 
 
-@pytest.mark.parametrize("kind", fewer_in_browser(["today", "older", "plain", "torch"]))
+@pytest.mark.parametrize("kind", fewer_in_browser(["today", "older", "plain", "torch"], 2))
 def test_folders_load(case: Any, kind: str, tmp_path: Path) -> None:
     """With today's names of norms, with older ones, without norms, and from a file of torch's."""
     name, expected, model = case
@@ -178,6 +178,7 @@ def test_folders_load(case: Any, kind: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(numbers(value), numbers(wanted), rtol=1e-5, atol=1e-7, err_msg=key)
 
 
+@pytest.mark.native_only  # its layers are those of the others, and it is large
 @pytest.mark.parametrize("name", QUANTISED)
 def test_block_quantised(name: str, tmp_path: Path) -> None:
     model = make(name)

@@ -88,7 +88,7 @@ def test_ids_of_transformers_classes_with_a_sentencepiece_model_alone() -> None:
             assert list(tokenizer.encode_batch([text])[0].ids) == wanted, text
         assert list(tokenizer.encode_batch(["hello"], ["the world"])[0].ids) == case["pair"]
 
-    check_each(check, [(case,) for case in CLASSES["cases"]])
+    check_each(check, [(case,) for case in fewer_in_browser(CLASSES["cases"])])
 
 
 def test_the_language_of_texts() -> None:
