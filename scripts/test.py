@@ -35,12 +35,13 @@ SIMD = [
 PROGRAMS = ["tests/distributed", "tests/recipes", "tests/serve"]
 PROGRAMS += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
 # The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
-# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. `make test-sanitize` also
+# WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. Those of another device
+# (tests/mirror) run there with one build, SIMD's. `make test-sanitize` also
 # runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
     "page": [*PAGE, "e2e"],
     "native": [*PYTEST, "tests", *(f"--ignore={path}" for path in PROGRAMS)],
-    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", *QUIET],
+    "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "--ignore", "tests/mirror", *QUIET],
     "programs": [*PYTEST, *PROGRAMS],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
     "Pyodide, simd": [*PYODIDE, "simd", *SIMD, *QUIET],

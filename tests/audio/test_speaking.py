@@ -21,11 +21,12 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Error, Notice, Progress, Sound
 from pyapp.models.loading.voice import LoadedVoice, load_voice
 from tests.models.test_voices import make, write
+from tests.together import fewer_in_browser
 
 TEXT = "This is it. That one is not!\nA hen."
 
 
-@pytest.fixture(scope="module", params=["vits", "vits-speakers"])
+@pytest.fixture(scope="module", params=fewer_in_browser(["vits-speakers", "vits"]))
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedVoice:
     name: str = request.param
     return load_voice(write(tmp_path_factory.mktemp("voice") / name, name, dict(make(name).state_dict())))

@@ -121,7 +121,7 @@ def relative(found: Any, exact: Any) -> float:
 
 
 @pytest.mark.native_only
-@pytest.mark.parametrize("kind", ["q4_0", "q5_1", "q8_0", "q2_K", "q4_K", "q6_K", "iq4_xs", "mxfp4"])
+@pytest.mark.parametrize("kind", fewer_in_browser(["q4_0", "q5_1", "q8_0", "q2_K", "q4_K", "q6_K", "iq4_xs", "mxfp4"]))
 def test_the_gguf_package_reads_what_the_command_writes(model: Path, tmp_path: Path, kind: str) -> None:
     gguf = pytest.importorskip("gguf")
     cli = pytest.importorskip("pyapp.cli")

@@ -21,6 +21,7 @@ from pyapp.nn.sound_codes import Codes
 from tests.models.codec_configs import CONFIGS, mask, noise, sound
 from tests.models.seeded import codec_weights, direction, shown
 from tests.models.small_models import golden_of, numbers, seeded_model
+from tests.together import fewer_in_browser
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 NOT_READ = ("inited", "initialized", "cluster_size", "embed_avg", "inv_freq")  # the ends of names
@@ -35,7 +36,7 @@ def make(name: str, **changed: Any) -> Any:
     return seeded_model(CONFIGS[name] | changed, TASK, codec_weights)
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=fewer_in_browser(CONFIGS, 2))
 def case(request: pytest.FixtureRequest) -> tuple[dict[str, Any], Any]:
     return golden(request.param), make(request.param)
 
@@ -144,7 +145,7 @@ def write(folder: Path, name: str, state: dict[str, Any], **config: Any) -> Path
 
 
 @pytest.mark.parametrize("older", [False, True])
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", fewer_in_browser(CONFIGS, 2))
 def test_folders_load(name: str, older: bool, tmp_path: Path) -> None:
     expected, model = golden(name), make(name)
     told: list[Any] = []

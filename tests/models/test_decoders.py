@@ -20,6 +20,7 @@ from pyapp.nn.module import Module
 from pyapp.text.generate import Session
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
+from tests.together import fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_decoders")
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
@@ -57,7 +58,7 @@ def numbers(x: pyapp.Tensor) -> np.ndarray:
     return np.asarray(x.detach().cpu().numpy(), np.float64)
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=fewer_in_browser(CONFIGS))
 def case(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any], Module]:
     expected = golden(request.param)
     return request.param, expected, make(request.param, expected["salt"])

@@ -27,7 +27,7 @@ from tests.models.decoder_configs import CONFIGS, IN_GGUF, SENSITIVE
 from tests.models.test_decoders import TEXT, golden, make, numbers
 from tests.random_blocks import random_blocks
 from tests.text.parrot import make_vocabulary
-from tests.together import check_each
+from tests.together import check_each, fewer_in_browser
 
 LLAMA3 = CONFIGS["llama3"]["rope_scaling"]
 NAMES = Path(__file__).with_name("golden_gguf_names.json")
@@ -53,7 +53,7 @@ def saved(name: str, folder: Path, **more: Any) -> tuple[Any, Path]:
     return model, path
 
 
-@pytest.fixture(scope="module", params=IN_GGUF)
+@pytest.fixture(scope="module", params=fewer_in_browser(IN_GGUF))
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any, Path]:
     folder = tmp_path_factory.mktemp("gguf")
     return request.param, *saved(request.param, folder)

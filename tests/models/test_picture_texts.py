@@ -27,6 +27,7 @@ from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.together import fewer_in_browser
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
 
@@ -68,7 +69,7 @@ def sizes(name: str, count: int) -> list[tuple[int, int]] | None:
     return [TILED[name][1]] * count if name in TILED else None
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", fewer_in_browser(CONFIGS, 2))
 def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     model, expected, renamed = make(name).requires_grad_(), golden(name), module_of(name).renamed
     found = dict(model.named_parameters(remove_duplicate=False))
@@ -121,7 +122,7 @@ def written(model: Any, name: str, count: int, cache_type: str = "float32") -> t
     return found, first
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", fewer_in_browser(CONFIGS, 2))
 def test_tokens_through_the_cache_are_those_of_transformers(name: str) -> None:
     expected = golden(name)["tokens"]
     assert written(make(name), name, len(expected))[0] == expected
@@ -160,7 +161,7 @@ def test_another_device_gives_the_same(name: str) -> None:
     np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", fewer_in_browser(CONFIGS, 2))
 def test_hostile_configurations_are_refused(name: str) -> None:
     config = CONFIGS[name]
     number = "image_token_id" if "image_token_id" in config else "image_token_index"

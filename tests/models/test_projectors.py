@@ -28,6 +28,7 @@ from tests.models.picture_text_configs import GRIDS
 from tests.models.projector_files import KINDS, MORE, PROJECTOR, rewritten, write_both
 from tests.models.seeded import picture
 from tests.text.picture_chat_model import IDS, SIZES, conversation, photo
+from tests.together import fewer_in_browser
 
 GREEDY = {"temperature": 0, "max_new_tokens": 16, "suppress_tokens": list(IDS.values())}
 
@@ -41,7 +42,7 @@ def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=fewer_in_browser(KINDS, 2))
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
     """(kind, the folder of Hugging Face's, a folder with both GGUF files)."""
     return request.param, *write_both(tmp_path_factory.mktemp(request.param), request.param)
