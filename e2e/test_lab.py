@@ -344,7 +344,7 @@ def test_the_editor(lab: LabPage) -> None:
     keyboard.press("Enter")
     keyboard.press("Shift+Enter")
     lab.wait_idle()
-    assert lab.cell(2).locator(".cm-focused").count() == 1
+    expect(lab.cell(2).locator(".cm-focused")).to_have_count(1)
     assert editor.get_attribute("aria-label") == "Code of cell 1"
     lab.cell(1).get_by_role("button", name="Delete cell 1").click()
     expect(lab.cells).to_have_count(1)

@@ -88,13 +88,13 @@ def test_served_texts_are_the_same_alone_and_in_company(kind: str, cache_type: s
     loaded.model.to(kind)
     loaded.model.to(DEVICE)
     settings: dict[str, Any] = {"context": 400, "cache_type": cache_type}
-    alone = []
-    for prompt in PROMPTS[:5]:
-        client = Client(loaded, prompt, max_new_tokens=5)
+    alone, prompts = [], PROMPTS[:4]
+    for prompt in prompts:
+        client = Client(loaded, prompt, max_new_tokens=3)
         run(Scheduler(loaded.model, loaded.tokenizer, rows=1, **settings), client)
         alone.append(client.scored)
-    clients = [Client(loaded, prompt, max_new_tokens=5) for prompt in PROMPTS[:5]]
-    run(Scheduler(loaded.model, loaded.tokenizer, rows=5, **settings), *clients)
+    clients = [Client(loaded, prompt, max_new_tokens=3) for prompt in prompts]
+    run(Scheduler(loaded.model, loaded.tokenizer, rows=4, **settings), *clients)
     assert [client.scored for client in clients] == alone
     emulated.check()
 

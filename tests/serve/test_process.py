@@ -225,7 +225,7 @@ def test_memory_of_large_recordings_goes_back_to_the_system() -> None:
             assert b"snow" in connection.getresponse().read()
 
         before = resident()
-        for _ in range(3):
+        for _ in range(2):
             with ThreadPoolExecutor(4) as threads:
                 for done in [threads.submit(upload) for _ in range(4)]:
                     done.result()
