@@ -7,8 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
@@ -17,51 +15,22 @@ from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import visible_keys
 from pyapp.nn.sequence_to_sequence import BartLanguageModel, BartModel, WholeMemory, check_ids
 
-from .loading.config import check_fields, check_padding, read_config, require
 from .loading.labels import Labelled
+from .loading.sequence_config import SequenceToSequenceConfig
 
 MODEL_TYPES = ("bart",)
 BASE = "model"  # the name of encoder and decoder in files with a head
 
 
-@dataclass(frozen=True)
-class Config(Labelled):
+@dataclass(frozen=True, kw_only=True)
+class Config(Labelled, SequenceToSequenceConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
-    d_model: int
-    encoder_layers: int
-    encoder_attention_heads: int
-    encoder_ffn_dim: int
-    decoder_layers: int
-    decoder_attention_heads: int
-    decoder_ffn_dim: int
-    activation_function: str = "gelu"
-    max_position_embeddings: int = 1024
-    scale_embedding: bool = False
-    tie_word_embeddings: bool = True
-    pad_token_id: int = 1
+    model_type = "bart"
+
     bos_token_id: int = 0
-    eos_token_id: int = 2
-    decoder_start_token_id: int = 2
     id2label: dict[str, str] | None = None
     num_labels: int | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
-            require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
-        require(max(self.encoder_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
-        check_padding(self.pad_token_id, self.vocab_size)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class Bart(BartLanguageModel):

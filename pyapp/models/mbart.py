@@ -26,7 +26,8 @@ from pyapp.nn.sequence_to_sequence import (
 )
 from pyapp.nn.sinusoids import padded_sinusoids, paired_sinusoids
 
-from .loading.config import check_fields, check_padding, read_config, require
+from .loading.config import require
+from .loading.sequence_config import SequenceToSequenceConfig
 
 MODEL_TYPES = ("mbart", "m2m_100", "pegasus")
 BASE = "model"  # the name of encoder and decoder in files with a head
@@ -38,43 +39,24 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Config:
+@dataclass(frozen=True, kw_only=True)
+class Config(SequenceToSequenceConfig):
     """The hyper-parameters, by the names of config.json."""
 
-    vocab_size: int
-    d_model: int
-    encoder_layers: int
-    encoder_attention_heads: int
-    encoder_ffn_dim: int
-    decoder_layers: int
-    decoder_attention_heads: int
-    decoder_ffn_dim: int
-    activation_function: str = "gelu"
-    max_position_embeddings: int = 1024
-    scale_embedding: bool = False
-    tie_word_embeddings: bool = True
-    pad_token_id: int = 1
     bos_token_id: int = 0
-    eos_token_id: int = 2
-    decoder_start_token_id: int = 2
     forced_eos_token_id: int | None = None
     kind: str = "mbart"  # the model_type
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
-            require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
-        require(max(self.encoder_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
-        check_padding(self.pad_token_id, self.vocab_size)
+        super().__post_init__()
         width = self.d_model
         require(width % 2 == 0 and width > 2, f"d_model is {width}, expected an even number from 4")
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
         kind = values.get("model_type", MODEL_TYPES[0])
-        return read_config(cls, {**DEFAULTS.get(kind, {}), **values, "kind": kind})
+        return super().from_dict({**DEFAULTS.get(kind, {}), **values, "kind": kind})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -1,0 +1,53 @@
+"""The fields of config.json that BART and its kin share: an encoder and a decoder over one width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+from pyapp.dataclass import dataclass
+
+from .config import check_fields, check_padding, read_config, require
+
+MOST_LAYERS = 1 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceToSequenceConfig:
+    """The hyper-parameters, by the names of config.json. A model adds its own."""
+
+    model_type: ClassVar[str]
+
+    vocab_size: int
+    d_model: int
+    encoder_layers: int
+    encoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_layers: int
+    decoder_attention_heads: int
+    decoder_ffn_dim: int
+    activation_function: str = "gelu"
+    max_position_embeddings: int = 1024
+    scale_embedding: bool = False
+    tie_word_embeddings: bool = True
+    pad_token_id: int = 1
+    eos_token_id: int = 2
+    decoder_start_token_id: int = 2
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
+            require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
+        most = max(self.encoder_layers, self.decoder_layers)
+        require(most <= MOST_LAYERS, f"a model of {most:,} layers, expected at most {MOST_LAYERS:,}")
+        check_padding(self.pad_token_id, self.vocab_size)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
