@@ -15,8 +15,8 @@ from pyapp.nn import BatchNorm2d, Conv2d, Module, ModuleList
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, divisible, mean_of_places
 
-from .loading.config import require
-from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers
+from .loading.config import check_depth, require
+from .loading.pictures_config import WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("efficientnet",)
 BASE = "efficientnet"  # the network's name in files with a head
@@ -59,7 +59,7 @@ class Config(PictureConfig):
             require(0 < value <= 16, f"{name} is {value}, expected a number above 0, at most 16")
         check_numbers("depthwise_padding", self.depthwise_padding, 1 << 16, 0, len(self.depthwise_padding))
         require(self.depth_divisor <= 1 << 10, f"depth_divisor is {self.depth_divisor:,}, expected at most 1,024")
-        require(sum(map(self.depth, range(stages))) <= DEEPEST, "a network of more than 1,024 layers")
+        check_depth(sum(map(self.depth, range(stages))))
         require(self.pooling_type in ("mean", "max"), f"pooling_type is {self.pooling_type!r:.60}")
         width = self.channels(LAST)
         require(self.hidden_dim == width, f"hidden_dim is {self.hidden_dim}, the width_coefficient makes {width}")

@@ -14,8 +14,8 @@ from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ModuleList,
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
 
-from .loading.config import require
-from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers
+from .loading.config import DEEPEST, require
+from .loading.pictures_config import WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("efficientvit",)
 BASE = ""  # files with a head put nothing before the network's names

@@ -17,8 +17,8 @@ from pyapp.nn.encoders import Headed, Words
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
 
-from .loading.config import LARGEST, LIMITS, check_heads, read_config, require, rope_parameters
-from .loading.encoder_config import EncoderConfig
+from .loading.config import LARGEST, LIMITS, read_config, require, rope_parameters
+from .loading.encoder_config import RotaryEncoderConfig
 from .loading.weights import Stored, rows_of
 
 MODEL_TYPES = ("gte", "new")
@@ -33,12 +33,11 @@ OLDER_NAMES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(EncoderConfig):
+class Config(RotaryEncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = "gte"
 
-    rope_parameters: dict[str, Any]
     max_position_embeddings: int = 8192
     type_vocab_size: int = 0
     pad_token_id: int = 0
@@ -61,21 +60,6 @@ class Config(EncoderConfig):
         if scaling and scaling.get("type", scaling.get("rope_type")) == "ntk":
             given = _stretched(given, scaling)
         return read_config(cls, given | {"rope_parameters": rope_parameters(given, THETA)})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        heads = self.num_attention_heads
-        check_heads(self.hidden_size, heads, heads, None, self.max_position_embeddings)
-
-    @property
-    def size(self) -> int:
-        """Features of a head."""
-        return self.hidden_size // self.num_attention_heads
-
-    @property
-    def bias(self) -> bool:
-        """Whether attention and the last projection have biases."""
-        return True
 
 
 def _stretched(values: dict[str, Any], scaling: Mapping[str, Any]) -> dict[str, Any]:

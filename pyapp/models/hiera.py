@@ -18,8 +18,8 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision import ImageModel, LayerScale, as_sequence, check_pictures, mean_of_patches
 
-from .loading.config import require
-from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers, pair
+from .loading.config import DEEPEST, require
+from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, pair
 
 MODEL_TYPES = ("hiera",)
 BASE = ""  # files with a head put nothing before the network's names

@@ -15,8 +15,8 @@ from pyapp.nn import Module
 from pyapp.nn.encoders import DenseClassifierHead, LinearHead, NormedWordsHead
 from pyapp.nn.rotary_encoder import RotaryEncoder, rotary_token_classification
 
-from .loading.config import check_heads, rope_parameters
-from .loading.encoder_config import EncoderConfig
+from .loading.config import rope_parameters
+from .loading.encoder_config import RotaryEncoderConfig
 
 MODEL_TYPES = ("jina_embeddings_v3",)
 BASE = "roberta"  # the encoder's name in files with a head
@@ -24,12 +24,12 @@ THETA = 20000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(EncoderConfig):
+class Config(RotaryEncoderConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = "jina_embeddings_v3"
+    gated = False
 
-    rope_parameters: dict[str, Any]
     type_vocab_size: int = 1
     max_position_embeddings: int = 8194
     layer_norm_eps: float = 1e-5
@@ -39,26 +39,6 @@ class Config(EncoderConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
         return super().from_dict({**values, "rope_parameters": rope_parameters(values, THETA)})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        heads = self.num_attention_heads
-        check_heads(self.hidden_size, heads, heads, None, self.max_position_embeddings)
-
-    @property
-    def size(self) -> int:
-        """Features of a head."""
-        return self.hidden_size // self.num_attention_heads
-
-    @property
-    def bias(self) -> bool:
-        """Whether projections have biases."""
-        return True
-
-    @property
-    def gated(self) -> bool:
-        """Whether feed-forward parts are gated."""
-        return False
 
 
 def features(config: Config) -> RotaryEncoder:

@@ -16,7 +16,7 @@ from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
 from pyapp.nn.decoder import RotaryTable
 from pyapp.nn.encoders import Encoder, Headed, Words, attend, first_token, visible_keys
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.modernbert import FeedForward, NormedWords, Prediction, biased_norm
+from pyapp.nn.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 
 from .loading.config import check_fields, check_heads, check_padding, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings
@@ -129,7 +129,7 @@ class ModernBert(Encoder):
         super().__init__()
         self.config = config
         self.most = config.max_position_embeddings
-        self.embeddings = NormedWords(config)
+        self.embeddings = NormedEmbedding(config)
         self.layers = ModuleList(Block(config, i) for i in range(config.num_hidden_layers))
         self.final_norm = biased_norm(config)
         values = config.to_dict()

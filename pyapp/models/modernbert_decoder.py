@@ -16,7 +16,7 @@ from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAtte
 from pyapp.nn.decoder_encoders import DecoderEncoder
 from pyapp.nn.encoders import Encoder, last_token
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.modernbert import FeedForward, NormedWords, Prediction, biased_norm
+from pyapp.nn.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 
 from .loading.config import DecoderConfig, check_padding, require
 from .loading.labels import Labelled
@@ -97,7 +97,7 @@ class Stack(DecoderStack):
         rotary = {kind: RotaryTable(config.to_dict(), kind) for kind in sorted({*config.layer_types})}
         blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         super().__init__(config.vocab_size, config.hidden_size, blocks, biased_norm(config))
-        self.embeddings = NormedWords(config)
+        self.embeddings = NormedEmbedding(config)
 
     @property
     def tensor_parallel(self) -> dict[str, tuple[str, ...]]:

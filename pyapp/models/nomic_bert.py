@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
@@ -41,6 +41,9 @@ OLDER_NAMES = {
 @dataclass(frozen=True)
 class Config(Labelled):
     """The hyper-parameters, by the names of Hugging Face's library."""
+
+    bias: ClassVar[bool] = False  # of projections
+    gated: ClassVar[bool] = True  # feed-forward parts
 
     vocab_size: int
     hidden_size: int
@@ -85,11 +88,6 @@ class Config(Labelled):
     def size(self) -> int:
         """Features of a head."""
         return self.head_dim or self.hidden_size // self.num_attention_heads
-
-    @property
-    def bias(self) -> bool:
-        """Whether projections have biases."""
-        return False
 
 
 def renamed(name: str) -> str:

@@ -20,8 +20,8 @@ from pyapp.nn import Linear, Module, Sequential
 from pyapp.nn.reparameterized import Branches
 from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
 
-from .loading.config import require
-from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig
+from .loading.config import DEEPEST, require
+from .loading.pictures_config import WIDEST, PictureConfig
 
 MODEL_TYPES = ("repvgg",)
 BASE = ""  # files with a head put nothing before the network's names

@@ -18,8 +18,8 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.residual import DeepEmbeddings, ResidualStages
 from pyapp.nn.vision import as_map, as_sequence, check_pictures, freeze_norms
 
-from .loading.config import require
-from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, ResidualConfig, check_numbers
+from .loading.config import check_depth, require
+from .loading.pictures_config import WIDEST, PictureConfig, ResidualConfig, check_numbers
 
 MODEL_TYPES = ("rt_detr",)
 BASE = "model"  # the name of all but the heads in files
@@ -73,7 +73,7 @@ class Config(PictureConfig):
         ):  # fmt: skip
             require(width % heads == 0, f"{heads} heads do not divide the width {width}")
         check_numbers("encode_proj_layers", self.encode_proj_layers, len(self.stages) - 1, least=0)
-        require(max(self.encoder_layers, self.decoder_layers) <= DEEPEST, "a model of more than 1,024 layers")
+        check_depth(max(self.encoder_layers, self.decoder_layers))
         require(self.num_queries <= 1 << 14, f"{self.num_queries:,} queries are too many")
         require(self.decoder_n_points <= 64, f"decoder_n_points is {self.decoder_n_points:,}")
         require(0 < self.hidden_expansion <= 16, f"hidden_expansion is {self.hidden_expansion}")

@@ -16,7 +16,7 @@ from pyapp.nn import Module
 from pyapp.nn.sequence_to_sequence import POSITION_OFFSET, BartTextDecoder, Decoder, FixedPositions, learned_positions
 from pyapp.nn.sinusoids import padded_sinusoids
 
-from .loading.config import check_fields, check_padding, read_config, require
+from .loading.config import check_depth, check_fields, check_padding, read_config, require
 
 MODEL_TYPES = ("trocr",)
 BASE = "model"  # the name of the decoder in files with a head
@@ -47,7 +47,7 @@ class Config:
         require(
             self.d_model % 2 == 0 and self.d_model > 2, f"d_model is {self.d_model}, expected an even number from 4"
         )
-        require(self.decoder_layers <= 1 << 10, "a model of more than 1,024 layers")
+        check_depth(self.decoder_layers)
         check_padding(self.pad_token_id, self.vocab_size)
 
     @classmethod

@@ -28,8 +28,8 @@ from pyapp.nn.mobile import FilterNorm, Style
 from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
 
 from .loading import ultralytics
-from .loading.config import require
-from .loading.pictures_config import DEEPEST, SIDE_LIMIT, WIDEST, PictureConfig, check_numbers
+from .loading.config import DEEPEST, require
+from .loading.pictures_config import SIDE_LIMIT, WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("yolo",)
 BASE = ""  # files with a head put nothing before the network's names

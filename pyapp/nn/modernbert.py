@@ -19,7 +19,7 @@ def biased_norm(config: Any) -> LayerNorm:
     return LayerNorm(config.hidden_size, config.norm_eps, bias=config.norm_bias)
 
 
-class NormedWords(Module):
+class NormedEmbedding(Module):
     """The words, normalised."""
 
     tensor_parallel = {"tok_embeddings": ("vocabulary",)}

@@ -73,7 +73,7 @@ class RotaryBlock(Module):
         self.self_attn = RotaryAttention(config.hidden_size, Heads(heads, heads, config.size), config.bias)
         self.post_attention_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
         sizes = config.hidden_size, config.intermediate_size
-        gated = getattr(config, "gated", True)
+        gated = config.gated
         self.mlp = (GatedFeedForward if gated else FeedForward)(*sizes, config.hidden_act)
         if config.bias and gated:
             self.mlp.down_proj = ResidualLinear(config.intermediate_size, config.hidden_size)
@@ -88,7 +88,7 @@ class RotaryBlock(Module):
 class RotaryEncoder(Encoder):
     """The encoder; with `pooler`, also a layer over the first token. `config` has the fields of BERT, rope_parameters,
     the `size` of a head, whether there is a `bias` of attention and of the last projection, and whether feed-forward
-    parts are `gated` (if it does not say, they are).
+    parts are `gated`.
     """
 
     def __init__(self, config: Any, pooler: bool = False) -> None:

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 # The largest plausible values of whole numbers; others are limited by LARGEST.
 LARGEST = 1 << 31
+DEEPEST = 1 << 10  # layers of a model, or of a stage of one
 LIMITS = {
     "vocab_size": 1 << 22, "hidden_size": 1 << 17, "intermediate_size": 1 << 20, "moe_intermediate_size": 1 << 20,
     "shared_expert_intermediate_size": 1 << 20, "num_hidden_layers": 1 << 10, "num_attention_heads": 1 << 12,
@@ -104,6 +105,11 @@ def require(condition: bool, what: str, hint: str | None = None) -> None:
 def check_padding(padding: int | None, words: int) -> None:
     """ModelError for a padding token that the vocabulary does not have."""
     require(padding is None or padding < words, f"pad_token_id is {padding}, of {words:,} tokens")
+
+
+def check_depth(layers: int) -> None:
+    """ModelError for more layers than any model has."""
+    require(layers <= DEEPEST, f"a model of {layers:,} layers, expected at most {DEEPEST:,}")
 
 
 def check_positive(config: Any, *names: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, check_padding, read_config, require
+from .config import check_fields, check_heads, check_padding, read_config, require
 from .labels import Labelled
 
 
@@ -63,3 +63,25 @@ class BertConfig(EncoderConfig):
             self.position_embedding_type == "absolute" and not self.is_decoder,
             f"BERT with position_embedding_type {self.position_embedding_type!r:.40} or as a decoder is not supported",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotaryEncoderConfig(EncoderConfig):
+    """The fields of encoders whose positions turn queries and keys. `bias`: whether attention and the last projection
+    have biases; `gated`: whether feed-forward parts are gated.
+    """
+
+    bias: ClassVar[bool] = True
+    gated: ClassVar[bool] = True
+
+    rope_parameters: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        heads = self.num_attention_heads
+        check_heads(self.hidden_size, heads, heads, None, self.max_position_embeddings)
+
+    @property
+    def size(self) -> int:
+        """Features of a head."""
+        return self.hidden_size // self.num_attention_heads

@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import DEEPEST, check_depth, check_fields, read_config, require
 from .labels import Labelled
 
 SIDE_LIMIT = 1 << 14  # pixels
 PATCHES = 1 << 20  # of a picture
 WIDEST = 1 << 16  # channels
-DEEPEST = 1 << 10  # layers of a stage
 
 
 def pair(values: Mapping[str, Any], name: str, default: Any) -> tuple[int, int]:
@@ -301,7 +300,7 @@ class DetectorConfig(PictureConfig):
             require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         require(self.d_model % 4 == 0, f"d_model is {self.d_model}, expected a multiple of 4")
         require(self.d_model <= WIDEST, f"d_model is {self.d_model:,}")
-        require(max(self.encoder_layers, self.decoder_layers) <= DEEPEST, "a model of more than 1,024 layers")
+        check_depth(max(self.encoder_layers, self.decoder_layers))
         require(self.num_queries <= 1 << 14, f"{self.num_queries:,} queries are too many")
         kind = self.position_embedding_type
         require(kind == "sine", f"position_embedding_type is {kind!r:.60}, only 'sine' is supported")

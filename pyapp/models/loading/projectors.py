@@ -25,6 +25,7 @@ from pyapp.nn.parameter import skip_initialization
 from pyapp.vision.processors import ImageProcessor
 
 from .._index import MODEL_TYPES, SEEING
+from .config import DEEPEST
 from .gguf import Gguf, GgufForm, neighbouring_pairs, stored_in
 from .picture_text import TASK
 from .weights import IGNORED, Stored, load_weights, slots
@@ -58,7 +59,6 @@ WINDOW = 112  # pixels of a window of Qwen2.5-VL's tower, where the file does no
 UNUSED_TOKEN = re.compile(r"<unused\d+>|\[PAD\d+\]|<\|reserved_special_token_\d+\|>")
 CONTROL, UNUSED = 3, 5  # types of tokens in GGUF files
 PREFIX = "tokenizer.ggml."
-DEEPEST = 1 << 10  # layers of a tower
 TOWER_TYPE = "q8_0"  # of the tower's matrices, where those of the language model are a mixture
 AGAIN = "Take the file again"
 

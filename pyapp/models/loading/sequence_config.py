@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, check_padding, read_config, require
-
-MOST_LAYERS = 1 << 10
+from .config import check_depth, check_fields, check_padding, read_config, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +37,7 @@ class SequenceToSequenceConfig:
         check_fields(self)
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
-        most = max(self.encoder_layers, self.decoder_layers)
-        require(most <= MOST_LAYERS, f"a model of {most:,} layers, expected at most {MOST_LAYERS:,}")
+        check_depth(max(self.encoder_layers, self.decoder_layers))
         check_padding(self.pad_token_id, self.vocab_size)
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, check_heads, check_padding, read_config, require, rope_parameters
+from .config import check_depth, check_fields, check_heads, check_padding, read_config, require, rope_parameters
 from .labels import Labelled
 
 CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
@@ -111,7 +111,7 @@ class WriterConfig:
     def check(self, heads: int, *layers: int) -> None:
         """ModelError for sizes that no model has."""
         own: Any = self
-        require(max(layers) <= 1 << 10, "a model of more than 1,024 layers")
+        check_depth(max(layers))
         check_heads(own.hidden_size, heads, heads, getattr(self, "head_dim", None), self.max_position_embeddings)
         check_padding(self.pad_token_id, self.vocab_size)
 

@@ -9,7 +9,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.nn.layers.gated import activation_named
 
-from .config import check_fields, check_padding, read_config, require
+from .config import check_depth, check_fields, check_padding, read_config, require
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class T5Config:
             self.feed_forward_proj.count("-") == 0 or self.feed_forward_proj.startswith("gated-"),
             f"feed_forward_proj {self.feed_forward_proj!r:.60} is not known",
         )
-        require(max(self.num_layers, self.decoder_layers) <= 1 << 10, "a model of more than 1,024 layers")
+        check_depth(max(self.num_layers, self.decoder_layers))
         check_padding(self.pad_token_id, self.vocab_size)
         activation_named(self.activation)
 
