@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import (
-    RotaryTable,
-)
+from pyapp.nn.decoder import RotaryTable
 from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, layer_types
 from .loading.gguf import HEAD_NORMS, NAMES, WINDOWS, Gguf, refuse_windows, with_sections
+from .loading.qwen_config import QwenConfig
 
 MODEL_TYPES = ("qwen3",)
 # What a model that sees pictures leaves out of its text_config.
@@ -24,31 +20,13 @@ NESTED_DEFAULTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(DecoderConfig):
+class Config(QwenConfig):
     """The fields of config.json."""
 
     model_type = "qwen3"
     defaults = {"max_position_embeddings": 32768, "head_dim": 128}
 
-    intermediate_size: int
-    rms_norm_eps: float = 1e-6
-    hidden_act: str = "silu"
     attention_bias: bool = False
-    layer_types: list[str]
-    use_sliding_window: bool = False
-    sliding_window: int | None = None
-    max_window_layers: int = 28
-
-    @classmethod
-    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: those from max_window_layers on slide, if use_sliding_window says so."""
-        first = values.get("max_window_layers", 28)
-        slides = values.get("use_sliding_window", False) and type(first) is int
-        return values | {"layer_types": layer_types(values, lambda layer: slides and layer >= first)}
-
-    def window(self, layer: int) -> int | None:
-        """The window of a layer."""
-        return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
 
 
 class Block(PreNormBlock):
