@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from functools import reduce
 from math import ceil, isfinite
+from operator import index
 from typing import Any
 
 from .. import dtype as _dtype
@@ -20,7 +21,7 @@ from ..numpy_arrays import tensor_of
 from ..operands import check_number
 from ..shape import Size, as_shape
 from ..storage import Storage
-from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, set_node, set_requires_grad
+from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
 from .elementwise.cast import moved
 
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
@@ -246,7 +247,11 @@ def linspace(
 @function(factory=True)
 def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal (n, m)."""
-    return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or _dtype.Default.dtype)), device, requires_grad)
+    n, m = index(n), index(n if m is None else m)
+    made = zeros(n, m, dtype=dtype, device=device)
+    if length := builtins.min(n, m):
+        make(made.storage, (length,), (m + 1,), made.dtype, made.offset).fill_(1)
+    return _finish(made, None, requires_grad)
 
 
 def scalar(value: float, dtype: DType) -> Tensor:
