@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from . import dtype as _dtype
-from .device import Device, as_device, cpu
+from .device import Device, as_device, cpu, get_default_device
 from .dtype import DType, as_dtype
 from .grad_mode import STATE
 from .launch import note_gradient, refuse_capture
@@ -564,4 +564,4 @@ def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
 
 def check_device(device: Device | str | None) -> Device:
     """The device of a creation function."""
-    return as_device(device)
+    return get_default_device() if device is None else as_device(device)

@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
+from ..device import cpu
 from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
@@ -42,7 +43,7 @@ class Generator:
     @property
     def device(self) -> Any:
         """The device on which numbers are drawn: the CPU."""
-        return check_device(None)
+        return cpu
 
     def initial_seed(self) -> int:
         """The seed that was set last."""
@@ -212,7 +213,7 @@ randn_like = function("randn_like", factory=True)(_like(randn, "Standard normal"
 
 def _words(count: int, generator: Generator | None) -> Any:
     """48 random bits for each of `count` integers, as float64 in [0, 1)."""
-    pairs = array_of(rand((count, 2), generator=generator))
+    pairs = array_of(rand((count, 2), generator=generator, device=cpu))
     words = pairs[:, 1].astype("float64")
     words *= 2.0**-24
     words += pairs[:, 0]
@@ -244,7 +245,7 @@ def randint(
     values = _integers(dense_layout(shape)[0], high - low, generator)
     if low:
         values += np.int64(low)
-    return _finish(tensor_of(values.reshape(shape), kind), None, device, requires_grad)
+    return _finish(tensor_of(values.reshape(shape), kind), None, check_device(device), requires_grad)
 
 
 def _integers(count: int, choices: int, generator: Generator | None) -> Any:
@@ -269,7 +270,7 @@ def _limits(kind: _dtype.DType) -> tuple[float, float]:
 def randperm(n: int, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """0 .. n - 1 in random order (int64)."""
     keys = (_words(n, generator) * 2.0**48).astype("int64")  # whose order is found faster than that of floats
-    return _finish(argsort(tensor_of(keys)), dtype, device, False)
+    return _finish(argsort(tensor_of(keys)), dtype, check_device(device), False)
 
 
 @function(method=True)
