@@ -16,6 +16,7 @@ from ...user_errors import describe
 from ..dtype_limits import finfo
 from ..element_updates import element_function
 from .builders import binary, no_slope, unary, vjp_of_slopes
+from .limits import clamp
 from .rounding import trunc
 from .select import where
 
@@ -176,25 +177,19 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     return _addcdiv(x, tensor1, tensor2, value)
 
 
-# NaN is neither above -1 nor below 0
-_finite_numbers = element_function(
-    lambda x, low, high, nan: x.maximum(low).minimum(high).where((x > -1.0) + (x < 0.0), nan), 1, 3
-)
-
-
 @function(method=True, in_place=True)
 @op(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
 def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN becomes `nan` (None: 0); infinities become the dtype's largest and smallest numbers unless given."""
     if not x.dtype.is_floating_point:
         return x.clone()
-    largest, nan = finfo(x.dtype).max, 0.0 if nan is None else nan
+    largest = finfo(x.dtype).max
+    high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
     if posinf is None and neginf is None:
-        return _finite_numbers(x, -largest, largest, nan)
-    finite = where(
-        x == inf, largest if posinf is None else posinf, where(x == -inf, -largest if neginf is None else neginf, x)
-    )
-    return where(x.isnan(), nan, finite)
+        finite = clamp(x, low, high)
+    else:
+        finite = where(x == inf, high, where(x == -inf, low, x))
+    return where(x.isnan(), 0.0 if nan is None else nan, finite)
 
 
 @function(method=True)
