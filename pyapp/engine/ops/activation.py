@@ -170,7 +170,7 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)); with eps, x is limited to eps .. 1 - eps first."""
     if not x.dtype.is_floating_point:
         x = x.to(_dtype.Default.dtype)
-    return _logit(x if eps is None else clamp(x, eps, 1 - eps))
+    return _logit(x if eps is None else where(x < eps, eps, where(x > 1 - eps, 1 - eps, x)))
 
 
 @op(vjp=lambda g, _, x: (where((x < 0).logical_or(x > 1), float("nan"), g / (x * (1 - x))),))

@@ -71,7 +71,8 @@ def multi_margin_loss(
     input = input.reshape(1) if not input.ndim else input
     index = target.to(int64)
     column = index.unsqueeze(-1)
-    short = (input - input.gather(-1, column) + margin).relu().scatter(-1, column, 0.0)
+    short = input - input.gather(-1, column) + margin
+    short = ops.where(short > 0, short, 0.0).scatter(-1, column, 0.0)
     if p == 2:
         short = short * short
     if weight is not None:
