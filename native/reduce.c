@@ -256,6 +256,21 @@ static double product_of_row(const float *x, int64_t n)
         total *= products[j];
     return total;
 }
+
+/* The sum of the squares of a dense row of f32 in double, in chains that do not wait for each other. */
+static double squares_of_row(const float *x, int64_t n)
+{
+    double sums[32] = {0}, total = 0;
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32)
+        for (int j = 0; j < 32; j++)
+            sums[j] += (double)x[i + j] * (double)x[i + j];
+    for (; i < n; i++)
+        sums[0] += (double)x[i] * (double)x[i];
+    for (int j = 0; j < 32; j++)
+        total += sums[j];
+    return total;
+}
 #endif
 
 /* Adds a part to result 0; `lost` is the sum of the rounding errors of earlier additions (Neumaier 1974). */
@@ -393,8 +408,8 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             ((uint8_t *)r->y)[at] = has_float(row, r->reduced, sought) == sought;
             return;
         }
-        if (r->opcode == REDUCE_prod) {
-            s.real[0] = product_of_row(row, r->reduced);
+        if (r->opcode == REDUCE_prod || r->opcode == REDUCE_sum_squares) {
+            s.real[0] = (r->opcode == REDUCE_prod ? product_of_row : squares_of_row)(row, r->reduced);
             write_results(r, &s, at, 1);
             return;
         }

@@ -16,6 +16,7 @@ from .engine.tensor import Tensor
 from .engine.user_errors import describe
 from .nn.layers.channel_normalization import BatchNorm
 from .nn.module import Module
+from .nn.utils.stateless import functional_call
 
 Function = Callable[..., Any]
 
@@ -342,49 +343,6 @@ def _stacked(made: list[Any], out_dims: Any) -> Any:
 
 
 # -- modules as functions
-
-
-def functional_call(
-    module: Module, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict[str, Any] | None = None, *,
-    tie_weights: bool = True, strict: bool = False,
-) -> Any:  # fmt: skip
-    """Calls a module with its parameters and buffers replaced by other tensors, by dotted name (a mapping, or several);
-    those that are not named are kept. KeyError for unknown names, and with `strict` for missing ones.
-    """
-    given: dict[str, Tensor] = {}
-    dicts = parameter_and_buffer_dicts
-    for part in (dicts,) if isinstance(dicts, Mapping) else dicts:
-        given.update(part)
-    known = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
-    unknown = [name for name in given if name not in known]
-    missing = [name for name in known if name not in given]
-    if unknown or (strict and missing):
-        raise KeyError(
-            f"functional_call: unexpected {unknown or 'nothing'}, missing {missing if strict else 'nothing'}"
-        )
-    if tie_weights:
-        by_id = {id(known[name]): value for name, value in given.items()}
-        given.update({n: by_id[id(t)] for n, t in known.items() if n not in given and id(t) in by_id})
-    places = []
-    for name, value in given.items():
-        path, _, last = name.rpartition(".")
-        owner = module.get_submodule(path)
-        places.append((owner, last, known[name], value))
-    positional = () if args is None else args if isinstance(args, tuple) else (args,)
-    try:
-        for owner, last, _, value in places:
-            _put(owner, last, value)
-        return module(*positional, **(kwargs or {}))
-    finally:
-        for owner, last, own, _ in places:
-            _put(owner, last, own)
-
-
-def _put(owner: Module, name: str, value: Tensor) -> None:
-    """Replaces a parameter or buffer by any tensor."""
-    group = owner._parameters if name in owner._parameters else owner._buffers
-    group[name] = value
-    object.__setattr__(owner, name, value)
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:

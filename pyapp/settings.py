@@ -8,8 +8,7 @@ from .engine import autocast as _autocast
 from .engine import get_num_threads
 from .engine.anomalies import set_anomalies
 from .engine.autograd import is_grad_enabled
-from .engine.device import Device, as_device
-from .engine.device import cpu as _cpu
+from .engine.device import Device, get_default_device, set_default_device
 from .engine.dtype import set_default_dtype
 from .engine.gpu.precision import precision as matmul_precision
 from .engine.grad_mode import ANOMALY
@@ -48,17 +47,6 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
 def are_deterministic_algorithms_enabled() -> bool:
     """The stored value."""
     return _Kept.deterministic
-
-
-def get_default_device() -> Device:
-    """The device of new tensors: the CPU."""
-    return _cpu
-
-
-def set_default_device(device: Any) -> None:
-    """Accepts only the CPU. NotImplementedError for another device of this build, ValueError for others."""
-    if device is not None and as_device(device) is not _cpu:
-        raise NotImplementedError(f"set_default_device: new tensors begin on the CPU; move them with .to({device!r})")
 
 
 def set_default_tensor_type(t: Any) -> None:

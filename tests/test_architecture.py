@@ -49,6 +49,7 @@ NEIGHBOURS = {
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files
     ("utils", "formats"),  # a log for TensorBoard
+    ("utils", "nn"),  # which module computes, for counts of operations
     ("extension", "extension_arguments"), ("extension", "extension_cuda"),  # kernels of C, and of CUDA
     ("extension_cuda", "extension_arguments"),
 }  # fmt: skip

@@ -162,19 +162,41 @@ class Device:
         return f"device(type={self.type!r}" + (")" if self.index is None else f", index={self.index})")
 
     def __enter__(self) -> Device:
-        """`with device("cpu"):` new tensors are on it. They are on the CPU anyway, so another device is refused."""
-        if as_device(self) is not cpu:
-            raise NotImplementedError(f"with {self!r}: new tensors begin on the CPU; move them with .to({str(self)!r})")
+        """`with device("meta"):` new tensors of this thread are on it, unless `device=` says otherwise."""
+        place = as_device(self)
+        _default.before = (*_default.before, _default.device)
+        _default.device = place
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        *before, _default.device = _default.before
+        _default.before = tuple(before)
 
 
 _known: dict[str, Device] = {}
 _registered: dict[str, Callable[[int | None], Backend]] = {}
 cpu = Device("cpu")
 _known["cpu:0"] = cpu
+
+
+class _Default(ThreadLocal):
+    """Where this thread makes new tensors, and where it made them outside of the `with` blocks around it."""
+
+    device: Device = cpu
+    before: tuple[Device, ...] = ()
+
+
+_default = _Default()
+
+
+def get_default_device() -> Device:
+    """Where new tensors of this thread are, unless `device=` says otherwise: the CPU, or what was chosen."""
+    return _default.device
+
+
+def set_default_device(device: Device | str | None) -> None:
+    """Makes new tensors of this thread on a device; None: on the CPU again. ValueError where there is none."""
+    _default.device = as_device(device)
 
 
 def register(type: str, open_device: Callable[[int | None], Backend]) -> None:

@@ -97,21 +97,21 @@ def _body(array: Any, text: Any, indent: int, summarize: bool, longest: int = 0)
 
 def tensor_repr(x: Tensor) -> str:
     """tensor(…, dtype=…, requires_grad=…)."""
-    notes = []
+    notes: list[str] = []
     if x.dtype.is_quantized:
         blocks = f"{x.dtype.name} blocks{', transposed' if x.strides != (x.shape[1], 1) else ''}"
         return f"tensor(<{blocks}>, size={x.shape}, dtype={x.dtype!r})"
+    kind, longest = x.dtype, 0
+    if x.device.type == "meta":
+        notes = [f"device='{x.device}'", f"size={tuple(x.shape)}"]
+        notes += [] if kind is _dtype.Default.dtype else [f"dtype={kind!r}"]
+        return _annotated("tensor(...", notes + _of_graph(x))
     array = x.detach().numpy()
-    kind = x.dtype
-    longest = 0
     if kind not in (_dtype.Default.dtype, _dtype.int64, _dtype.bool_, _dtype.complex64):
         notes.append(f"dtype={kind!r}")
     if x.device.type != "cpu":
         notes.append(f"device='{x.device}'")
-    if x.node is not None:
-        notes.append(f"grad_fn=<{x.node.name()}>")
-    elif x.requires_grad:
-        notes.append("requires_grad=True")
+    notes += _of_graph(x)
     if array.size == 0:
         if kind in (_dtype.int64, _dtype.bool_, _dtype.complex64):  # there is no element that shows it
             notes.insert(0, f"dtype={kind!r}")
@@ -140,6 +140,12 @@ def tensor_repr(x: Tensor) -> str:
 
     body = _body(array, text, 7, summarize, longest) if array.ndim else text(array[()])
     return _annotated(f"tensor({body}", notes)
+
+
+def _of_graph(x: Tensor) -> list[str]:
+    if x.node is not None:
+        return [f"grad_fn=<{x.node.name()}>"]
+    return ["requires_grad=True"] if x.requires_grad else []
 
 
 def _annotated(text: str, notes: list[str]) -> str:

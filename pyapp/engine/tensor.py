@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from . import dtype as _dtype
-from .device import Device, as_device, cpu
+from .device import Device, as_device, cpu, get_default_device
 from .dtype import DType, as_dtype
 from .grad_mode import STATE
 from .launch import note_gradient, refuse_capture
@@ -368,8 +368,8 @@ class Tensor(_Slots, TensorMethods):
         return value
 
     def __index__(self) -> int:
-        if self.dtype.has_gradient:
-            raise TypeError(f"a tensor of {self.dtype} cannot be an index")
+        if self.dtype.has_gradient or self.numel() != 1:
+            raise TypeError(f"a tensor of {self.dtype} and shape {self.shape} cannot be an index")
         return int(self.item())
 
     def __bool__(self) -> bool:
@@ -407,6 +407,8 @@ class Tensor(_Slots, TensorMethods):
         return f"Parameter containing:\n{text}" if self.is_parameter else text
 
     def __format__(self, spec: str) -> str:
+        if self.shape and spec:
+            raise TypeError(f"format {spec!r} is for one number, not for a tensor of shape {self.shape}")
         return repr(self) if self.shape else format(self.item(), spec)
 
     # -- autograd
@@ -564,4 +566,4 @@ def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
 
 def check_device(device: Device | str | None) -> Device:
     """The device of a creation function."""
-    return as_device(device)
+    return get_default_device() if device is None else as_device(device)

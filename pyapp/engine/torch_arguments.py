@@ -9,6 +9,7 @@ import functools
 from types import FunctionType
 from typing import Any
 
+from .device import cpu, get_default_device
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .tensor import Tensor
@@ -83,10 +84,17 @@ def as_factory(function: Any) -> Any:
     takes_dtype = "dtype" in known
     lacks = [name for name in ("device", "requires_grad") if name not in known]
 
+    def placed(made: Any, args: tuple[Any, ...]) -> Any:
+        """Where new tensors are, if the function does not know and does not follow a tensor."""
+        place = get_default_device()
+        if place is cpu or "device" not in lacks or any(isinstance(x, Tensor) for x in args):
+            return made
+        return made.to(device=place)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not kwargs:
-            return function(*args)
+            return placed(function(*args), args)
         if "out" in kwargs:
             more = {"dtype": kwargs["out"].dtype} if takes_dtype and isinstance(kwargs["out"], Tensor) else {}
             return into_out(call, args, {**more, **kwargs})
@@ -94,8 +102,7 @@ def as_factory(function: Any) -> Any:
             del kwargs[name]
         more = {name: kwargs.pop(name) for name in lacks if name in kwargs}
         made = function(*args, **kwargs)
-        if more.get("device") is not None:
-            made = made.to(device=more["device"])
+        made = made.to(device=more["device"]) if more.get("device") is not None else placed(made, args)
         return made.requires_grad_() if more.get("requires_grad") else made
 
     return call

@@ -52,6 +52,8 @@ def trunc_normal_(
     """Normal, truncated to [a, b]."""
     if not a < b or std <= 0:
         raise ValueError(f"trunc_normal_: needs a < b and std > 0, got a={a}, b={b}, std={std}")
+    if tensor.is_meta:
+        return tensor
     from statistics import NormalDist  # late: imports fractions and decimal, which loading does not need
 
     low, high = (a - mean) / std, (b - mean) / std
@@ -59,12 +61,12 @@ def trunc_normal_(
     if normal.cdf(high) - normal.cdf(low) > 0.1:  # redraw until enough values are inside
         values = np.empty(0, np.float32)
         while len(values) < count:
-            drawn = randn(max(16, 2 * (count - len(values))), generator=generator).array()
+            drawn = randn(max(16, 2 * (count - len(values))), generator=generator, device="cpu").array()
             values = np.concatenate([values, drawn[(drawn >= low) & (drawn <= high)]])
     else:  # far from the mean: invert the distribution function in the lower tail, where it is exact
         turned = low > 0
         first, last = (normal.cdf(-high), normal.cdf(-low)) if turned else (normal.cdf(low), normal.cdf(high))
-        draws = rand(count, generator=generator).array().astype(np.float64) * (last - first) + first
+        draws = rand(count, generator=generator, device="cpu").array().astype(np.float64) * (last - first) + first
         least = 5e-324
         if last <= 0:
             raise ValueError(f"trunc_normal_: [{a}, {b}] is too many deviations away from {mean}")
@@ -151,10 +153,10 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator = None) ->
     """
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_: takes a tensor of at least two dims, got {describe(tensor)}")
-    if not tensor.numel():
+    if not tensor.numel() or tensor.is_meta:
         return tensor
     rows, columns = tensor.shape[0], prod(tensor.shape[1:])
-    drawn = randn(max(rows, columns), min(rows, columns), generator=generator).array()
+    drawn = randn(max(rows, columns), min(rows, columns), generator=generator, device="cpu").array()
     q, r = np.linalg.qr(drawn.astype(np.float64))
     q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # makes the distribution uniform
     values = (q if rows >= columns else q.T) * gain
@@ -180,10 +182,12 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Gener
     """Normal, with the fraction `sparsity` of each column of a matrix set to zero (Martens 2010)."""
     if tensor.ndim != 2 or not 0 <= sparsity <= 1:
         raise ValueError(f"sparse_: takes a matrix and a share from 0 to 1, got {describe(tensor)}, {sparsity}")
+    if tensor.is_meta:
+        return tensor
     rows, columns = tensor.shape
     count = ceil(sparsity * rows)
-    order = np.argsort(rand(rows, columns, generator=generator).array(), axis=0)
-    values = randn(rows, columns, generator=generator).array() * np.float32(std)
+    order = np.argsort(rand(rows, columns, generator=generator, device="cpu").array(), axis=0)
+    values = randn(rows, columns, generator=generator, device="cpu").array() * np.float32(std)
     np.put_along_axis(values, order[:count], 0.0, 0)
     return _write(tensor, values)
 

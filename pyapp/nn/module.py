@@ -35,6 +35,7 @@ class Module(ExtraState):
     training: bool = True
     _hooks: Any = None  # ModuleHooks, if there are any: this module's own, or of all modules
     _state_hooks: StateHooks | None = None
+    lacking_in_older_states: tuple[str, ...] = ()  # buffers that load_state_dict does not miss
     _version: int = 1  # version of the layout of the state: hooks get it as local_metadata["version"]
 
     if TYPE_CHECKING:

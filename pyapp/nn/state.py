@@ -185,7 +185,10 @@ def load(
         for path, owner in module._paths()
         if _has_extra(owner, "set_extra_state")
     }
-    found.missing_keys.extend(name for name in (*own, *extra) if name not in state)
+    newer = {
+        f"{path}.{name}" if path else name for path, owner in module._paths() for name in owner.lacking_in_older_states
+    }
+    found.missing_keys.extend(name for name in (*own, *extra) if name not in state and name not in newer)
     found.unexpected_keys.extend(name for name in state if name not in own and name not in extra)
     excusing = any(m._state_hooks is not None and m._state_hooks.after_loading for m in module.modules())
     _check(module, found, strict and not excusing, _misfits(own, state))

@@ -1,11 +1,12 @@
-"""What torch.utils has that makes sense here: `benchmark`, `data`, `checkpoint`, `dlpack` and `tensorboard`."""
+"""What torch.utils has that makes sense here: `benchmark`, `data`, `checkpoint`, `dlpack`, `flop_counter`
+and `tensorboard`."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-_ROOMS = ("benchmark", "checkpoint", "data", "dlpack", "tensorboard")
+_ROOMS = ("benchmark", "checkpoint", "data", "dlpack", "flop_counter", "tensorboard")
 
 
 def __getattr__(name: str) -> Any:

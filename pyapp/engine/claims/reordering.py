@@ -60,6 +60,35 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
     return y
 
 
+@claims("_pad_with_own")
+def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> Any:
+    """x in the middle, and then, dim by dim, both edges from what is there already."""
+    if len(x.shape) > 6 or x.dtype.is_quantized or not x.numel():
+        return NotImplemented
+    shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths, strict=True))
+    y = filled = empty_contiguous(shape, x.dtype, x.device)
+    for dim, (before, _) in enumerate(widths):
+        filled = _part(filled, dim, before, x.shape[dim])
+    copy_strided(filled, x)
+    for dim, (before, after) in enumerate(widths):
+        step, first = y.strides[dim], filled.offset
+        last = first + (x.shape[dim] - 1) * step
+        if mode == "reflect":
+            stride, left, right = -step, first + before * step, last - step
+        elif mode == "circular":
+            stride, left, right = step, last - (before - 1) * step, first
+        else:
+            stride, left, right = 0, first, last
+        own, read = (filled.shape[:dim], filled.shape[dim + 1 :]), (*y.strides[:dim], stride, *y.strides[dim + 1 :])
+        for count, to, source in ((before, first - before * step, left), (after, last + step, right)):
+            if count:
+                edge = (*own[0], count, *own[1])
+                from_edge = make(y.storage, edge, read, y.dtype, source)
+                copy_strided(make(y.storage, edge, y.strides, y.dtype, to), from_edge)
+        filled = make(y.storage, (*own[0], shape[dim], *own[1]), y.strides, y.dtype, first - before * step)
+    return y
+
+
 def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_dim: bool) -> Any:
     """Tensors one behind another along a dim of a new tensor; `new_dim`: which they do not have."""
     if len(shape) > 6 or not (kind in CODES or kind.is_complex):

@@ -170,7 +170,7 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)); with eps, x is limited to eps .. 1 - eps first."""
     if not x.dtype.is_floating_point:
         x = x.to(_dtype.Default.dtype)
-    return _logit(x if eps is None else clamp(x, eps, 1 - eps))
+    return _logit(x if eps is None else where(x < eps, eps, where(x > 1 - eps, 1 - eps, x)))
 
 
 @op(vjp=lambda g, _, x: (where((x < 0).logical_or(x > 1), float("nan"), g / (x * (1 - x))),))
@@ -213,10 +213,14 @@ def hardswish(x: Tensor) -> Tensor:
     return _hardswish(x)
 
 
+_celu_slope = element_function(lambda g, x, y, alpha: (g * (y / alpha + 1.0)).where(x < 0.0, g), 3, 1)
+
+
 @function()
+@op(vjp=lambda g, y, x, alpha=1.0: (_celu_slope(g, x, y, float(alpha)),), saves="both")
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1)) (Barron 2017, arXiv 1704.07483)."""
-    return where(x <= 0, expm1(where(x <= 0, x, 0.0) / alpha) * alpha, x)
+    return _elu_values(x, expm1(minimum(x, 0.0) / alpha), float(alpha))
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805

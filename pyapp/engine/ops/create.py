@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from functools import reduce
 from math import ceil, isfinite
+from operator import index
 from typing import Any
 
 from .. import dtype as _dtype
@@ -20,15 +21,16 @@ from ..numpy_arrays import tensor_of
 from ..operands import check_number
 from ..shape import Size, as_shape
 from ..storage import Storage
-from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, set_node, set_requires_grad
+from ..tensor import Tensor, adopt_array, check_device, empty_contiguous, make, set_node, set_requires_grad
 from .elementwise.cast import moved
 
 _FILL, _FILL_ANY = KERNELS["fill_f32"], KERNELS["fill"]
 
 
 def _finish(result: Tensor, device: Any, requires_grad: bool) -> Tensor:
-    if device is not None and check_device(device) is not result.device:
-        result = moved(result, check_device(device))
+    place = check_device(device)
+    if place is not result.device:
+        result = moved(result, place)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -38,7 +40,8 @@ def empty(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, 
     kind = _dtype.Default.dtype if dtype is None else as_dtype(dtype)
     shape = as_shape(sizes if size is None else size)
     make = quant.empty if kind.is_quantized else empty_contiguous
-    return _finish(make(shape, kind, check_device(device)), None, requires_grad)
+    made = make(shape, kind, check_device(device))
+    return made.requires_grad_() if requires_grad else made
 
 
 @function(factory=True)
@@ -50,7 +53,7 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requ
     shape = as_shape(size) if not isinstance(size, int) else (size,)
     result = empty_contiguous(shape, kind, check_device(device))
     result.fill_(fill_value)
-    return _finish(result, None, requires_grad)
+    return result.requires_grad_() if requires_grad else result
 
 
 @function(factory=True)
@@ -59,7 +62,7 @@ def zeros(*sizes: Any, size: Any = None, dtype: Any = None, device: Any = None, 
     result = empty(*sizes, size=size, dtype=dtype, device=device)
     if result.storage.nbytes:
         fill_storage_with_zeros(result)
-    return _finish(result, None, requires_grad)
+    return result.requires_grad_() if requires_grad else result
 
 
 def fill_storage_with_zeros(tensor: Tensor) -> None:
@@ -153,7 +156,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
             result = data.detach().to(data.dtype if dtype is None else dtype, copy=True)
             if device is not None:
                 result = result.to(device=check_device(device))
-        return _finish(result, None, requires_grad)
+        return result.requires_grad_() if requires_grad else result
     if dtype is not None and as_dtype(dtype).is_quantized:
         return _finish(tensor(data, _dtype.float32).to(dtype), device, requires_grad)
     kinds: set[DType] = set()
@@ -172,7 +175,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if array.dtype.kind == "c" and dtype is not None and not as_dtype(dtype).is_complex:
         raise TypeError(f"tensor: {type(data).__name__} holds complex numbers, which {as_dtype(dtype)} does not hold")
     if array.dtype == object or array.dtype.kind in "USVmM":
-        raise (ValueError if array.ndim else TypeError)(
+        raise (TypeError if not array.ndim or array.dtype.kind in "US" else ValueError)(
             f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
         )
     if dtype is not None:
@@ -246,7 +249,11 @@ def linspace(
 @function(factory=True)
 def eye(n: int, m: int | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones on the diagonal (n, m)."""
-    return _finish(tensor_of(np.eye(n, m), as_dtype(dtype or _dtype.Default.dtype)), device, requires_grad)
+    n, m = index(n), index(n if m is None else m)
+    made = zeros(n, m, dtype=dtype, device=device)
+    if length := builtins.min(n, m):
+        make(made.storage, (length,), (m + 1,), made.dtype, made.offset).fill_(1)
+    return made.requires_grad_() if requires_grad else made
 
 
 def scalar(value: float, dtype: DType) -> Tensor:
@@ -336,7 +343,7 @@ def construct(args: tuple[Any, ...], kind: DType) -> Tensor:
     if len(args) == 1 and isinstance(args[0], Storage):
         raise TypeError(f"{_name(kind)}: takes sizes or data, not a storage")
     if len(args) == 1 and isinstance(args[0], (list, tuple, builtins.range, np.ndarray)) and type(args[0]) is not Size:
-        return tensor(list(args[0]) if isinstance(args[0], builtins.range) else args[0], dtype=kind)
+        return tensor(list(args[0]) if isinstance(args[0], builtins.range) else args[0], dtype=kind, device=cpu)
     return empty_contiguous(as_shape(args), kind)
 
 
@@ -347,7 +354,7 @@ def _name(kind: DType) -> str:
 
 def _construct(made: Tensor, *args: Any, device: Any = None) -> None:
     """torch's older constructor: uninitialised of given sizes, or from data, in the default dtype."""
-    if check_device(device) is not cpu:
+    if device is not None and check_device(device) is not cpu:
         raise ValueError(f"Tensor: begins on the CPU; move it with .to({str(device)!r})")
     source = construct(args, Default.dtype)
     made.point_to(source.storage, source.shape, source.strides, source.dtype, source.offset)

@@ -6,14 +6,16 @@ from math import prod
 
 from ..autocast import in_full_precision_on_cards
 from ..declare import function
+from ..lazy import np
+from ..numpy_arrays import int64_tensor
 from ..op import op
 from ..operands import refuse_complex
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
-from .diagonals import triu_indices
 from .elementwise.select import where
 from .stacking import cat
+from .view import reshape
 
 FEW = 25  # rows, of which each difference is computed
 DIFFERENCES = 1 << 24  # numbers in memory at once
@@ -71,5 +73,6 @@ def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     """Distances of all pairs of rows (N, M) → (N (N - 1) / 2,)."""
     if x.ndim != 2:
         raise ValueError(f"pdist: takes rows (N, M), not {describe(x)}")
-    rows, columns = triu_indices(x.shape[0], x.shape[0], 1)
-    return cdist(x, x, p, MODES[2])[rows, columns]
+    places = np.arange(x.shape[0])
+    above = int64_tensor(np.flatnonzero(places[:, None] < places))  # the diagonal
+    return reshape(cdist(x, x, p, MODES[2]), -1).index_select(0, above)

@@ -9,7 +9,7 @@ from ...errors import UnsupportedValueError
 from ..declare import function
 from ..lazy import np
 from ..numpy_arrays import array_of, int64_tensor, tensor_of
-from ..op import primitive
+from ..op import op, primitive
 from ..tensor import Tensor
 from ..user_errors import describe
 from .view import narrow
@@ -26,11 +26,8 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Tensor
     return tensor_of(np.pad(array_of(x), widths, constant_values=value), x.dtype)
 
 
-def _positions(mode: str, size: int, before: int, after: int, x: Tensor) -> Any:
+def _positions(mode: str, size: int, before: int, after: int) -> Any:
     """The index in a dim of each element of the padded dim."""
-    limit = {"reflect": size - 1, "circular": size, "replicate": before + after if size else 0}[mode]
-    if max(before, after) > limit:
-        raise ValueError(f"pad: {before} and {after} are too wide for mode {mode!r} on {describe(x)}")
     at = np.arange(-before, size + after, dtype=np.int64)
     if mode == "replicate":
         return np.clip(at, 0, size - 1)
@@ -38,6 +35,15 @@ def _positions(mode: str, size: int, before: int, after: int, x: Tensor) -> Any:
         return at % size
     at = np.abs(at)
     return np.where(at >= size, 2 * (size - 1) - at, at)
+
+
+@op()
+def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> Tensor:
+    """Widens dims by elements of x: mode "reflect", "replicate" or "circular"."""
+    for dim, (before, after) in enumerate(widths):
+        if before or after:
+            x = x.index_select(dim, int64_tensor(_positions(mode, x.shape[dim], before, after)))
+    return x
 
 
 @function()
@@ -60,11 +66,16 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
                 raise ValueError(f"pad: {before} and {after} cut more than dim {dim} of {describe(x)} has")
             x = narrow(x, dim, max(-before, 0), kept)
             before, after = max(before, 0), max(after, 0)
-        if mode != "constant" and (before or after):
-            x = x.index_select(dim, int64_tensor(_positions(mode, x.shape[dim], before, after, x)))
+        size = x.shape[dim]
+        if mode != "constant":
+            limit = {"reflect": size - 1, "circular": size, "replicate": before + after if size else 0}[mode]
+            if (before or after) and max(before, after) > limit:
+                raise ValueError(f"pad: {before} and {after} are too wide for mode {mode!r} on {describe(x)}")
         pairs[dim] = (before, after)
-    if mode == "constant" and any(sum(p) for p in pairs):
-        return _pad(x, tuple(pairs), 0 if value is None else value)
+    if any(sum(p) for p in pairs):
+        if mode == "constant":
+            return _pad(x, tuple(pairs), 0 if value is None else value)
+        return _pad_with_own(x, tuple(pairs), mode)
     return x.clone() if x.storage is given.storage else x
 
 

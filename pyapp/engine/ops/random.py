@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
+from ..device import cpu
 from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
@@ -18,6 +19,7 @@ from ..storage import Storage
 from ..tensor import Tensor, check_device, empty_contiguous, make
 from ..user_errors import describe
 from .dtype_limits import finfo, iinfo
+from .sorting import argsort
 
 _UNIFORM = KERNELS["random_uniform"]
 _NORMAL = KERNELS["random_normal"]
@@ -41,7 +43,7 @@ class Generator:
     @property
     def device(self) -> Any:
         """The device on which numbers are drawn: the CPU."""
-        return check_device(None)
+        return cpu
 
     def initial_seed(self) -> int:
         """The seed that was set last."""
@@ -211,7 +213,7 @@ randn_like = function("randn_like", factory=True)(_like(randn, "Standard normal"
 
 def _words(count: int, generator: Generator | None) -> Any:
     """48 random bits for each of `count` integers, as float64 in [0, 1)."""
-    pairs = array_of(rand((count, 2), generator=generator))
+    pairs = array_of(rand((count, 2), generator=generator, device=cpu))
     words = pairs[:, 1].astype("float64")
     words *= 2.0**-24
     words += pairs[:, 0]
@@ -240,14 +242,18 @@ def randint(
         if not max(smallest, -(1 << 63)) <= number <= min(largest, (1 << 63) - 1):
             raise ValueError(f"randint: {number} is beyond the limits of {kind}")
     shape = as_shape((size,))
-    values = _integers(dense_layout(shape)[0], high - low, generator) + np.int64(low)
-    return _finish(tensor_of(values.reshape(shape), kind), None, device, requires_grad)
+    values = _integers(dense_layout(shape)[0], high - low, generator)
+    if low:
+        values += np.int64(low)
+    return _finish(tensor_of(values.reshape(shape), kind), None, check_device(device), requires_grad)
 
 
 def _integers(count: int, choices: int, generator: Generator | None) -> Any:
     """`count` integers 0 .. choices - 1 (int64, which may wrap above 2^63)."""
     if choices <= 1 << 48:
-        return (_words(count, generator) * choices).astype("int64")
+        words = _words(count, generator)
+        words *= choices
+        return words.astype("int64")
     bits = np.floor(_words(2 * count, generator).reshape(2, count) * 2.0**32).astype("uint64")
     return (((bits[0] << np.uint64(32)) | bits[1]) % np.uint64(choices)).astype("int64")
 
@@ -263,23 +269,8 @@ def _limits(kind: _dtype.DType) -> tuple[float, float]:
 @function(factory=True)
 def randperm(n: int, generator: Generator | None = None, dtype: Any = None, device: Any = None) -> Tensor:
     """0 .. n - 1 in random order (int64)."""
-    return _finish(tensor_of(_order_of(_words(n, generator)), _dtype.int64), dtype, device, False)
-
-
-def _order_of(words: Any) -> Any:
-    """The places (int64) of 48-bit words in their order. Numbers are sorted many times faster than places: each has a
-    word's first bits, and its place behind them.
-    """
-    bits = max(1, len(words) - 1).bit_length()
-    kept = min(48, 63 - bits)
-    keys = (words * 2.0**kept).astype("int64")
-    keys <<= bits
-    keys |= np.arange(len(words))
-    keys.sort()
-    first = keys >> bits
-    if kept < 48 and (first[1:] == first[:-1]).any():  # the bits that were left out decide
-        return np.argsort(words, kind="stable")
-    return keys & ((1 << bits) - 1)
+    keys = (_words(n, generator) * 2.0**48).astype("int64")  # whose order is found faster than that of floats
+    return _finish(argsort(tensor_of(keys)), dtype, check_device(device), False)
 
 
 @function(method=True)
@@ -301,8 +292,19 @@ def multinomial(
         draws = _words(rows.size, generator).reshape(rows.shape)
         with np.errstate(divide="ignore"):
             arrival = -np.log1p(-draws) / rows
-        picked = np.argsort(arrival, -1, kind="stable")[:, :num_samples]
+        picked = _first_places(arrival, num_samples)
     return tensor_of(picked.reshape(*weights.shape[:-1], num_samples), _dtype.int64)
+
+
+def _first_places(rows: Any, count: int) -> Any:
+    """The places of the `count` smallest numbers of each row, in their order; of equal numbers the first ones."""
+    if rows.shape[1] > 4 * count:
+        least = np.partition(rows, count, -1)[:, : count + 1]
+        if (least[:, :count].max(-1) < least[:, count]).all():  # no number beyond them is as small
+            places = np.sort(np.argpartition(rows, count, -1)[:, :count], -1)
+            order = np.argsort(np.take_along_axis(rows, places, -1), -1, kind="stable")
+            return np.take_along_axis(places, order, -1)
+    return np.argsort(rows, -1, kind="stable")[:, :count]
 
 
 def _uniform_in_place(x: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:

@@ -70,7 +70,7 @@ for _name in ("as_subclass", "coalesce", "pin_memory", "share_memory_", "to_dens
     method(_name)(_itself)
 for _name in ("is_pinned", "is_shared"):
     method(_name)(_no)
-for _name in ("is_meta", "is_mps", "is_nested", "is_sparse"):
+for _name in ("is_mps", "is_nested", "is_sparse"):
     attribute(_name)(_no)
 
 
@@ -105,6 +105,12 @@ def _is_cpu(x: Tensor) -> bool:
 def _is_cuda(x: Tensor) -> bool:
     """Whether the memory is a GPU's."""
     return x.device.type == "cuda"
+
+
+@attribute("is_meta")
+def _is_meta(x: Tensor) -> bool:
+    """Whether it has a shape and no elements."""
+    return x.device.type == "meta"
 
 
 @attribute("is_quantized")

@@ -79,6 +79,7 @@ class _NormBase(Module):
     """Base of the norms by channel: settings, weight and bias (C,), and running statistics."""
 
     ranks: tuple[int, ...] = ()
+    lacking_in_older_states = ("num_batches_tracked",)
 
     def __init__(
         self,

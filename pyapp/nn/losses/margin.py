@@ -70,10 +70,9 @@ def multi_margin_loss(
         raise ValueError(f"multi_margin_loss: targets {describe(target)} do not fit inputs {describe(input)}")
     input = input.reshape(1) if not input.ndim else input
     index = target.to(int64)
-    own = input.gather(-1, index.unsqueeze(-1))
-    others = ops.arange(input.shape[-1], device=input.device) != index.unsqueeze(-1)
-    short = input - own + margin
-    short = ops.where(others.logical_and(short > 0), short, 0.0)
+    column = index.unsqueeze(-1)
+    short = input - input.gather(-1, column) + margin
+    short = ops.where(short > 0, short, 0.0).scatter(-1, column, 0.0)
     if p == 2:
         short = short * short
     if weight is not None:

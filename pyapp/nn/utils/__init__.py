@@ -7,7 +7,7 @@ from typing import Any
 
 from .._index import UTILITIES
 
-_FILES = ("clip_grad", "convert_parameters", "parametrizations", "parametrize", "prune", "rnn")
+_FILES = ("clip_grad", "convert_parameters", "fusion", "parametrizations", "parametrize", "prune", "rnn", "stateless")
 _FILE_OF = {name: file for file, names in UTILITIES.items() for name in names.split()}
 __all__ = [*_FILE_OF, *_FILES]
 

@@ -14,7 +14,7 @@ from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..element_updates import element_function
-from .compare import ge, gt, le, lt, maximum, minimum
+from .compare import eq, gt, le, lt, maximum, minimum
 from .logical import logical_and, logical_or
 from .select import where
 
@@ -27,21 +27,29 @@ def limited(x: Any, low: Any, high: Any) -> Any:
 _between = element_function(limited, 1, 2)
 
 
+_where_above = element_function(lambda g, x, low: g.where(x > low, 0.0), 2, 1)  # nowhere at NaN
+_where_below = element_function(lambda g, x, high: g.where(x < high, 0.0), 2, 1)
+
+
 def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
-    """The gradient goes to x inside and on the limits, else to the limit that applies."""
-    within = [ge(x, low)] if low is not None else []
-    within += [le(x, high)] if high is not None else []  # neither holds for NaN
-    inside = within[0] if len(within) == 1 else logical_and(*within)
-    g_low = g_high = None
-    if isinstance(low, Tensor) and low.requires_grad:
-        below = lt(x, low)
-        holds = below if high is None else logical_and(below, lt(low, high))
-        g_low = unbroadcast(where(holds, g, 0.0), low)
-    if isinstance(high, Tensor) and high.requires_grad:
-        above = gt(x, high)
-        holds = above if low is None else logical_or(above, gt(as_tensor(low, high), high))
-        g_high = unbroadcast(where(holds, g, 0.0), high)
-    return unbroadcast(where(inside, g, 0.0), x), g_low, g_high
+    """The gradient goes to x between the limits, else to the limit that applies. On a limit it goes nowhere if that is
+    a number, and one half to each if it is a tensor, as in torch (2.14)."""
+    if not (isinstance(low, Tensor) or isinstance(high, Tensor)):
+        g = g if low is None else _where_above(g, x, float(low))
+        return g if high is None else _where_below(g, x, float(high)), None, None
+    if low is None or high is None:
+        limit, extreme = (low, maximum) if high is None else (high, minimum)
+        to_x, to_limit = extreme.vjp(g, None, x, limit)
+        return (to_x, to_limit, None) if high is None else (to_x, None, to_limit)
+    low, high = as_tensor(low, x), as_tensor(high, x)
+    ordered, below, above = le(low, high), lt(x, low), gt(x, high)
+    halved = logical_and(lt(low, high), logical_or(eq(x, low), eq(x, high)))
+    half = where(halved, g * 0.5, g)
+    to_x = where(logical_or(below, above), 0.0, half)  # that of NaN, too
+    to_low = where(logical_and(ordered, below), g, where(logical_and(halved, eq(x, low)), half, 0.0))
+    to_high = where(logical_and(ordered, above), g, where(logical_and(halved, eq(x, high)), half, 0.0))
+    to_high = where(gt(low, high), g, to_high)
+    return tuple(unbroadcast(part, to) for part, to in ((to_x, x), (to_low, low), (to_high, high)))
 
 
 @op(vjp=_d_clamp, name="_clamp")

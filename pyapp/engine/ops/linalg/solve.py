@@ -9,17 +9,18 @@ from ...autocast import full_precision
 from ...declare import function
 from ...lazy import np
 from ...numpy_arrays import tensor_of
-from ...op import primitive
+from ...op import op, primitive
 from ...operands import same_device
 from ...return_types import printed_as
 from ...shape import broadcast_shapes, normalize_dim
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..create import eye
+from ..elementwise.select import where
 from ..view import expand, reshape
-from .lapack import _checked, _lapack, _square, finite_svd, on_host
+from .lapack import _checked, _lapack, _square, on_host
 from .products import _sum_to
-from .svd import _largest, _limit, svdvals
+from .svd import _largest, _limit, svd
 
 
 @function(method=True)
@@ -80,17 +81,13 @@ def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:
     return (left @ y @ y.mH + y.mH @ (y @ right) - y.mH @ g @ y.mH,)
 
 
-@primitive(vjp=_d_pinv, saves="both", name="_pinv", autocast=full_precision)
-def _pinv(x: Tensor, limit: Tensor) -> Tensor:
-    """limit (...): singular values up to it count as zero."""
-
-    def compute(a: Any, limit: Any) -> Any:
-        u, s, vh = finite_svd(a, full_matrices=False)
-        kept = s > limit.real[..., None]
-        inverses = np.where(kept, 1 / np.where(kept, s, 1), 0)
-        return (np.conj(np.swapaxes(vh, -1, -2)) * inverses[..., None, :]) @ np.conj(np.swapaxes(u, -1, -2))
-
-    return tensor_of(*_lapack("pinv", compute, x, limit))
+@op(vjp=_d_pinv, saves="both", name="_pinv", autocast=full_precision)
+def _pinv(x: Tensor, parts: tuple[Tensor, Tensor, Tensor], limit: Tensor) -> Tensor:
+    """From U (..., M, K), S (..., K) and V (..., N, K) of x; limit (...): singular values up to it count as zero."""
+    u, s, v = parts
+    kept = s > limit.unsqueeze(-1)
+    inverses = where(kept, where(kept, s, 1.0).reciprocal(), 0.0)
+    return (v * inverses.unsqueeze(-2)) @ u.mH
 
 
 _pinv.takes_complex = True
@@ -109,8 +106,8 @@ def pinv(
         _square("pinv", x)
     if not x.dtype.has_gradient:
         raise TypeError(f"pinv: takes floating-point or complex matrices, not {describe(x)}")
-    limit = _limit(x, _largest(svdvals(x.detach())), atol, rcond if rtol is None else rtol)
-    return _pinv(x, limit.to(x.dtype.part))
+    parts = svd(x.detach())
+    return _pinv(x, parts, _limit(x, _largest(parts.S), atol, rcond if rtol is None else rtol).to(x.dtype.part))
 
 
 @function(method=True)
@@ -148,10 +145,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise ValueError(f"lstsq: driver is one of {', '.join(DRIVERS)}, not {driver!r}")
     m, n = A.shape[-2:]
     broadcast_shapes(A.shape[:-2], other.shape[:-2], op="lstsq")
-    solution = pinv(A, rcond) @ other
-    values = svdvals(A.detach())
-    limit = max(m, n) * float(np.finfo(values.dtype.numpy_name).eps) if rcond is None else rcond
-    rank = (values > values.amax(-1, True) * limit).sum(-1) if min(m, n) else values.sum(-1).to("int64")
+    parts = svd(A.detach())
+    limit = _limit(A, _largest(parts.S), None, rcond)
+    solution = _pinv(A, parts, limit.to(A.dtype.part)) @ other
+    rank = (parts.S > limit.unsqueeze(-1)).sum(-1)
     driver = driver or "gelsy"
     full_rank = driver == "gels" or (driver != "gelsy" and bool((rank == n).all()))
     nothing = A.new_zeros(0)
@@ -159,7 +156,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         solution.squeeze(-1) if vector else solution,
         (A @ solution - other).abs().square().sum(-2) if full_rank and m > n else nothing,
         nothing.to("int64") if driver == "gels" else rank,
-        values if driver in ("gelsd", "gelss") else nothing,
+        parts.S if driver in ("gelsd", "gelss") else nothing,
     )
 
 
