@@ -182,6 +182,30 @@ def test_stop_ends_a_loop_and_keeps_the_variables(lab: LabPage) -> None:
     assert lab.state(4) == "stopped"
 
 
+SLOW_NAMES = """
+import time
+class Slow:
+    def __dir__(self):
+        end = time.perf_counter() + 1
+        while time.perf_counter() < end:
+            pass
+        return []
+slow = Slow()
+"""
+
+
+def test_stop_before_a_cell_begins(lab: LabPage) -> None:
+    """Python still completes a name when the cell is sent and stopped."""
+    lab.write(SLOW_NAMES, "while True:\n    pass")
+    lab.page.evaluate("pyappPage.lab.run([pyappPage.lab.cells[0]])")
+    lab.page.evaluate(
+        "() => { const { lab } = pyappPage; void lab.python.ask('complete', { text: 'slow.' }); void lab.run([lab.cells[1]]); }"
+    )
+    lab.page.evaluate("pyappPage.lab.stop()")
+    lab.wait_idle(10_000)
+    assert lab.state(2) == "stopped"
+
+
 def test_stop_while_python_starts(lab: LabPage) -> None:
     """Nothing that Python imports before the first cell is stopped with it."""
     lab.write("1")
