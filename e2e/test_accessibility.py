@@ -6,6 +6,7 @@ What axe cannot see (keyboard, announcements) is tested with each view.
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import re
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from tests.vision.page_drawings import draw_table
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 ZOOMED: ViewportSize = {"width": 320, "height": 256}  # 1280 x 1024 at 400 %
+BETWEEN = (560, 640, 768, 900, 1024)  # pixels: pages at 200 %, tablets; each state is looked at with one of them
 RUN = """async (options) => {
   const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
   const tell = (id) => ({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`;
@@ -34,7 +36,9 @@ TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] :
   [...document.body.querySelectorAll("*")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1)
     .map((one) => `wider than the page: ${one.outerHTML.slice(0, 120)}`)"""
 # What is scrolled to stops below the top bar, however many lines that has.
-COVERED = """() => {
+COVERED = """async () => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  await frame().then(frame); // the page measures the bar
   const { offsetHeight: bar } = document.querySelector(".topbar");
   const top = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
   return top >= bar ? [] : [`the top bar has ${bar} pixels and covers what is scrolled to: ${top}`];
@@ -358,7 +362,7 @@ def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, su
     story = StoryPage(page).open(site.url)
     page.evaluate(AXE.read_text())
     size = ["target-size", "scrollable-region-focusable"]  # Where colours are forced, contrast is the system's.
-    for state, reach in STATES.items():
+    for (state, reach), width in zip(STATES.items(), itertools.cycle(BETWEEN), strict=False):
         look(page, WIDE)
         page.evaluate(CLOSE)
         reach(page)
@@ -366,6 +370,8 @@ def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, su
         with subtests.test(state):
             keep(page, state)
             assert page.evaluate(RUN, {"runOnly": TAGS}) == []
+            page.set_viewport_size({"width": width, "height": 700})
+            assert page.evaluate(TOO_WIDE) == page.evaluate(COVERED) == []
         look(page, PHONE, colors="dark")
         with subtests.test(f"{state}, phone, dark"):
             keep(page, f"{state}-phone")

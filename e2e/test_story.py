@@ -366,6 +366,7 @@ NO_ROOM = """() => {
 # A browser in which the visitor has refused all storage: even a look at it is an error.
 REFUSED = """for (const name of ["localStorage", "sessionStorage", "indexedDB", "caches"])
   Object.defineProperty(window, name, { get() { throw new DOMException("denied", "SecurityError") } });
+LockManager.prototype.request = async () => { throw new DOMException("denied", "SecurityError") };
 Object.defineProperty(navigator, "serviceWorker", { get() { throw new DOMException("denied", "SecurityError") } });"""
 
 
@@ -382,7 +383,8 @@ def test_all_views_open_where_the_browser_refuses_all_storage(browser: BrowserCo
         for view in ("transcribe", "chat", "search", "lab"):
             page.evaluate(f"location.hash = '#{view}'")
             page.wait_for_function(f"() => pyappPage.{view} !== undefined")
-        assert page.locator("[role=alert]:visible").count() == 0
+            page.evaluate(f"pyappPage.{view}.ready")
+            assert page.locator("[role=alert]:visible").all_inner_texts() == []
 
 
 def test_a_story_that_cannot_be_kept_stays_and_the_oldest_can_be_deleted(story: StoryPage) -> None:

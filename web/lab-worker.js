@@ -83,6 +83,7 @@ function inTurn(id, work) {
   const sent = stops;
   const turn = last.then(async () => {
     const { lab, files } = await started;
+    await new Promise((resolve) => setTimeout(resolve)); // a stop that came while Python was imported is read first
     if (sent !== stops) return "stopped";
     let looked = performance.now();
     const post = (/** @type {object[]} */ ...events) => postMessage({ id, events });
@@ -102,7 +103,6 @@ function inTurn(id, work) {
       tellFiles();
       looked = performance.now();
     };
-    if (interrupts) Atomics.store(interrupts, 0, 0);
     running = true;
     current = id;
     try {

@@ -184,6 +184,8 @@ class Session:
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if cause is not None:
             lines.append(f"  caused by {type(cause).__name__}: {cause}"[:1000])
+        parts = error.exceptions[:INNER_FRAMES] if isinstance(error, BaseExceptionGroup) else ()
+        lines += [f"  with {type(part).__name__}: {part}"[:1000] for part in parts]
         cell, where = cells[-1] if cells else (None, None)
         return {
             "kind": "error", "name": type(error).__name__, "text": "\n".join(lines), "hint": hint,

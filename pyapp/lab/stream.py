@@ -1,6 +1,7 @@
 """What cells print: sent line by line, and bounded, so that an endless loop fills no memory.
 
-The first lines are all sent at once. After that only the newest ones are kept, and sent ten times a second.
+The first lines are all sent at once. After that only the newest ones are kept, and sent ten times a second. So is a
+line that is written anew after "\\r", such as a bar of progress: it counts as one.
 """
 
 from __future__ import annotations
@@ -30,24 +31,44 @@ class Printed:
         self._told = 0.0
         self.open: Stream | None = None  # the stream with the beginning of a line
         self._changed = False
+        self._again: tuple[str, str] | None = None  # a line that is written anew, and its stream
 
     def add(self, stream: str, text: str) -> None:
+        """Adds a line, or a part of one. "\\r" at its beginning: in place of the line that has not ended."""
+        if self._again and (self._again[0] != stream or text[0] != "\r"):
+            self._put(*self._again)
+        self._again = None
+        if text[0] != "\r" or text[-1] == "\n":
+            return self._put(stream, text)
+        self._again = (stream, text)
+        if time.perf_counter() - self._told >= INTERVAL:
+            self.flush()
+
+    def _put(self, stream: str, text: str) -> None:
         if self._sent < HEAD_LINES:
-            self._sent += 1
+            self._sent += text[0] != "\r"
             self._send({"kind": "text", "stream": stream, "text": text})
             return
+        if text[0] == "\r" and self._tail and self._tail[-1][-1:] != "\n":
+            self._tail.pop()
         self._left_out += len(self._tail) == TAIL_LINES
-        self._tail.append(text)
+        self._tail.append(text.removeprefix("\r"))
         self._changed = True
         if time.perf_counter() - self._told >= INTERVAL:
             self.flush()
 
     def flush(self) -> None:
         """Sends the newest lines, if there are any that were not sent."""
+        now = time.perf_counter()
+        again, self._again = self._again, None
+        if again:
+            if self._sent < HEAD_LINES:
+                self._told = now
+            self._put(*again)
         if not self._changed:
             return
         self._changed = False
-        self._told = time.perf_counter()
+        self._told = now
         self._send({"kind": "tail", "id": "tail", "left_out": self._left_out, "text": "".join(self._tail)})
 
 
@@ -72,11 +93,13 @@ class Stream(io.TextIOBase):
             before.flush()
         *whole, rest = text.split("\n")
         for line in whole:
-            self._printed.add(self._name, self._shortened(self._line + line) + "\n")
+            self._printed.add(self._name, self._shortened((self._line + line).rstrip("\r")) + "\n")
             self._line = ""
-        if len(self._line) <= LONGEST_LINE:
+        if len(self._line) <= LONGEST_LINE or "\r" in rest:
             self._line += rest
         self._printed.open = self if self._line else None
+        if "\r" in self._line[:-1]:  # at the end, a line may end with "\r\n"
+            self.flush()  # bars of progress are seen at once
         return len(text)
 
     def flush(self) -> None:
@@ -87,4 +110,5 @@ class Stream(io.TextIOBase):
     def _shortened(self, line: str) -> str:
         if "\x1b" in line:
             line = COLOURS.sub("", line)
+        line = line[max(line.rfind("\r"), 0) :]  # what is written over it is not seen
         return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"

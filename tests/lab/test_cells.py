@@ -163,6 +163,23 @@ def test_output_is_bounded() -> None:
     assert outputs[-1]["text"].endswith("… (100,002 characters)")
 
 
+def test_lines_that_are_written_anew() -> None:
+    """Bars of progress: the newest is shown, however many there were; lines may end with "\\r\\n"."""
+    ends, outputs, _ = run(
+        f"for i in range({2 * LONGEST_LINE}): print(f'\\r{{i}} of many', end='')\nprint('\\rend', end='')",
+        "print('a\\r\\nb\\r')\nprint('c\\r', end='')\nprint('d')",
+        f"for i in range({HEAD_LINES + 5}): print(i)\nfor i in range(9): print(f'\\r{{i}}', end='', flush=True)",
+        "raise ExceptionGroup('both', [ValueError('one'), TypeError('two')])",
+    )
+    bar = [output["text"] for output in outputs if "of many" in output["text"]]
+    assert 1 <= len(bar) < 100 and bar[0] == "\r0 of many"
+    texts = [output["text"] for output in outputs if output["kind"] == "text" and "of many" not in output["text"]]
+    assert "".join(texts[:5]) == "\renda\nb\n\rd\n"
+    tail = outputs[-2]
+    assert (tail["kind"], tail["text"], tail["left_out"]) == ("tail", "2000\n2001\n2002\n2003\n2004\n8", 0)
+    assert ends[3] == "failed" and outputs[-1]["text"].endswith("with ValueError: one\n  with TypeError: two")
+
+
 def test_tables_images_and_curves() -> None:
     _, outputs, session = run(
         "from pyapp import lab\nimport numpy as np\n[{'a': 1, 'b': 2.5}, {'b': 'x'}]",

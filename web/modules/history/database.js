@@ -1,6 +1,7 @@
 /**
  * IndexedDB by promises, and the records that earlier versions of the page kept in databases of their own.
  */
+import { locked } from "../shared/locks.js";
 
 /** @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 export function asked(request) {
@@ -61,7 +62,7 @@ export async function takeRecords(name, table, keep) {
       database.close();
     }
   };
-  await (navigator.locks ? navigator.locks.request(`pyapp:${name}`, work) : work()); // one tab at a time
+  await locked(`pyapp:${name}`, work);
 }
 
 /** @param {string} name @returns {Promise<IDBDatabase | null>} null: there is none, or the browser keeps nothing */

@@ -99,3 +99,22 @@ export function onCanvas(drawn, limit, name, turns = 0) {
   if (drawn instanceof ImageBitmap) drawn.close();
   return { canvas, smaller: scale < 1 };
 }
+
+/** The pixels of a canvas. @param {HTMLCanvasElement} canvas @param {string} name for the error @returns {ImageData} */
+export function pixelsOf(canvas, name) {
+  const context = canvas.getContext("2d");
+  if (!context) throw new UserError("This browser has no memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
+  checkPixels(name);
+  return context.getImageData(0, 0, canvas.width, canvas.height);
+}
+
+/** Browsers that resist fingerprinting (Tor, LibreWolf, a setting of Firefox) give pages other pixels than they have drawn. @param {string} name for the error */
+export function checkPixels(name) {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  if (!context) return;
+  context.fillStyle = "#14285a";
+  context.fillRect(0, 0, 8, 8);
+  const { data } = context.getImageData(0, 0, 8, 8);
+  const wrong = data.filter((value, i) => Math.abs(value - [20, 40, 90, 255][i % 4]) > 8); // some add a little noise, which does no harm
+  if (wrong.length > data.length / 8) throw new UserError("This browser hides the pixels of pictures from this page.", { where: name, hint: "It resists fingerprinting. Allow this site to use canvas data, by the sign beside its address or in the settings, then choose the picture again." });
+}

@@ -8,6 +8,7 @@
  * @typedef {{signal: AbortSignal, onProgress: (done: number, total: number | null) => void, onWait?: () => void,
  *   onRetry?: (attempt: number, attempts: number) => void, hash: (entry: Entry, size: number) => Promise<string>}} DownloadOptions
  */
+import { locked } from "../shared/locks.js";
 import { Cancelled, UserError, nameOf, storageFull, throwIfCancelled } from "../shared/protocol.js";
 
 const COMMIT_BYTES = 4 << 20; // a closed tab loses at most this much
@@ -43,11 +44,10 @@ export async function download(wanted, store, options) {
  * @param {string} name @param {{signal?: AbortSignal, onWait?: () => void}} options @param {() => Promise<any>} work
  */
 async function withLock(name, { signal, onWait }, work) {
-  if (!navigator.locks) return work();
-  const done = await navigator.locks.request(name, { ifAvailable: true }, async (lock) => lock && { value: await work() });
+  const done = await locked(name, async (lock) => lock && { value: await work() }, { ifAvailable: true });
   if (done) return done.value;
   onWait?.();
-  return navigator.locks.request(name, { signal }, work);
+  return locked(name, work, { signal });
 }
 
 /** @param {Wanted} wanted @param {Journal | null} known @returns {Journal} */

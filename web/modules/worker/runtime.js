@@ -4,6 +4,7 @@
  * @typedef {{pyodide: any, lock: import("./parts.js").LockFile, wheels: Record<string, Promise<ArrayBuffer>>,
  *   marks: Record<string, number>, fromSnapshot: boolean}} Runtime
  */
+import { locked } from "../shared/locks.js";
 import { UserError } from "../shared/protocol.js";
 import { bestInstructionSet } from "../shared/features.js";
 import { PYODIDE, withParts } from "./parts.js";
@@ -98,7 +99,7 @@ function keepSnapshot(pyodide, store, name) {
     return;
   }
   const write = () => store.writeSnapshot(name, bytes).catch(() => {}); // the storage is full: the next start is slower
-  setTimeout(() => (navigator.locks ? navigator.locks.request("pyapp:snapshot", write) : write()), 1500);
+  setTimeout(() => locked("pyapp:snapshot", write), 1500);
 }
 
 /** Seeds Python's random numbers. After each restore they would be the same otherwise. @param {any} pyodide */

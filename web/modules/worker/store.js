@@ -8,6 +8,7 @@
  * @typedef {{name: string, url: string, size: number | null, received: number, etag: string | null,
  *   sha256: string | null, complete: boolean, group: string | null, time: number}} Journal
  */
+import { locked } from "../shared/locks.js";
 import { present } from "../shared/present.js";
 import { UserError, nameOf } from "../shared/protocol.js";
 import { openHandle } from "./sources.js";
@@ -187,7 +188,7 @@ export class Store {
         file.flush();
       });
     };
-    await (navigator.locks ? navigator.locks.request("pyapp:models", work) : work());
+    await locked("pyapp:models", work);
   }
 
   async clear() {

@@ -4,7 +4,7 @@
  * @typedef {{file: string, name: string, width: number, height: number}} Picture `file`: its name among the files of the conversation;
  *   width and height in pixels, as it is kept
  */
-import { decodedPicture, onCanvas } from "../../pictures/decoded-picture.js";
+import { checkPixels, decodedPicture, onCanvas } from "../../pictures/decoded-picture.js";
 import { addressOf } from "../../pictures/svg-picture.js";
 import { UserError } from "../../shared/protocol.js";
 
@@ -36,7 +36,8 @@ export async function readied(file) {
 }
 
 /** @param {HTMLCanvasElement} canvas @param {string} name @returns {Promise<Blob>} */
-function encoded(canvas, name) {
+async function encoded(canvas, name) {
+  checkPixels(name);
   const failed = () => new UserError("This browser has no memory for this picture.", { where: name, hint: "Make it smaller, or close other tabs." });
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(failed())), "image/jpeg", 0.92));
 }

@@ -178,11 +178,12 @@ class LabView {
    * @param {import("../../history/history-store.js").KeptFile[]} [files]
    */
   async open({ title, cells }, entry = null, files = []) {
+    const items = cells.map((cell) => this.#item({ ...cell, count: null })); // if that fails, this notebook stays
     await this.#leave();
     this.entry = entry;
     this.#setTitle(title);
     this.deleted = [];
-    this.cells = cells.map((cell) => this.#item({ ...cell, count: null }));
+    this.cells = items;
     byId("lab-cells").replaceChildren(...this.cells.map(({ element }) => element));
     this.#place();
     if (this.runs || this.files.files.size) await this.python.reset(); // it begins without the variables and files of this one

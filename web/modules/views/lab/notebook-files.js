@@ -110,12 +110,28 @@ function fromJupyterOutput(output) {
   }
   const data = output?.data;
   if (!data || typeof data !== "object") return null;
-  if (data[OWN] && typeof data[OWN].kind === "string") return data[OWN];
+  if (isWhole(data[OWN])) return data[OWN];
   const text = joined(data["text/plain"]);
   if (data["audio/wav"]) return { kind: "sound", wav: joined(data["audio/wav"]).replace(/\s/g, ""), caption: "", text };
   if (data["image/png"]) return { kind: "image", png: joined(data["image/png"]).replace(/\s/g, ""), caption: "", text };
   return text ? { kind: "value", text } : null;
 }
+
+const isText = (/** @type {unknown} */ value) => typeof value === "string";
+const isNumber = (/** @type {unknown} */ value) => typeof value === "number";
+/** @param {(one: any) => boolean} is @returns {(value: any) => boolean} */
+const listOf = (is) => (value) => Array.isArray(value) && value.every(is);
+
+/** What the fields of the Lab's outputs are. */
+const FIELDS = new Map(Object.entries({
+  ...Object.fromEntries(["id", "text", "stream", "name", "title", "x_label", "y_label", "caption", "png", "wav", "label", "view"].map((name) => [name, isText])),
+  ...Object.fromEntries(["width", "height", "count", "left_out", "size"].map((name) => [name, isNumber])),
+  columns: listOf(isText), rows: listOf(Array.isArray), files: listOf(isText), x: Array.isArray,
+  curves: listOf((curve) => isText(curve?.name) && Array.isArray(curve.y)),
+}));
+
+/** Whether an output in a file is one of the Lab, and not damaged. @param {any} output @returns {output is Output} */
+const isWhole = (output) => isText(output?.kind) && Object.entries(output).every(([name, value]) => FIELDS.get(name)?.(value) ?? true);
 
 /** @param {NotebookData} notebook @returns {string} */
 export function toJupyter({ title, cells }) {

@@ -173,10 +173,13 @@ export class OutputList {
   }
 }
 
+/** @param {string} text */
+const isBase64 = (text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
+
 /** @param {Output} output */
 function imageElement({ png = "", width, height, caption, text }) {
   const image = h("img", { class: "output-image", alt: caption || text || "An image", width, height });
-  if (/^[A-Za-z0-9+/=]*$/.test(png)) image.src = `data:image/png;base64,${png}`;
+  if (isBase64(png)) image.src = `data:image/png;base64,${png}`;
   return h("figure", { class: "output-figure" }, image, caption ? h("figcaption", {}, caption) : null);
 }
 
@@ -184,9 +187,10 @@ function imageElement({ png = "", width, height, caption, text }) {
 class Sound {
   /** @param {Output} output */
   constructor({ wav = "", caption, text }) {
-    const data = Uint8Array.from(atob(/^[A-Za-z0-9+/=]*$/.test(wav) ? wav : ""), (letter) => letter.charCodeAt(0));
+    const data = Uint8Array.from(atob(isBase64(wav) ? wav : ""), (letter) => letter.charCodeAt(0));
     this.address = URL.createObjectURL(new Blob([data], { type: "audio/wav" }));
-    const player = h("audio", { controls: true, class: "output-sound", "aria-label": caption || text || "Sound", src: this.address });
+    const src = data.length ? this.address : null; // an empty file is an error of the network
+    const player = h("audio", { controls: true, class: "output-sound", "aria-label": caption || text || "Sound", src });
     this.element = h("figure", { class: "output-figure" }, player, caption ? h("figcaption", {}, caption) : null);
   }
 

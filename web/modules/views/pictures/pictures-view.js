@@ -19,7 +19,7 @@ import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { decodedPicture, onCanvas } from "../../pictures/decoded-picture.js";
+import { decodedPicture, onCanvas, pixelsOf } from "../../pictures/decoded-picture.js";
 import { PictureView } from "../../pictures/picture-view.js";
 import { UserError } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
@@ -240,10 +240,9 @@ class PicturesView extends PictureView {
     try {
       const { canvas, smaller } = onCanvas(await decodedPicture(file, LOOK_PIXELS), LOOK_PIXELS, file.name, turns);
       if (asked !== this.asked) return null;
-      const context = canvas.getContext("2d");
-      if (!context) throw new UserError("This browser has no memory for this picture.", { where: file.name, hint: "Make it smaller, or close other tabs." });
+      const pixels = pixelsOf(canvas, file.name);
       this.count += 1;
-      return { file, canvas, pixels: context.getImageData(0, 0, canvas.width, canvas.height), smaller, turns, name: `picture ${this.count}` };
+      return { file, canvas, pixels, smaller, turns, name: `picture ${this.count}` };
     } finally {
       if (!this.button.running) this.progress.hide();
     }

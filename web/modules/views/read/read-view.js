@@ -19,6 +19,7 @@ import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
+import { pixelsOf } from "../../pictures/decoded-picture.js";
 import { PictureView } from "../../pictures/picture-view.js";
 import { Arriving, Page } from "./page.js";
 import { PagePicture } from "./page-picture.js";
@@ -300,7 +301,7 @@ class ReadView extends PictureView {
   /** @param {Page} page @param {HTMLCanvasElement} canvas @param {string} model @param {string} title @param {AbortSignal} signal */
   async #readCanvas(page, canvas, model, title, signal) {
     const arriving = (this.arriving = new Arriving(canvas, this.settings.values.layout));
-    const { data } = pixelsOf(canvas);
+    const { data } = pixelsOf(canvas, page.file.name);
     let drawn = performance.now();
     this.#say(page, "Finding the lines", 0, null);
     const onEvent = (/** @type {TaskEvent} */ event) => {
@@ -628,13 +629,6 @@ class ReadView extends PictureView {
       ({ name: `${item.entry.title.replaceAll("/", "_")}.${suffix}`, blob: new Blob([await this.written(format, pages)], { type }) })));
     return [...texts, ...item.files.map(({ name, blob }) => ({ name: name.replace(/^\d+\//, ""), blob }))];
   }
-}
-
-/** The pixels of a canvas. @param {HTMLCanvasElement} canvas */
-function pixelsOf(canvas) {
-  const context = canvas.getContext("2d");
-  if (!context) throw new UserError("This browser has no memory for this picture.", { hint: "Make it smaller, or close other tabs." });
-  return context.getImageData(0, 0, canvas.width, canvas.height);
 }
 
 /** Whether an error is about one page: the next ones are read. @param {any} error */
