@@ -441,6 +441,7 @@ def test_hostile_weights(files: Path, tmp_path: Path) -> None:
     many = (10**9, 10**6)
     cases: list[tuple[str, bytes]] = [
         ("no HDF5", b"x" * 100), ("empty", b""), ("cut off", whole[: len(whole) // 2]),
+        ("a place far away", whole[:48] + b"\xf0" * 8 + whole[56:]),
         ("absent", changed(lambda file: None)),
         ("huge", changed(lambda file: file.create_dataset(place, many, "f4", chunks=(64, 64)))),
         ("texts", changed(lambda file: file.create_dataset(place, data=[b"a", b"b"]))),
