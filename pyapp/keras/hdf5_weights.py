@@ -254,8 +254,12 @@ class WeightsFile:
     def shape(self, group: Any, name: str) -> tuple[int, ...]:
         """The shape of a dataset with numbers. FileFormatError for anything else."""
         found = self._child(group, name)
-        usable = isinstance(found, hdf5().Dataset) and found.dtype.kind in "fiub" and found.shape is not None
-        if not usable or found.external or found.is_virtual:
+        try:
+            usable = isinstance(found, hdf5().Dataset) and found.dtype.kind in "fiub" and found.shape is not None
+            usable = usable and not found.external and not found.is_virtual
+        except _DAMAGE:  # such as a type that NumPy does not have
+            usable = False
+        if not usable:
             raise FileFormatError(f"{self.where}: {group.name}/{name} is no dataset with numbers in this file")
         return tuple(found.shape)
 

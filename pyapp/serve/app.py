@@ -125,6 +125,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/images/generations", drawing.generations),
     ("POST", "/v1/images/edits", drawing.edits),
     ("POST", "/", tgi.either),
+    ("POST", "/models/{name:path}", tgi.of_model),
     ("GET", "/info", tgi.info),
     ("POST", "/generate", tgi.generate),
     ("POST", "/generate_stream", tgi.generate_stream),

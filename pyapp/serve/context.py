@@ -78,7 +78,8 @@ class Context:
             raise Problem(busy, status=429, code="rate_limit_exceeded", headers={"Retry-After": "1"})
 
     async def model(self, request: Request, name: str | None, *tasks: str) -> ServedModel:
-        """The model that a request names (see Models.get), which the log then names, too."""
+        """The model that a request names (see Models.get), also in its path, which the log then names, too."""
+        name = name or request.path_params.get("name")
         found = await self.models.get(name, *tasks, receive=request.receive)
         request.scope["pyapp.log"]["model"] = found.name
         return found

@@ -14,17 +14,15 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.engine import Tensor
-from pyapp.errors import PyappError
 from pyapp.events import Item
 from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS, SIDES
-from pyapp.vision.reading import read_image
 
 from .answers import EventStream, cancelled_by_leaving, data_line
 from .context import Context, upload_of
 from .fields import Fields
 from .generation import broken
-from .pictures import PIXELS
+from .pictures import picture_in
 from .problems import Problem
 from .running import Running
 
@@ -52,7 +50,7 @@ async def edits(request: Request, context: Context) -> Response:
         mask = await upload_of(form, "mask").read() if "mask" in form else None
     finally:
         await form.close()
-    pictures = {"image": await context.aside(lambda: _picture(data, "image", "RGB"))}
+    pictures = {"image": await context.aside(lambda: picture_in(data, "image"))}
     opacity = await context.aside(lambda: _opacity(data if mask is None else mask, "image" if mask is None else "mask"))
     if mask is not None or int(opacity.amin()) < 255:
         pictures["mask"] = 255 - opacity
@@ -75,17 +73,9 @@ def _number(name: str, value: Any) -> Any:
     raise Problem(f"{name}: must be a number", param=name, code="invalid_type")
 
 
-def _picture(data: bytes, param: str, mode: str) -> Tensor:
-    """The picture in a file. Problem for a file that is none."""
-    try:
-        return read_image(data, mode, PIXELS)
-    except PyappError as error:
-        raise Problem(f"{param}: {error.what}. {error.hint}", param=param, code="invalid_image") from None
-
-
 def _opacity(data: bytes, param: str) -> Tensor:
     """uint8 (H, W, 1): 0 where a picture is transparent."""
-    return _picture(data, param, "RGBA").narrow(2, 3, 1).contiguous()
+    return picture_in(data, param, "RGBA").narrow(2, 3, 1).contiguous()
 
 
 async def _drawn(

@@ -313,6 +313,14 @@ ROUTES: dict[tuple[str, str], Route] = {
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),
+    ("POST", "/models/{name:path}"): Route(
+        "What the model does, as Hugging Face's inference API: labels, objects, segments, depths or a text of a "
+        "picture, or labels of a recording, which is the body or in base64 in `inputs`; for models of texts and of "
+        "speech as /",
+        {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT]},
+        {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
+        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+    ),
     ("GET", "/info"): Route("The first model and the limits (TGI, TEI)", OBJECT),
     ("POST", "/generate"): Route(
         "The continuation of a text (TGI)", GENERATED,
