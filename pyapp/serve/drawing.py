@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -55,6 +56,34 @@ async def edits(request: Request, context: Context) -> Response:
     if mask is not None or int(opacity.amin()) < 255:
         pictures["mask"] = 255 - opacity
     return await _drawn(request, context, fields, pictures, "image_edit")
+
+
+async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -> Response:
+    """A PNG file of the text `inputs`, as Hugging Face's clients ask for it. `given`: the body."""
+    fields = Fields(given)
+    prompt, parameters = fields.text("inputs"), fields.object("parameters") or Fields({}, "parameters")
+    if prompt is None:
+        raise fields.missing("inputs")
+    context.check_length([prompt], "inputs")
+    options = {
+        "seed": parameters.whole("seed", None, 0, SEEDS - 1), "negative_prompt": parameters.text("negative_prompt"),
+        "steps": parameters.whole("num_inference_steps", None, 1, STEPS),
+        "guidance": parameters.number("guidance_scale", None, 0, 100),
+        "height": parameters.whole("height", None, 1, SIDES), "width": parameters.whole("width", None, 1, SIDES),
+        "schedule": parameters.text("scheduler", None, tuple(SCHEDULES)),
+    }  # fmt: skip
+    parameters.end()
+    fields.end(("model", "options"))
+    options = {name: value for name, value in options.items() if value is not None}
+    model = await context.model(request, None, "imagine")
+    context.admit()
+    request.scope["pyapp.log"] |= {"characters": len(prompt), "pictures": 1}
+    running = Drawing(
+        context, model, lambda cancel: tasks.imagine([prompt], model=model.loaded, cancel=cancel, **options)
+    )
+    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
+        [(picture, _)] = [entry async for entry in running.drawn()]
+    return Response(base64.b64decode(picture), media_type="image/png")
 
 
 def _number(name: str, value: Any) -> Any:

@@ -18,6 +18,7 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
+from . import drawing
 from .answers import data_line
 from .context import Context
 from .fields import Fields
@@ -224,6 +225,8 @@ async def either(request: Request, context: Context, tasks: set[str] | None = No
         return await of_coded_sound(request, context, given)
     if tasks == {"speak"}:
         return await of_inputs(request, context, given)
+    if tasks == {"imagine"}:
+        return await drawing.of_inputs(request, context, given)
     if isinstance(given.get("inputs"), dict):
         return await similarity(request, context, given)
     if "generate" in tasks and ("embed" not in tasks or not given.keys().isdisjoint(("parameters", "stream"))):
