@@ -200,6 +200,9 @@ class InspectView(View):
                     for entry in results["tensors"]
                 ]
             )
+        if results["classes"]:
+            click.echo("\nclasses and functions that loading it in Python would use (nothing of them was run)")
+            print_table([(name,) for name in results["classes"]])
         totals = results["totals"]
         click.echo(f"\n{totals['tensors']} tensors, {totals['parameters']:,} parameters, {size(totals['bytes'])}")
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import FileFormatError
@@ -244,12 +244,15 @@ _SCRIPT_KNOWN = _ScriptNames(
 )
 
 
-def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _Stored]:
+def _persistent(source: ByteSource, found: dict[str, int]) -> Callable[[Any], _Stored | Class]:
     """A function that makes storages of ('storage', type, key, location, count of elements[, (view key, offset,
-    count)]); `found` collects their sizes in bytes.
+    count)]); `found` collects their sizes in bytes. Older files of whole models have ('module', class, file, source)
+    too, which is the class.
     """
 
-    def make(value: Any) -> _Stored:
+    def make(value: Any) -> _Stored | Class:
+        if type(value) is tuple and len(value) == 4 and value[0] == "module" and isinstance(value[1], Class):
+            return value[1]
         fits = type(value) is tuple and len(value) in (5, 6) and value[0] == "storage"
         if not fits or type(value[1]) is not _StorageType or type(value[2]) is not str or not _counts((value[4],)):
             refuse("the pickle names a storage in a way that PyTorch does not", source)
@@ -278,7 +281,7 @@ class PyTorchFile(Checkpoint):
     a storage of their own are mapped, if they are dense and not compressed.
     """
 
-    known: ClassVar[Mapping[str, Any]] = _KNOWN  # what a pickle may ask for
+    known: Mapping[str, Any] = _KNOWN  # what a pickle may ask for
 
     def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
         super().__init__(source)

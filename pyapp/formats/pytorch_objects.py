@@ -1,19 +1,24 @@
-"""PyTorch's files that hold a whole model, not its state_dict: torch.save(model).
+"""PyTorch's files that hold more than tensors and plain data: a whole model, torch.save(model), or other objects.
 
-Their pickles name the classes of the model. None of them is imported and no code runs: each object becomes an
+Their pickles name classes and functions. None of them is imported and no code runs: each object becomes an
 InertObject, which has the name of its class and the attributes that were saved. The tensors of a module are found in
 the attributes `_parameters`, `_buffers` and `_modules`, as torch.nn.Module keeps them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pyapp.errors import FileFormatError
 
-from .pytorch import DEPTH_LIMIT, TENSORS_LIMIT, VISITS_LIMIT, PyTorchFile
-from .safe_pickle import Class, Stateful
+from .pytorch import DEPTH_LIMIT, NOTES_LIMIT, TENSORS_LIMIT, VISITS_LIMIT, PyTorchFile
+from .safe_pickle import Builder, Class, Stateful
+
+if TYPE_CHECKING:
+    from .archive import Archive
+    from .source import ByteSource
 
 MODELS = ("ema", "model")  # keys of a checkpoint's dict that hold a model, the preferred first
 PARTS = ("_parameters", "_buffers")  # of a module, by name
@@ -36,33 +41,65 @@ class InertObject(Stateful):
 
 
 class _AnyName(dict[str, Any]):
-    """The names that PyTorchFile knows, and a class of InertObjects for every other."""
+    """The names that PyTorchFile knows, and a class of InertObjects for every other; `asked` are these names."""
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        super().__init__(known)
+        self.asked: set[str] = set()
 
     def __contains__(self, name: object) -> bool:
         return type(name) is str
 
     def __missing__(self, name: str) -> Class:
+        if len(self.asked) < NOTES_LIMIT:
+            self.asked.add(name)
         return Class(name, partial(InertObject, name))
+
+
+def _collection(*values: Any) -> list[Any]:
+    """A set or a deque of a list's values."""
+    return list(values[0]) if values and type(values[0]) is list else []
+
+
+# Containers of Python's that whole objects keep beside dicts and lists.
+_CONTAINERS = {
+    "collections.defaultdict": Builder("defaultdict", lambda *_: {}),
+    "collections.deque": Builder("deque", _collection),
+    **{f"{module}.set": Builder("set", _collection) for module in ("builtins", "__builtin__")},
+}
+
+
+def is_module(value: Any) -> TypeGuard[InertObject]:
+    """Whether an object has what torch.nn.Module keeps."""
+    return type(value) is InertObject and "_modules" in value.attributes
 
 
 class PyTorchObjects(PyTorchFile):
     """A file of a whole model, or of a dict that holds one as "ema" or "model". `tensors` has the names of the model's
-    state_dict; `model` is the object, `objects` those of its modules by their names. FileFormatError where there is
-    none.
+    state_dict; `model` is the object, `objects` those of its modules by their names; `asked` are the names of classes
+    and functions in the pickle that are neither tensors nor plain data, sorted. FileFormatError where there is no
+    model.
     """
 
-    known = _AnyName(PyTorchFile.known)
+    def __init__(self, source: ByteSource, archive: Archive | None = None) -> None:
+        self.known = names = _AnyName({**PyTorchFile.known, **_CONTAINERS})
+        super().__init__(source, archive)
+        self.asked = sorted(names.asked)
 
     def _unwrap(self, value: Any) -> Any:
         found = (
             next((value[key] for key in MODELS if value.get(key) is not None), None) if type(value) is dict else value
         )
-        if type(found) is not InertObject or "_modules" not in found.attributes:
+        if not is_module(found):
             raise FileFormatError("the file holds no model of PyTorch", where=self.source.name)
-        self.model = found
+        self.model: InertObject = found
+        return self._state(found)
+
+    def _state(self, model: InertObject) -> dict[str, Any]:
+        """The state_dict of a model."""
         self.objects: dict[str, InertObject] = {}
         tensors: dict[str, Any] = {}
-        waiting = [("", found, 0)]
+        waiting = [("", model, 0)]
         while waiting:
             name, module, depth = waiting.pop()
             if depth > DEPTH_LIMIT or len(self.objects) > VISITS_LIMIT or len(tensors) > TENSORS_LIMIT:
@@ -71,7 +108,7 @@ class PyTorchObjects(PyTorchFile):
             prefix = f"{name}." if name else ""
             for key, part in self._parts(module, PARTS):
                 tensors[prefix + key] = part
-            for key, part in self._parts(module, ("_modules",)):
+            for key, part in reversed(self._parts(module, ("_modules",))):
                 if type(part) is InertObject:
                     waiting.append((prefix + key, part, depth + 1))
         return {name: value for name, value in tensors.items() if value is not None}
@@ -82,3 +119,17 @@ class PyTorchObjects(PyTorchFile):
         if not all(type(part) is dict and all(type(key) is str for key in part) for part in found):
             self._broken("its modules are not as PyTorch keeps them")
         return [pair for part in found for pair in part.items()]
+
+
+class InspectedFile(PyTorchObjects):
+    """A file with any objects, of which the tensors that are in models, dicts and lists can be seen: a whole model is
+    its state_dict, other objects are left out. `metadata` has the class of a whole model.
+    """
+
+    def _unwrap(self, value: Any) -> Any:
+        if is_module(value):
+            self.metadata["class"] = value.kind
+            return self._state(value)
+        if type(value) is dict:
+            value = {key: self._state(inner) if is_module(inner) else inner for key, inner in value.items()}
+        return PyTorchFile._unwrap(self, value)

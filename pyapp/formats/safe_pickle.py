@@ -20,7 +20,9 @@ OPERATIONS_LIMIT = 4_000_000  # a tensor takes about 30
 TEXT_LIMIT = 1 << 26  # bytes of one string: NumPy arrays are stored in strings
 INTEGER_BYTES = 16
 DAMAGED = "The file is damaged: download or copy it again"
-HINT = "Load it where you trust it, and save only its state_dict, best as safetensors"
+HINT = (
+    "Load it where you trust it, and save only its state_dict, best as safetensors; `pyapp inspect` shows what it has"
+)
 
 
 class Builder:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyapp.errors import FileFormatError
+
+from .checkpoint import Checkpoint
 from .opening import open_checkpoint, sniff
-from .source import AnySource, close_source, open_source
+from .source import AnySource, ByteSource, close_source, open_source
 from .tokenizer_bin import read_tokenizer_bin
 
 
 def inspect(source: AnySource) -> dict[str, Any]:
-    """Name, format, size in bytes (of all its parts), config, metadata, tensors and totals of a llama2.c, safetensors,
-    GGUF or tokenizer.bin file.
+    """Name, format, size in bytes (of all its parts), config, metadata, tensors, totals and classes of a model's file
+    (open_checkpoint) or of a tokenizer.bin.
 
     `tensors` is a list of {"name", "dtype", "shape", "bytes"} in file order; `totals` has "tensors", "parameters" and
-    "bytes". Every value can be written as JSON. Raises FileFormatError for other and for broken files, OSError as
-    open() does.
+    "bytes"; `classes` are the classes and functions, beside those of tensors, that a pickle of PyTorch's would use:
+    none of them is imported or run, and their objects are left out. Every value can be written as JSON. Raises
+    FileFormatError for other and for broken files, OSError as open() does.
     """
     opened = open_source(source)
     try:
-        if sniff(opened) == "tokenizer.bin":
+        kind = sniff(opened)
+        if kind == "tokenizer.bin":
             return _inspect_tokenizer(opened)
-        checkpoint = open_checkpoint(opened)
+        checkpoint, classes = _read_pickle(opened) if kind == "pytorch" else (open_checkpoint(opened), [])
         infos = checkpoint.tensors.values()
         return {
             "file": opened.name,
@@ -38,10 +43,25 @@ def inspect(source: AnySource) -> dict[str, Any]:
                 "parameters": sum(info.numel for info in infos),
                 "bytes": sum(info.nbytes for info in infos),
             },
+            "classes": classes,
         }
     finally:
         if opened is not source:
             close_source(opened)
+
+
+def _read_pickle(opened: ByteSource) -> tuple[Checkpoint, list[str]]:
+    """A file of PyTorch's, and the names in its pickle that are not those of tensors and plain data."""
+    try:
+        return open_checkpoint(opened), []
+    except FileFormatError as error:
+        from .pytorch_objects import InspectedFile
+
+        try:
+            found = InspectedFile(opened)
+        except FileFormatError:
+            raise error from None
+        return found, found.asked
 
 
 def _inspect_tokenizer(opened: Any) -> dict[str, Any]:
@@ -54,4 +74,5 @@ def _inspect_tokenizer(opened: Any) -> dict[str, Any]:
         "metadata": {"max_token_length": str(vocabulary.max_token_length)},
         "tensors": [],
         "totals": {"tensors": 0, "parameters": 0, "bytes": opened.size},
+        "classes": [],
     }

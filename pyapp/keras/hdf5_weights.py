@@ -199,6 +199,9 @@ def _values(optimizer: Any) -> list[Any]:
 
 # -- reading
 
+# What h5py raises for damaged files.
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
+
 
 class WeightsFile:
     """An HDF5 file with weights. Only groups and datasets inside of it are read: no links, no other files."""
@@ -207,7 +210,7 @@ class WeightsFile:
         self.where = where
         try:
             self.file = hdf5().File(source, "r")
-        except (OSError, RuntimeError, ValueError) as error:
+        except _DAMAGE as error:
             raise FileFormatError(
                 f"{where} is no HDF5 file, or a damaged one ({error!s:.100})", hint="Save the weights again in Keras"
             ) from error
@@ -225,7 +228,7 @@ class WeightsFile:
             if not isinstance(link, h5py.HardLink):
                 raise FileFormatError(f"{self.where}: {name!r:.60} is a link to another place, which is not followed")
             return parent[name]
-        except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
+        except _DAMAGE as error:
             if isinstance(error, FileFormatError):
                 raise
             raise FileFormatError(f"{self.where}: {name!r:.60} cannot be read ({error!s:.100})") from error
@@ -245,14 +248,18 @@ class WeightsFile:
         """The numbers of the datasets of a group, in order."""
         try:
             return sorted((name for name in group if name.isdigit()), key=int)
-        except (OSError, RuntimeError, ValueError) as error:
+        except _DAMAGE as error:
             raise FileFormatError(f"{self.where}: a group cannot be read ({error!s:.100})") from error
 
     def shape(self, group: Any, name: str) -> tuple[int, ...]:
         """The shape of a dataset with numbers. FileFormatError for anything else."""
         found = self._child(group, name)
-        usable = isinstance(found, hdf5().Dataset) and found.dtype.kind in "fiub" and found.shape is not None
-        if not usable or found.external or found.is_virtual:
+        try:
+            usable = isinstance(found, hdf5().Dataset) and found.dtype.kind in "fiub" and found.shape is not None
+            usable = usable and not found.external and not found.is_virtual
+        except _DAMAGE:  # such as a type that NumPy does not have
+            usable = False
+        if not usable:
             raise FileFormatError(f"{self.where}: {group.name}/{name} is no dataset with numbers in this file")
         return tuple(found.shape)
 
@@ -260,7 +267,7 @@ class WeightsFile:
         """A dataset as an array. Its shape is to be compared first."""
         try:
             return group[name][()]
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
+        except _DAMAGE as error:
             raise FileFormatError(f"{self.where}: {group.name}/{name} cannot be read ({error!s:.100})") from error
 
     def own(self, group: Any) -> dict[str, Any]:
@@ -278,7 +285,7 @@ class WeightsFile:
         """The name of the layer whose weights a group has."""
         try:
             found = group.attrs.get("name")
-        except (OSError, RuntimeError, ValueError):
+        except _DAMAGE:
             return None
         return found if isinstance(found, str) else None
 

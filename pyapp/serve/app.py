@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,9 +24,9 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from pyapp.errors import OptionError
 
-from . import cohere_text, drawing, openai_text, responses, speaking, speech, tgi, vectors
+from . import cohere_text, drawing, ollama, openai_text, responses, speaking, speech, tgi, vectors
 from .answers import the_end
-from .context import Context, Handler
+from .context import Context, Handler, is_foreign
 from .openapi import description
 from .page import WithPage, check_site
 from .problems import Problem, of_exception
@@ -38,8 +37,11 @@ log = logging.getLogger("pyapp.serve")
 OPEN = ("/health", "/ready")  # without a key
 ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
-# Routes of OpenAI's that are not here, and what does their work.
-INSTEAD = {"/chat": "ask /v1/chat/completions"}
+# Routes of OpenAI's and Ollama's that are not here, and what does their work.
+INSTEAD = {
+    "/chat": "ask /v1/chat/completions",
+    **dict.fromkeys(("/api/pull", "/api/create", "/api/copy"), "models are given to `pyapp serve`"),
+}
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
@@ -125,6 +127,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/images/generations", drawing.generations),
     ("POST", "/v1/images/edits", drawing.edits),
     ("POST", "/", tgi.either),
+    ("POST", "/models/{name:path}", tgi.of_model),
     ("GET", "/info", tgi.info),
     ("POST", "/generate", tgi.generate),
     ("POST", "/generate_stream", tgi.generate_stream),
@@ -134,14 +137,22 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/rerank", vectors.rerank),
     ("POST", "/similarity", vectors.similarity),
     ("POST", "/predict", vectors.predict),
+    ("GET", "/api/version", ollama.version),
+    ("GET", "/api/tags", ollama.tags),
+    ("GET", "/api/ps", ollama.running_models),
+    ("POST", "/api/show", ollama.show),
+    ("POST", "/api/chat", ollama.chat),
+    ("POST", "/api/generate", ollama.generate),
+    ("POST", "/api/embed", ollama.embed),
+    ("POST", "/api/embeddings", ollama.embeddings),
 )
 
 
 # -- around each request
 
 
-def endpoint_of(handler: Handler, context: Context) -> Callable[[Request], Any]:
-    """A route's function: errors become answers in OpenAI's form."""
+def endpoint_of(handler: Handler, context: Context, answer: Callable[[Problem], Response]) -> Callable[[Request], Any]:
+    """A route's function: errors become answers."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -153,12 +164,12 @@ def endpoint_of(handler: Handler, context: Context) -> Callable[[Request], Any]:
         except asyncio.CancelledError:
             if not context.draining:
                 raise
-            return answer_of(the_end())
+            return answer(the_end())
         except Exception as error:
             problem = of_exception(error, NAMES)
             if problem.status >= 500 and not isinstance(error, Problem):
                 log.error("a request failed", exc_info=True, extra={"fields": {"request": request.scope["pyapp.id"]}})
-            return answer_of(problem)
+            return answer(problem)
 
     return endpoint
 
@@ -182,7 +193,13 @@ def socket_endpoint(context: Context) -> Callable[[WebSocket], Any]:
 
 
 def answer_of(problem: Problem) -> Response:
+    """In OpenAI's form."""
     return JSONResponse(problem.body(), problem.status, headers=problem.headers)
+
+
+def answer_for(path: str) -> Callable[[Problem], Response]:
+    """What makes answers of problems in the form of a path's interface."""
+    return ollama.answer_of if path.startswith("/api/") else answer_of
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -195,7 +212,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         instead = INSTEAD.get(path.removeprefix("/v1"), "GET /openapi.json lists those that there are")
         what = f"there is no route {path:.100}: {instead}"
-    return answer_of(Problem(what, status=error.status_code, headers=error.headers))
+    return answer_for(path)(Problem(what, status=error.status_code, headers=error.headers))
 
 
 class Gate:
@@ -245,10 +262,8 @@ class Gate:
                 f"more than {settings.connections:,} connections are open", status=503, code="too_many_connections",
                 headers={"Retry-After": "1", "Connection": "close"},
             )  # fmt: skip
-        origin = headers.get("origin")
-        if scope["type"] == "websocket" and origin is not None:  # browsers ask for no permission (CORS) here
-            if urlsplit(origin).netloc != headers.get("host") and not {origin, "*"} & {*settings.origins}:
-                return Problem("pages of other sites may not ask: see --cors", status=403, code="origin_not_allowed")
+        if scope["type"] == "websocket" and is_foreign(headers, settings):  # browsers ask for no permission (CORS) here
+            return Problem("pages of other sites may not ask: see --cors", status=403, code="origin_not_allowed")
         if not settings.keys or scope["path"] in OPEN or scope.get("method") == "OPTIONS":
             return None
         kind, _, key = headers.get("authorization", "").partition(" ")
@@ -313,7 +328,8 @@ def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda 
             await context.models.unload_idle()
 
     routes: list[BaseRoute] = [
-        Route(path, endpoint_of(handler, context), methods=[method]) for method, path, handler in ROUTES
+        Route(path, endpoint_of(handler, context, answer_for(path)), methods=[method])
+        for method, path, handler in ROUTES
     ]
     routes.append(WebSocketRoute("/v1/realtime", socket_endpoint(context)))
     middleware = [Middleware(Gate, context=context)]

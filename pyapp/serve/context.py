@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from tempfile import gettempdir
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -78,7 +79,8 @@ class Context:
             raise Problem(busy, status=429, code="rate_limit_exceeded", headers={"Retry-After": "1"})
 
     async def model(self, request: Request, name: str | None, *tasks: str) -> ServedModel:
-        """The model that a request names (see Models.get), which the log then names, too."""
+        """The model that a request names (see Models.get), also in its path, which the log then names, too."""
+        name = name or request.path_params.get("name")
         found = await self.models.get(name, *tasks, receive=request.receive)
         request.scope["pyapp.log"]["model"] = found.name
         return found
@@ -106,10 +108,12 @@ class Context:
 
     # -- bodies
 
-    async def json(self, request: Request) -> dict[str, Any]:
-        """The object in a request's body."""
+    async def json(self, request: Request, typed: bool = True) -> dict[str, Any]:
+        """The object in a request's body. `typed` False: its type may be any, such as curl's, unless a page of another
+        site sends it, which browsers allow for some types without asking.
+        """
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in JSON_TYPES:
+        if kind not in JSON_TYPES and (typed or is_foreign(request.headers, self.settings)):
             raise Problem(f"the body must be application/json, not {kind:.60}", status=415)
         return parse_object(await self.body(request))
 
@@ -166,6 +170,14 @@ class Context:
                 f"the body did not arrive within {seconds:g} s", status=408, code="timeout",
                 headers={"Connection": "close"},
             ) from None  # fmt: skip
+
+
+def is_foreign(headers: Headers, settings: Settings) -> bool:
+    """Whether a page of another site asks, which the settings do not allow."""
+    origin = headers.get("origin")
+    if origin is None or urlsplit(origin).netloc == headers.get("host"):
+        return False
+    return not {origin, "*"} & {*settings.origins}
 
 
 def upload_of(form: FormData, name: str) -> UploadFile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping
@@ -14,17 +15,15 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.engine import Tensor
-from pyapp.errors import PyappError
 from pyapp.events import Item
 from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS, SIDES
-from pyapp.vision.reading import read_image
 
 from .answers import EventStream, cancelled_by_leaving, data_line
 from .context import Context, upload_of
 from .fields import Fields
 from .generation import broken
-from .pictures import PIXELS
+from .pictures import picture_in
 from .problems import Problem
 from .running import Running
 
@@ -52,11 +51,39 @@ async def edits(request: Request, context: Context) -> Response:
         mask = await upload_of(form, "mask").read() if "mask" in form else None
     finally:
         await form.close()
-    pictures = {"image": await context.aside(lambda: _picture(data, "image", "RGB"))}
+    pictures = {"image": await context.aside(lambda: picture_in(data, "image"))}
     opacity = await context.aside(lambda: _opacity(data if mask is None else mask, "image" if mask is None else "mask"))
     if mask is not None or int(opacity.amin()) < 255:
         pictures["mask"] = 255 - opacity
     return await _drawn(request, context, fields, pictures, "image_edit")
+
+
+async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -> Response:
+    """A PNG file of the text `inputs`, as Hugging Face's clients ask for it. `given`: the body."""
+    fields = Fields(given)
+    prompt, parameters = fields.text("inputs"), fields.object("parameters") or Fields({}, "parameters")
+    if prompt is None:
+        raise fields.missing("inputs")
+    context.check_length([prompt], "inputs")
+    options = {
+        "seed": parameters.whole("seed", None, 0, SEEDS - 1), "negative_prompt": parameters.text("negative_prompt"),
+        "steps": parameters.whole("num_inference_steps", None, 1, STEPS),
+        "guidance": parameters.number("guidance_scale", None, 0, 100),
+        "height": parameters.whole("height", None, 1, SIDES), "width": parameters.whole("width", None, 1, SIDES),
+        "schedule": parameters.text("scheduler", None, tuple(SCHEDULES)),
+    }  # fmt: skip
+    parameters.end()
+    fields.end(("model", "options"))
+    options = {name: value for name, value in options.items() if value is not None}
+    model = await context.model(request, None, "imagine")
+    context.admit()
+    request.scope["pyapp.log"] |= {"characters": len(prompt), "pictures": 1}
+    running = Drawing(
+        context, model, lambda cancel: tasks.imagine([prompt], model=model.loaded, cancel=cancel, **options)
+    )
+    async with cancelled_by_leaving(request, running.close, context.settings.seconds):
+        [(picture, _)] = [entry async for entry in running.drawn()]
+    return Response(base64.b64decode(picture), media_type="image/png")
 
 
 def _number(name: str, value: Any) -> Any:
@@ -75,17 +102,9 @@ def _number(name: str, value: Any) -> Any:
     raise Problem(f"{name}: must be a number", param=name, code="invalid_type")
 
 
-def _picture(data: bytes, param: str, mode: str) -> Tensor:
-    """The picture in a file. Problem for a file that is none."""
-    try:
-        return read_image(data, mode, PIXELS)
-    except PyappError as error:
-        raise Problem(f"{param}: {error.what}. {error.hint}", param=param, code="invalid_image") from None
-
-
 def _opacity(data: bytes, param: str) -> Tensor:
     """uint8 (H, W, 1): 0 where a picture is transparent."""
-    return _picture(data, param, "RGBA").narrow(2, 3, 1).contiguous()
+    return picture_in(data, param, "RGBA").narrow(2, 3, 1).contiguous()
 
 
 async def _drawn(

@@ -16,8 +16,8 @@ from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS as PICTURE_SEEDS
 from pyapp.text.options import SEEDS
 
-from . import cohere_text, drawing, responses
-from .sampling import COHERE, WITHOUT_EFFECT
+from . import cohere_text, drawing, ollama, responses
+from .sampling import COHERE, OLLAMA, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
 
 Schema = dict[str, Any]
@@ -136,6 +136,20 @@ COHERE_FIELDS: dict[str, Schema] = {
     **{name: {"description": "Is refused: put texts into messages."} for name in ("documents", "citation_options")},
     **ignored(*cohere_text.WITHOUT_EFFECT),
 }  # fmt: skip
+# Ollama's.
+OLLAMA_TEXT: dict[str, Schema] = {
+    "model": MODEL, "name": MODEL, "stream": FLAG | {"default": True},
+    "think": {"oneOf": [FLAG, one_of(*ollama.EFFORTS)]}, "format": {"oneOf": [one_of("json"), OBJECT]},
+    "options": an_object(num_predict=whole(-2), **{
+        OLLAMA.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
+            "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
+            *WITHOUT_EFFECT)
+    }, **ignored(*ollama.WITHOUT_EFFECT)),
+    **ignored("keep_alive"),
+}  # fmt: skip
+OLLAMA_DETAILS = an_object(format=TEXT, family=TEXT, families=array(TEXT), parameter_size=TEXT, quantization_level=TEXT)
+OLLAMA_MODELS = an_object(models=array(an_object(
+    name=TEXT, model=TEXT, modified_at=TEXT, size=whole(0), digest=TEXT, details=OLLAMA_DETAILS)))  # fmt: skip
 RESPONSE = an_object(
     id=TEXT, object=TEXT, created_at=whole(), status=one_of("completed", "incomplete"), model=TEXT,
     output=array(OBJECT),
@@ -157,17 +171,18 @@ HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 
 class Route:
     """What a route takes and gives. `answer`: the schema of its JSON, or media types. `fields` are those of its JSON
-    object (or form), `needed` the ones that must be there; `streams`: its answer may be server-sent events; `query`:
-    what may stand behind the path.
+    object (or form), `needed` the ones that must be there; `streams`: its answer may be server-sent events, `lines`: or
+    JSON objects, one a line; `query`: what may stand behind the path.
     """
 
     def __init__(
         self, about: str, answer: Schema | str | tuple[str, ...], fields: Mapping[str, Schema] | None = None,
         example: Mapping[str, Any] | None = None, needed: tuple[str, ...] = (), streams: bool = False,
-        form: bool = False, query: Mapping[str, Schema] | None = None,
+        form: bool = False, query: Mapping[str, Schema] | None = None, lines: bool = False,
     ) -> None:  # fmt: skip
         self.about, self.answer, self.fields, self.example = about, answer, fields, example
         self.needed, self.streams, self.form, self.query = needed, streams, form, query or {}
+        self.lines = lines
 
     def described(self, path: str, method: str) -> Schema:
         """The operation."""
@@ -199,6 +214,8 @@ class Route:
             content["application/json"] = {"schema": self.answer}
         if self.streams:
             content["text/event-stream"] = {"schema": TEXT}
+        if self.lines:
+            content["application/x-ndjson"] = {"schema": TEXT}
         if self.form and self.answer is TRANSCRIPT:
             content["text/plain"] = {"schema": TEXT}
         return {"description": "The answer.", "content": content}
@@ -313,6 +330,14 @@ ROUTES: dict[tuple[str, str], Route] = {
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),
+    ("POST", "/models/{name:path}"): Route(
+        "What the model does, as Hugging Face's inference API: labels, objects, segments, depths or a text of a "
+        "picture, or labels of a recording, which is the body or in base64 in `inputs`; for models of texts and of "
+        "speech as /",
+        {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT]},
+        {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
+        {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
+    ),
     ("GET", "/info"): Route("The first model and the limits (TGI, TEI)", OBJECT),
     ("POST", "/generate"): Route(
         "The continuation of a text (TGI)", GENERATED,
@@ -352,6 +377,37 @@ ROUTES: dict[tuple[str, str], Route] = {
          "parameters": an_object(top_k=whole(1), function_to_apply=one_of("none")), **TRUNCATION},
         {"inputs": "the cat"}, ("inputs",),
     ),
+    ("GET", "/api/version"): Route("The version (Ollama)", an_object(version=TEXT)),
+    ("GET", "/api/tags"): Route("The models (Ollama)", OLLAMA_MODELS),
+    ("GET", "/api/ps"): Route("The models that are loaded (Ollama)", OLLAMA_MODELS),
+    ("POST", "/api/show"): Route(
+        "A model (Ollama)",
+        an_object(details=OLLAMA_DETAILS, model_info=OBJECT, template=TEXT, capabilities=array(TEXT)),
+        {"model": MODEL, "name": MODEL, **ignored("verbose", "system", "template", "options")}, {"model": "chat"},
+    ),
+    ("POST", "/api/chat"): Route(
+        "An answer in a conversation (Ollama)", OBJECT,
+        {"messages": MESSAGES, "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
+         "parallel_tool_calls": FLAG | {"default": True}, **OLLAMA_TEXT},
+        {"messages": HELLO["messages"], "options": {"num_predict": 4}, "stream": False}, lines=True,
+    ),
+    ("POST", "/api/generate"): Route(
+        "An answer to a text, or with `raw` its continuation (Ollama)", OBJECT,
+        {"prompt": TEXT, "suffix": TEXT, "system": TEXT, "raw": FLAG, "images": array(TEXT),
+         "template": {"description": "Is refused."}, **ignored("context"), **OLLAMA_TEXT},
+        {"prompt": "Once", "options": {"num_predict": 4}, "stream": False}, lines=True,
+    ),
+    ("POST", "/api/embed"): Route(
+        "Vectors of texts (Ollama)", an_object(model=TEXT, embeddings=array(VECTOR)),
+        {"model": MODEL, "name": MODEL, "input": TEXTS, "dimensions": whole(1), "truncate": FLAG | {"default": True},
+         **ignored("options", "keep_alive")},
+        {"input": ["the cat"]}, ("input",),
+    ),
+    ("POST", "/api/embeddings"): Route(
+        "The vector of a text (Ollama)", an_object(embedding=VECTOR),
+        {"model": MODEL, "name": MODEL, "prompt": TEXT, **ignored("options", "keep_alive")},
+        {"prompt": "the cat"}, ("prompt",),
+    ),
 }  # fmt: skip
 
 
@@ -369,8 +425,8 @@ def description(keys: bool) -> Schema:
         "info": {
             "title": "pyapp", "version": __version__,
             "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference, "
-            "text-embeddings-inference and Cohere. /v1/realtime is a websocket, in the form of OpenAI's Realtime "
-            "interface.",
+            "text-embeddings-inference, Cohere and Ollama. /v1/realtime is a websocket, in the form of OpenAI's "
+            "Realtime interface.",
         },
     }  # fmt: skip
     if keys:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError, PyappError
 from pyapp.text.chat_template import sources
 from pyapp.text.pictures import Picture, PictureTemplate, SoundSource, check_seeing, sees, taken
@@ -48,3 +49,11 @@ def with_pictures(
         at = error.where if error.where and error.where.startswith(param) else param
         code = "context_length_exceeded" if isinstance(error, OptionError) and "room for" in error.what else None
         raise Problem(f"{at}: {error.what}. {error.hint}".removesuffix(". None"), param=at, code=code) from None
+
+
+def picture_in(data: bytes, param: str, mode: str = "RGB") -> Tensor:
+    """The picture in a file, which the field `param` gave, as uint8 (H, W, C). Problem for a file that is none."""
+    try:
+        return read_image(data, mode, PIXELS)
+    except PyappError as error:
+        raise Problem(f"{param}: {error.what}. {error.hint}", param=param, code="invalid_image") from None

@@ -61,6 +61,13 @@ RESPONSES = Interface(
     ("max_output_tokens",), "input", flat=True,
 )  # fmt: skip
 COHERE = Interface(NAMES | {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}, ("max_tokens",), "messages")
+OLLAMA = Interface(
+    {
+        **NAMES, "max_new_tokens": "options.num_predict", "json_schema": "format",
+        "repetition_penalty": "repeat_penalty",
+    },
+    ("num_predict",), "messages",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ def asked_of(
         "logit_bias": fields.mapping("logit_bias") or {},
         "top_k": fields.whole(named("top_k"), 0, 0, 1 << 31), "min_p": fields.number("min_p", 0.0, 0, 1),
         "typical_p": fields.number("typical_p", 1.0, 0, 1),
-        "repetition_penalty": fields.number("repetition_penalty", 1.0, 0.01, 100),
+        "repetition_penalty": fields.number(named("repetition_penalty"), 1.0, 0.01, 100),
         "no_repeat_ngram": fields.whole("no_repeat_ngram", 0, 0, 1000),
         "min_new_tokens": fields.whole("min_tokens", 0, 0, tokens), "stop_tokens": fields.array("stop_token_ids", ()),
         "suppress_tokens": fields.array("suppress_tokens", ()), "bad_words_ids": fields.array("bad_words_ids", ()),

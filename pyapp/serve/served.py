@@ -23,8 +23,10 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint
 from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
+from pyapp.models.loading import ultralytics
 from pyapp.models.loading.by_task import TASK_OF_CLASS
 from pyapp.models.loading.sentence_folders import parts_in
+from pyapp.models.loading.timm import is_timms
 from pyapp.models.sentences.embedding import MODULES
 from pyapp.tasks.keeper import LOADERS, known
 from pyapp.tasks.ranking import is_late
@@ -39,7 +41,14 @@ from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
 MIB = 1 << 20
-TASKS = ("generate", "embed", "classify", "rerank", "transcribe", "speak", "imagine")
+# By the names that models have in pyapp.models: those over files, which POST /models/NAME serves.
+FILE_TASK_OF = {
+    "image-classification": "classify-image", "zero-shot-image-classification": "match-image",
+    "object-detection": "detect", "semantic-segmentation": "segment", "depth-estimation": "depth",
+    "image-to-text": "image-to-text", "audio-classification": "classify-sound",
+    "zero-shot-audio-classification": "match-sound",
+}  # fmt: skip
+TASKS = ("generate", "embed", "classify", "rerank", "transcribe", "speak", "imagine", *FILE_TASK_OF.values())
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
 ROOM_SECONDS = 60.0  # that a request waits for the memory of others
@@ -470,18 +479,32 @@ def task_of(source: str) -> str:
     except ModelError:
         raise
     except PyappError:
+        if path.suffix == ".pt":
+            return _task_of_yolo(path)
         return "transcribe" if path.suffix == ".bin" else "generate"
 
 
+def _task_of_yolo(path: Path) -> str:
+    """Of a whole model of PyTorch's: those of YOLO are read."""
+    try:
+        found = ultralytics.settings_in(path)
+    except PyappError:
+        return "generate"
+    return "classify-image" if found["head"] == "classify" else "detect"
+
+
 def _task_of_settings(settings: Any) -> str:
+    if is_timms(settings):
+        return "classify-image"
     classes = [name for name in settings.get("architectures") or () if isinstance(name, str)]
     ends = {task for name in classes for end, task in TASK_OF_CLASS.items() if name.endswith(end)}
     if settings.get("model_type") == "whisper" or "speech-recognition" in ends:
         return "transcribe"
     if "text-to-speech" in ends:
         return "speak"
-    if "audio-classification" in ends:
-        return "classify-sound"
+    for name, task in FILE_TASK_OF.items():
+        if name in ends:
+            return task
     if "sequence-classification" in ends:
         return "classify"
     kind = str(settings.get("model_type", ""))

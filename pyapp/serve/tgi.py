@@ -18,13 +18,15 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
+from . import drawing
 from .answers import data_line
 from .context import Context
 from .fields import Fields
+from .file_tasks import FILE_TASKS, of_file
 from .generation import Choice, Running, collect, note_done, stream_of, submit
 from .openai_text import completion_prompt
 from .sampling import MOST_STOPS, MOST_TEXTS
-from .served import ServedModel
+from .served import TASKS, ServedModel
 from .speaking import of_inputs
 from .speech import OF_GENERATION, of_coded_sound, of_sound
 from .vectors import embed, predict, refuse_prompt, similarity
@@ -200,13 +202,22 @@ async def generate_stream(request: Request, context: Context) -> Response:
     return await generate(request, context, stream=True)
 
 
-async def either(request: Request, context: Context) -> Response:
+async def of_model(request: Request, context: Context) -> Response:
+    """/models/NAME, as Hugging Face's inference API: what the named model does with the body."""
+    name = request.path_params["name"]
+    return await either(request, context, {context.models.find(name, TASKS).task})
+
+
+async def either(request: Request, context: Context, tasks: set[str] | None = None) -> Response:
     """/, as Hugging Face's clients call it: the text of a recording, if the body is one (huggingface_hub gives its
     bytes no type); else what the fields are for: TGI and TEI have this route, and one model each. A client that wants a
-    text sends `parameters` or `stream`, and one that wants vectors does not.
+    text sends `parameters` or `stream`, and one that wants vectors does not. Where all models read files, it is for the
+    first one. `tasks`: those of the models that may answer, if not all.
     """
     kind = request.headers.get("content-type", "application/octet-stream")
-    tasks = {model.task for model in context.models.by_name.values()}
+    tasks = tasks or {model.task for model in context.models.by_name.values()}
+    if tasks <= FILE_TASKS.keys():
+        return await of_file(request, context, request.path_params.get("name"))
     if kind.startswith(("audio/", "video/")) or (kind == "application/octet-stream" and "transcribe" in tasks):
         return await of_sound(request, context)
     given = await context.json(request)
@@ -214,6 +225,8 @@ async def either(request: Request, context: Context) -> Response:
         return await of_coded_sound(request, context, given)
     if tasks == {"speak"}:
         return await of_inputs(request, context, given)
+    if tasks == {"imagine"}:
+        return await drawing.of_inputs(request, context, given)
     if isinstance(given.get("inputs"), dict):
         return await similarity(request, context, given)
     if "generate" in tasks and ("embed" not in tasks or not given.keys().isdisjoint(("parameters", "stream"))):

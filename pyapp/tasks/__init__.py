@@ -212,7 +212,7 @@ async def generate(
 @task
 async def inspect(source: Any) -> Events:
     """The content of a model file, or of the weights of a model's folder, from its header: Done carries `file format
-    size config metadata tensors totals`. `config` is that of the file, or else config.json's.
+    size config metadata tensors totals classes`. `config` is that of the file, or else config.json's.
     """
     from pyapp import formats
 

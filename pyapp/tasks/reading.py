@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import exp, log
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,9 @@ UPRIGHT = 0.85  # the confidence of a page that stands upright
 TURNED, BETTER = 0.8, 0.15  # so much confidence, and so much more, turns a page by quarters
 SAMPLES = 4  # lines of a page that are read for that
 FEW = 3  # lines are a page
+SPACE_CHANCE = 0.03  # of a space, which a wide gap in the ink then proves
+SPACE_SHARE = 0.6  # of the narrowest space of a line: as wide is such a gap
+SPACE_WIDTH = 0.2  # of a line's height: the narrowest space of a line that has none
 WIDEST = 1 << 14  # columns of a line
 NO_TEXT = "no text was found"
 
@@ -243,8 +247,42 @@ def _by_scores(loaded: Any, crops: Sequence[NDArray[np.uint8]], options: Any) ->
             places = -(-widths[i] // PIXELS_PER_PLACE)
             scale = crops[i].shape[0] / height
             inked: Any = (pixels[row, 0, :, : widths[i]] > INKED).any(0)
-            yield i, spelled_words(marks_of(scores[row, :places]), loaded.model.config.alphabet, inked, scale)
+            alphabet = loaded.model.config.alphabet
+            marks = with_spaces(marks_of(scores[row, :places]), scores[row, :places], alphabet, inked, height)
+            yield i, spelled_words(marks, alphabet, inked, scale)
         first = last
+
+
+def with_spaces(
+    marks: Sequence[Mark], scores: NDArray[np.float32], alphabet: str, inked: NDArray[np.bool_], height: int
+) -> list[Mark]:
+    """The marks with spaces between words that stand close: where the scores (T, classes) have some chance of a space,
+    and the ink has a gap nearly as wide as at the line's narrowest space. `inked` as for spelled_words; `height` of the
+    line's picture.
+    """
+    space = alphabet.find(" ") + 1
+    spaces = [i for i, mark in enumerate(marks) if mark.number == space]
+    inner = [i for i in spaces if 0 < i < len(marks) - 1]
+    narrowest = min((_gap(marks[i - 1], marks[i + 1], inked) for i in inner), default=SPACE_WIDTH * height)
+    found = list(marks[:1])
+    for before, mark in pairwise(marks):
+        between = scores[before.last + 1 : mark.first]
+        if space and space not in (before.number, mark.number) and len(between):
+            chances = np.exp(between - between.max(1, keepdims=True), dtype=np.float32)
+            chance = chances[:, space] / chances.sum(1)
+            place = int(chance.argmax())
+            if chance[place] >= SPACE_CHANCE and _gap(before, mark, inked) >= max(SPACE_SHARE * narrowest, 2):
+                place += before.last + 1
+                found.append(Mark(space, place, place, 1.0))
+        found.append(mark)
+    return found
+
+
+def _gap(before: Mark, behind: Mark, inked: NDArray[np.bool_]) -> int:
+    """The columns of the widest gap in the ink between two marks."""
+    columns = inked[PIXELS_PER_PLACE * before.first : PIXELS_PER_PLACE * (behind.last + 1)]
+    edges = np.flatnonzero(np.concatenate(([True], columns, [True])))
+    return int(np.diff(edges).max()) - 1
 
 
 def spelled_words(marks: Sequence[Mark], alphabet: str, inked: NDArray[np.bool_], scale: float) -> Found:

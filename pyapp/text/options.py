@@ -27,7 +27,8 @@ class SamplingOptions:
 
     - temperature: 0 takes the most likely token, 1 samples with the model's probabilities; higher is more random.
     - top_k: only the k most likely tokens; 0: all.
-    - top_p: only the most likely tokens that together have this probability; 1: all (Holtzman et al., 2020).
+    - top_p: only the most likely tokens that together have this probability; 1: all, 0: the likeliest (Holtzman et
+      al., 2020).
     - min_p: only tokens with at least this fraction of the highest probability; 0: all (Nguyen et al., 2024).
     - typical_p: only tokens whose surprise is closest to the expected one, that together have this probability; 1: all
       (Meister et al., 2023).

@@ -82,7 +82,8 @@ class Sampler:
         self._uniform = Uniform(self.seed)
         self._buffers = SampleBuffers(vocab_size, device)
         self._temperature, self._penalty = float(options.temperature), float(options.repetition_penalty)
-        self._top_k, self._top_p, self._min_p = int(options.top_k), float(options.top_p), float(options.min_p)
+        self._top_k, self._min_p = int(options.top_k), float(options.min_p)
+        self._top_p = max(float(options.top_p), 1e-9)  # of 0 the kernel would make no filter
         self._typical = float(options.typical_p)
         self._count = 0
         self._drawn = 0.0

@@ -181,8 +181,8 @@ def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXE
             with Image.open(BytesIO(data), formats=known) as picture:
                 check_size(picture.height, picture.width, name, limit)
                 picture.load()  # the first frame
-                turned = ImageOps.exif_transpose(picture)
-                pixels = _converted(turned, mode, name)
+                ImageOps.exif_transpose(picture, in_place=True)
+                pixels = _converted(picture, mode, name)
                 return Tensor.from_buffer(pixels.tobytes(), (pixels.height, pixels.width, CHANNELS[mode]), "uint8")
     except FileFormatError:
         raise

@@ -5,8 +5,9 @@ Run it from the repository's root with the `oracle` extra installed: python test
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections import OrderedDict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import torch
@@ -44,7 +45,18 @@ def programs() -> None:
     torch.jit.freeze(torch.jit.script(torch.nn.Linear(2, 2).eval())).save(GOLDEN / "frozen.pt")
 
 
+def models() -> None:
+    """Whole models beside other objects, in both forms of files."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
+    with torch.no_grad():
+        model[0].weight.copy_(torch.arange(6.0).reshape(2, 3))
+    torch.save(model[0], GOLDEN / "model_legacy.pt", _use_new_zipfile_serialization=False)
+    found = {"model": model, "args": Namespace(rate=0.1, path=PurePosixPath("a")), "epoch": 3}
+    torch.save(found, GOLDEN / "model_zip.pt")
+
+
 def main() -> None:
+    models()
     programs()
     raw = torch.arange(48, dtype=torch.uint8)
     state = OrderedDict((n, raw.clone().view(getattr(torch, n))) for n in TYPES.split() if n != "bool")

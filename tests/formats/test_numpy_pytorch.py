@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 
 from pyapp.errors import FileFormatError
-from pyapp.formats import inspect, open_checkpoint, write_npy, write_npz
+from pyapp.formats import inspect, open_checkpoint, open_source, write_npy, write_npz
+from pyapp.formats.pytorch_objects import InspectedFile
 from tests.together import fewer_in_browser
 
 GOLDENS = [
@@ -146,9 +148,29 @@ def test_hostile_pickles(tmp_path: Path, monkeypatch: Any, peak_memory: Any, dat
     assert message in str(caught.value) and len(str(caught.value)) < 1000
     with pytest.raises(FileFormatError):
         open_checkpoint(magic + system + data)
+    with pytest.raises(FileFormatError, match=re.escape(message)):
+        inspect(zipped(data))
     assert not list(tmp_path.iterdir())
     with open_checkpoint(zipped(b"\x80\x02" + TENSOR + b".", struct.pack("<4f", 1, 2, 3, 4))) as read:
         assert read.read("tensor").tolist() == [1, 2, 3, 4]
+
+
+def test_what_whole_models_have(golden: Path) -> None:
+    """Nothing of their classes is imported; torch's state_dict has these names in this order."""
+    names = ["0.weight", "0.bias", *(f"1.0.{name}" for name in "weight bias running_mean running_var".split())]
+    names.append("1.0.num_batches_tracked")
+    classes = ["batchnorm.BatchNorm1d", "container.Sequential", "linear.Linear"]
+    with pytest.raises(FileFormatError, match="Linear, which is neither.*`pyapp inspect` shows what it has"):
+        open_checkpoint(golden / "model_legacy.pt")
+    found = inspect(golden / "model_legacy.pt")
+    assert [entry["name"] for entry in found["tensors"]] == ["weight", "bias"]
+    assert found["metadata"]["class"] == "torch.nn.modules.linear.Linear" and len(found["classes"]) == 1
+    found = inspect(golden / "model_zip.pt")
+    assert [entry["name"] for entry in found["tensors"]] == names
+    classes = ["argparse.Namespace", "pathlib.PurePosixPath", *(f"torch.nn.modules.{name}" for name in classes)]
+    assert found["classes"] == classes and found["metadata"] == {"epoch": "3"}
+    with InspectedFile(open_source(golden / "model_zip.pt")) as read:
+        assert read.read("0.weight").tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 HOSTILE_PROGRAMS = [

@@ -441,8 +441,11 @@ def test_hostile_weights(files: Path, tmp_path: Path) -> None:
     many = (10**9, 10**6)
     cases: list[tuple[str, bytes]] = [
         ("no HDF5", b"x" * 100), ("empty", b""), ("cut off", whole[: len(whole) // 2]),
+        ("a place far away", whole[:48] + b"\xf0" * 8 + whole[56:]),
         ("absent", changed(lambda file: None)),
         ("huge", changed(lambda file: file.create_dataset(place, many, "f4", chunks=(64, 64)))),
+        ("times", changed(lambda file: h5py.h5d.create(file.id, place.encode(), h5py.h5t.UNIX_D32LE,
+                                                       h5py.h5s.create_simple((16, 3))))),
         ("texts", changed(lambda file: file.create_dataset(place, data=[b"a", b"b"]))),
         ("soft link", changed(lambda file: file.__setitem__(place, h5py.SoftLink("/layers/conv2d/vars/0")))),
         ("other file", changed(lambda file: file.__setitem__(place, h5py.ExternalLink("secret", "/x")))),

@@ -276,6 +276,13 @@ def hub_root(client: Any, url: str) -> None:
     assert near > far
 
 
+def hub_model(client: Any, url: str) -> None:
+    assert len(client.text_generation("hello", max_new_tokens=5, model=f"{url}/models/chat")) == 5
+    heard = client.automatic_speech_recognition(str(SOUND), model=f"{url}/models/speech")
+    assert heard.text.startswith("There will be snow")
+    assert client.feature_extraction("the cat", model=f"{url}/models/embedder").shape == (1, 64)
+
+
 def hub_chat(client: Any, url: str) -> None:
     found = client.chat_completion(HELLO, max_tokens=5, temperature=0)
     assert found.usage.completion_tokens == 5 == len(found.choices[0].message.content)
@@ -291,8 +298,8 @@ def hub_similarity(client: Any, url: str) -> None:
 
 
 HUB: dict[str, Callable[[Any, str], None]] = {
-    "/generate": hub_generate, "/generate_stream": hub_stream, "/": hub_root, "/v1/chat/completions": hub_chat,
-    "/embed": hub_embed, "/similarity": hub_similarity,
+    "/generate": hub_generate, "/generate_stream": hub_stream, "/": hub_root, "/models/{name}": hub_model,
+    "/v1/chat/completions": hub_chat, "/embed": hub_embed, "/similarity": hub_similarity,
 }  # fmt: skip
 
 

@@ -122,3 +122,14 @@ def test_flux_draws(tmp_path: Path) -> None:
         picture = {"image": ("a.png", encode_png(start_picture()[0]))}
         form = {"model": "flux", "prompt": "a red cat", "steps": "2", "strength": "0.5"}
         assert read_image(drawn(client.post(EDIT, data=form, files=picture))[0]).shape == (20, 16, 3)
+
+
+def test_hugging_faces_form(client: Any) -> None:
+    asked: Any = {"width": 16, "height": 24, "num_inference_steps": 1, "seed": 3, "guidance_scale": 2}
+    answer = client.post("/models/painter", json={"inputs": "a red cat", "parameters": asked})
+    assert answer.headers["content-type"] == "image/png"
+    same = {"prompt": "a red cat", "size": "16x24", "steps": 1, "seed": 3, "guidance": 2}
+    [picture] = client.post("/v1/images/generations", json=same).json()["data"]
+    assert answer.content == base64.b64decode(picture["b64_json"])
+    refused = client.post("/models/painter", json={"inputs": "a", "parameters": {"width": 0}}).json()["error"]
+    assert refused["param"] == "parameters.width"

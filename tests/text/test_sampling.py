@@ -98,6 +98,7 @@ def test_filters() -> None:
     for options, allowed in (
         ({"top_k": 2}, {3, 4}),
         ({"top_p": 0.7}, {3, 4}),
+        ({"top_p": 0}, {4}),
         ({"min_p": 0.3}, {3, 4}),
         ({}, {0, 1, 2, 3, 4}),
     ):

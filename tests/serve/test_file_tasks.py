@@ -1,0 +1,132 @@
+"""POST /models/NAME for pictures and sounds: the values of pyapp.tasks in the forms of Hugging Face's inference API."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp import tasks
+from pyapp.audio import write_wav
+from pyapp.events import Item
+from pyapp.formats.png import encode_png
+from pyapp.vision.reading import read_image
+from tests.models.picture_folders import write_picture_folder
+from tests.models.sound_configs import recording
+from tests.models.test_sound_labels import make as make_listener
+from tests.models.test_sound_labels import write as write_listener
+from tests.vision.processor_cases import pictures
+
+pytestmark = pytest.mark.native_only
+types = pytest.importorskip("huggingface_hub.inference._generated.types")
+PICTURES = ("deit", "clip", "yolos", "segformer", "depth_anything", "blip")
+PICTURE = encode_png(pictures()[0])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    pytest.importorskip("PIL")
+    pytest.importorskip("tokenizers")
+    top = tmp_path_factory.mktemp("looking")
+    found = {name: write_picture_folder(top / name, name) for name in PICTURES}
+    return found | {"sounds": write_listener(top / "sounds", "wav2vec2", dict(make_listener("wav2vec2").state_dict()))}
+
+
+@pytest.fixture(scope="module")
+def server(folders: dict[str, Path]) -> Iterator[Any]:
+    """All models by the tasks that their folders say."""
+    pytest.importorskip("starlette")
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    models = tuple(f"{name}={folder}" for name, folder in folders.items())
+    with TestClient(make_app(Context(Settings(models=models, preload=False))), raise_server_exceptions=False) as found:
+        yield found
+
+
+def values_of(stream: Any) -> Any:
+    async def collect() -> list[Any]:
+        return [event.values async for event in stream if isinstance(event, Item)]
+
+    [found] = asyncio.run(collect())
+    return found
+
+
+def coded(data: bytes, **parameters: Any) -> dict[str, Any]:
+    """As huggingface_hub sends a file beside parameters."""
+    return {"inputs": base64.b64encode(data).decode(), "parameters": parameters}
+
+
+def test_pictures(server: Any, folders: dict[str, Path]) -> None:
+    def found(name: str, **parameters: Any) -> bytes:
+        asked: Any = {"json": coded(PICTURE, **parameters)} if parameters else {"content": PICTURE}
+        answer = server.post(f"/models/{name}", **asked)
+        assert answer.status_code == 200, answer.text
+        return bytes(answer.content)
+
+    def wanted(stream: Any, name: str, *arguments: Any, **options: Any) -> Any:
+        return values_of(stream([PICTURE], *arguments, model=str(folders[name]), **options))
+
+    labels = wanted(tasks.classify_images, "deit", top=2)["labels"]
+    shown = types.ImageClassificationOutputElement.parse_obj_as_list(found("deit", top_k=2))
+    assert [{"label": one.label, "score": one.score} for one in shown] == labels
+    assert server.post("/", content=PICTURE).json()[:2] == labels  # the first model
+    names = ["cat", "dog"]
+    labels = wanted(tasks.match_images, "clip", names, template="a {}")["labels"]
+    more = {"candidate_labels": names, "hypothesis_template": "a {}"}
+    matched = types.ZeroShotImageClassificationOutputElement.parse_obj_as_list(found("clip", **more))
+    assert [{"label": one.label, "score": one.score} for one in matched] == labels
+    objects = wanted(tasks.detect_objects, "yolos", threshold=0.3)["objects"]
+    boxes = types.ObjectDetectionOutputElement.parse_obj_as_list(found("yolos", threshold=0.3))
+    assert len(boxes) == len(objects) > 0
+    for one, entry in zip(boxes, objects, strict=True):
+        assert (one.label, one.score) == (entry["label"], entry["score"])
+        box = [one.box.xmin, one.box.ymin, one.box.xmax, one.box.ymax]
+        np.testing.assert_allclose(box, entry["box"], atol=0.5)
+    areas = wanted(tasks.segment_images, "segformer")
+    segments = types.ImageSegmentationOutputElement.parse_obj_as_list(found("segformer"))
+    masks = [read_image(base64.b64decode(one.mask), "L").numpy()[:, :, 0] for one in segments]
+    assert [one.label for one in segments] == [entry["label"] for entry in areas["segments"]]
+    assert [mask.mean() / 255 for mask in masks] == pytest.approx([entry["share"] for entry in areas["segments"]])
+    assert (sum(mask.astype(int) for mask in masks) == 255).all()
+    depth = wanted(tasks.estimate_depth, "depth_anything")
+    answer = server.post("/models/depth_anything", content=PICTURE, headers={"content-type": "image/png"}).json()
+    assert answer == {"depth": depth["png"], **{name: depth[name] for name in ("least", "most", "metric")}}
+    [text] = types.ImageToTextOutput.parse_obj_as_list(found("blip", max_new_tokens=3))
+    assert text.generated_text == wanted(tasks.read_images, "blip", max_new_tokens=3)["text"]
+
+
+def test_sounds(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
+    write_wav(tmp_path / "a.wav", recording(4000)[:, None], 16000)
+    data = (tmp_path / "a.wav").read_bytes()
+    labels = values_of(tasks.classify_sounds([data], model=str(folders["sounds"]), top=2))["labels"]
+    answer = server.post("/models/sounds", json=coded(data, top_k=2))
+    heard = types.AudioClassificationOutputElement.parse_obj_as_list(answer.content)
+    assert [{"label": one.label, "score": one.score} for one in heard] == labels
+
+
+def test_what_is_refused(server: Any) -> None:
+    def refused(name: str, status: int, param: str, **asked: Any) -> None:
+        answer = server.post(f"/models/{name}", **asked)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (status, param), answer.text
+
+    refused("deit", 400, "inputs", content=b"")
+    refused("deit", 400, "inputs", content=PICTURE[:60])
+    refused("deit", 400, "inputs", json={"inputs": "no base64"})
+    refused("deit", 400, "inputs", json={"parameters": {}})
+    refused("deit", 400, "parameters.top_k", json=coded(PICTURE, top_k=0))
+    refused("deit", 400, "parameters.threshold", json=coded(PICTURE, threshold=0.5))
+    refused("clip", 400, "parameters.candidate_labels", content=PICTURE)
+    wrong = coded(PICTURE, candidate_labels=["cat"], hypothesis_template="no place")
+    refused("clip", 400, "parameters.hypothesis_template", json=wrong)
+    refused("yolos", 400, "parameters.threshold", json=coded(PICTURE, threshold=2))
+    refused("sounds", 400, "inputs", content=PICTURE)
+    refused("nobodys", 404, "model", content=PICTURE)
