@@ -181,6 +181,10 @@ class SpectrogramProcessor:
         """How many stretches a recording of so many samples has: at least one."""
         return max(1, -(-samples // self.stretch))
 
+    def size(self, samples: int) -> tuple[int, int]:
+        """(bins, frames) of a recording of so many samples, without the silence that fills its last stretch."""
+        return self.bins, -(-samples // HOP)
+
     def __call__(self, samples: NDArray[np.float32]) -> Tensor:
         """Samples (N,) at 16 kHz → float32 (stretches, bins, frames)."""
         [array] = _checked([samples])

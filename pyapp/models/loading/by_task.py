@@ -76,6 +76,7 @@ TASK_OF_CLASS = {
     "MoonshineStreamingForConditionalGeneration": "speech-recognition",
     "CsmForConditionalGeneration": "text-to-speech",
     "VoxtralForConditionalGeneration": "speech-recognition",
+    "Qwen2AudioForConditionalGeneration": "speech-recognition",
     "MusicgenForConditionalGeneration": "text-to-audio",
     "ForConditionalGeneration": "seq2seq-lm",
     "MTModel": "seq2seq-lm",

@@ -83,8 +83,9 @@ def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
     if "tokenizer" not in files:
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     words = {"tokenizer.json": files["tokenizer"]}
-    if "tokenizer_config" in files:
-        words["tokenizer_config.json"] = files["tokenizer_config"]
+    for role in ("tokenizer_config", "generation_config"):
+        if role in files:
+            words[f"{role}.json"] = files[role]
     return load_tokenizer(words, name)
 
 
