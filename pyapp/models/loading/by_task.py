@@ -89,6 +89,8 @@ TASK_OF_CLASS = {
     "SamModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
     "ForCTC": "speech-recognition",
+    "ForRNNT": "speech-recognition",
+    "ForTDT": "speech-recognition",
     "ClapModel": "zero-shot-audio-classification",
     "SiglipModel": "zero-shot-image-classification",
     "VitsModel": "text-to-speech",
