@@ -26,22 +26,8 @@ from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
-from .sinusoids import MAX_TIMESCALE
-
-
-def distances(moments: int, width: int) -> Tensor:
-    """(2 T - 1, width) float32: the sines and cosines, side by side, of the distances from T - 1 down to 1 - T."""
-    speeds = MAX_TIMESCALE ** -(np.arange(0, width, 2, dtype=np.float32) / np.float32(width))
-    angles = np.arange(moments - 1, -moments, -1, dtype=np.float32)[:, None] * speeds.astype(np.float32)
-    return ops.from_numpy(np.stack([np.sin(angles), np.cos(angles)], -1).reshape(2 * moments - 1, width))
-
-
-def by_distance(scores: Tensor) -> Tensor:
-    """Scores (B, H, T, 2 T - 1) of queries and distances, from T - 1 down, → (B, H, T, T) of queries and keys."""
-    batch, heads, moments, count = scores.shape
-    x = ops.pad(scores, (1, 0)).reshape(batch, heads, count + 1, moments)
-    x = x.narrow(2, 1, count).reshape(batch, heads, moments, count)
-    return x.narrow(3, 0, moments)
+from .relative_positions import by_distance
+from .sinusoids import interleaved_sinusoids
 
 
 class DistanceAttention(Module):
@@ -197,7 +183,8 @@ class FastConformer(Module):
         x = self.subsampling(input_features, heard)
         if self.config.scale_input:
             x = x * sqrt(self.config.hidden_size)
-        places = distances(x.shape[1], x.shape[2]).to(x.device)
+        far = np.arange(x.shape[1] - 1, -x.shape[1], -1)  # the distances, from the largest on
+        places = interleaved_sinusoids(far, x.shape[2]).to(x.device)  # (2 T - 1, D)
         for layer in self.layers:
             x = layer(x, None if heard is None else heard[-1], places)
         return x

@@ -1,4 +1,4 @@
-"""Parakeet against transformers (make_golden_parakeet.py): spectrograms, names, logits, padding, what transducers
+"""Parakeet against transformers (make_golden_parakeets.py): spectrograms, names, logits, padding, what transducers
 write, and gradients; its files, and recordings of any length.
 """
 
@@ -34,7 +34,7 @@ from tests.models.small_models import check_gradients, numbers, parity_case, sha
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 BLANK, STEP = 11, 640
 PROCESSOR = StandardizedProcessor(8)
-golden, make, case = parity_case("golden_parakeet", CONFIGS, TASK, weights)
+golden, make, case = parity_case("golden_parakeets", CONFIGS, TASK, weights)
 VOCABULARY = {
     "model": {"type": "Unigram", "unk_id": 0, "vocab": [[piece, -float(i)] for i, piece in enumerate(PIECES)]},
     "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},

@@ -1,6 +1,6 @@
-"""Makes golden_parakeet/NAME.json with transformers, one for each configuration of parakeet_configs.py:
+"""Makes golden_parakeets/NAME.json with transformers, one for each configuration of parakeet_configs.py:
 
-    PYTHONPATH=. python tests/models/make_golden_parakeet.py [NAME …]
+    PYTHONPATH=. python tests/models/make_golden_parakeets.py [NAME …]
 
 A file has the names and shapes of the parameters and buffers, what the processor makes of two recordings, logits of the
 first and of both with padding, what is written of the first (for transducers with the moments), and of each parameter's
@@ -22,7 +22,7 @@ from torch.nn.functional import ctc_loss
 from tests.models.parakeet_configs import CONFIGS, LABELS, SAMPLES, WRITTEN, sounds, weights
 from tests.models.seeded import direction, gradients_of, rounded, shown
 
-FOLDER = Path(__file__).with_name("golden_parakeet")
+FOLDER = Path(__file__).with_name("golden_parakeets")
 
 
 def golden(name: str) -> dict[str, Any]:
