@@ -15,7 +15,7 @@ from pyapp.engine.ops import from_numpy
 from pyapp.errors import ArgumentError, ModelError
 
 from .constants import SAMPLE_RATE
-from .filter_banks import POINTS, filter_bank
+from .filter_banks import POINTS, filter_bank, window_of
 from .mel import BINS as FFT_BINS
 from .mel import FFT_SIZE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
 
@@ -85,6 +85,80 @@ class SampleProcessor:
             own = values[row, : len(array) if self.masks else longest]
             own[:] = self.prepared(own)
         return from_numpy(values), from_numpy(mask) if self.masks else None
+
+
+@dataclass(frozen=True)
+class StandardizedProcessor:
+    """What makes NeMo's log-mel spectrograms, of which each of `bins` bins has the mean 0 and the variance 1: samples
+    less 0.97 times the one before, frames of 25 ms each 10 ms in zeros, the power of an FFT of 512, triangles of equal
+    area on Slaney's scale, natural logarithms.
+    """
+
+    bins: int = 80
+
+    hop = HOP
+    points = POINTS // 2 + 1
+    emphasis, guard, epsilon = 0.97, 2.0**-24, 1e-5  # the guard is added to powers, epsilon to deviations
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> StandardizedProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json of Parakeet. ModelError for another
+        rate, and for other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        for name, usual in (("n_fft", POINTS), ("hop_length", HOP), ("win_length", FFT_SIZE), ("preemphasis", 0.97)):
+            if settings.get(name, usual) != usual:
+                raise ModelError(f"{name} is {settings[name]!r:.40}, expected {usual}", where=where)
+        bins = settings.get("feature_size", cls.bins)
+        if type(bins) is not int or not 1 <= bins <= cls.points:
+            raise ModelError(f"feature_size is {bins!r:.40}, expected a whole number up to {cls.points}", where=where)
+        return cls(bins)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("encoder_config")
+        read = own.get("num_mel_bins", StandardizedProcessor.bins) if isinstance(own, Mapping) else self.bins
+        if read != self.bins:
+            raise ModelError(
+                f"it makes {self.bins} bins, the model reads {read!r:.20}", where=f"{where}: preprocessor_config.json",
+                hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    @staticmethod
+    def frames_of(samples: int) -> int:
+        """The frames of so many samples."""
+        return samples // HOP
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, zeros behind the shorter ones, and
+        the mask (B, F) int32 of what is not padding; None where nothing is. ArgumentError for less than two frames.
+        """
+        arrays = _checked(recordings)
+        counts = [self.frames_of(len(array)) for array in arrays]
+        if min(counts) < 2:
+            raise ArgumentError(f"recordings have {counts} frames of 10 ms, expected two or more")
+        found = np.zeros((len(arrays), max(counts), self.bins), np.float32)
+        for row, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+            found[row, :count] = self._bank(array, count)
+        if len({*counts}) == 1:
+            return from_numpy(found), None
+        mask = np.arange(max(counts))[None, :] < np.array(counts)[:, None]
+        return from_numpy(found), from_numpy(mask.astype(np.int32))
+
+    def _bank(self, samples: NDArray[np.float32], frames: int) -> NDArray[np.float64]:
+        """(frames, bins)."""
+        sound = samples.astype(np.float64)
+        sound[1:] -= self.emphasis * samples[:-1]
+        sound = np.pad(sound, POINTS // 2)
+        lacking = (POINTS - FFT_SIZE) // 2  # the window stands in the middle of the FFT's samples
+        parts = np.lib.stride_tricks.sliding_window_view(sound, FFT_SIZE)[lacking::HOP][:frames]  # (frames, 400)
+        power = np.abs(np.fft.rfft(parts * window_of("hann"), POINTS)) ** 2  # (frames, 257)
+        filters = triangles(self.bins, self.points, SAMPLE_RATE, 0.0, SAMPLE_RATE / 2)
+        logs = np.log(power @ filters.T + self.guard)
+        found: NDArray[np.float64] = (logs - logs.mean(0)) / (logs.std(0, ddof=1) + self.epsilon)
+        return found
 
 
 @dataclass(frozen=True)
@@ -180,6 +254,10 @@ class SpectrogramProcessor:
     def stretches(self, samples: int) -> int:
         """How many stretches a recording of so many samples has: at least one."""
         return max(1, -(-samples // self.stretch))
+
+    def size(self, samples: int) -> tuple[int, int]:
+        """(bins, frames) of a recording of so many samples, without the silence that fills its last stretch."""
+        return self.bins, -(-samples // HOP)
 
     def __call__(self, samples: NDArray[np.float32]) -> Tensor:
         """Samples (N,) at 16 kHz → float32 (stretches, bins, frames)."""

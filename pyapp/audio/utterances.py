@@ -1,5 +1,5 @@
-"""Transcribe recordings with models that write the text of samples (Moonshine), or language models that hear (Voxtral):
-each utterance is heard by itself, from pause to pause.
+"""Transcribe recordings with models that write the text of samples (Moonshine), or language models that hear (Voxtral,
+Qwen2-Audio): each utterance is heard by itself, from pause to pause.
 
 The models tell no times: a segment has those of its utterance, and words have none.
 """
@@ -134,11 +134,12 @@ class PromptedTranscription(UtteranceTranscription):
         self.longest = min(WINDOW - 2, self._processor.stretch / SAMPLE_RATE)  # the window shows more, to cut well
         self.pause = self.longest / 4
         self._loaded, self._part = loaded, part_token(loaded)
-        text = self._model.transcription_prompt(self._model.part, self._options.language)
+        ends = {self._tokenizer.piece(token) for token in self._tokenizer.stop_ids}
+        text = self._model.transcription_prompt(self._model.part, self._options.language, ends)
         before, after = text.split(self._model.part)
         self._prompt = tuple(self._tokenizer.encode(part, bos=False, eos=False) for part in (before, after))
-        # A stretch more than what is heard: cuts may be a sample longer.
-        most = 2 * self._model.picture_tokens + sum(map(len, self._prompt)) + int(WINDOW * TOKENS_PER_SECOND)
+        size = self._processor.size(round((self.longest + 1) * SAMPLE_RATE))  # cuts may be a sample longer
+        most = self._model.tokens_in(0, 0, size) + sum(map(len, self._prompt)) + int(WINDOW * TOKENS_PER_SECOND)
         self._session = PictureSession(self._model, min(most, self._model.config.max_seq_len))
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:

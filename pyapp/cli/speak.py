@@ -91,7 +91,10 @@ class SpeakJson(SpeakView):
               'WAVE files named like the texts; "-": a WAVE file on stdout, sentence by sentence.')  # fmt: skip
 @optional_model
 @click.option("--codec", metavar="MODEL",
-              help="The codec of a language model that writes codes: hubertsiuzdak/snac_24khz of Orpheus.")  # fmt: skip
+              help="The codec of a language model that writes codes: hubertsiuzdak/snac_24khz of Orpheus; or the "
+              "vocoder of SpeechT5. [default: microsoft/speecht5_hifigan]")  # fmt: skip
+@click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+              help="The vectors of SpeechT5's voices: .npy or .safetensors, 512 numbers each.")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, of models that have several.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
@@ -109,8 +112,8 @@ class SpeakJson(SpeakView):
 @threads_option
 @json_option
 def speak(
-    text: str | None, files: tuple[str, ...], output: str, model: str | None, codec: str | None, dtype: str | None,
-    server: str | None, threads: int | None, as_json: bool, **options: Any,
+    text: str | None, files: tuple[str, ...], output: str, model: str | None, codec: str | None,
+    voices: str | None, dtype: str | None, server: str | None, threads: int | None, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Speak TEXT ("-": from stdin) with a model such as facebook/mms-tts-eng, into a file.
 
@@ -118,7 +121,8 @@ def speak(
     NAME.partial.wav. Voices of MMS read letters: write numbers as words. Models with phonemize in their
     tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them. With
     --codec the model is a language model, such as canopylabs/orpheus-3b-0.1-ft, whose voices are tara, leah, jess, leo,
-    dan, mia, zac and zoe: 0 to 7 for --speaker.
+    dan, mia, zac and zoe: 0 to 7 for --speaker. microsoft/speecht5_tts speaks in the voices of --voices, and reads
+    letters.
     """
     if text == STDIN:
         text, files = None, (*files, STDIN)
@@ -134,7 +138,7 @@ def speak(
     use_threads(threads)
     for number, (target, content) in enumerate(zip(targets, texts, strict=True)):
         file = files[number] if files else None
-        code = _speak(content or "", target, chosen, codec, dtype, options, as_json, file)
+        code = _speak(content or "", target, chosen, codec, voices, dtype, options, as_json, file)
         if code:
             return code
     return 0
@@ -173,8 +177,8 @@ def targets_of(files: tuple[str, ...], output: str, as_json: bool) -> list[Path 
 
 
 def _speak(
-    text: str, target: Path | None, model: Any, codec: str | None, dtype: str | None, options: dict[str, Any],
-    as_json: bool, file: str | None,
+    text: str, target: Path | None, model: Any, codec: str | None, voices: str | None, dtype: str | None,
+    options: dict[str, Any], as_json: bool, file: str | None,
 ) -> int:  # fmt: skip
     """Speaks one text; the exit code."""
     from pyapp import tasks
@@ -182,7 +186,7 @@ def _speak(
     view = SpeakJson(target, file) if as_json else SpeakView(target)
     return write_sound(
         view,
-        lambda cancel: tasks.speak(text, options, model=model, codec=codec, dtype=dtype, cancel=cancel),
+        lambda cancel: tasks.speak(text, options, model=model, codec=codec, voices=voices, dtype=dtype, cancel=cancel),
         target,
         as_json,
     )

@@ -24,6 +24,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
 from .loading.config import check_fields, read_config, require
+from .loading.hifi_gan_config import LARGEST, MOST_LAYERS, check_hifi_gan
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
@@ -31,13 +32,9 @@ MODEL_TYPES = ("vits",)
 BASE = "vits"
 # Of training: the encoder of spectrograms, and the flow that reads given durations.
 IGNORED = r"posterior_encoder\..*|duration_predictor\.post_.*"
-LARGEST = 1 << 13  # channels, taps and steps of a convolution
-MOST_LAYERS = 64
 MOST_TOKENS = 4096  # of a text: the scores of its attention are a square
 MOST_FRAMES = 1 << 16  # of a text
 SMALLEST = 1e-3  # widths and heights of a spline's pieces, as parts of the whole, and its slopes
-# Lists of equal lengths.
-PAIRS = (("upsample_rates", "upsample_kernel_sizes"), ("resblock_kernel_sizes", "resblock_dilation_sizes"))
 Noise = Callable[[tuple[int, ...]], Tensor]  # normal numbers of a shape
 
 
@@ -84,24 +81,12 @@ class Config:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        lists = {name: getattr(self, name) for pair in PAIRS for name in pair if name != "resblock_dilation_sizes"}
-        dilations = self.resblock_dilation_sizes
-        require(len(dilations) <= MOST_LAYERS, f"resblock_dilation_sizes has {len(dilations)} entries")
-        lists |= {f"resblock_dilation_sizes[{i}]": entry for i, entry in enumerate(dilations)}
-        for name, values in lists.items():
-            require(_whole(values), f"{name} is {values!r:.60}, expected whole numbers up to {LARGEST}")
-        for one, other in PAIRS:
-            counts = len(getattr(self, one)), len(getattr(self, other))
-            require(counts[0] == counts[1], f"{one} has {counts[0]} entries, {other} {counts[1]}")
-        for rate, taps in zip(self.upsample_rates, self.upsample_kernel_sizes, strict=True):
-            fits = taps >= rate and (taps - rate) % 2 == 0
-            require(fits, f"an upsampling by {rate} has {taps} taps, expected as many and an even number more")
-        for name in ("wavenet_kernel_size", "duration_predictor_kernel_size", "resblock_kernel_sizes"):
+        check_hifi_gan(self)
+        for name in ("wavenet_kernel_size", "duration_predictor_kernel_size"):
             value = getattr(self, name)
-            odd = all(taps % 2 for taps in (value if isinstance(value, list | tuple) else [value]))
-            require(odd, f"{name} is {value!r:.60}, expected odd numbers of taps")
-        for name in ("hidden_size", "flow_size", "ffn_dim", "ffn_kernel_size", "upsample_initial_channel",
-                     "wavenet_kernel_size", "duration_predictor_kernel_size", "duration_predictor_filter_channels",
+            require(value % 2 == 1, f"{name} is {value!r:.60}, expected odd numbers of taps")
+        for name in ("hidden_size", "flow_size", "ffn_dim", "ffn_kernel_size", "wavenet_kernel_size",
+                     "duration_predictor_kernel_size", "duration_predictor_filter_channels",
                      "speaker_embedding_size"):  # fmt: skip
             require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name)}, expected at most {LARGEST}")
         for name in ("prior_encoder_num_flows", "prior_encoder_num_wavenet_layers", "depth_separable_num_layers",
@@ -118,11 +103,6 @@ class Config:
         require(self.flow_size % 2 == 0, f"flow_size is {self.flow_size}, expected an even number")
         # The durations are one of two channels.
         require(self.depth_separable_channels == 2, f"depth_separable_channels is {self.depth_separable_channels}")
-        halves = 1 << len(self.upsample_rates)
-        require(
-            self.upsample_initial_channel % halves == 0,
-            f"upsample_initial_channel is {self.upsample_initial_channel}, expected a multiple of {halves}",
-        )
         pieces, bound = self.duration_predictor_flow_bins, self.duration_predictor_tail_bound
         require(pieces <= 1 / SMALLEST, f"duration_predictor_flow_bins is {pieces}, expected at most 1000")
         require(0 < bound <= 1e4, f"duration_predictor_tail_bound is {bound}, expected a number from 0 to 10,000")
@@ -144,13 +124,6 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {"model_type": MODEL_TYPES[0]} | asdict(self)
-
-
-def _whole(values: Any) -> bool:
-    """Whether these are a few whole numbers of a plausible size."""
-    if not isinstance(values, list | tuple) or not 0 < len(values) <= MOST_LAYERS:
-        return False
-    return all(type(value) is int and 0 < value <= LARGEST for value in values)
 
 
 # -- the text

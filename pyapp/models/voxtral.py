@@ -6,8 +6,7 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -16,17 +15,12 @@ from pyapp.nn import Linear, Module
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.sound_text import SoundTextModel, SpectrogramEncoder
 
-from .loading import picture_text, sound_text
+from .loading import sound_text
 from .loading.config import require
 from .loading.sound_text import SoundTextConfig
 
 MODEL_TYPES = ("voxtral",)
 BASE = ""
-
-
-def renamed(name: str) -> str:
-    """The model's name of a file's tensor."""
-    return picture_text.renamed(re.sub(r"^model\.audio_tower\.", "audio_tower.", name))
 
 
 @dataclass(frozen=True)
@@ -75,22 +69,22 @@ class VoxtralForConditionalGeneration(SoundTextModel):
         self.audio_tower = SpectrogramEncoder(config.audio_config)
         self.multi_modal_projector = Projector(config)
 
-    @property
-    def picture_tokens(self) -> int:
+    def tokens_in_stretch(self, frames: int) -> int:
         audio = self.config.audio_config
         found: int = audio.max_source_positions * audio.d_model // audio.encoder_ffn_dim
         return found
 
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values: spectrograms (B, bins, frames) → (B, picture_tokens, D)."""
+    def picture_features(self, pixel_values: Tensor, frames: Sequence[int] | None = None) -> Tensor:
+        """As SoundTextModel's; silence that fills a stretch is heard."""
         x = self.audio_tower(pixel_values)  # (B, T, D)
         return self.multi_modal_projector(x.reshape(x.shape[0], self.picture_tokens, -1))
 
-    def transcription_prompt(self, sound: str, language: str | None) -> str:
+    def transcription_prompt(self, sound: str, language: str | None, ends: Collection[str | None]) -> str:
         told = "" if language is None else f"lang:{language}"
         return f"<s>[INST][BEGIN_AUDIO]{sound}[/INST]{told}[TRANSCRIBE]"
 
 
+renamed = sound_text.renamed
 TASKS: Mapping[str, Any] = {
     "speech-recognition": VoxtralForConditionalGeneration, sound_text.TASK: VoxtralForConditionalGeneration,
 }  # fmt: skip

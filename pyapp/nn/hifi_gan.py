@@ -58,10 +58,10 @@ class ResidualBlock(Module):
 class HifiGan(Module):
     """Frames (B, C, F) → samples (B, F * the product of the rates) from -1 to 1. `config` has upsample_initial_channel,
     upsample_rates, upsample_kernel_sizes, resblock_kernel_sizes, resblock_dilation_sizes and leaky_relu_slope.
-    `condition`: features of a vector that says how it sounds; 0: there is none.
+    `condition`: features of a vector that says how it sounds; 0: there is none. `last_bias`: of the last convolution.
     """
 
-    def __init__(self, config: Any, inputs: int, condition: int = 0) -> None:
+    def __init__(self, config: Any, inputs: int, condition: int = 0, last_bias: bool = False) -> None:
         super().__init__()
         self.config = config
         width, slope = config.upsample_initial_channel, config.leaky_relu_slope
@@ -72,7 +72,7 @@ class HifiGan(Module):
             width //= 2
             for own, dilations in zip(config.resblock_kernel_sizes, config.resblock_dilation_sizes, strict=True):
                 self.resblocks.append(ResidualBlock(width, own, dilations, slope))
-        self.conv_post = same(width, 1, ENDS, bias=False)
+        self.conv_post = same(width, 1, ENDS, bias=last_bias)
         if condition:
             self.cond = Conv1d(condition, config.upsample_initial_channel, 1)
 

@@ -1,4 +1,6 @@
-"""Biases of attention by the distance of key and query, in buckets (Raffel et al. 2019, arXiv 1910.10683)."""
+"""Biases of attention by the distance of key and query: in buckets (Raffel et al. 2019, arXiv 1910.10683), or each
+(Dai et al. 2019, arXiv 1901.02860).
+"""
 
 from __future__ import annotations
 
@@ -36,3 +38,13 @@ def distance_buckets(
 def distance_bias(table: Tensor, buckets: Tensor) -> Tensor:
     """Rows of table (buckets, H) by the buckets (T, S) → (1, H, T, S), to add to scores."""
     return ops.embedding(table, buckets.to(table.device)).permute(2, 0, 1).unsqueeze(0)
+
+
+def by_distance(scores: Tensor) -> Tensor:
+    """Scores (B, H, T, 2 T - 1) of queries and distances to keys, from T - 1 before them down to 1 - T, → (B, H, T, T)
+    of queries and keys.
+    """
+    batch, heads, tokens, count = scores.shape
+    x = ops.pad(scores, (1, 0)).reshape(batch, heads, count + 1, tokens)
+    x = x.narrow(2, 1, count).reshape(batch, heads, tokens, count)
+    return x.narrow(3, 0, tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import log
+from typing import Any
 
 from ..engine import Tensor, ops
 from ..engine.lazy import np
@@ -27,3 +28,9 @@ def padded_sinusoids(positions: int, width: int, padding: int) -> Tensor:
     table = np.concatenate([np.sin(angles), np.cos(angles)], 1).astype("float32")
     table[padding] = 0
     return ops.from_numpy(table)
+
+
+def interleaved_sinusoids(places: Any, width: int) -> Tensor:
+    """(N, width) float32, at places (N,): the sine and the cosine of each angle side by side, as in the paper."""
+    angles = np.asarray(places)[:, None] * MAX_TIMESCALE ** -(np.arange(0, width, 2) / width)
+    return ops.from_numpy(np.stack([np.sin(angles), np.cos(angles)], -1).reshape(len(angles), -1).astype(np.float32))

@@ -7,17 +7,19 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
+from .encoders import visible_keys
 from .layers.containers import ModuleList
 from .layers.convolution import Conv1d
 from .layers.embedding import Embedding
 from .layers.normalization import LayerNorm
 from .module import Module
-from .picture_text import PictureTextModel
+from .picture_text import ANY, PictureTextModel, Size
 from .sequence_to_sequence import EncoderLayer
 
 WARM_UP = 64  # moments
@@ -45,16 +47,17 @@ class SpectrogramEncoder(Module):
         )  # fmt: skip
         self.layer_norm = LayerNorm(width)
 
-    def states(self, mel: Tensor) -> Tensor:
-        """mel (B, bins, frames) float32 → the states (B, frames / 2, D) before the last norm. ArgumentError for
-        another size.
+    def states(self, mel: Tensor, heard: Tensor | None = None) -> Tensor:
+        """mel (B, bins, frames) float32 → the states (B, frames / 2, D) before the last norm. heard (B, frames / 2): 0
+        for moments of padding, which the others do not attend to. ArgumentError for another size.
         """
         if mel.ndim != 3 or tuple(mel.shape[1:]) != self.size:
             raise ArgumentError(f"spectrograms are (B, {self.size[0]}, {self.size[1]}), not {describe(mel)}")
         x = ops.gelu(self.conv2(ops.gelu(self.conv1(mel)))).transpose(1, 2)  # (B, T, D)
         x = x + self.embed_positions(ops.arange(x.shape[1], dtype="int32", device=x.device))
+        mask = visible_keys(heard)
         for layer in self.layers:
-            x = layer(x, None)
+            x = layer(x, mask)
         return x
 
     def warm_up(self) -> None:
@@ -71,8 +74,8 @@ class SpectrogramEncoder(Module):
 
 class SoundTextModel(PictureTextModel):
     """A language model that hears, as PictureTextModel: a recording is what a picture is there, and its stretches of
-    the encoder's length, the last one filled with silence, are the tiles. `audio_tower` and `multi_modal_projector`
-    hear.
+    the encoder's length, the last one filled with silence, are the tiles. Its size is that of its spectrogram: (bins,
+    frames) before it was filled. `audio_tower` and `multi_modal_projector` hear.
     """
 
     sees = "audio"
@@ -91,11 +94,42 @@ class SoundTextModel(PictureTextModel):
 
     @property
     def picture_tokens(self) -> int:
-        """How many vectors a stretch of a recording becomes."""
+        """The fewest vectors that a recording becomes."""
+        return self.tokens_in_stretch(1)
+
+    def tokens_in_stretch(self, frames: int) -> int:
+        """How many vectors a stretch becomes, of whose frames so many are sound."""
         raise NotImplementedError
 
-    def transcription_prompt(self, sound: str, language: str | None) -> str:
+    def stretches(self, frames: int) -> list[int]:
+        """The frames of each stretch of a recording."""
+        most = 2 * self.config.audio_config.max_source_positions
+        return [min(most, frames - first) for first in range(0, max(1, frames), most)]
+
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
+        return sum(map(self.tokens_in_stretch, self.stretches(size[1])))
+
+    def picture_features(self, pixel_values: Tensor, frames: Sequence[int] | None = None) -> Tensor:
+        """pixel_values: spectrograms (B, bins, frames) of stretches, `frames`: how many of each one's are sound (None:
+        all) → their vectors (B, T, D), of which arranged() takes those of sound.
+        """
+        raise NotImplementedError
+
+    def arranged(self, x: Tensor, rows: int, columns: int, size: Size) -> Tensor:
+        return x.flatten(0, 1).narrow(0, 0, self.tokens_in(rows, columns, size))  # only the last stretch has padding
+
+    def vectors_of(self, pixel_values: Tensor, sizes: Sequence[Size] | None) -> Tensor:
+        """The vectors (N, D) of recordings of the `sizes`, one after another; None: without padding."""
+        if sizes is None:
+            return self.picture_features(pixel_values).flatten(0, 1)
+        frames = [self.stretches(size[1]) for size in sizes]
+        x = self.picture_features(pixel_values, sum(frames, []))  # (B, T, D)
+        parts = x.split([*map(len, frames)])
+        return ops.cat([self.arranged(part, 0, 0, size) for part, size in zip(parts, sizes, strict=True)])
+
+    def transcription_prompt(self, sound: str, language: str | None, ends: Collection[str | None]) -> str:
         """The text after which the model writes what is said in a recording, for which `sound` stands in it, with the
-        names of special tokens; `language`: the code of the one that is spoken, if it is known.
+        names of special tokens; `language`: the code of the one that is spoken, if it is known; `ends`: the tokens that
+        end what it writes.
         """
         raise NotImplementedError

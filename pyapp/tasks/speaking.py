@@ -23,6 +23,7 @@ async def speak(
     *,
     model: Any,
     codec: Any = None,
+    voices: Any = None,
     key: object = None,
     dtype: str | None = None,
     cancel: Cancel | None = None,
@@ -32,9 +33,9 @@ async def speak(
 
     `model` is a folder, a name on the hub such as facebook/mms-tts-eng, a loaded model, or a Server
     (pyapp.serve.client); `codec`: the codec of a language model that writes codes, such as hubertsiuzdak/snac_24khz of
-    canopylabs/orpheus-3b-0.1-ft; `key` identifies models
-    without a name: the last used model is kept. `options` may be a dict of JSON values. `dtype` ("q8_0" …): the type
-    of the matrices.
+    canopylabs/orpheus-3b-0.1-ft, or the vocoder of SpeechT5; `voices`: the file of its voices' vectors
+    (pyapp.models.loading.voice); `key` identifies models without a name: the last used model is kept. `options` may be
+    a dict of JSON values. `dtype` ("q8_0" …): the type of the matrices.
     """
     from pyapp.audio.speaking import SpeakOptions, check_text, speak_events
 
@@ -42,14 +43,14 @@ async def speak(
     chosen = options if isinstance(options, SpeakOptions) else SpeakOptions.from_dict(options or {})
     check_text(text)  # before a model is loaded
     if isinstance(model, Remote):
-        only_here(dtype=dtype, codec=codec)
+        only_here(dtype=dtype, codec=codec, voices=voices)
         async with aclosing(model.speak(text, chosen, cancel)) as forwarded:
             async for told in forwarded:
                 yield told
         return
     loaded = model
     if not hasattr(model, "tokenizer"):
-        chosen_ones = {"dtype": dtype} | given(codec=codec)
+        chosen_ones = {"dtype": dtype} | given(codec=codec, voices=voices)
         async with Step(keeper.get("speak", model, None, key, cancel, **chosen_ones)) as loading:
             async for event in loading:
                 yield event

@@ -114,6 +114,18 @@ class CTCTokenizer:
                 found.append(Spoken(text, word[0].first, word[-1].end, tokens))
         return found
 
+    def ended(self, numbers: Sequence[int]) -> int:
+        """How many of the moments belong to words that have ended: a delimiter stands behind them, and something behind
+        it.
+        """
+        delimiter = self.numbers.get(self.delimiter or "")
+        at = len(numbers) - 1
+        while at >= 0 and numbers[at] == delimiter:
+            at -= 1
+        while at >= 0 and numbers[at] != delimiter:
+            at -= 1
+        return at + 1
+
 
 def _content(settings: Mapping[str, Any], name: str, usual: str) -> Any:
     """A token of tokenizer_config.json, where it is a text or an object."""

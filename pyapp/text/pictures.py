@@ -91,7 +91,7 @@ class Picture:
         """
         part = self._left[0].to(self._model.device)
         with no_grad(), calling(self._model.tower, check):
-            self._found.append(self._model.picture_features(part))
+            self._found.append(self._see(part))
             if len(self._left) == 1:
                 found = self._model.arranged(cat(self._found), self.rows, self.columns, self.size)
                 self._found = [found]
@@ -101,6 +101,11 @@ class Picture:
                         hint="Give the preprocessor_config.json that belongs to the weights",
                     )  # fmt: skip
         del self._left[0]
+
+    def _see(self, part: Tensor) -> Tensor:
+        """What picture_features makes of the next tiles."""
+        found: Tensor = self._model.picture_features(part)
+        return found
 
     def vectors(self) -> Tensor:
         """(N, D): one for each of the ids."""
@@ -116,15 +121,20 @@ class Recording(Picture):
 
     def __init__(self, loaded: Any, samples: Any, room: int) -> None:
         self.rows = self.columns = 0
-        self.size = (1, 1)
         model, processor = loaded.model, loaded.processor
-        count = model.picture_tokens * processor.stretches(len(samples))
+        self.size = processor.size(len(samples))
+        count = model.tokens_in(0, 0, self.size)
         if count > room:
             raise OptionError(
                 f"a recording takes {count:,} tokens: there is room for {room:,}", where="messages",
                 hint="Give a part of it, or choose a larger `context`",
             )  # fmt: skip
         self.begin(model, model.part * count, count, samples.tobytes(), processor(samples))
+
+    def _see(self, part: Tensor) -> Tensor:
+        frames = self._model.stretches(self.size[1])[-self.left :][: part.shape[0]]
+        found: Tensor = self._model.picture_features(part, frames)
+        return found
 
 
 @contextmanager

@@ -22,9 +22,14 @@ MERGE_WORK = 1 << 28  # characters compared when merges are sought: all cuts of 
 def sentencepiece_document(
     model: SentencePieceModel, post_processor: dict[str, Any] | None = None, where: str = "tokenizer.model"
 ) -> dict[str, Any]:
-    """The tokenizer.json of a model. ModelError for one that splits text into words or characters."""
-    if model.kind not in ("bpe", "unigram"):
-        raise ModelError(f"its kind {model.kind!r} is not supported", where=where, hint="Supported: bpe and unigram")
+    """The tokenizer.json of a model. ModelError for one that splits text into words."""
+    letters = all(len(piece) == 1 for piece, type in zip(model.pieces, model.types, strict=True) if type == NORMAL)
+    if model.kind not in ("bpe", "unigram") and not (model.kind == "char" and letters):
+        raise ModelError(
+            f"its kind {model.kind!r} is not supported",
+            where=where,
+            hint="Supported: bpe, unigram and char",
+        )
     if model.whitespace_as_suffix or not model.escape_whitespaces:
         raise ModelError("it treats spaces in a way that is not supported", where=where)
     check_pieces(model, where)

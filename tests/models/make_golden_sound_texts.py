@@ -22,24 +22,28 @@ from tests.models.sound_configs import recording
 from tests.models.sound_text_configs import CONFIGS, SAMPLES, SETTINGS, texts
 
 FOLDER = Path(__file__).with_name("golden_sound_texts")
-CLASSES = {"voxtral": "VoxtralForConditionalGeneration"}
+CLASSES = {"voxtral": "VoxtralForConditionalGeneration", "qwen2_audio": "Qwen2AudioForConditionalGeneration"}
 
 
-def spectrograms(samples: Any) -> torch.Tensor:
-    """As VoxtralProcessor makes them: (stretches, bins, frames)."""
+def spectrograms(samples: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """As VoxtralProcessor makes them: (stretches, bins, frames), and the masks (stretches, frames) of sound."""
     extractor = transformers.WhisperFeatureExtractor(**SETTINGS)
     found = extractor(
-        samples, sampling_rate=16000, padding=True, truncation=False, pad_to_multiple_of=16000, return_tensors="pt"
-    ).input_features
-    return found.reshape(SETTINGS["feature_size"], -1, 100).transpose(0, 1)
+        samples, sampling_rate=16000, padding=True, truncation=False, pad_to_multiple_of=16000, return_tensors="pt",
+        return_attention_mask=True,
+    )  # fmt: skip
+    values = found.input_features.reshape(SETTINGS["feature_size"], -1, 100).transpose(0, 1)
+    return values, found.attention_mask.reshape(-1, 100)
 
 
 def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     kind = getattr(transformers, CLASSES[made.model_type])
-    sounds = [spectrograms(recording(count)) for count in SAMPLES]
+    sounds, masks = zip(*(spectrograms(recording(count)) for count in SAMPLES), strict=True)
     whole, alone = ({"input_features": values} for values in (torch.cat(sounds), sounds[0]))
+    if name == "qwen2_audio":
+        whole["feature_attention_mask"], alone["feature_attention_mask"] = torch.cat(masks), masks[0]
     found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
     return found | {"mel": rounded(shown(sounds[0].numpy(), 60))}
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 SOUND = 24  # the token of a recording's vectors
+_WHISPER = {
+    "hidden_size": 24, "intermediate_size": 60, "num_hidden_layers": 2, "num_attention_heads": 2, "num_mel_bins": 8,
+    "max_source_positions": 50,
+}  # fmt: skip
 _TEXT = {
     "model_type": "llama", "vocab_size": 400, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 192,
@@ -12,21 +16,22 @@ _TEXT = {
 CONFIGS: dict[str, dict[str, Any]] = {
     "voxtral": {
         "model_type": "voxtral", "text_config": _TEXT, "audio_token_id": SOUND,
-        "audio_config": {
-            "model_type": "voxtral_encoder", "hidden_size": 24, "intermediate_size": 60, "num_hidden_layers": 2,
-            "num_attention_heads": 2, "num_mel_bins": 8, "max_source_positions": 50,
-        },
+        "audio_config": _WHISPER | {"model_type": "voxtral_encoder"},
+    },
+    "qwen2_audio": {
+        "model_type": "qwen2_audio", "text_config": _TEXT | {"model_type": "qwen2"}, "audio_token_index": SOUND,
+        "audio_config": _WHISPER | {"model_type": "qwen2_audio_encoder"},
     },
 }  # fmt: skip
-VECTORS = {"voxtral": 20}  # of a stretch of a recording, a second
+VECTORS = {"voxtral": (40, 20), "qwen2_audio": (39, 14)}  # of the two recordings
 SETTINGS = {"feature_size": 8, "chunk_length": 1, "sampling_rate": 16000, "hop_length": 160, "n_fft": 400}
 SAMPLES = (25000, 9000)  # of the two recordings: two stretches and one
 
 
 def texts(name: str) -> list[list[int]]:
     """Two texts with a recording each, of which the second is padded."""
-    first = [1, 3, 25, *[SOUND] * 2 * VECTORS[name], 131, 58, 4]
-    second = [1, 3, 25, *[SOUND] * VECTORS[name], 77, 4]
+    first = [1, 3, 25, *[SOUND] * VECTORS[name][0], 131, 58, 4]
+    second = [1, 3, 25, *[SOUND] * VECTORS[name][1], 77, 4]
     return [first, [*second, *[0] * (len(first) - len(second))]]
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,9 @@ from pyapp.audio.processors import SpectrogramProcessor
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Done, Error, Progress, Segment
 from pyapp.formats import write_safetensors
-from pyapp.models import load_model, load_tokenizer
+from pyapp.models import _index, load_model, load_tokenizer
 from pyapp.models.load import load_speech_model
-from pyapp.models.voxtral import TASKS, Config, renamed
+from pyapp.models.loading.sound_text import renamed
 from pyapp.nn.picture_text import Seen
 from pyapp.text.options import SamplingOptions
 from pyapp.text.pictures import Recording
@@ -34,7 +36,10 @@ from tests.models.sound_text_configs import CONFIGS, QUANTISED, SAMPLES, SETTING
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SPECIAL = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "[AUDIO]": SOUND, "[BEGIN_AUDIO]": 25, "[TRANSCRIBE]": 34}
+SPECIAL_OF_QWEN = {"</s>": 2, "<|im_start|>": 3, "<|im_end|>": 4, "<|AUDIO|>": SOUND, "<|audio_bos|>": 25,
+                   "<|audio_eos|>": 26, "<|de|>": 27}  # fmt: skip
 RESERVED = 40
+CLEAR = 14720  # samples after which no two tokens are nearly as likely
 WORDS = (b"on", b"es", b" t")
 
 
@@ -46,7 +51,8 @@ def golden(name: str) -> dict[str, Any]:
 @cache
 def make(name: str) -> Any:
     """The model with the weights of its golden file."""
-    model = TASKS["audio-text-to-text"](Config.from_dict(CONFIGS[name]))
+    module = importlib.import_module(f"pyapp.models.{_index.MODEL_TYPES[name]}")
+    model = module.TASKS["audio-text-to-text"](module.Config.from_dict(CONFIGS[name]))
     found = dict(model.named_parameters())
     with pyapp.no_grad():
         for key in golden(name)["parameters"]:
@@ -55,10 +61,10 @@ def make(name: str) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def tekken(**changed: Any) -> dict[str, Any]:
+def tekken(special: Mapping[str, int] = SPECIAL, **changed: Any) -> dict[str, Any]:
     """A vocabulary of all bytes and a few words, in Mistral's form."""
     pieces = [*(bytes([byte]) for byte in range(256)), *WORDS]
-    names = {number: name for name, number in SPECIAL.items()}
+    names = {number: name for name, number in special.items()}
     return {
         "config": {
             "pattern": r"[^\s]+|\s+[^\s]*", "default_vocab_size": RESERVED + len(pieces),
@@ -86,21 +92,22 @@ def write(folder: Path, name: str, **config: Any) -> Path:
     return folder
 
 
-def mel(*counts: int) -> pyapp.Tensor:
+def mel(*counts: int) -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
+    """The spectrograms of recordings, and their sizes."""
     processor = SpectrogramProcessor.from_settings(SETTINGS)
-    return pyapp.cat([processor(recording(count)) for count in counts])
+    return pyapp.cat([processor(recording(count)) for count in counts]), [processor.size(count) for count in counts]
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_spectrograms_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     model, expected = make(name).requires_grad_(), golden(name)
-    np.testing.assert_allclose(shown(numbers(mel(SAMPLES[0])), 60), expected["mel"], **CLOSE)
+    np.testing.assert_allclose(shown(numbers(mel(SAMPLES[0])[0]), 60), expected["mel"], **CLOSE)
     found, stored = dict(model.named_parameters()), expected["parameters"]
     assert {renamed(key): shape for key, (shape, _) in stored.items()} == {
         key: list(value.shape) for key, value in found.items()
     }
     ids = pyapp.tensor(texts(name), dtype="int32")
-    logits = model(ids, ids != 0, mel(*SAMPLES)) * (ids != 0).unsqueeze(-1)
+    logits = model(ids, ids != 0, *mel(*SAMPLES)) * (ids != 0).unsqueeze(-1)
     np.testing.assert_allclose(shown(numbers(logits), 96), expected["outputs"], **CLOSE)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():
@@ -119,7 +126,7 @@ def test_tokens_are_those_of_transformers(name: str) -> None:
     cache = model.new_cache(len(row) + 30)
     found: list[int] = []
     with pyapp.no_grad():
-        features = model.picture_features(mel(SAMPLES[0])).flatten(0, 1)
+        features = model.vectors_of(*mel(SAMPLES[0]))
         logits = model.forward_cached(
             pyapp.tensor(row, dtype="int32"), pyapp.tensor([0], dtype="int32"), cache, seen=Seen(features, places)
         )
@@ -176,6 +183,34 @@ def test_transcription_and_questions(tmp_path: Path) -> None:
     picture = {"role": "user", "content": [{"type": "image", "image": str(file)}]}
     last = asyncio.run(run(tasks.chat(text, [picture], options)))[-1]
     assert isinstance(last, Error) and "no pictures" in last.what
+
+
+def test_prompts_of_qwen2_audio(tmp_path: Path) -> None:
+    """As in its authors' evaluation; the model for conversations, which ends turns, is asked in one."""
+    folder, samples = write(tmp_path / "model", "qwen2_audio"), recording(CLEAR)
+    (folder / "tekken.json").write_text(json.dumps(tekken(SPECIAL_OF_QWEN)))
+    spectrogram, sizes = mel(CLEAR)
+
+    def spelled(*parts: str | int) -> list[int]:
+        return [token for part in parts for token in ([part] if isinstance(part, int) else words.encode(part, False))]
+
+    words = load_tokenizer(folder / "tekken.json")
+    system, task = "system\nYou are a helpful assistant.", "Detect the language and recognize the speech:"
+    heard = [25, *[SOUND] * 23, 26]
+    prompts = [
+        ({}, spelled(*heard, f"{task} ", 27)),
+        ({"eos_token_id": [2, 4]},
+         spelled(3, system, 4, "\n", 3, "user\nAudio 1: ", *heard, f"\n{task}", 4, "\n", 3, "assistant\n")),
+    ]  # fmt: skip
+    for generation, prompt in prompts:
+        (folder / "generation_config.json").write_text(json.dumps(generation))
+        loaded, row = load_speech_model(folder), [*prompt]
+        for _ in range(6):
+            logits = loaded.model(pyapp.tensor([row], dtype="int32"), None, spectrogram, sizes)
+            row.append(int(logits[0, -1].argmax()))
+        events = asyncio.run(run(tasks.transcribe(samples, {"language": "de"}, model=loaded, vad="energy")))
+        written = [token for event in events if isinstance(event, Segment) for token in event.tokens]
+        assert written[:6] == row[len(prompt) :]
 
 
 @pytest.mark.native_only
@@ -236,5 +271,5 @@ def test_block_quantised(name: str, tmp_path: Path) -> None:
     assert any(parameter.dtype.is_quantized for parameter in found.parameters())
     ids = pyapp.tensor(texts(name), dtype="int32")
     with pyapp.no_grad():
-        expected = numbers(make(name)(ids, ids != 0, mel(*SAMPLES)))
-        assert np.abs(numbers(found(ids, ids != 0, mel(*SAMPLES))) - expected).mean() < 0.06 * expected.std()
+        expected = numbers(make(name)(ids, ids != 0, *mel(*SAMPLES)))
+        assert np.abs(numbers(found(ids, ids != 0, *mel(*SAMPLES))) - expected).mean() < 0.06 * expected.std()

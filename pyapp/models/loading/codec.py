@@ -1,4 +1,4 @@
-"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi)."""
+"""Load codecs of sound (EnCodec, DAC, SNAC, Mimi) and vocoders (SpeechT5's), which make sound of spectrograms."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .by_task import build, task_files
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
-TASK = "audio-codec"
+TASK, VOCODER = "audio-codec", "vocoder"
 
 
 @dataclass(frozen=True)
 class LoadedCodec:
-    """A codec of sound, and the object of its config.json."""
+    """A codec of sound or a vocoder, and the object of its config.json."""
 
     name: str
     model: Any
@@ -36,6 +36,7 @@ class LoadedCodec:
 def load_codec(
     source: str | os.PathLike[str] | Mapping[str, ByteSource],
     *,
+    task: str = TASK,
     dtype: str | None = None,
     device: Device | str | None = None,
     report: Callable[[Event], None] | None = None,
@@ -43,12 +44,12 @@ def load_codec(
 ) -> LoadedCodec:
     """Loads a folder of Hugging Face's, its files by their names, or a name on the hub such as facebook/encodec_24khz,
     descript/dac_16khz or hubertsiuzdak/snac_24khz: config.json and the weights, whose norms are applied once while they
-    are read.
+    are read. `task`: VOCODER for a vocoder, such as microsoft/speecht5_hifigan.
 
     dtype, the errors and events are those of `load_task_model`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    name, files, settings = task_files(source, TASK, report, cancel)
+    name, files, settings = task_files(source, task, report, cancel)
     with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
     return LoadedCodec(name, model.eval(), settings)

@@ -1,6 +1,6 @@
-"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM),
-those that write its text (Moonshine), and language models that hear (Voxtral), with their characters or tokenizers and
-what prepares their samples.
+"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM) or
+pieces of words (Parakeet), those that write its text (Moonshine), and language models that hear (Voxtral), with their
+characters or tokenizers and what prepares their samples.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.sequence_to_sequence import SequenceToSequence
 from pyapp.nn.sound_text import SoundTextModel
 from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.spoken_pieces import SpokenPieces
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 
@@ -43,22 +44,23 @@ def files_of(source: Any, report: Callable[[Event], None], cancel: Cancel) -> di
 def load_sound_model(
     name: str, files: Mapping[str, ByteSource], settings: Mapping[str, Any], dtype: str | None,
     device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
-) -> tuple[Any, Any, SampleProcessor | SpectrogramProcessor]:  # fmt: skip
-    """The model of open files by role, of the object of its config.json, its characters (or the Tokenizer of one that
-    writes texts), and what prepares its samples. ModelError for a vocabulary that is missing or of another size.
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """The model of open files by role, of the object of its config.json, its characters or pieces of words (or the
+    Tokenizer of one that writes texts), and what prepares its samples. ModelError for a vocabulary that is missing or
+    of another size.
     """
-    kind = _module(settings).TASKS[TASK]
-    writes = issubclass(kind, SequenceToSequence | SoundTextModel)
+    module = _module(settings)
+    kind, pieces = module.TASKS[TASK], getattr(module, "PIECES", False)
+    hears = not pieces and issubclass(kind, SoundTextModel)
+    writes = pieces or hears or issubclass(kind, SequenceToSequence)
     prepares = _object(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     if not prepares and "processor_config" in files:
         prepares = _object(files["processor_config"])
-    tokenizer = _words(name, files) if writes else _characters(name, files)
-    processor: SampleProcessor | SpectrogramProcessor
-    if issubclass(kind, SoundTextModel):
-        processor = SpectrogramProcessor.from_settings(prepares)
+    tokenizer: Any = _words(name, files) if writes else _characters(name, files)
+    usual = SpectrogramProcessor if hears else SampleProcessor
+    processor = getattr(module, "PROCESSOR", usual).from_settings(prepares)
+    if hasattr(processor, "check"):
         processor.check(settings, name)
-    else:
-        processor = SampleProcessor.from_settings(prepares)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = _built(checkpoint, settings, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:
@@ -67,7 +69,7 @@ def load_sound_model(
             f"there are {tokenizer.vocab_size:,} {what}, the model has {model.config.vocab_size:,}", where=name,
             hint=f"Give the {file} that belongs to the model",
         )  # fmt: skip
-    return model.eval(), tokenizer, processor
+    return model.eval(), SpokenPieces(tokenizer, model.config.blank) if pieces else tokenizer, processor
 
 
 def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:
@@ -83,8 +85,9 @@ def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
     if "tokenizer" not in files:
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     words = {"tokenizer.json": files["tokenizer"]}
-    if "tokenizer_config" in files:
-        words["tokenizer_config.json"] = files["tokenizer_config"]
+    for role in ("tokenizer_config", "generation_config"):
+        if role in files:
+            words[f"{role}.json"] = files[role]
     return load_tokenizer(words, name)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
+from . import picture_text
 from .config import check_fields, read_config, require
-from .picture_text import MixedTextConfig
 
 TASK = "audio-text-to-text"
 MOST_POSITIONS = 1 << 15  # of an encoder
@@ -18,6 +19,11 @@ NAMES = {
     "hidden_size": "d_model", "num_hidden_layers": "encoder_layers", "num_attention_heads": "encoder_attention_heads",
     "intermediate_size": "encoder_ffn_dim",
 }  # fmt: skip
+
+
+def renamed(name: str) -> str:
+    """The model's name of a file's tensor."""
+    return picture_text.renamed(re.sub(r"^model\.audio_tower\.", "audio_tower.", name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +54,7 @@ class EncoderConfig:
 
 
 @dataclass(frozen=True)
-class SoundTextConfig(MixedTextConfig):
+class SoundTextConfig(picture_text.MixedTextConfig):
     """The configurations of both parts."""
 
     model_type: ClassVar[str]

@@ -1,5 +1,5 @@
-"""Load models that speak (VITS and the voices of MMS), with their characters, and language models that write the codes
-of a codec (Orpheus), or have one (CSM).
+"""Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
+characters, and language models that write the codes of a codec (Orpheus), or have one (CSM).
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyapp import hub
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
+from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
 from pyapp.dataclass import dataclass
+from pyapp.engine.ops import cat
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import load_model, read_settings
+from pyapp.text.tokenizer_files import load_tokenizer
 from pyapp.text.voice_tokenizer import VoiceTokenizer
 
 from .by_task import build, check_tokenizer, task_files
-from .codec import load_codec
+from .codec import VOCODER, load_codec
 from .pictures import MORE_FILES, tokenizer_of
 
 if TYPE_CHECKING:
@@ -27,8 +31,11 @@ if TYPE_CHECKING:
 
 TASK = "text-to-speech"
 VOCABULARY = "vocab.json"
-FILES = re.compile(f"{re.escape(VOCABULARY)}|{MORE_FILES.pattern}")
+LETTERS, VECTORS = "spm_char.model", "speaker_embeddings.npy"  # of SpeechT5: its letters, and those of voices
+FILES = re.compile(f"{'|'.join(map(re.escape, (VOCABULARY, LETTERS, VECTORS)))}|{MORE_FILES.pattern}")
 FRAMES = ("csm",)  # model types that write the codes of moments
+SPECTROGRAMS = ("speecht5",)  # and spectrograms
+USUAL_VOCODER = "microsoft/speecht5_hifigan"
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class LoadedVoice:
 
     name: str
     model: Any
-    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens
+    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters
     settings: dict[str, Any]
 
     @property
@@ -49,6 +56,8 @@ class LoadedVoice:
     @property
     def speakers(self) -> int:
         """How many voices the model has."""
+        if isinstance(self.model, SpectrogramVoice):
+            return int(self.model.voices.shape[0])
         found: int = len(VOICES) if isinstance(self.model, TokenVoice) else self.model.config.num_speakers
         return found
 
@@ -57,6 +66,7 @@ def load_voice(
     source: str | os.PathLike[str] | Mapping[str, ByteSource],
     *,
     codec: str | os.PathLike[str] | None = None,
+    voices: str | os.PathLike[str] | None = None,
     dtype: str | None = None,
     device: Device | str | None = None,
     report: Callable[[Event], None] | None = None,
@@ -71,10 +81,14 @@ def load_voice(
 
     A folder of CSM, such as sesame/csm-1b, has its codec and a tokenizer.json.
 
+    SpeechT5, such as microsoft/speecht5_tts, has `codec` as its vocoder, by default microsoft/speecht5_hifigan, and
+    speaks in the voices whose vectors a file has: `voices`, or speaker_embeddings.npy in its folder; NumPy's or
+    safetensors, (512,) or (voices, 512).
+
     dtype, the errors and events are those of `load_task_model`; ModelError too for characters that do not fit.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    if codec is not None:
+    if codec is not None and not _writes_spectrograms(source, report, cancel):
         if isinstance(source, Mapping):
             raise ModelError("a language model that speaks is loaded from a folder, a file or the hub", where="codec")
         sound = load_codec(codec, device=device, report=report, cancel=cancel)
@@ -82,6 +96,10 @@ def load_voice(
         speaks = TokenVoice(loaded.model, loaded.tokenizer, sound.model)
         return LoadedVoice(loaded.name, speaks, TextTokens(loaded.tokenizer), loaded.config)
     name, files, settings = task_files(source, TASK, report, cancel, FILES)
+    if settings["model_type"] in SPECTROGRAMS:
+        return _of_spectrograms(name, files, settings, codec, voices, dtype, device, report, cancel)
+    if voices is not None:
+        raise ModelError("this model has its own voices", where="voices", hint="Leave the file out")
     if settings["model_type"] in FRAMES:
         words = tokenizer_of(source, name, files)
         with open_checkpoint(files["model"]) as checkpoint:
@@ -100,3 +118,36 @@ def load_voice(
             hint=f"Give the {VOCABULARY} that belongs to the model",
         )  # fmt: skip
     return LoadedVoice(name, model.eval(), tokenizer, settings)
+
+
+def _writes_spectrograms(source: Any, report: Callable[[Event], None], cancel: Cancel) -> bool:
+    """Whether this is a model that writes spectrograms, and no language model."""
+    files = source if isinstance(source, Mapping) else hub.resolve(source, report=report, cancel=cancel).files
+    config = files.get("config.json", files.get("config"))
+    return config is not None and read_settings(config).get("model_type") in SPECTROGRAMS
+
+
+def _of_spectrograms(
+    name: str, files: Mapping[str, Any], settings: dict[str, Any], vocoder: Any, voices: Any, dtype: str | None,
+    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """SpeechT5, with its vocoder and the vectors of voices."""
+    if LETTERS not in files and "tokenizer" not in files:
+        raise ModelError("its letters are missing", where=name, hint=f"Put the model's {LETTERS} beside it")
+    vectors = files.get(VECTORS) if voices is None else voices
+    if vectors is None:
+        raise ModelError(
+            "it speaks in the voice of a vector, and has none", where=name,
+            hint=f"Give a file of it as --voices (in Python voices=), or put {VECTORS} beside the model",
+        )  # fmt: skip
+    own = {"spm.model": files[LETTERS]} if LETTERS in files else {"tokenizer.json": files["tokenizer"]}
+    words = load_tokenizer(own)
+    with open_checkpoint(vectors) as checkpoint:
+        found = [checkpoint.read(entry, finite=True, device=device) for entry in checkpoint.tensors]
+    rows = cat([part.to("float32").reshape(-1, part.shape[-1] if part.ndim else 1) for part in found])
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    check_tokenizer(words, model, name)
+    sound = load_codec(vocoder or USUAL_VOCODER, task=VOCODER, device=device, report=report, cancel=cancel)
+    letters = SpokenLetters(words, words.special_id("unk_token", "<unk>"), model.config.eos_token_id)
+    return LoadedVoice(name, SpectrogramVoice(model.eval(), sound.model, rows), letters, settings)

@@ -1,0 +1,74 @@
+"""Pieces of words that models name for moments of speech, and the words that they are: SentencePiece's pieces, of which
+the first of a word begins with "▁".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from .ctc_tokenizer import Spoken
+from .tokenizer import Tokenizer
+
+SPACE = "▁"
+
+
+class SpokenPieces:
+    """The pieces of a tokenizer. `blank`: the number that stands for nothing, between two equal pieces."""
+
+    def __init__(self, tokenizer: Tokenizer, blank: int) -> None:
+        self.tokenizer, self.blank_number = tokenizer, blank
+
+    @property
+    def vocab_size(self) -> int:
+        """The pieces."""
+        return self.tokenizer.vocab_size
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of pieces, without those that are special."""
+        special = self.tokenizer.special_names
+        return self.tokenizer.decode([t for t in tokens if self.tokenizer.piece(t) not in special]).strip()
+
+    def begins(self, token: int) -> bool:
+        """Whether a piece is the first of a word."""
+        return (self.tokenizer.piece(token) or "").startswith(SPACE)
+
+    def pieces(self, numbers: Sequence[int], first: int = 0) -> list[Spoken]:
+        """The pieces of the numbers of each moment, which count from `first`: equal neighbours are one, and blanks are
+        left out.
+        """
+        found, at = [], first
+        for number, run in groupby(numbers):
+            end = at + sum(1 for _ in run)
+            if number != self.blank_number:
+                found.append(Spoken("", at, end, (number,)))
+            at = end
+        return found
+
+    def joined(self, pieces: Iterable[Spoken]) -> list[Spoken]:
+        """The words of pieces."""
+        words: list[list[Spoken]] = []
+        for piece in pieces:
+            if not words or self.begins(piece.tokens[0]):
+                words.append([])
+            words[-1].append(piece)
+        found = []
+        for word in words:
+            tokens = tuple(token for piece in word for token in piece.tokens)
+            text = self.decode(tokens)
+            if text:
+                found.append(Spoken(text, word[0].first, word[-1].end, tokens))
+        return found
+
+    def words(self, numbers: Sequence[int], first: int = 0) -> list[Spoken]:
+        """The words of the numbers of each moment, which count from `first`."""
+        return self.joined(self.pieces(numbers, first))
+
+    def ended(self, numbers: Sequence[int]) -> int:
+        """How many of the moments belong to words behind which another one has begun."""
+        at = len(numbers) - 1
+        while at >= 0 and (numbers[at] == self.blank_number or not self.begins(numbers[at])):
+            at -= 1
+        while at > 0 and numbers[at - 1] == numbers[at]:
+            at -= 1
+        return max(at, 0)
