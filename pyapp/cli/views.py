@@ -210,7 +210,7 @@ COMMANDS_OF = {
     "image-classification": "classify-image", "image-to-text": "caption, read", "image-text-to-text": "chat --image",
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
     "zero-shot-image-classification": "classify-image --labels, embed-image", "speech-recognition": "transcribe",
-    "depth-estimation": "depth",
+    "depth-estimation": "depth", "visual-document-retrieval": "rank-pages, embed-pages",
     "text-to-speech": "speak", "audio-classification": "classify-sound",
     "zero-shot-audio-classification": "classify-sound --labels, embed-sound", "audio-text-to-text": "chat --audio",
     "text-to-audio": "compose",

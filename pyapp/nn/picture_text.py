@@ -299,25 +299,39 @@ class PictureTextModel(Module):
         whole_prompt, all tokens are those of prompts. `sizes`: those of pictures before their preparation, where their
         tiles stand in an order that depends on it.
         """
-        language = self.language_model
         if pixel_values is None:
-            return language(tokens, attention_mask)
-        rows, number = tokens.tolist(), self.config.image_token_id
-        width = tokens.shape[1]
+            return self.language_model(tokens, attention_mask)
+        return self.language_model.head(self.states(tokens, attention_mask, pixel_values, sizes))
+
+    def states(
+        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None,
+        sizes: Sequence[Size] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """As forward → the states (B, T, D) behind the last layer, before the last norm. With whole_prompt, all tokens
+        are those of prompts, also without pictures.
+        """
+        language = self.language_model
+        width, number = tokens.shape[1], self.config.image_token_id
+        text: WholeText = language.whole_text(width, attention_mask)
+        if self.whole_prompt:
+            spans = [[(0, width)]] * tokens.shape[0]
+            text = WholeTextOfPictures(width, attention_mask, spans, True)
+        if pixel_values is None:
+            return self._read(tokens, text, Seen(None))
+        rows = tokens.tolist()
         places = [i * width + j for i, row in enumerate(rows) for j, token in enumerate(row) if token == number]
         features = self.vectors_of(pixel_values, sizes)  # (N, D)
         if len(places) != features.shape[0]:
             raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
-        text: WholeText = language.whole_text(width, attention_mask)
-        if self.whole_pictures:
-            spans = [[(0, width)] if self.whole_prompt else stretches(row, number) for row in rows]
-            text = WholeTextOfPictures(width, attention_mask, spans, self.whole_prompt)
+        if self.whole_pictures and not self.whole_prompt:
+            spans = [stretches(row, number) for row in rows]
+            text = WholeTextOfPictures(width, attention_mask, spans, False)
         elif self.sections:
             high, wide = self.grid(pixel_values)
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
             texts = [grid_positions(width, [(i, high, wide) for i in found]) for found in starts]
             text = WholeTextOfGrids(width, attention_mask, GridRotation(sum(texts, []), self.sections))
-        return language.head(self._read(tokens, text, Seen(features, places)))
+        return self._read(tokens, text, Seen(features, places))
 
     def forward_cached(
         self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True, seen: Seen | None = None,

@@ -105,6 +105,7 @@ LOADERS: Mapping[str, Loader] = {
     "question-answering": load_for("question-answering"),
     "classify-image": load_picture_model_for("image-classification"),
     "match-image": load_picture_model_for("zero-shot-image-classification"),
+    "rank-pages": load_picture_model_for("visual-document-retrieval"),
     "detect": load_picture_model_for("object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
     "depth": load_picture_model_for("depth-estimation"),

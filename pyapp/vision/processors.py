@@ -95,9 +95,10 @@ OF_MODEL = {
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
-    "paligemma": "Siglip", "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",
+    **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
+    "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",
     "blip-2": "Blip",
-    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), "Qwen2VL"),
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "colqwen2"), "Qwen2VL"),
 }  # fmt: skip
 
 

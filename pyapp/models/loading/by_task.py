@@ -86,6 +86,7 @@ TASK_OF_CLASS = {
     "ForSemanticSegmentation": "semantic-segmentation",
     "ForDepthEstimation": "depth-estimation",
     "SamModel": "mask-generation",
+    "ForRetrieval": "visual-document-retrieval",
     "CLIPModel": "zero-shot-image-classification",
     "ForCTC": "speech-recognition",
     "ClapModel": "zero-shot-audio-classification",

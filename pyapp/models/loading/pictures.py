@@ -25,7 +25,7 @@ from . import timm, ultralytics
 from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_of, settings_in
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
-WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification")
+WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification", "visual-document-retrieval")
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,8 @@ def load_image_model(
     if tokenizer is not None:
         check_tokenizer(tokenizer, model, name)
     _check_fit(processor, model, name)
+    if hasattr(model, "take_prompts") and "processor_config" in files:
+        model.take_prompts(read_settings(files["processor_config"]))
     model.eval()
     generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
     return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
