@@ -49,7 +49,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **Parity**: how many small configurations the tests compare with transformers, or with timm: names of parameters,
   outputs (within 1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every
   parameter. Models of pictures are compared by names, outputs, gradients, and the texts that they write, those of
-  pages ("visual-document-retrieval") by names, vectors and scores; an architecture for "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
+  pages ("visual-document-retrieval") by names, vectors and scores; an architecture for "text-decoder" is
+  compared as a part of `vision-encoder-decoder`. Language models that see pictures
   ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
   cache, and the tokens of conversations by their image processors and chat templates. Models that name a character
   for each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a

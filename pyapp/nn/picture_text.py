@@ -17,6 +17,7 @@ from .heads import Heads, split_heads
 from .layers.gated import activation_named
 from .layers.linear import Linear
 from .module import Module
+from .vision import check_pictures
 
 Size = tuple[int, int]  # of a picture: height and width
 ANY = (1, 1)  # the size of a picture, where it does not matter
@@ -370,6 +371,44 @@ class PictureTextModel(Module):
             return stack(tokens, text, x)
         none = ops.zeros_like(flat)
         return stack(tokens, text, x, [none.index_copy(0, places, one).reshape(x.shape) for one in deep])
+
+
+class GridPictures(PictureTextModel):
+    """A language model that sees pictures of any size, whose tokens have the rotary positions of rows and columns.
+    name: what errors call it.
+    """
+
+    name = ""
+    picture_tokens = 1
+
+    @property
+    def square(self) -> int:
+        """The pixels of a side of what becomes one vector."""
+        raise NotImplementedError
+
+    @property
+    def pixels(self) -> Any:
+        """Any size that is a multiple of a vector's patches."""
+        return None
+
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
+        return rows * columns
+
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
+        return self.part * (rows * columns)
+
+    def grid(self, pixel_values: Tensor) -> tuple[int, int]:
+        side = self.square
+        check_pictures(self.name, pixel_values, 3, least=side)
+        high, wide = int(pixel_values.shape[2]), int(pixel_values.shape[3])
+        if high % side or wide % side:
+            raise ArgumentError(f"{self.name}: pictures have multiples of {side} pixels a side, not {high} x {wide}")
+        return high // side, wide // side
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        self.grid(pixel_values)
+        found: Tensor = self.vision_tower(pixel_values)
+        return found
 
 
 def stretches(tokens: Sequence[int], number: int) -> list[tuple[int, int]]:

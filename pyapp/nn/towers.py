@@ -34,10 +34,16 @@ class TowerLayer(Module):
         self.mlp = FeedForward(width, inner, activation)
         self.layer_norm2 = LayerNorm(width, epsilon)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
+    def forward(self, x: Tensor, table: Tensor | None = None) -> Tensor:
+        """x (B, T, D), the rotary positions (T, head / 2, 2) if there are some → (B, T, D)."""
         attention = self.self_attn
-        y = attend_joined(attention.qkv(attention, self.layer_norm1(x)), attention.heads, None, causal=self.causal)
+        qkv = attention.qkv(attention, self.layer_norm1(x))  # (B, T, 3 D)
+        if table is not None:
+            parts = qkv.reshape(*qkv.shape[:2], 3 * attention.heads, -1)
+            both = ops.rope(parts.narrow(2, 0, 2 * attention.heads), table, interleaved=False)
+            v = parts.narrow(2, 2 * attention.heads, attention.heads)
+            qkv = ops.cat([both, v], 2).reshape(qkv.shape)
+        y = attend_joined(qkv, attention.heads, None, causal=self.causal)
         x = attention.out_proj(y, x)
         return self.mlp(self.layer_norm2(x), x)
 
@@ -55,10 +61,10 @@ class Tower(Module):
             for _ in range(config.num_hidden_layers)
         )  # fmt: skip
 
-    def forward(self, x: Tensor, count: int | None = None) -> Tensor:
-        """x (B, T, D) → (B, T, D), after the first `count` layers; None: after all."""
+    def forward(self, x: Tensor, count: int | None = None, table: Tensor | None = None) -> Tensor:
+        """x (B, T, D) → (B, T, D), after the first `count` layers; None: after all. table: as TowerLayer's."""
         for layer in self.layers if count is None else self.layers[:count]:
-            x = layer(x)
+            x = layer(x, table)
         return x
 
 

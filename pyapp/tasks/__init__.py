@@ -68,7 +68,8 @@ __all__ = [
     "embed_images", "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "fill_mask",
     "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images",
     "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read", "read_images", "rerank",
-    "segment_images", "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
+    "segment_images", "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe",
+    "translate", "unload",
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.

@@ -62,6 +62,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
     "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
+    "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
         ("Idefics3", "SmolVLM"),
@@ -84,6 +85,7 @@ KEEP_SHAPE = (
     "Llava",
     "LlavaNext",
 )
+OF_PIXELS = ("Qwen2VL", "PaddleOCRVL")  # whose size is a number of pixels, of which patches are made
 OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera eva02".split()  # model types
 # The processors of models whose file says none.
 OF_MODEL = {
@@ -96,7 +98,8 @@ OF_MODEL = {
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
     **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
-    "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",
+    "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "got_ocr2": "GotOcr2",
+    "paddleocr_vl": "PaddleOCRVL", "florence2": "CLIP",
     "blip-2": "Blip",
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "colqwen2"), "Qwen2VL"),
 }  # fmt: skip
@@ -167,7 +170,7 @@ class ImageProcessor:
             found["do_pad"] = old_pad
         found["kind"] = kind
         found["size"] = _size(settings.get("size"), settings.get("max_size"), kind) or DEFAULTS[kind]["size"]
-        if kind == "Qwen2VL":  # numbers of pixels, not of a side
+        if kind in OF_PIXELS:  # numbers of pixels, not of a side
             names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
             own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
             found["size"] = _size({**found["size"], **own}, None, kind)
@@ -196,7 +199,7 @@ class ImageProcessor:
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
         both, multiple = ("patch_size", "merge_size"), ("ensure_multiple_of",)
-        factors = {"Qwen2VL": both, "Pixtral": both, "DPT": multiple, "Yolo": multiple}
+        factors = {**dict.fromkeys((*OF_PIXELS, "Pixtral"), both), "DPT": multiple, "Yolo": multiple}
         for name in factors.get(self.kind, ()):
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number <= 256:
@@ -291,7 +294,7 @@ class ImageProcessor:
         """
         if self.do_pan_and_scan:
             return self._crops(height, width)
-        if self.kind in ("Qwen2VL", "Pixtral"):
+        if self.kind in (*OF_PIXELS, "Pixtral"):
             side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
             return high // side, wide // side
         if self.kind == "LlavaNext":
@@ -418,7 +421,9 @@ class ImageProcessor:
             return _shortest(height, width, int(side / self.crop_pct)) if side < 384 else (side, side)
         if self.max_image_size is not None:
             return _longest(height, width, size["longest_edge"])
-        if self.kind == "Qwen2VL":
+        if self.kind in OF_PIXELS:
+            if self.kind == "PaddleOCRVL":
+                height, width = _at_least(height, width, self.patch_size * self.merge_size)
             return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
         if self.kind == "Pixtral":
             return _in_multiples(height, width, size, self.patch_size * self.merge_size)
@@ -548,13 +553,14 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         "LlavaNext": [{"shortest_edge"}, {"height", "width"}], "GotOcr2": [{"height", "width"}],
-        "Qwen2VL": [{"shortest_edge", "longest_edge"}], "Pixtral": [{"longest_edge"}, {"height", "width"}],
+        **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
+        "Pixtral": [{"longest_edge"}, {"height", "width"}],
         "": [{"height", "width"}],
     }.get(
         kind,
         [{"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"}],
     )  # fmt: skip
-    most = PIXELS if kind == "Qwen2VL" else LARGEST
+    most = PIXELS if kind in OF_PIXELS else LARGEST
     plausible = found is not None and all(type(n) is int and 1 <= n <= most for n in found.values())
     if not plausible or set(found) not in wanted:
         _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {most:,}")
@@ -578,6 +584,13 @@ def _longest(height: int, width: int, side: int) -> tuple[int, int]:
     if wide >= high and wide > MOST:
         return max(1, int(MOST / ratio)), MOST
     return (MOST, max(1, int(MOST * ratio))) if high > MOST else (high, wide)
+
+
+def _at_least(height: int, width: int, side: int) -> tuple[int, int]:
+    """The size of a picture that is made larger until no side is smaller than `side`."""
+    if height < side:
+        height, width = side, round(width * side / height)
+    return (round(height * side / width), side) if width < side else (height, width)
 
 
 def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:

@@ -23,6 +23,9 @@ from tests.vision.processor_cases import CASES, TOGETHER, pictures
 
 def whole(patches: np.ndarray, rows: int, columns: int, side: int) -> np.ndarray:
     """The picture (1, 3, H, W) of Qwen2-VL's patches, which have it twice."""
+    if patches.ndim == 4:  # PaddleOCR-VL's, row by row
+        x = patches.reshape(rows, columns, 3, side, side).transpose(2, 0, 3, 1, 4)
+        return x.reshape(1, 3, rows * side, columns * side)
     x = patches.reshape(rows // 2, columns // 2, 2, 2, 3, 2, side, side)[:, :, :, :, :, 0]
     return x.transpose(4, 0, 2, 5, 1, 3, 6).reshape(1, 3, rows * side, columns * side)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pyapp.dataclass import dataclass
 
 from .config import check_fields, read_config, require
-from .pictures_config import PatchConfig
+from .pictures_config import WIDEST, PatchConfig, check_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,37 @@ class PixtralVisionConfig(PatchConfig):
         require(0 < self.rope_theta <= 1e12, f"rope_theta is {self.rope_theta!r:.60}")
         require(max(self.patch_size) <= 256, f"patch_size is {self.patch_size}, expected at most 256")
         require(self.patch_size[0] == self.patch_size[1], f"patch_size is {self.patch_size}, expected a square")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamVisionConfig(PatchConfig):
+    """The fields of SAM's part for pictures."""
+
+    model_type = "sam_vision_model"
+    image = 1024
+
+    layer_norm_eps: float = 1e-6
+    output_channels: int = 256
+    mlp_ratio: float = 4.0
+    mlp_dim: int | None = None
+    use_abs_pos: bool = True
+    use_rel_pos: bool = True
+    window_size: int = 14
+    global_attn_indexes: tuple[int, ...] = (2, 5, 8, 11)
+    num_pos_feats: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers("global_attn_indexes", self.global_attn_indexes, 1 << 10, least=0)
+        for name, most in (("output_channels", WIDEST), ("window_size", 256), ("num_pos_feats", WIDEST)):
+            require(getattr(self, name) <= most, f"{name} is {getattr(self, name):,}, expected at most {most:,}")
+        require(self.grid[0] == self.grid[1], f"SAM with a grid of {self.grid[0]} x {self.grid[1]} is not supported")
+        require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}")
+
+    @property
+    def inner(self) -> int:
+        """The width inside a layer's feed-forward part."""
+        return int(self.hidden_size * self.mlp_ratio) if self.mlp_dim is None else self.mlp_dim
 
 
 @dataclass(frozen=True)
