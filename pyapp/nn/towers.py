@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Tensor, ops
-from .encoders import attend_joined
+from .encoders import attend_joined, first_token
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
 from .layers.embedding import Embedding
@@ -166,6 +166,17 @@ class VisionTower(ImageModel):
         return self.encoder(x if self.pre_layrnorm is None else self.pre_layrnorm(x), count)
 
 
+class ClipTower(VisionTower):
+    """The Vision Transformer of CLIP."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, class_token=True)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → features (B, D), of the class token."""
+        return self.post_layernorm(first_token(self.states(pixel_values)))
+
+
 def direction_scores(x: Tensor, texts: Tensor) -> Tensor:
     """Vectors (B, P) and those of texts (N, P) → the cosines of the angles between them (B, N)."""
     parts = [vectors / (vectors * vectors).sum(1, keepdim=True).sqrt() for vectors in (x, texts)]
@@ -186,7 +197,7 @@ class PictureAndText(ImageModel):
     logit_scale: Tensor
 
     @property
-    def pixels(self) -> tuple[int, int]:
+    def pixels(self) -> tuple[int, int] | None:
         found: tuple[int, int] = self.config.vision_config.image_size
         return found
 

@@ -44,6 +44,11 @@ def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[
         yield range(first, first + len(chosen)), prepared
 
 
+def _together(loaded: Any, batch_size: int) -> int:
+    """The pictures of a batch: one, where each keeps its shape."""
+    return batch_size if loaded.processor.fixed_size is not None else min(batch_size, 1)
+
+
 def listed(images: Any) -> list[Any]:
     """One picture, or several, as a list."""
     return list(images) if isinstance(images, list | tuple) else [images]
@@ -84,7 +89,7 @@ def match_labels(
     check_top(top)
     images = listed(images)
     texts = yield from vectors_of_labels(loaded, labels, template)
-    for chosen, prepared in in_batches(loaded, images, batch_size):
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
         with no_grad():
             rows = loaded.model.scores(loaded.model.image_features(prepared.pixel_values), texts).to("float32").tolist()
@@ -102,7 +107,7 @@ def vectors_of_images(
     """
     images, texts, width = listed(images), checked_texts(texts), 0
 
-    for chosen, prepared in in_batches(loaded, images, batch_size):
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
         with no_grad():
             found = loaded.model.image_features(prepared.pixel_values)

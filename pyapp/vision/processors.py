@@ -43,6 +43,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Bit": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "CLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Siglip": _defaults(SQUARE, 3),
+    "Siglip2": _defaults(SQUARE, 2, patch_size=16),
+    "ChineseCLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Blip": _defaults({"height": 384, "width": 384}, 3, CLIP),
     "ConvNext": _defaults({"shortest_edge": 384}, 3, crop_pct=224 / 256),
     "MobileNetV2": _defaults({"shortest_edge": 256}, 2, do_center_crop=True),
@@ -90,7 +92,8 @@ OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit h
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
+    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
+    "chinese_clip": "ChineseCLIP", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
@@ -146,6 +149,7 @@ class ImageProcessor:
     ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
+    max_num_patches: int = 256  # SigLIP 2: of a picture
     image_grid_pinpoints: Any = None  # LLaVA-NeXT: the sizes of which the best one is that of a picture's tiles
     crop_to_patches: bool = False  # InternVL: whether a picture is cut into tiles
     min_patches: int = 1
@@ -199,13 +203,20 @@ class ImageProcessor:
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
         both, multiple = ("patch_size", "merge_size"), ("ensure_multiple_of",)
-        factors = {**dict.fromkeys((*OF_PIXELS, "Pixtral"), both), "DPT": multiple, "Yolo": multiple}
+        factors = {
+            **dict.fromkeys((*OF_PIXELS, "Pixtral"), both),
+            "Siglip2": ("patch_size",),
+            "DPT": multiple,
+            "Yolo": multiple,
+        }
         for name in factors.get(self.kind, ()):
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number <= 256:
                 _wrong(name, number, "a whole number from 1 to 256")
         if self.kind == "LlavaNext":
             self._check_pinpoints()
+        if type(self.max_num_patches) is not int or not 1 <= self.max_num_patches <= 1 << 14:
+            _wrong("max_num_patches", self.max_num_patches, "a whole number from 1 to 16,384")
         if self.crop_to_patches:
             least, most = self.min_patches, self.max_patches
             if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 10:
@@ -249,7 +260,7 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
-        if self.kind == "Pixtral":
+        if self.kind in ("Pixtral", "Siglip2"):
             return None
         if self.kind == "DPT" and self.do_resize:
             return None if self.keep_aspect_ratio else self._target(1, 1)
@@ -425,6 +436,8 @@ class ImageProcessor:
             if self.kind == "PaddleOCRVL":
                 height, width = _at_least(height, width, self.patch_size * self.merge_size)
             return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
+        if self.kind == "Siglip2":
+            return _of_patches(height, width, self.patch_size, self.max_num_patches)
         if self.kind == "Pixtral":
             return _in_multiples(height, width, size, self.patch_size * self.merge_size)
         if self.kind == "DPT":
@@ -584,6 +597,25 @@ def _longest(height: int, width: int, side: int) -> tuple[int, int]:
     if wide >= high and wide > MOST:
         return max(1, int(MOST / ratio)), MOST
     return (MOST, max(1, int(MOST * ratio))) if high > MOST else (high, wide)
+
+
+def _of_patches(height: int, width: int, side: int, most: int) -> tuple[int, int]:
+    """The size of a picture of at most so many patches that keeps its shape as far as whole patches allow (Dehghani et
+    al. 2023, arXiv 2307.06304). The scale is found by halving, with transformers' bounds.
+    """
+
+    def at(scale: float) -> tuple[int, int]:
+        return ceil(height * scale / side) or 1, ceil(width * scale / side) or 1
+
+    low, high = 1e-6, 100.0
+    while high - low >= 1e-5:
+        scale = (low + high) / 2
+        rows, columns = at(scale)
+        low, high = (scale, high) if rows * columns <= most else (low, scale)
+    rows, columns = at(low)
+    if rows * columns > most:
+        raise ArgumentError(f"a picture of {height:,} x {width:,} pixels is too narrow for {most:,} patches")
+    return rows * side, columns * side
 
 
 def _at_least(height: int, width: int, side: int) -> tuple[int, int]:

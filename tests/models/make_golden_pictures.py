@@ -79,7 +79,13 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
         tokens = "input_ids" if type(model).__name__.startswith("Blip") else "decoder_input_ids"
         return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
-        return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits_per_image]
+        more = {"pixel_values": pictures}
+        if type(model).__name__ == "Siglip2Model":
+            x = pictures.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 4, 5, 1)  # (B, rows, columns, 4, 4, 3)
+            grid = torch.tensor([x.shape[1:3]] * 2)
+            more = {"pixel_values": x.reshape(2, -1, 48), "spatial_shapes": grid}
+            more["pixel_attention_mask"] = torch.ones(more["pixel_values"].shape[:2], dtype=torch.int32)
+        return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
     if task == "mask-generation":
         points = {"input_points": torch.tensor(POINTS), "input_labels": torch.tensor(POINT_LABELS)}
         boxes = {"input_boxes": torch.tensor(BOXES)}

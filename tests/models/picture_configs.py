@@ -133,6 +133,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "siglip_projected": {
         "model_type": "siglip", "text_config": _WORDS | {"projection_size": 16}, "vision_config": _SIZES,
     },
+    "siglip2": {
+        "model_type": "siglip2", "text_config": _WORDS | {"hidden_size": 16},
+        "vision_config": {key: value for key, value in _SIZES.items() if key != "image_size"} | {"num_patches": 9},
+    },
+    "chinese_clip": {
+        "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
+    },
     "yolos": {"model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 5},
     "yolos_plain": {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
@@ -231,7 +238,8 @@ CLASSES = {
 # Run with weights in block types.
 QUANTISED = (
     "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip trocr florence2"
+    "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin donut blip trocr "
+    "florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
@@ -253,6 +261,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
+    if config["model_type"] == "siglip2":
+        return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     first = (own, own) if isinstance(own, int) else tuple(own)
     placed = config.get("use_absolute_embeddings")  # transformers resizes these tables for square pictures only
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]

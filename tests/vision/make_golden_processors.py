@@ -39,6 +39,10 @@ def golden(name: str) -> list[Any]:
         found = processor(images=batch, return_tensors="np")
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         values = values[0] if values.ndim == 5 else values  # the tiles of one picture
+        if "spatial_shapes" in found:  # of SigLIP 2
+            (high, wide), side = found["spatial_shapes"][0], processor.patch_size
+            values = values[0, : high * wide].reshape(high, wide, side, side, 3).transpose(4, 0, 2, 1, 3)
+            values = values.reshape(1, 3, high * side, wide * side)
         if "image_grid_thw" in found:
             values = whole(values, *found["image_grid_thw"][0][1:], processor.patch_size)
         numbers = [float(f"{value:.6g}") for value in shown(values, 96)]

@@ -22,6 +22,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dinov2": ("Bit", {"size": {"shortest_edge": 28}, "crop_size": square(25)}),
     "clip": ("CLIP", {"size": {"shortest_edge": 24}, "crop_size": square(40)}),
     "siglip": ("Siglip", {"size": square(24), "resample": 1}),
+    "siglip2": ("Siglip2", {"patch_size": 3, "max_num_patches": 40}),
+    "chinese_clip": ("ChineseCLIP", {"size": {"height": 20, "width": 26}, "crop_size": square(18)}),
     "blip": ("Blip", {"size": square(24)}),
     "convnext": ("ConvNext", {"size": {"shortest_edge": 24}, "crop_pct": 0.8}),
     "convnext_large": ("ConvNext", {"size": {"shortest_edge": 384}}),

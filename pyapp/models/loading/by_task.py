@@ -91,6 +91,7 @@ TASK_OF_CLASS = {
     "ForCTC": "speech-recognition",
     "ClapModel": "zero-shot-audio-classification",
     "SiglipModel": "zero-shot-image-classification",
+    "Siglip2Model": "zero-shot-image-classification",
     "VitsModel": "text-to-speech",
     "ForAudioClassification": "audio-classification",
     "EncodecModel": "audio-codec",

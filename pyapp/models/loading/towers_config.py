@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import isqrt
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
 from .config import check_fields, read_config, require
-from .pictures_config import WIDEST, PatchConfig, check_numbers
+from .pictures_config import PATCHES, WIDEST, PatchConfig, check_numbers, pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,27 @@ class SiglipVisionConfig(PatchConfig):
     hidden_act: str = "gelu_pytorch_tanh"
     layer_norm_eps: float = 1e-6
     vision_use_head: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class NaflexVisionConfig(SiglipVisionConfig):
+    """The fields of SigLIP 2's part for pictures of any shape, which has positions of a square of num_patches."""
+
+    model_type = "siglip2_vision_model"
+
+    num_patches: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = self.num_patches
+        require(isqrt(count) ** 2 == count <= PATCHES, f"num_patches is {count:,}, expected a square")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        count, (high, wide) = values.get("num_patches", 256), pair(values, "patch_size", cls.patch)
+        side = isqrt(count) if type(count) is int and 0 < count <= PATCHES else 1
+        return super().from_dict({**values, "image_size": [side * high, side * wide]})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +166,7 @@ class TowersConfig:
     """The configurations of both parts, and `values`, the whole object of the config.json."""
 
     model_type: ClassVar[str]
-    text_class: ClassVar[type[TextConfig]]
+    text_class: ClassVar[Any]
     vision_class: ClassVar[type[PatchConfig]]
 
     text_config: Any
@@ -185,3 +207,15 @@ class TowersConfig:
         """The channels of pictures."""
         found: int = self.vision_config.num_channels
         return found
+
+
+@dataclass(frozen=True)
+class ProjectedConfig(TowersConfig):
+    """As TowersConfig, of models with projections into a common space."""
+
+    @property
+    def projection_dim(self) -> int:
+        """The numbers of a vector. ModelError for an implausible one."""
+        found = self.values.get("projection_dim", 512)
+        require(type(found) is int and 1 <= found <= WIDEST, f"projection_dim is {found!r:.60}")
+        return int(found)
