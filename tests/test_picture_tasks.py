@@ -126,6 +126,31 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
 
 
+def test_objects_of_given_labels_have_boxes_in_the_picture(top: Path) -> None:
+    """The picture lies in the upper left of a square."""
+    model, loaded = (
+        make("owlv2", "zero-shot-object-detection"),
+        load_image_model(top / "owlv2", "zero-shot-object-detection"),
+    )
+    files, labels, images = [top / "0.png", top / "1.png"], ["cat", "green dog"], [*map(pyapp.from_numpy, pictures())]
+    ids = [loaded.tokenizer.encode(text) for text in ("a cat", "a green dog")]
+    tokens = pyapp.tensor([row + [0] * (5 - len(row)) for row in ids])
+    events = run(tasks.detect_labels(files, labels, template="a {}", model=str(top / "owlv2"), threshold=0.3))
+    assert isinstance(events[-1], Done), events[-1]
+    for image, values in zip(images, [event.values for event in events if isinstance(event, Item)], strict=True):
+        with pyapp.no_grad():
+            logits, boxes = model(loaded.processor([image]).pixel_values, tokens)
+        chances, (x, y, w, h) = logits.sigmoid().numpy()[0], boxes.numpy()[0].T
+        corners = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1) * max(image.shape[:2])
+        corners = np.clip(corners, 0, [image.shape[1], image.shape[0]] * 2)
+        order = [i for i in np.argsort(-chances.max(1)) if chances[i].max() > 0.3]
+        assert 0 < len(order) == len(values["objects"])
+        for i, found in zip(order, values["objects"], strict=True):
+            assert found["label"] == labels[chances[i].argmax()]
+            np.testing.assert_allclose([found["score"], *found["box"]], [chances[i].max(), *corners[i]], atol=1e-3)
+    assert "label" in str(run(tasks.detect_labels(files, [], model=loaded))[-1])
+
+
 def test_areas_are_those_of_the_resized_scores(top: Path) -> None:
     loaded = load_image_model(top / "segformer", "semantic-segmentation")
     events = run(tasks.segment_images([top / "0.png", top / "1.png"], model=str(top / "segformer")))
@@ -392,6 +417,8 @@ def test_commands(top: Path) -> None:
     assert (
         all(re.fullmatch(r"\w+\t0\.\d{4}(\t| )" + r"-?\d+\.\d[ \t]" * 4 + r".*\.png", line) for line in boxes) and boxes
     )
+    named = lines("detect", files[0], "-m", str(top / "owlv2"), "--labels", "cat, dog", "--threshold", "0.2")
+    assert named and {line.split("\t")[0] for line in named} <= {"cat", "dog"}
     for i, pixels in enumerate(pictures()):
         assert vision.read_image(drawn / f"{i}.png").shape == pixels.shape
     lines("detect", files[0], files[0], "-m", str(top / "yolos"), "-o", str(drawn), code=1)

@@ -107,6 +107,7 @@ LOADERS: Mapping[str, Loader] = {
     "match-image": load_picture_model_for("zero-shot-image-classification"),
     "rank-pages": load_picture_model_for("visual-document-retrieval"),
     "detect": load_picture_model_for("object-detection"),
+    "detect-labels": load_picture_model_for("zero-shot-object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
     "depth": load_picture_model_for("depth-estimation"),
     "imagine": load_diffusion_model,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
@@ -130,11 +130,29 @@ def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) 
     Pictures are computed one by one, because padding would change them.
     """
     check_number("threshold", threshold, 0, 1)
-    images = listed(images)
+    return _found(loaded, listed(images), lambda pixels: loaded.model.objects(loaded.model(pixels), threshold)[0])
+
+
+def find_labels(
+    loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None, threshold: float = 0.1
+) -> Work:
+    """As find_objects, for objects of the given labels, by a model such as OWLv2. `template` makes a text of a label,
+    which takes the place of {}; by default that of the model.
+    """
+    check_number("threshold", threshold, 0, 1)
+    labels, model = checked_texts(labels), loaded.model
+    texts = yield from vectors_of_labels(loaded, labels, template)
+    yield from _found(
+        loaded, listed(images), lambda pixels: model.objects(model.found(pixels, texts), threshold, labels)[0]
+    )
+
+
+def _found(loaded: Any, images: Sequence[Any], look: Callable[[Tensor], list[dict[str, Any]]]) -> Work:
+    """The work of finding objects: `look` finds those of a prepared picture (1, 3, H, W)."""
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
         with no_grad():
-            found = loaded.model.objects(loaded.model(prepared.pixel_values), threshold)[0]
+            found = look(prepared.pixel_values)
         height, width = prepared.sizes[0]
         area = loaded.processor.area(height, width)
         for entry in found:
@@ -413,6 +431,7 @@ imagine = stream_of(
     "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer")
 )
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
+detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)

@@ -15,7 +15,7 @@ from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError, ModelError
 
-from .resampling import NUMBERED, resize
+from .resampling import NUMBERED, resize, smoothly_resized
 
 ANY = 1, 1  # the only tile is the whole picture
 LARGEST = 1 << 14  # pixels of a side
@@ -45,6 +45,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Siglip": _defaults(SQUARE, 3),
     "Siglip2": _defaults(SQUARE, 2, patch_size=16),
     "ChineseCLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
+    "OwlViT": _defaults({"height": 768, "width": 768}, 3, CLIP, crop_size={"height": 768, "width": 768}),
+    "Owlv2": _defaults({"height": 960, "width": 960}, 2, CLIP, do_pad=True),
     "Blip": _defaults({"height": 384, "width": 384}, 3, CLIP),
     "ConvNext": _defaults({"shortest_edge": 384}, 3, crop_pct=224 / 256),
     "MobileNetV2": _defaults({"shortest_edge": 256}, 2, do_center_crop=True),
@@ -93,7 +95,7 @@ OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit h
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
     "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
-    "chinese_clip": "ChineseCLIP", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
+    "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
@@ -399,7 +401,7 @@ class ImageProcessor:
             image = self._framed(image)
         elif self.kind == "Donut":
             image = self._as_document(image, method)
-        elif self.do_resize:
+        elif self.do_resize and self.kind != "Owlv2":
             high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
             image = resize(image, high, wide, method)
             if self.kind == "ConvNext" and self.size["shortest_edge"] < 384:
@@ -412,6 +414,9 @@ class ImageProcessor:
             x = x * self.rescale_factor
             if self.rescale_offset:
                 x = x - 1
+        if self.kind == "Owlv2" and self.do_resize:
+            side = max(x.shape[1:]) if self.do_pad else None
+            x = smoothly_resized(x, self.size["height"], self.size["width"], side)
         mean, std = (
             ops.tensor([*map(float, values)], dtype="float32").reshape(3, 1, 1)
             for values in (self.image_mean, self.image_std)
@@ -482,6 +487,8 @@ class ImageProcessor:
         """Where a picture lies in its frame: left, top, width and height as parts of the frame's sides. None if the
         model's input has no frame.
         """
+        if self.kind == "Owlv2" and self.do_pad:
+            return 0.0, 0.0, width / max(height, width), height / max(height, width)
         if self.kind != "Yolo":
             return None
         top, left, rows, columns = self._frame(*self._target(height, width))

@@ -38,6 +38,7 @@ ENDS = {
     "object-detection": "ForObjectDetection",
     "semantic-segmentation": "ForSemanticSegmentation",
     "zero-shot-image-classification": "Model",
+    "zero-shot-object-detection": "ForObjectDetection",
 }
 
 
@@ -86,6 +87,9 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
             more = {"pixel_values": x.reshape(2, -1, 48), "spatial_shapes": grid}
             more["pixel_attention_mask"] = torch.ones(more["pixel_values"].shape[:2], dtype=torch.int32)
         return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
+    if task == "zero-shot-object-detection":
+        found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
+        return [found.logits, found.pred_boxes]
     if task == "mask-generation":
         points = {"input_points": torch.tensor(POINTS), "input_labels": torch.tensor(POINT_LABELS)}
         boxes = {"input_boxes": torch.tensor(BOXES)}

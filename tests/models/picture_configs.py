@@ -140,6 +140,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "chinese_clip": {
         "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
     },
+    "owlvit": {
+        "model_type": "owlvit", "projection_dim": 12, "text_config": _WORDS, "vision_config": _SIZES,
+    },
+    "owlv2": {
+        "model_type": "owlv2", "projection_dim": 12, "text_config": _WORDS,
+        "vision_config": _SIZES | {"num_hidden_layers": 1},
+    },
     "yolos": {"model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 5},
     "yolos_plain": {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
@@ -250,7 +257,11 @@ OTHER_DEVICE = (
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
-WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
+WITH_TOKENS = (
+    "image-to-text",
+    "zero-shot-image-classification",
+    "zero-shot-object-detection",
+)  # tasks whose models read texts too
 PROMPT = [0, 9, 31, 2]  # of models that read one beside a picture
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 

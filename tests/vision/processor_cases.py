@@ -24,6 +24,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "siglip": ("Siglip", {"size": square(24), "resample": 1}),
     "siglip2": ("Siglip2", {"patch_size": 3, "max_num_patches": 40}),
     "chinese_clip": ("ChineseCLIP", {"size": {"height": 20, "width": 26}, "crop_size": square(18)}),
+    "owlvit": ("OwlViT", {"size": square(20)}),
+    "owlv2": ("Owlv2", {"size": {"height": 24, "width": 40}}),
     "blip": ("Blip", {"size": square(24)}),
     "convnext": ("ConvNext", {"size": {"shortest_edge": 24}, "crop_pct": 0.8}),
     "convnext_large": ("ConvNext", {"size": {"shortest_edge": 384}}),

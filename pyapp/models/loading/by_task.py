@@ -82,6 +82,8 @@ TASK_OF_CLASS = {
     "ForImageClassification": "image-classification",
     "ForImageClassificationWithTeacher": "image-classification",
     "VisionEncoderDecoderModel": "image-to-text",
+    "OwlViTForObjectDetection": "zero-shot-object-detection",
+    "Owlv2ForObjectDetection": "zero-shot-object-detection",
     "ForObjectDetection": "object-detection",
     "ForSemanticSegmentation": "semantic-segmentation",
     "ForDepthEstimation": "depth-estimation",

@@ -25,7 +25,9 @@ from . import timm, ultralytics
 from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_of, settings_in
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
-WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification", "visual-document-retrieval")
+WITH_TOKENIZER = (
+    "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection", "visual-document-retrieval"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
