@@ -191,6 +191,7 @@ class PictureAndText(ImageModel):
     template = "This is a photo of {}."
     independent = False
     fixed_length = False
+    padding: int | None = None  # the token of padding; None: the tokenizer's
     masks_texts = False  # padding behind a text changes nothing
     vision_model: Any
     text_model: Any

@@ -147,6 +147,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "owlv2", "projection_dim": 12, "text_config": _WORDS,
         "vision_config": _SIZES | {"num_hidden_layers": 1},
     },
+    "mobileclip": {  # of OpenCLIP
+        "model_type": "mobileclip", "embed_dim": 10, "image_size": 32, "vision_config": {
+            "model_type": "fastvit", "depths": [1, 1, 1, 1], "hidden_sizes": [4, 8, 16, 32], "mlp_ratios": [2, 2, 2, 2],
+            "attends": [False, False, False, True], "squeezes": [False, False, True, True], "large_act": True,
+        }, "text_config": _WORDS | {"hidden_size": 12},
+    },
     "yolos": {"model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 5},
     "yolos_plain": {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
@@ -251,8 +257,8 @@ QUANTISED = (
 # Run on another device.
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
-    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr "
-    "florence2"
+    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 yolos detr rt_detr segformer swin "
+    "donut blip sam trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
