@@ -59,8 +59,8 @@ class Config(ProjectedConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
-        newer = values.get("model_type") == NewerConfig.model_type
-        return super().from_dict.__func__(NewerConfig if newer else cls, values)  # type: ignore[attr-defined]
+        kind = NewerConfig if values.get("model_type") == NewerConfig.model_type else cls
+        return super(Config, kind).from_dict(values)
 
     def __post_init__(self) -> None:
         width = self.text_config.hidden_size

@@ -52,8 +52,8 @@ class Config(TowersConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored."""
-        of_any_shape = values.get("model_type") == NaflexConfig.model_type
-        return super().from_dict.__func__(NaflexConfig if of_any_shape else cls, values)  # type: ignore[attr-defined]
+        kind = NaflexConfig if values.get("model_type") == NaflexConfig.model_type else cls
+        return super(Config, kind).from_dict(values)
 
     def __post_init__(self) -> None:
         width = self.vision_config.hidden_size

@@ -283,6 +283,10 @@ class PictureTextModel(Module):
         """The image processor with what the model's configuration says of pictures, not that of the processor."""
         return processor
 
+    def prepared_for(self, processor: Any, count: int) -> Any:
+        """The image processor for each of `count` pictures of a text."""
+        return processor
+
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
         """As CausalLanguageModel.new_cache."""
         return self.language_model.new_cache(capacity, dtype, texts)

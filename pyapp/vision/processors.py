@@ -28,6 +28,7 @@ HALF, IMAGENET = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0.485, 0.456, 0.406), (0.
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 SQUARE, SHORTEST = {"height": 224, "width": 224}, {"shortest_edge": 224}
 PINPOINTS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
+GRIDS = tuple((384 * rows, 384 * columns) for rows in range(1, 7) for columns in range(1, 7))  # of LLaVA-OneVision
 LONG = {"shortest_edge": 800, "longest_edge": 1333}
 
 
@@ -64,6 +65,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
     "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
+    "LlavaOnevision": _defaults({"height": 384, "width": 384}, 3, CLIP, image_grid_pinpoints=GRIDS),
     "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
@@ -88,7 +90,9 @@ KEEP_SHAPE = (
     "RTDetr",
     "Llava",
     "LlavaNext",
+    "LlavaOnevision",
 )
+TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
 OF_PIXELS = ("Qwen2VL", "PaddleOCRVL")  # whose size is a number of pixels, of which patches are made
 OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera eva02".split()  # model types
 # The processors of models whose file says none.
@@ -103,7 +107,8 @@ OF_MODEL = {
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
     **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
-    "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "got_ocr2": "GotOcr2",
+    "mistral3": "Pixtral", "llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision",
+    "internvl": "GotOcr2", "got_ocr2": "GotOcr2",
     "paddleocr_vl": "PaddleOCRVL", "florence2": "CLIP",
     "blip-2": "Blip",
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "colqwen2"), "Qwen2VL"),
@@ -215,7 +220,7 @@ class ImageProcessor:
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number <= 256:
                 _wrong(name, number, "a whole number from 1 to 256")
-        if self.kind == "LlavaNext":
+        if self.kind in TILED:
             self._check_pinpoints()
         if type(self.max_num_patches) is not int or not 1 <= self.max_num_patches <= 1 << 14:
             _wrong("max_num_patches", self.max_num_patches, "a whole number from 1 to 16,384")
@@ -310,7 +315,7 @@ class ImageProcessor:
         if self.kind in (*OF_PIXELS, "Pixtral"):
             side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
             return high // side, wide // side
-        if self.kind == "LlavaNext":
+        if self.kind in TILED:
             high, wide = best_resolution((height, width), self.image_grid_pinpoints)
             return high // self._tile, wide // self._tile
         if self.kind == "GotOcr2":
@@ -356,7 +361,7 @@ class ImageProcessor:
             high, wide = (ceil(height / rows), ceil(width / columns)) if rows else (0, 0)
             places = [(row * high, column * wide) for row in range(rows) for column in range(columns)]
             return [image, *(image[top : top + high, left : left + wide] for top, left in places)]
-        if self.kind == "LlavaNext":
+        if self.kind in TILED:
             return self._whole_and_tiles(image)
         if self.kind == "GotOcr2":
             rows, columns = self.tiles(int(image.shape[0]), int(image.shape[1]))
@@ -572,7 +577,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     wanted = {
         "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
-        "LlavaNext": [{"shortest_edge"}, {"height", "width"}], "GotOcr2": [{"height", "width"}],
+        **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
         **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
         "Pixtral": [{"longest_edge"}, {"height", "width"}],
         "": [{"height", "width"}],

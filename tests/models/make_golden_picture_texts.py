@@ -38,6 +38,7 @@ CLASSES = {
     "llava_next": "LlavaNext",
     "internvl": "InternVL",
     "blip-2": "Blip2",
+    "llava_onevision": "LlavaOnevision",
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
 }
@@ -49,6 +50,8 @@ def vectors(name: str) -> int:
         return GRIDS[name][0] * GRIDS[name][1]
     config = CONFIGS[name]
     side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
+    if name == "llava_onevision":
+        return 36  # 16 of the whole, and of 8 rows of 8, made smaller, four rows of four, each with its end
     if name in TILED:
         return 34  # 16 of the whole, and of the tiles two rows of eight, each with its end
     if config["model_type"] == "got_ocr2":

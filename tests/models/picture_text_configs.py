@@ -119,6 +119,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
         "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
     },
+    "llava_onevision": {
+        "model_type": "llava_onevision", "text_config": {"model_type": "qwen2", **_TEXT},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
+        "vision_aspect_ratio": "anyres_max_1",
+    },
     "internvl": {
         "model_type": "internvl", "text_config": {"model_type": "qwen2", **_TEXT},
         "vision_config": {"model_type": "internvl_vision", **_TOWER, "attention_bias": True},
@@ -164,7 +170,7 @@ GRIDS = dict.fromkeys(
 )
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
-TILED = {"llava_next": ((1, 2), (14, 40))}
+TILED = {"llava_next": ((1, 2), (14, 40)), "llava_onevision": ((2, 2), (30, 32))}
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

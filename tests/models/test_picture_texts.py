@@ -197,7 +197,9 @@ def test_hostile_configurations_are_refused(name: str) -> None:
     if "image_grid_pinpoints" in config:
         for pinpoints in ([], [[16, 24]], [[16]], [[16, -16]], [[10**12, 16]], "many", [16, 32], [["a", 16]], 3):
             changes.append({"image_grid_pinpoints": pinpoints})
-        changes.append({"vision_feature_select_strategy": "full"})
+        fits = name == "llava_onevision"  # whose tower has no class token
+        changes.append({"vision_feature_select_strategy": "default" if fits else "full"})
+        changes += [{"vision_aspect_ratio": ratio} for ratio in (3, "anyres", "anyres_max_0") if fits]
     if name == "blip2":
         asks = config["qformer_config"]
         for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "cross_attention_frequency"):

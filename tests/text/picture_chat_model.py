@@ -100,6 +100,13 @@ MORE = {
         "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
         "{{ ' ' + content['text'] + '</s>' }}{% endfor %}{% endif %}{% endfor %}"
     ),
+    "llava_onevision": (
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + ' '}}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>' }}{% endfor %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{{ '\n' + content['text'] }}{% endfor %}{{'<|im_end|>'}}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    ),
     "internvl": (
         "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -133,6 +140,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "size": {"longest_edge": 32}},
     "llava_next": {"image_processor_type": "LlavaNextImageProcessor", "size": {"shortest_edge": 16},
                    "crop_size": {"height": 16, "width": 16}, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
+    "llava_onevision": {"image_processor_type": "LlavaOnevisionImageProcessor", "size": {"height": 16, "width": 16},
+                        "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
     "internvl": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 16, "width": 16},
                  "crop_to_patches": False, "max_patches": 6},
 }  # fmt: skip

@@ -57,6 +57,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llava_next": ("LlavaNext", {
         "size": {"shortest_edge": 14}, "crop_size": square(14), "image_grid_pinpoints": [[14, 28], [28, 14], [28, 28]],
     }),
+    "llava_onevision": ("LlavaOnevision", {
+        "size": square(14), "image_grid_pinpoints": [[14, 28], [28, 14], [28, 28]],
+    }),
     "internvl": ("GotOcr2", {"size": square(14), "crop_to_patches": True, "min_patches": 2, "max_patches": 6}),
     "internvl_whole": ("GotOcr2", {"size": square(20)}),
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
