@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,23 @@ from pyapp import tasks
 from pyapp.errors import ModelError
 from pyapp.events import Done, Item
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.text import tokenizer as tokenizer_module
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
 from tests.models.page_configs import CONFIGS, OTHER_DEVICE, PAGES, QUANTISED, QUERY, write_page_folder
 from tests.models.seeded import shown
 from tests.text.picture_chat_model import photo
 
-pytest.importorskip("tokenizers")
+if sys.platform != "emscripten":
+    pytest.importorskip("tokenizers")
+
+
+@pytest.fixture(autouse=True)
+def page_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the browser, tests with simpler tokenizers replace the page's library."""
+    if sys.platform == "emscripten":
+        from pyapp.browser import PageTokenizer
+
+        monkeypatch.setattr(tokenizer_module, "_backend_factory", PageTokenizer)
 
 
 @cache
