@@ -31,6 +31,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   preparation of pictures is timm's, from `pretrained_cfg`. Without `label_names` in config.json, 1,000 outputs are
   ImageNet's classes, others are numbers. RepVGG, MobileOne and FastViT are read as they are trained and
   reparameterised; `pyapp.nn.reparameterized.reparameterize(model)` makes one filter of each sum of filters.
+- **OpenCLIP**: a folder or a name on the hub with open_clip_config.json and open_clip_model.safetensors, of MobileCLIP
+  S1 and S2 and MobileCLIP2 S0 and S2 (`apple/MobileCLIP-S1-OpenCLIP`). Other models are read in transformers' form.
 - **Ultralytics**: a .pt file of YOLOv8 or YOLO11 (`yolo11n.pt`, `Ultralytics/YOLO11:yolo11n.pt`) for objects, their
   outlines or poses, and labels of pictures, without a config.json. The pickle of the whole model is read without its
   code. A .safetensors file with the same names, or with those of candle's (`lmz/candle-yolo-v8`), is read too.
@@ -48,8 +50,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   attention also gives "features", and labels by its last token ("sequence-classification").
 - **Parity**: how many small configurations the tests compare with transformers, or with timm: names of parameters,
   outputs (within 1e-4), 64 greedy tokens through the cache, a batch with padding, and the gradient of every
-  parameter. Models of pictures are compared by names, outputs, gradients, and the texts that they write; an
-  architecture for "text-decoder" is compared as a part of `vision-encoder-decoder`. Language models that see pictures
+  parameter. Models of pictures are compared by names, outputs, gradients, and the texts that they write, those of
+  pages ("visual-document-retrieval") by names, vectors and scores; an architecture for "text-decoder" is
+  compared as a part of `vision-encoder-decoder`. Language models that see pictures
   ("image-text-to-text") are compared by names, logits of texts with pictures, gradients, 24 greedy tokens through the
   cache, and the tokens of conversations by their image processors and chat templates. Models that name a character
   for each moment of speech ("speech-recognition") are compared by names, samples, logits of a recording and of a

@@ -20,11 +20,12 @@ from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
+from pyapp.models.loading import timm_networks
 from pyapp.models.loading.pictures import load_image_model
 from tests.models.picture_configs import CONFIGS
 from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.test_pictures import make
-from tests.test_text_tasks import WORDS
+from tests.test_text_tasks import WORDS, tokenizer_json
 from tests.vision.processor_cases import pictures
 
 Image = pytest.importorskip("PIL.Image")
@@ -124,6 +125,71 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
         assert drawn.shape == image.shape and (drawn != image).any()
     assert run(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
+
+
+def test_a_folder_of_open_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configuration, preparation and tensors; texts are padded to their largest length with zeros."""
+    own = CONFIGS["mobileclip"]
+    vision = own["vision_config"]
+    monkeypatch.setitem(timm_networks.FASTVIT, "mci0", (vision["depths"], vision["hidden_sizes"][0], 2, True))
+    words = {"context_length": 8, "vocab_size": 40, "width": 12, "heads": 2, "layers": 2, "mlp_ratio": 5 / 3}
+    seen = {"timm_model_name": "fastvit_mci0", "timm_pool": "avg", "timm_proj": None, "image_size": 32}
+    config: dict[str, Any] = {
+        "model_cfg": {"embed_dim": 10, "vision_cfg": seen, "text_cfg": words | {"no_causal_mask": True}},
+        "preprocess_cfg": {"mean": [0, 0, 0], "std": [1, 1, 1], "interpolation": "bilinear", "resize_mode": "shortest"},
+    }
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text(tokenizer_json())
+    model = make("mobileclip", "zero-shot-image-classification")
+    tensors = {
+        name: value.reshape(-1, 1, 1) if name.endswith(".gamma") else value
+        for name, value in model.state_dict().items()
+    }
+    write_safetensors(tmp_path / "open_clip_model.safetensors", tensors)
+    (tmp_path / "open_clip_pytorch_model.bin").write_bytes(b"the same")
+    loaded = load_image_model(tmp_path, "zero-shot-image-classification")
+    assert loaded.processor.fixed_size == (32, 32) and loaded.processor.resample == 2
+    ids = loaded.tokenizer.encode("a cat")
+    with pyapp.no_grad():
+        vector = model.text_features(pyapp.tensor([ids + [0] * (8 - len(ids))])).numpy()[0]
+    *_, item, done = run(tasks.embed_images([pyapp.from_numpy(pictures()[0])], ["a cat"], model=loaded))
+    assert done.results == {"count": 2, "dimensions": 10}
+    np.testing.assert_allclose(item.values["embedding"], vector / np.linalg.norm(vector), atol=1e-5)
+    for part, change, message in (
+        ("vision_cfg", {"timm_model_name": "vit_base_patch16_224"}, "vit_base_patch16_224 are not known"),
+        ("vision_cfg", {"timm_model_name": None}, "a network of its own"),
+        ("text_cfg", {"hf_model_name": "x"}, "hf_model_name"),
+        ("vision_cfg", {"timm_pool": "map"}, "timm_pool is 'map'"), ("text_cfg", {"width": "wide"}, "width is 'wide'"),
+    ):  # fmt: skip
+        changed = config["model_cfg"] | {part: config["model_cfg"][part] | change}
+        (tmp_path / "open_clip_config.json").write_text(json.dumps(config | {"model_cfg": changed}))
+        with pytest.raises(ModelError, match=message):
+            load_image_model(tmp_path, "zero-shot-image-classification")
+
+
+def test_objects_of_given_labels_have_boxes_in_the_picture(top: Path) -> None:
+    """The picture lies in the upper left of a square."""
+    model, loaded = (
+        make("owlv2", "zero-shot-object-detection"),
+        load_image_model(top / "owlv2", "zero-shot-object-detection"),
+    )
+    files, labels, images = [top / "0.png", top / "1.png"], ["cat", "green dog"], [*map(pyapp.from_numpy, pictures())]
+    ids = [loaded.tokenizer.encode(text) for text in ("a cat", "a green dog")]
+    tokens = pyapp.tensor([row + [0] * (5 - len(row)) for row in ids])
+    events = run(tasks.detect_labels(files, labels, template="a {}", model=str(top / "owlv2"), threshold=0.3))
+    assert isinstance(events[-1], Done), events[-1]
+    for image, values in zip(images, [event.values for event in events if isinstance(event, Item)], strict=True):
+        with pyapp.no_grad():
+            logits, boxes = model(loaded.processor([image]).pixel_values, tokens)
+        chances, (x, y, w, h) = logits.sigmoid().numpy()[0], boxes.numpy()[0].T
+        corners = np.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], 1) * max(image.shape[:2])
+        corners = np.clip(corners, 0, [image.shape[1], image.shape[0]] * 2)
+        order = [i for i in np.argsort(-chances.max(1)) if chances[i].max() > 0.3]
+        assert 0 < len(order) == len(values["objects"])
+        for i, found in zip(order, values["objects"], strict=True):
+            assert found["label"] == labels[chances[i].argmax()]
+            np.testing.assert_allclose([found["score"], *found["box"]], [chances[i].max(), *corners[i]], atol=1e-3)
+    assert "label" in str(run(tasks.detect_labels(files, [], model=loaded))[-1])
 
 
 def test_areas_are_those_of_the_resized_scores(top: Path) -> None:
@@ -392,6 +458,8 @@ def test_commands(top: Path) -> None:
     assert (
         all(re.fullmatch(r"\w+\t0\.\d{4}(\t| )" + r"-?\d+\.\d[ \t]" * 4 + r".*\.png", line) for line in boxes) and boxes
     )
+    named = lines("detect", files[0], "-m", str(top / "owlv2"), "--labels", "cat, dog", "--threshold", "0.2")
+    assert named and {line.split("\t")[0] for line in named} <= {"cat", "dog"}
     for i, pixels in enumerate(pictures()):
         assert vision.read_image(drawn / f"{i}.png").shape == pixels.shape
     lines("detect", files[0], files[0], "-m", str(top / "yolos"), "-o", str(drawn), code=1)

@@ -129,22 +129,28 @@ folder_option = click.option(
 @command(short_help="Find objects in pictures.")
 @files_argument
 @model_option
+@click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as OWLv2: cat,red ball")
+@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "a photo of a {}"]')
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="Only more probable objects."
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    help="Only more probable objects.  [default: 0.5, with --labels 0.1]",
 )
 @folder_option
 @type_option
 @threads_option
 @json_option
 def detect(
-    files: tuple[str, ...], model: str, threshold: float, folder: str | None, dtype: str | None, threads: int | None,
-    as_json: bool,
+    files: tuple[str, ...], model: str, labels: str | None, template: str | None, threshold: float | None,
+    folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Find the objects in each IMAGE with a model such as YOLOS. A line for each object: label, probability, box (left,
-    top, right, bottom in pixels) and the picture's name.
+    """Find the objects in each IMAGE with a model such as YOLOS; with --labels, objects of any names. A line for each
+    object: label, probability, box (left, top, right, bottom in pixels) and the picture's name.
     """
     from pyapp import tasks, vision
 
+    chosen = own_labels(labels, template)
+    threshold = (0.5 if chosen is None else 0.1) if threshold is None else threshold
     use_threads(threads)
     targets = drawn_files(files, folder)
 
@@ -161,10 +167,14 @@ def detect(
             click.echo(f"note: {files[index]}: no object is more probable than {threshold}", err=True)
         return rows
 
+    def look(cancel: Any) -> Any:
+        options: dict[str, Any] = {"model": model, "dtype": dtype, "threshold": threshold, "cancel": cancel}
+        if chosen is None:
+            return tasks.detect_objects(list(files), **options)
+        return tasks.detect_labels(list(files), chosen, template=template, **options)
+
     return forward(
-        lambda cancel: drawing(
-            tasks.detect_objects(list(files), model=model, dtype=dtype, threshold=threshold, cancel=cancel), draw
-        ),
+        lambda cancel: drawing(look(cancel), draw),
         JsonView() if as_json else ItemsView(lines),
     )
 

@@ -29,12 +29,17 @@ _NOT_WEIGHTS = re.compile(
     re.I,
 )
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # the preferred first
+USUAL = ("model.safetensors", "open_clip_model.safetensors")  # the preferred first
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 # Hugging Face's files beside the weights, by role, and the model of characters beside a reader's.
-COMPANIONS = {
-    f"{role}.json": role
-    for role in ("config", "generation_config", "preprocessor_config", "processor_config", "tokenizer_config")
-} | {"language.safetensors": "language"}
+COMPANIONS = (
+    {"open_clip_config.json": "config"}
+    | {
+        f"{role}.json": role
+        for role in ("config", "generation_config", "preprocessor_config", "processor_config", "tokenizer_config")
+    }
+    | {"language.safetensors": "language"}
+)
 
 # What sees pictures, beside language models in GGUF files, and the part of its name that says its type.
 PROJECTOR = re.compile(r"(.*[-._])?mmproj.*\.gguf", re.I)
@@ -276,13 +281,14 @@ def _weights(names: Iterable[str]) -> list[str]:
 
 
 def choose_model(names: Iterable[str], where: str) -> str:
-    """The file of the weights, or the index of several files; model.safetensors has priority. ModelNotFoundError for
+    """The file of the weights, or the index of several files; those of USUAL have priority. ModelNotFoundError for
     none, or several models.
     """
     names = list(names)
     candidates = _weights(names)
-    if "model.safetensors" in candidates:
-        return "model.safetensors"
+    for usual in USUAL:
+        if usual in candidates:
+            return usual
     for index in INDICES:
         if index in names:
             return index

@@ -10,40 +10,22 @@ from collections.abc import Callable, Mapping
 
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import first_token
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import PictureAndText, TextTower, VisionTower, at_ends
+from pyapp.nn.towers import ClipTower, PictureAndText, TextTower, at_ends
 
-from .loading.config import require
-from .loading.towers_config import ClipTextConfig, ClipVisionConfig, TowersConfig
+from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
 
 MODEL_TYPES = ("clip",)
 BASE = ""
 IGNORED = r".*\.position_ids"
-WIDEST = 1 << 16  # numbers of a vector
 
 
-class Config(TowersConfig):
+class Config(ProjectedConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = MODEL_TYPES[0]
     text_class = ClipTextConfig
     vision_class = ClipVisionConfig
-
-    @property
-    def projection_dim(self) -> int:
-        """The numbers of a vector. ModelError for an implausible one."""
-        found = self.values.get("projection_dim", 512)
-        require(type(found) is int and 1 <= found <= WIDEST, f"projection_dim is {found!r:.60}")
-        return int(found)
-
-
-class Vision(VisionTower):
-    """The Vision Transformer."""
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → features (B, D)."""
-        return self.post_layernorm(first_token(self.states(pixel_values)))
 
 
 class Clip(PictureAndText):
@@ -53,7 +35,7 @@ class Clip(PictureAndText):
         super().__init__()
         self.config = config
         self.text_model = TextTower(config.text_config, causal=True)
-        self.vision_model = Vision(config.vision_config, class_token=True)
+        self.vision_model = ClipTower(config.vision_config)
         self.visual_projection = Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
         self.text_projection = Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
         self.logit_scale = new_parameter(ops.zeros)

@@ -14,8 +14,8 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import BatchNorm2d, Conv2d, Linear, Module, Sequential
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.mobile import ChannelScale, FilterNorm, Style
-from pyapp.nn.reparameterized import Branches, Shape, filter_of, forget, same, sum_of
+from pyapp.nn.mobile import ChannelScale, FilterNorm, SqueezedAttention, Style
+from pyapp.nn.reparameterized import SQUEEZED_NAMES, Branches, Shape, filter_of, forget, same, sum_of
 from pyapp.nn.vision import ImageModel, as_map, as_sequence, check_pictures, mean_of_places
 
 from .loading.config import require
@@ -30,8 +30,9 @@ SQUEEZE = 16  # channels for each of the squeezed attention
 
 @dataclass(frozen=True, kw_only=True)
 class Config(PictureConfig):
-    """The hyper-parameters, stage by stage; attends: whether its places attend to each other; fused: sums of filters
-    are one filter.
+    """The hyper-parameters, stage by stage; attends: whether its places attend to each other; squeezes: whether the
+    large filter before it has squeezed attention; large_act: whether those filters have an activation; fused: sums of
+    filters are one filter.
     """
 
     model_type = MODEL_TYPES[0]
@@ -40,6 +41,8 @@ class Config(PictureConfig):
     depths: tuple[int, ...]
     mlp_ratios: tuple[int, ...]
     attends: tuple[bool, ...]
+    squeezes: tuple[bool, ...] = (False,) * 4
+    large_act: bool = False
     head_ratio: int = 2
     hidden_act: str = "gelu"
     fused: bool = False
@@ -49,8 +52,10 @@ class Config(PictureConfig):
         check_stages(self.hidden_sizes, self.depths)
         count = len(self.depths)
         check_numbers("mlp_ratios", self.mlp_ratios, 64, count=count)
-        known = len(self.attends) == count and all(type(value) is bool for value in self.attends)
-        require(known, f"attends is {self.attends!r:.60}, expected true or false for each stage")
+        for name in ("attends", "squeezes"):
+            given = getattr(self, name)
+            known = len(given) == count and all(type(value) is bool for value in given)
+            require(known, f"{name} is {given!r:.60}, expected true or false for each stage")
         require(self.head_ratio <= 64, f"head_ratio is {self.head_ratio:,}, expected at most 64")
         require(max(self.hidden_sizes) <= WIDEST // 64, f"hidden_sizes is {self.hidden_sizes!r:.60}: too wide")
         for i, width in enumerate(self.hidden_sizes):
@@ -74,10 +79,15 @@ def _branches(config: Config, before: int, width: int, kernel: int, stride: int 
 
 
 class LargeFilter(Module):
-    """A filter of each channel with 7 x 7 pixels, and one with 3 x 3, between two stages."""
+    """A filter of each channel with 7 x 7 pixels, and one with 3 x 3, between two stages; then squeezed attention
+    (`squeezed`) and the activation, if there are such.
+    """
 
-    def __init__(self, config: Config, before: int, width: int) -> None:
+    def __init__(self, config: Config, before: int, width: int, squeezed: bool) -> None:
         super().__init__()
+        inner = max(8, (width // 4 + 4) // 8 * 8)
+        self.se = SqueezedAttention(width, inner, "relu", False, SQUEEZED_NAMES) if squeezed else None
+        self.activation = activation_named(config.hidden_act) if config.large_act else None
         self.shape: Shape = before, width, PATCH, 2, PATCH // 2, 1, before
         self.reparam_conv: Conv2d | None = Conv2d(*self.shape) if config.fused else None
         if not config.fused:
@@ -88,7 +98,9 @@ class LargeFilter(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, width, H / 2, W / 2), rounded up."""
-        return self.large_conv(x) + self.small_conv(x) if self.reparam_conv is None else self.reparam_conv(x)
+        x = self.large_conv(x) + self.small_conv(x) if self.reparam_conv is None else self.reparam_conv(x)
+        x = x if self.se is None else self.se(x)
+        return x if self.activation is None else self.activation(x)
 
     def fuse(self) -> None:
         """Becomes one filter."""
@@ -100,9 +112,9 @@ class LargeFilter(Module):
 class PatchEmbedding(Module):
     """Half the sides, more channels."""
 
-    def __init__(self, config: Config, before: int, width: int) -> None:
+    def __init__(self, config: Config, before: int, width: int, squeezed: bool) -> None:
         super().__init__()
-        self.proj = Sequential(LargeFilter(config, before, width), _branches(config, width, width, 1))
+        self.proj = Sequential(LargeFilter(config, before, width, squeezed), _branches(config, width, width, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, width, H / 2, W / 2), rounded up."""
@@ -238,7 +250,7 @@ class Stage(Module):
     def __init__(self, config: Config, i: int) -> None:
         super().__init__()
         width, before = config.hidden_sizes[i], config.hidden_sizes[max(i - 1, 0)]
-        self.downsample = PatchEmbedding(config, before, width) if i else None
+        self.downsample = PatchEmbedding(config, before, width, config.squeezes[i]) if i else None
         self.pos_emb = Positions(config, width) if config.attends[i] else None
         block: Callable[[Config, int, int], Module] = AttentionBlock if config.attends[i] else MixingBlock
         self.blocks = Sequential(*(block(config, width, config.mlp_ratios[i]) for _ in range(config.depths[i])))

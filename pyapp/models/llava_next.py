@@ -1,12 +1,18 @@
 """LLaVA-NeXT, LLaVA 1.6 (Liu et al. 2024, https://llava-vl.github.io/blog/2024-01-30-llava-next/): LLaVA, which sees
 the whole of a picture and tiles of it, in one of several grids. The tiles' vectors stand row by row, and a vector of
 its own ends each row.
+
+LLaVA-OneVision (Li et al. 2024, arXiv 2408.03326) has more grids, of which it makes fewer vectors where there are too
+many; it sees each of several pictures whole only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from math import sqrt
+from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
@@ -14,15 +20,16 @@ from pyapp.errors import ArgumentError
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.picture_text import ANY, PictureTextModel, Size, TwoLayers, states_of
 from pyapp.nn.towers import VisionTower
-from pyapp.vision.processors import PINPOINTS, best_resolution
+from pyapp.vision.processors import GRIDS, PINPOINTS, best_resolution
 
 from .loading import picture_text
 from .loading.config import require
 from .loading.picture_text import LayeredConfig
 
-MODEL_TYPES = ("llava_next",)
+MODEL_TYPES = ("llava_next", "llava_onevision")
 IGNORED = picture_text.POOLING
 renamed = picture_text.renamed
+USUAL_RATIO = "anyres_max_9"
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,13 @@ class Config(LayeredConfig):
     model_type = "llava_next"
     tower = "clip_vision_model"
     token = ("image_token_index", 32000)
+    grids: ClassVar[Any] = PINPOINTS  # the usual ones
+    defaults: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        kind = OneVisionConfig if values.get("model_type") == OneVisionConfig.model_type else cls
+        return super(Config, kind).from_dict({**kind.defaults, **values})
 
     def check(self) -> None:
         super().check()
@@ -53,7 +67,34 @@ class Config(LayeredConfig):
     def pinpoints(self) -> Any:
         """The sizes (height, width) of which one is chosen for a picture and its tiles."""
         found = self.values.get("image_grid_pinpoints")
-        return PINPOINTS if found is None else found
+        return self.grids if found is None else found
+
+    @property
+    def most(self) -> int | None:
+        """How many times the vectors of a tile those of all tiles may be, besides a fifth more; None: any times."""
+        return None
+
+
+@dataclass(frozen=True)
+class OneVisionConfig(Config):
+    """As Config, of LLaVA-OneVision."""
+
+    model_type = "llava_onevision"
+    text = "qwen2"
+    tower = "siglip_vision_model"
+    token = ("image_token_index", 151646)
+    grids = GRIDS
+    defaults = {"vision_feature_layer": -1, "vision_feature_select_strategy": "full"}
+
+    def check(self) -> None:
+        super().check()
+        given = self.values.get("vision_aspect_ratio", USUAL_RATIO)
+        plausible = isinstance(given, str) and re.fullmatch(r"anyres_max_[1-9]\d{0,3}", given)
+        require(bool(plausible), f"vision_aspect_ratio is {given!r:.60}, expected one such as {USUAL_RATIO!r}")
+
+    @property
+    def most(self) -> int | None:
+        return int(self.values.get("vision_aspect_ratio", USUAL_RATIO).rpartition("_")[2])
 
 
 class LlavaNextForConditionalGeneration(PictureTextModel):
@@ -72,7 +113,7 @@ class LlavaNextForConditionalGeneration(PictureTextModel):
         return found
 
     def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
-        _, high, _, wide = self._kept(rows, columns, size)
+        high, wide = self._made(rows, columns, size) if rows else (1, 0)
         return self.picture_tokens + high * (wide + 1)
 
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
@@ -83,9 +124,15 @@ class LlavaNextForConditionalGeneration(PictureTextModel):
 
     def arranged(self, x: Tensor, rows: int, columns: int, size: Size) -> Tensor:
         side, width = self.config.vision_config.grid[0], x.shape[2]
+        if not rows:
+            return ops.cat([x[0], self.image_newline.to(x.dtype).reshape(1, width)])
         tiles = x.narrow(0, 1, rows * columns).reshape(rows, columns, side, side, width).transpose(1, 2)
         top, high, left, wide = self._kept(rows, columns, size)
         tiles = tiles.reshape(rows * side, columns * side, width).narrow(0, top, high).narrow(1, left, wide)
+        made = self._made(rows, columns, size)
+        if made != (high, wide):
+            tiles = ops.interpolate(tiles.permute(2, 0, 1).unsqueeze(0), size=made, mode="bilinear")[0].permute(1, 2, 0)
+            high, wide = made
         ends = self.image_newline.to(x.dtype).reshape(1, 1, width).expand(high, 1, width)
         return ops.cat([x[0], ops.cat([tiles, ends], 1).reshape(high * (wide + 1), width)])
 
@@ -104,6 +151,18 @@ class LlavaNextForConditionalGeneration(PictureTextModel):
                 "give `sizes`, those of the pictures before their preparation"
             )
         return ops.cat(found)
+
+    def prepared_for(self, processor: Any, count: int) -> Any:
+        whole = count > 1 and self.config.most is not None
+        return replace(processor, kind="Llava", do_pad=True) if whole else processor
+
+    def _made(self, rows: int, columns: int, size: Size) -> tuple[int, int]:
+        """The rows and columns of vectors that the tiles of a picture become."""
+        _, high, _, wide = self._kept(rows, columns, size)
+        if self.config.most is None:
+            return high, wide
+        ratio = sqrt(high * wide / (self.config.most * self.config.vision_config.grid[0] ** 2))
+        return (int(high // ratio), int(wide // ratio)) if ratio > 1.1 else (high, wide)
 
     def _kept(self, rows: int, columns: int, size: Size) -> tuple[int, int, int, int]:
         """Which of the tiles' vectors are not of the padding around a picture: the first row, how many, the first

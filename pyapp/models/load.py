@@ -459,7 +459,8 @@ def empty_model(module: Any, kind: Any, checkpoint: Checkpoint, settings: Mappin
     from pyapp.nn.parameter import skip_initialization
 
     try:
-        config = module.Config.from_dict(settings)
+        adapted = getattr(module, "adapted", None)
+        config = module.Config.from_dict(settings if adapted is None else adapted(settings, checkpoint.tensors))
         with skip_initialization():
             model = kind(config)
     except ModelError as error:

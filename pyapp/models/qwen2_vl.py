@@ -15,19 +15,18 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.errors import ArgumentError
 from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList, RMSNorm, Sequential
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size
+from pyapp.nn.picture_text import GridPictures
 from pyapp.nn.rotary import grid_rotations
-from pyapp.nn.vision import ImageModel, check_pictures, squares
+from pyapp.nn.vision import ImageModel, squares
 
 from .loading import picture_text
 from .loading.config import check_fields, read_config, require
-from .loading.picture_text import PictureTextConfig
+from .loading.picture_text import GridConfig
 from .loading.weights import Stored
 
 MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
@@ -226,7 +225,7 @@ class DeepTowerConfig(SizedTowerConfig):
 
 
 @dataclass(frozen=True)
-class Config(PictureTextConfig):
+class Config(GridConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = "qwen2_vl"
@@ -250,11 +249,7 @@ class Config(PictureTextConfig):
         require(kind in names, f"the language model {kind!r:.50} in text_config is not known")
         text = {name: value for name, value in values.items() if name not in PARTS} if text is None else text
         if isinstance(text, dict):
-            rotary = text.get("rope_parameters") or text.get("rope_scaling") or {}
-            require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
-            form = rotary.get("rope_type", rotary.get("type", "mrope"))
-            rotary = {**rotary, "rope_type": "default" if form == "mrope" else form, "type": None}
-            text = {**defaults, **text, "model_type": own, "rope_parameters": rotary, "rope_scaling": None}
+            text = picture_text.without_mrope({**defaults, **text, "model_type": own})
             text |= {"norm_topk_prob": True} if own == "qwen3_moe" else {}  # files do not say it
         if isinstance(vision, dict):
             vision = {"model_type": values.get("model_type", cls.tower), **vision}
@@ -266,21 +261,16 @@ class Config(PictureTextConfig):
         require(made == width, f"the tower makes vectors of {made} numbers, the text has {width}")
         layers, deep = self.text_config.num_hidden_layers, len(self.vision_config.deepstack)
         require(deep <= layers, f"deepstack_visual_indexes has {deep} layers, the text only {layers}")
-        given, half = self._given_sections, self.text_config.head_dim // 2
-        plausible = isinstance(given, list | tuple) and all(type(n) is int and n > 0 for n in given)
-        require(
-            plausible and sum(given) == half, f"mrope_section is {given!r:.60}, expected numbers that add up to {half}"
-        )
+        self.check_sections()
 
     @property
-    def _given_sections(self) -> Any:
-        """How many pairs of a head's columns turn by the positions of time, rows and columns."""
-        return self.text_config.rope_parameters.get("mrope_section", SECTIONS[self.text_config.model_type])
+    def usual_sections(self) -> tuple[int, ...]:
+        return SECTIONS[self.text_config.model_type]
 
     @property
     def sections(self) -> tuple[int, ...]:
         """Those of GridRotation. Qwen3's pairs turn by time, row, column, time …, and the last by time."""
-        given = tuple(self._given_sections)
+        given = super().sections
         if self.text_config.model_type == "qwen2":
             return given
         found = [0]
@@ -454,12 +444,12 @@ class Tower(ImageModel):
         return grid_rotations(rows, columns, steps, steps)
 
 
-class Qwen2VLForConditionalGeneration(PictureTextModel):
+class Qwen2VLForConditionalGeneration(GridPictures):
     """Pictures and text to text."""
 
     placeholder = part = "<|image_pad|>"
     around = ("<|vision_start|>", "<|vision_end|>")
-    picture_tokens = 1
+    name = "Qwen-VL"
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
@@ -467,28 +457,9 @@ class Qwen2VLForConditionalGeneration(PictureTextModel):
         self.sections = config.sections
 
     @property
-    def pixels(self) -> Any:
-        """Any size that is a multiple of a vector's patches."""
-        return None
-
-    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
-        return rows * columns
-
-    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
-        return self.part * (rows * columns)
-
-    def grid(self, pixel_values: Tensor) -> tuple[int, int]:
+    def square(self) -> int:
         tower = self.config.vision_config
-        side = tower.patch_size * tower.spatial_merge_size
-        check_pictures("Qwen-VL", pixel_values, tower.in_channels, least=side)
-        high, wide = int(pixel_values.shape[2]), int(pixel_values.shape[3])
-        if high % side or wide % side:
-            raise ArgumentError(f"Qwen-VL: pictures have multiples of {side} pixels a side, not {high} x {wide}")
-        return high // side, wide // side
-
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        self.grid(pixel_values)
-        return self.vision_tower(pixel_values)
+        return int(tower.patch_size * tower.spatial_merge_size)
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

@@ -1,5 +1,6 @@
-"""SigLIP (Zhai et al. 2023, arXiv 2303.15343): a Vision Transformer and a transformer of texts, trained to tell for
-each pair of a picture and a text whether they belong together.
+"""SigLIP (Zhai et al. 2023, arXiv 2303.15343) and SigLIP 2 (Tschannen et al. 2025, arXiv 2502.14786): a Vision
+Transformer and a transformer of texts, trained to tell for each pair of a picture and a text whether they belong
+together. Pictures of SigLIP 2 with NaFlex (`siglip2`) keep their shape; its other files are SigLIP's.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -7,19 +8,21 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import LayerNorm, Linear, Module, MultiheadAttention
+from pyapp.errors import ArgumentError
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, MultiheadAttention
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import PictureAndText, TextTower, VisionTower
-from pyapp.nn.vision import token
+from pyapp.nn.towers import PictureAndText, TextTower, Tower, VisionTower, first_rows
+from pyapp.nn.vision import ImageModel, as_sequence, check_pictures, token
 
 from .loading.config import require
-from .loading.towers_config import SiglipVisionConfig, TextConfig, TowersConfig
+from .loading.towers_config import NaflexVisionConfig, SiglipVisionConfig, TextConfig, TowersConfig
 
-MODEL_TYPES = ("siglip",)
+MODEL_TYPES = ("siglip", "siglip2")
 BASE = ""
 IGNORED = r".*\.position_ids"
 
@@ -46,6 +49,12 @@ class Config(TowersConfig):
     text_class = SiglipTextConfig
     vision_class = SiglipVisionConfig
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        kind = NaflexConfig if values.get("model_type") == NaflexConfig.model_type else cls
+        return super(Config, kind).from_dict(values)
+
     def __post_init__(self) -> None:
         width = self.vision_config.hidden_size
         require(self.vision_config.vision_use_head, "SigLIP without vision_use_head has no vectors of pictures")
@@ -56,6 +65,13 @@ class Config(TowersConfig):
         """The numbers of a text's vector."""
         found: int = self.text_config.projection_size or self.text_config.hidden_size
         return found
+
+
+class NaflexConfig(Config):
+    """As Config, for pictures of any shape."""
+
+    model_type = MODEL_TYPES[1]
+    vision_class = NaflexVisionConfig
 
 
 class PoolingHead(Module):
@@ -88,6 +104,53 @@ class Vision(VisionTower):
         return self.head(self.post_layernorm(self.states(pixel_values)))
 
 
+class FlatPatches(Module):
+    """Patches as rows of numbers, with the learned positions of a square, which are stretched over the picture."""
+
+    def __init__(self, config: NaflexVisionConfig) -> None:
+        super().__init__()
+        self.patch_size, self.grid = config.patch_size, config.grid
+        self.patch_embedding = Linear(
+            config.num_channels * config.patch_size[0] * config.patch_size[1], config.hidden_size
+        )
+        self.position_embedding = Embedding(config.patches, config.hidden_size)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → (B, T, D)."""
+        count, channels, height, width = pixel_values.shape
+        high, wide = self.patch_size
+        rows, columns = height // high, width // wide
+        x = pixel_values.reshape(count, channels, rows, high, columns, wide).permute(0, 2, 4, 3, 5, 1)
+        x = self.patch_embedding(x.reshape(count, rows * columns, -1))  # (B, T, D)
+        table = first_rows(self.position_embedding, self.grid[0] * self.grid[1])
+        square = table.reshape(1, *self.grid, -1).permute(0, 3, 1, 2)  # (1, D, side, side)
+        places = ops.interpolate(square, size=(rows, columns), mode="bilinear", align_corners=False, antialias=True)
+        return x + as_sequence(places)
+
+
+class NaflexVision(ImageModel):
+    """The Vision Transformer for pictures of any shape."""
+
+    def __init__(self, config: NaflexVisionConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = FlatPatches(config)
+        self.encoder = Tower(config)
+        self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.head = PoolingHead(config)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) in multiples of a patch's sides → features (B, D)."""
+        high, wide = self.config.patch_size
+        check_pictures("SigLIP 2", pixel_values, self.config.num_channels, least=max(high, wide))
+        if pixel_values.shape[2] % high or pixel_values.shape[3] % wide:
+            raise ArgumentError(
+                f"SigLIP 2: pictures have multiples of {high} x {wide} pixels, not "
+                f"{pixel_values.shape[2]} x {pixel_values.shape[3]}"
+            )
+        return self.head(self.post_layernorm(self.encoder(self.embeddings(pixel_values))))
+
+
 class Text(TextTower):
     """The transformer of texts; its last token, which may be padding, has a text's features."""
 
@@ -111,9 +174,14 @@ class Siglip(PictureAndText):
         super().__init__()
         self.config = config
         self.text_model = Text(config.text_config)
-        self.vision_model = Vision(config.vision_config)
+        self.of_any_shape = isinstance(config, NaflexConfig)
+        self.vision_model = (NaflexVision if self.of_any_shape else Vision)(config.vision_config)
         self.logit_scale = new_parameter(ops.zeros, 1)
         self.logit_bias = new_parameter(ops.zeros, 1)
+
+    @property
+    def pixels(self) -> tuple[int, int] | None:
+        return None if self.of_any_shape else super().pixels
 
     def image_features(self, pixel_values: Tensor) -> Tensor:
         return self.vision_model(pixel_values)

@@ -247,20 +247,28 @@ class Detector(ImageModel):
         `forward` gives: `label`, `score`, and `box`, [left, top, right, bottom] as parts of the picture's sides.
         """
         logits, boxes = outputs
-        names = self.config.labels
         chances = logits.to("float32")
         chances = ops.softmax(chances, 2) if self.background else ops.sigmoid(chances)  # (B, Q, labels)
-        found = []
-        for rows, places in zip(chances.tolist(), boxes.to("float32").tolist(), strict=True):
-            own = []
-            for row, (x, y, width, height) in zip(rows, places, strict=True):
-                row = row[: len(names)]
-                best = max(range(len(row)), key=row.__getitem__)
-                corners = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
-                if row[best] > threshold:
-                    own.append({"label": names[best], "score": row[best], "box": corners})
-            found.append(sorted(own, key=lambda item: -item["score"]))
-        return found
+        return named_objects(chances, boxes, self.config.labels, threshold)
+
+
+def named_objects(
+    chances: Tensor, boxes: Tensor, names: Sequence[str], threshold: float
+) -> list[list[dict[str, Any]]]:  # fmt: skip
+    """The objects of each picture, as Detector.objects, of the probabilities (B, Q, N) of N names, or more, and the
+    boxes (B, Q, 4): centre, width and height as parts of the sides.
+    """
+    found = []
+    for rows, places in zip(chances.tolist(), boxes.to("float32").tolist(), strict=True):
+        own = []
+        for row, (x, y, width, height) in zip(rows, places, strict=True):
+            row = row[: len(names)]
+            best = max(range(len(row)), key=row.__getitem__)
+            corners = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
+            if row[best] > threshold:
+                own.append({"label": names[best], "score": row[best], "box": corners})
+        found.append(sorted(own, key=lambda item: -item["score"]))
+    return found
 
 
 class QueryDetector(Detector):

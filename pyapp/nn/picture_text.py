@@ -17,6 +17,7 @@ from .heads import Heads, split_heads
 from .layers.gated import activation_named
 from .layers.linear import Linear
 from .module import Module
+from .vision import check_pictures
 
 Size = tuple[int, int]  # of a picture: height and width
 ANY = (1, 1)  # the size of a picture, where it does not matter
@@ -282,6 +283,10 @@ class PictureTextModel(Module):
         """The image processor with what the model's configuration says of pictures, not that of the processor."""
         return processor
 
+    def prepared_for(self, processor: Any, count: int) -> Any:
+        """The image processor for each of `count` pictures of a text."""
+        return processor
+
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
         """As CausalLanguageModel.new_cache."""
         return self.language_model.new_cache(capacity, dtype, texts)
@@ -299,25 +304,39 @@ class PictureTextModel(Module):
         whole_prompt, all tokens are those of prompts. `sizes`: those of pictures before their preparation, where their
         tiles stand in an order that depends on it.
         """
-        language = self.language_model
         if pixel_values is None:
-            return language(tokens, attention_mask)
-        rows, number = tokens.tolist(), self.config.image_token_id
-        width = tokens.shape[1]
+            return self.language_model(tokens, attention_mask)
+        return self.language_model.head(self.states(tokens, attention_mask, pixel_values, sizes))
+
+    def states(
+        self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None,
+        sizes: Sequence[Size] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """As forward → the states (B, T, D) behind the last layer, before the last norm. With whole_prompt, all tokens
+        are those of prompts, also without pictures.
+        """
+        language = self.language_model
+        width, number = tokens.shape[1], self.config.image_token_id
+        text: WholeText = language.whole_text(width, attention_mask)
+        if self.whole_prompt:
+            spans = [[(0, width)]] * tokens.shape[0]
+            text = WholeTextOfPictures(width, attention_mask, spans, True)
+        if pixel_values is None:
+            return self._read(tokens, text, Seen(None))
+        rows = tokens.tolist()
         places = [i * width + j for i, row in enumerate(rows) for j, token in enumerate(row) if token == number]
         features = self.vectors_of(pixel_values, sizes)  # (N, D)
         if len(places) != features.shape[0]:
             raise ArgumentError(f"the text has {len(places)} tokens for {features.shape[0]} vectors of pictures")
-        text: WholeText = language.whole_text(width, attention_mask)
-        if self.whole_pictures:
-            spans = [[(0, width)] if self.whole_prompt else stretches(row, number) for row in rows]
-            text = WholeTextOfPictures(width, attention_mask, spans, self.whole_prompt)
+        if self.whole_pictures and not self.whole_prompt:
+            spans = [stretches(row, number) for row in rows]
+            text = WholeTextOfPictures(width, attention_mask, spans, False)
         elif self.sections:
             high, wide = self.grid(pixel_values)
             starts = [[i for i, _ in stretches(row, number)] for row in rows]
             texts = [grid_positions(width, [(i, high, wide) for i in found]) for found in starts]
             text = WholeTextOfGrids(width, attention_mask, GridRotation(sum(texts, []), self.sections))
-        return language.head(self._read(tokens, text, Seen(features, places)))
+        return self._read(tokens, text, Seen(features, places))
 
     def forward_cached(
         self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True, seen: Seen | None = None,
@@ -356,6 +375,44 @@ class PictureTextModel(Module):
             return stack(tokens, text, x)
         none = ops.zeros_like(flat)
         return stack(tokens, text, x, [none.index_copy(0, places, one).reshape(x.shape) for one in deep])
+
+
+class GridPictures(PictureTextModel):
+    """A language model that sees pictures of any size, whose tokens have the rotary positions of rows and columns.
+    name: what errors call it.
+    """
+
+    name = ""
+    picture_tokens = 1
+
+    @property
+    def square(self) -> int:
+        """The pixels of a side of what becomes one vector."""
+        raise NotImplementedError
+
+    @property
+    def pixels(self) -> Any:
+        """Any size that is a multiple of a vector's patches."""
+        return None
+
+    def tokens_in(self, rows: int, columns: int, size: Size = ANY) -> int:
+        return rows * columns
+
+    def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
+        return self.part * (rows * columns)
+
+    def grid(self, pixel_values: Tensor) -> tuple[int, int]:
+        side = self.square
+        check_pictures(self.name, pixel_values, 3, least=side)
+        high, wide = int(pixel_values.shape[2]), int(pixel_values.shape[3])
+        if high % side or wide % side:
+            raise ArgumentError(f"{self.name}: pictures have multiples of {side} pixels a side, not {high} x {wide}")
+        return high // side, wide // side
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        self.grid(pixel_values)
+        found: Tensor = self.vision_tower(pixel_values)
+        return found
 
 
 def stretches(tokens: Sequence[int], number: int) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Tensor, ops
-from .encoders import attend_joined
+from .encoders import attend_joined, first_token
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
 from .layers.embedding import Embedding
@@ -34,10 +34,16 @@ class TowerLayer(Module):
         self.mlp = FeedForward(width, inner, activation)
         self.layer_norm2 = LayerNorm(width, epsilon)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
+    def forward(self, x: Tensor, table: Tensor | None = None) -> Tensor:
+        """x (B, T, D), the rotary positions (T, head / 2, 2) if there are some → (B, T, D)."""
         attention = self.self_attn
-        y = attend_joined(attention.qkv(attention, self.layer_norm1(x)), attention.heads, None, causal=self.causal)
+        qkv = attention.qkv(attention, self.layer_norm1(x))  # (B, T, 3 D)
+        if table is not None:
+            parts = qkv.reshape(*qkv.shape[:2], 3 * attention.heads, -1)
+            both = ops.rope(parts.narrow(2, 0, 2 * attention.heads), table, interleaved=False)
+            v = parts.narrow(2, 2 * attention.heads, attention.heads)
+            qkv = ops.cat([both, v], 2).reshape(qkv.shape)
+        y = attend_joined(qkv, attention.heads, None, causal=self.causal)
         x = attention.out_proj(y, x)
         return self.mlp(self.layer_norm2(x), x)
 
@@ -55,10 +61,10 @@ class Tower(Module):
             for _ in range(config.num_hidden_layers)
         )  # fmt: skip
 
-    def forward(self, x: Tensor, count: int | None = None) -> Tensor:
-        """x (B, T, D) → (B, T, D), after the first `count` layers; None: after all."""
+    def forward(self, x: Tensor, count: int | None = None, table: Tensor | None = None) -> Tensor:
+        """x (B, T, D) → (B, T, D), after the first `count` layers; None: after all. table: as TowerLayer's."""
         for layer in self.layers if count is None else self.layers[:count]:
-            x = layer(x)
+            x = layer(x, table)
         return x
 
 
@@ -160,6 +166,17 @@ class VisionTower(ImageModel):
         return self.encoder(x if self.pre_layrnorm is None else self.pre_layrnorm(x), count)
 
 
+class ClipTower(VisionTower):
+    """The Vision Transformer of CLIP."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, class_token=True)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → features (B, D), of the class token."""
+        return self.post_layernorm(first_token(self.states(pixel_values)))
+
+
 def direction_scores(x: Tensor, texts: Tensor) -> Tensor:
     """Vectors (B, P) and those of texts (N, P) → the cosines of the angles between them (B, N)."""
     parts = [vectors / (vectors * vectors).sum(1, keepdim=True).sqrt() for vectors in (x, texts)]
@@ -174,13 +191,14 @@ class PictureAndText(ImageModel):
     template = "This is a photo of {}."
     independent = False
     fixed_length = False
+    padding: int | None = None  # the token of padding; None: the tokenizer's
     masks_texts = False  # padding behind a text changes nothing
     vision_model: Any
     text_model: Any
     logit_scale: Tensor
 
     @property
-    def pixels(self) -> tuple[int, int]:
+    def pixels(self) -> tuple[int, int] | None:
         found: tuple[int, int] = self.config.vision_config.image_size
         return found
 

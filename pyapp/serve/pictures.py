@@ -38,7 +38,7 @@ def with_pictures(
         pictures: list[Picture] = []
         room = model.runner.capacity
         for source in given:
-            pictures.append(Picture(loaded, read_image(source, limit=PIXELS), room))
+            pictures.append(Picture(loaded, read_image(source, limit=PIXELS), room, len(given)))
             room -= len(pictures[-1].ids)
         return plain, PictureTemplate(loaded, pictures)
     except ModelError as error:  # it may name a place on this machine

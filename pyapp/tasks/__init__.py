@@ -42,9 +42,11 @@ from .speech import listen, load_speech, transcribe
 
 if TYPE_CHECKING:
     from .composing import compose
+    from .pages import embed_pages, rank_pages
     from .pictures import (
         classify_images,
         cut_out_objects,
+        detect_labels,
         detect_objects,
         embed_images,
         estimate_depth,
@@ -63,20 +65,22 @@ if TYPE_CHECKING:
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
     "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "chat", "classify",
-    "classify_images", "classify_sounds", "compose", "cut_out_objects", "detect_objects", "embed", "embed_every_token",
-    "embed_images", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "fill_mask", "finetune",
-    "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech", "match_images",
-    "match_sounds", "merge", "models", "pipeline", "quantize", "read", "read_images", "rerank", "segment_images",
-    "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate", "unload",
+    "classify_images", "classify_sounds", "compose", "cut_out_objects", "detect_labels", "detect_objects", "embed",
+    "embed_every_token", "embed_images", "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth",
+    "fill_mask", "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech",
+    "match_images", "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read", "read_images",
+    "rerank", "segment_images", "set_threads", "speak", "task", "train_reader", "train_speech", "train_story",
+    "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
 _LATE = {
     "composing": "compose",
     "pipelines": "pipeline",
+    "pages": "embed_pages rank_pages",
     "pictures": (
-        "classify_images cut_out_objects detect_objects embed_images estimate_depth imagine match_images read_images "
-        "segment_images"
+        "classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth imagine match_images "
+        "read_images segment_images"
     ),
     "reading": "read",
     "sounds": "classify_sounds embed_sounds match_sounds",

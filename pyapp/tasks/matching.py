@@ -24,7 +24,8 @@ def vectors_of_texts(loaded: Any, texts: Sequence[str]) -> Generator[Event | Non
     for first in range(0, len(encodings), TEXTS):
         rows = [encoding.ids for encoding in encodings[first : first + TEXTS]]
         length = model.most if model.fixed_length else max(map(len, rows))
-        fill = loaded.tokenizer.pad_id or 0
+        own = getattr(model, "padding", None)
+        fill = (loaded.tokenizer.pad_id or 0) if own is None else own
         ids = int32_tensor([i for row in rows for i in (*row, *[fill] * (length - len(row)))], model.device)
         masks = {}
         if model.masks_texts:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad
@@ -27,7 +27,7 @@ BATCH_SIZE = 4  # pictures
 LARGEST = 1 << 20  # a place in a picture, in pixels
 
 
-def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Prepared]]:
+def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Prepared]]:
     """The numbers of the pictures of each batch, and what the model reads of them."""
     from pyapp.vision.reading import read_image
 
@@ -44,14 +44,19 @@ def _batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tu
         yield range(first, first + len(chosen)), prepared
 
 
-def _listed(images: Any) -> list[Any]:
+def _together(loaded: Any, batch_size: int) -> int:
+    """The pictures of a batch: one, where each keeps its shape."""
+    return batch_size if loaded.processor.fixed_size is not None else min(batch_size, 1)
+
+
+def listed(images: Any) -> list[Any]:
     """One picture, or several, as a list."""
     return list(images) if isinstance(images, list | tuple) else [images]
 
 
 def check_files(images: Any, *_: Any, **more: Any) -> None:
     """OSError for a picture whose file is not there."""
-    for image in _listed(images):
+    for image in listed(images):
         if isinstance(image, str | os.PathLike):
             os.stat(image)
 
@@ -61,8 +66,8 @@ def label_images(loaded: Any, images: Sequence[Any], *, top: int | None = 5, bat
     them (None: all).
     """
     check_top(top)
-    images = _listed(images)
-    for chosen, prepared in _batches(loaded, images, batch_size):
+    images = listed(images)
+    for chosen, prepared in in_batches(loaded, images, batch_size):
         yield None
         with no_grad():
             rows = loaded.model(prepared.pixel_values).to("float32").tolist()  # (B, labels)
@@ -82,9 +87,9 @@ def match_labels(
     `template` makes a text of a label, which takes the place of {}; by default that of the model.
     """
     check_top(top)
-    images = _listed(images)
+    images = listed(images)
     texts = yield from vectors_of_labels(loaded, labels, template)
-    for chosen, prepared in _batches(loaded, images, batch_size):
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
         with no_grad():
             rows = loaded.model.scores(loaded.model.image_features(prepared.pixel_values), texts).to("float32").tolist()
@@ -100,9 +105,9 @@ def vectors_of_images(
     """Items with `embedding`, a list of floats of length 1: those of the pictures, then those of the texts, which are
     near one another where a text says what a picture shows. Done with `dimensions`.
     """
-    images, texts, width = _listed(images), checked_texts(texts), 0
+    images, texts, width = listed(images), checked_texts(texts), 0
 
-    for chosen, prepared in _batches(loaded, images, batch_size):
+    for chosen, prepared in in_batches(loaded, images, _together(loaded, batch_size)):
         yield None
         with no_grad():
             found = loaded.model.image_features(prepared.pixel_values)
@@ -125,11 +130,29 @@ def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) 
     Pictures are computed one by one, because padding would change them.
     """
     check_number("threshold", threshold, 0, 1)
-    images = _listed(images)
-    for chosen, prepared in _batches(loaded, images, 1):
+    return _found(loaded, listed(images), lambda pixels: loaded.model.objects(loaded.model(pixels), threshold)[0])
+
+
+def find_labels(
+    loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None, threshold: float = 0.1
+) -> Work:
+    """As find_objects, for objects of the given labels, by a model such as OWLv2. `template` makes a text of a label,
+    which takes the place of {}; by default that of the model.
+    """
+    check_number("threshold", threshold, 0, 1)
+    labels, model = checked_texts(labels), loaded.model
+    texts = yield from vectors_of_labels(loaded, labels, template)
+    yield from _found(
+        loaded, listed(images), lambda pixels: model.objects(model.found(pixels, texts), threshold, labels)[0]
+    )
+
+
+def _found(loaded: Any, images: Sequence[Any], look: Callable[[Tensor], list[dict[str, Any]]]) -> Work:
+    """The work of finding objects: `look` finds those of a prepared picture (1, 3, H, W)."""
+    for chosen, prepared in in_batches(loaded, images, 1):
         yield None
         with no_grad():
-            found = loaded.model.objects(loaded.model(prepared.pixel_values), threshold)[0]
+            found = look(prepared.pixel_values)
         height, width = prepared.sizes[0]
         area = loaded.processor.area(height, width)
         for entry in found:
@@ -186,9 +209,9 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
 
     Pictures are computed one by one, because they may have several sizes.
     """
-    images = _listed(images)
+    images = listed(images)
     names = loaded.model.config.labels
-    for chosen, prepared in _batches(loaded, images, 1):
+    for chosen, prepared in in_batches(loaded, images, 1):
         yield None
         with no_grad():
             logits = loaded.model(prepared.pixel_values).to("float32")  # (1, labels, h, w)
@@ -212,8 +235,8 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
 
     Pictures are computed one by one, because they may have several sizes.
     """
-    images = _listed(images)
-    for chosen, prepared in _batches(loaded, images, 1):
+    images = listed(images)
+    for chosen, prepared in in_batches(loaded, images, 1):
         yield None
         with no_grad():
             found = loaded.model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
@@ -242,7 +265,7 @@ def _seen(
     remembers the picture of this name.
     """
     if picture is None or picture not in loaded.seen:
-        ((_, prepared),) = _batches(loaded, [image], 1)
+        ((_, prepared),) = in_batches(loaded, [image], 1)
         yield None
         loaded.seen.clear()  # it remembers one picture
         with no_grad():
@@ -284,7 +307,7 @@ def cut_out(
                 check_number(name, number, -LARGEST, LARGEST)
             if len(place) != count:
                 raise OptionError(f"{list(place)!r:.60}: expected {count} numbers", where=name)
-    images = _listed(images)
+    images = listed(images)
     if picture is not None and len(images) != 1:
         raise OptionError(f"it is a name of one image, and there are {len(images)}", where="picture")
     for index, image in enumerate(images):
@@ -336,8 +359,8 @@ def texts_of_images(
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     generation = {**loaded.generation, **getattr(loaded.model, "generation", {})}
     settings = SearchOptions.from_files({**decoder, **own}, generation, options)
-    images = _listed(images)
-    for chosen, prepared in _batches(loaded, images, batch_size):
+    images = listed(images)
+    for chosen, prepared in in_batches(loaded, images, batch_size):
         written: list[list[int]] = []
         for state in search(model, prepared.pixel_values, None, settings):
             written = state or []
@@ -408,6 +431,7 @@ imagine = stream_of(
     "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer")
 )
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
+detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)

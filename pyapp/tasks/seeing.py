@@ -96,7 +96,8 @@ async def _looked_at(
         if isinstance(one, SoundSource):
             pictures.append(Recording(loaded, samples_of(one.source, LONGEST_HEARD, True)[0], room))
         else:
-            pictures.append(Picture(loaded, one if isinstance(one, Tensor) else await read_image_async(one), room))
+            pixels = one if isinstance(one, Tensor) else await read_image_async(one)
+            pictures.append(Picture(loaded, pixels, room, len(sources)))
         room -= len(pictures[-1].ids)
     new = session.see(pictures)
     total = sum(picture.left for picture in new)

@@ -295,7 +295,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 
 # The loader of a task, where it has another name.
 LOADED_FOR = {
-    "embed-image": "match-image", "embed-sparse": "fill-mask",
+    "embed-image": "match-image", "embed-pages": "rank-pages", "embed-sparse": "fill-mask",
     "audio-classification": "classify-sound", "embed-sound": "match-sound",
     "zero-shot-audio-classification": "match-sound",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),

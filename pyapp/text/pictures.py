@@ -40,27 +40,27 @@ class SoundSource:
 
 
 class Picture:
-    """A picture uint8 (height, width, 3) as a model reads it. `text` stands for it in a prompt, and `ids` for its
-    vectors, whose tokens the text has. OptionError for one that the model's processor does not take, such as a very
-    narrow one, and for one of more than `room` tokens, before it is prepared.
+    """A picture uint8 (height, width, 3) as a model reads it, one of `count` of a text. `text` stands for it in a
+    prompt, and `ids` for its vectors, whose tokens the text has. OptionError for one that the model's processor
+    does not take, such as a very narrow one, and for one of more than `room` tokens, before it is prepared.
     """
 
-    def __init__(self, loaded: Any, pixels: Tensor, room: int) -> None:
-        model, processor = loaded.model, loaded.processor
+    def __init__(self, loaded: Any, pixels: Tensor, room: int, count: int = 1) -> None:
+        model, processor = loaded.model, loaded.model.prepared_for(loaded.processor, count)
         empty = pixels.ndim != 3 or 0 in pixels.shape
         size = (1, 1) if empty else (int(pixels.shape[0]), int(pixels.shape[1]))
         rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*size))
         self.rows, self.columns, self.size = rows, columns, size
-        count = model.tokens_in(rows, columns, size)
-        if count > room:
+        tokens = model.tokens_in(rows, columns, size)
+        if tokens > room:
             raise OptionError(
-                f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {count:,} tokens: there is room "
+                f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {tokens:,} tokens: there is room "
                 f"for {room:,}", where="messages", hint=ROOM_HINT,
             )  # fmt: skip
         values = of_user(lambda: processor([pixels]).pixel_values)  # (tiles, 3, H, W)
-        head = repr(tuple(pixels.shape)).encode()
+        head = repr((*pixels.shape, rows, columns)).encode()
         data = head + bytes(pixels.contiguous().data_view())
-        self.begin(model, model.picture_text(rows, columns, size), count, data, values)
+        self.begin(model, model.picture_text(rows, columns, size), tokens, data, values)
 
     def begin(self, model: Any, text: str, count: int, data: bytes, values: Tensor) -> None:
         """Sets what stands for the picture: `text`, and as many ids, drawn from `data`; and `values`, its tiles (N, …)

@@ -15,7 +15,7 @@ from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError, ModelError
 
-from .resampling import NUMBERED, resize
+from .resampling import NUMBERED, resize, smoothly_resized
 
 ANY = 1, 1  # the only tile is the whole picture
 LARGEST = 1 << 14  # pixels of a side
@@ -28,6 +28,7 @@ HALF, IMAGENET = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)), ((0.485, 0.456, 0.406), (0.
 CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 SQUARE, SHORTEST = {"height": 224, "width": 224}, {"shortest_edge": 224}
 PINPOINTS = ((336, 672), (672, 336), (672, 672), (1008, 336), (336, 1008))
+GRIDS = tuple((384 * rows, 384 * columns) for rows in range(1, 7) for columns in range(1, 7))  # of LLaVA-OneVision
 LONG = {"shortest_edge": 800, "longest_edge": 1333}
 
 
@@ -43,6 +44,10 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Bit": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "CLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Siglip": _defaults(SQUARE, 3),
+    "Siglip2": _defaults(SQUARE, 2, patch_size=16),
+    "ChineseCLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
+    "OwlViT": _defaults({"height": 768, "width": 768}, 3, CLIP, crop_size={"height": 768, "width": 768}),
+    "Owlv2": _defaults({"height": 960, "width": 960}, 2, CLIP, do_pad=True),
     "Blip": _defaults({"height": 384, "width": 384}, 3, CLIP),
     "ConvNext": _defaults({"shortest_edge": 384}, 3, crop_pct=224 / 256),
     "MobileNetV2": _defaults({"shortest_edge": 256}, 2, do_center_crop=True),
@@ -60,8 +65,10 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
     "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
+    "LlavaOnevision": _defaults({"height": 384, "width": 384}, 3, CLIP, image_grid_pinpoints=GRIDS),
     "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
+    "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
         ("Idefics3", "SmolVLM"),
@@ -83,21 +90,28 @@ KEEP_SHAPE = (
     "RTDetr",
     "Llava",
     "LlavaNext",
+    "LlavaOnevision",
 )
+TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
+OF_PIXELS = ("Qwen2VL", "PaddleOCRVL")  # whose size is a number of pixels, of which patches are made
 OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera eva02".split()  # model types
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
+    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
+    "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
     "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
-    "paligemma": "Siglip", "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",
+    **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
+    "mistral3": "Pixtral", "llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision",
+    "internvl": "GotOcr2", "got_ocr2": "GotOcr2",
+    "paddleocr_vl": "PaddleOCRVL", "florence2": "CLIP",
     "blip-2": "Blip",
-    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"), "Qwen2VL"),
+    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "colqwen2"), "Qwen2VL"),
 }  # fmt: skip
 
 
@@ -142,6 +156,7 @@ class ImageProcessor:
     ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
+    max_num_patches: int = 256  # SigLIP 2: of a picture
     image_grid_pinpoints: Any = None  # LLaVA-NeXT: the sizes of which the best one is that of a picture's tiles
     crop_to_patches: bool = False  # InternVL: whether a picture is cut into tiles
     min_patches: int = 1
@@ -166,7 +181,7 @@ class ImageProcessor:
             found["do_pad"] = old_pad
         found["kind"] = kind
         found["size"] = _size(settings.get("size"), settings.get("max_size"), kind) or DEFAULTS[kind]["size"]
-        if kind == "Qwen2VL":  # numbers of pixels, not of a side
+        if kind in OF_PIXELS:  # numbers of pixels, not of a side
             names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
             own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
             found["size"] = _size({**found["size"], **own}, None, kind)
@@ -195,13 +210,20 @@ class ImageProcessor:
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
         both, multiple = ("patch_size", "merge_size"), ("ensure_multiple_of",)
-        factors = {"Qwen2VL": both, "Pixtral": both, "DPT": multiple, "Yolo": multiple}
+        factors = {
+            **dict.fromkeys((*OF_PIXELS, "Pixtral"), both),
+            "Siglip2": ("patch_size",),
+            "DPT": multiple,
+            "Yolo": multiple,
+        }
         for name in factors.get(self.kind, ()):
             number = getattr(self, name)
             if type(number) is not int or not 1 <= number <= 256:
                 _wrong(name, number, "a whole number from 1 to 256")
-        if self.kind == "LlavaNext":
+        if self.kind in TILED:
             self._check_pinpoints()
+        if type(self.max_num_patches) is not int or not 1 <= self.max_num_patches <= 1 << 14:
+            _wrong("max_num_patches", self.max_num_patches, "a whole number from 1 to 16,384")
         if self.crop_to_patches:
             least, most = self.min_patches, self.max_patches
             if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 10:
@@ -245,7 +267,7 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
-        if self.kind == "Pixtral":
+        if self.kind in ("Pixtral", "Siglip2"):
             return None
         if self.kind == "DPT" and self.do_resize:
             return None if self.keep_aspect_ratio else self._target(1, 1)
@@ -290,10 +312,10 @@ class ImageProcessor:
         """
         if self.do_pan_and_scan:
             return self._crops(height, width)
-        if self.kind in ("Qwen2VL", "Pixtral"):
+        if self.kind in (*OF_PIXELS, "Pixtral"):
             side, (high, wide) = self.patch_size * self.merge_size, self.seen(height, width)
             return high // side, wide // side
-        if self.kind == "LlavaNext":
+        if self.kind in TILED:
             high, wide = best_resolution((height, width), self.image_grid_pinpoints)
             return high // self._tile, wide // self._tile
         if self.kind == "GotOcr2":
@@ -339,7 +361,7 @@ class ImageProcessor:
             high, wide = (ceil(height / rows), ceil(width / columns)) if rows else (0, 0)
             places = [(row * high, column * wide) for row in range(rows) for column in range(columns)]
             return [image, *(image[top : top + high, left : left + wide] for top, left in places)]
-        if self.kind == "LlavaNext":
+        if self.kind in TILED:
             return self._whole_and_tiles(image)
         if self.kind == "GotOcr2":
             rows, columns = self.tiles(int(image.shape[0]), int(image.shape[1]))
@@ -384,7 +406,7 @@ class ImageProcessor:
             image = self._framed(image)
         elif self.kind == "Donut":
             image = self._as_document(image, method)
-        elif self.do_resize:
+        elif self.do_resize and self.kind != "Owlv2":
             high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
             image = resize(image, high, wide, method)
             if self.kind == "ConvNext" and self.size["shortest_edge"] < 384:
@@ -397,6 +419,9 @@ class ImageProcessor:
             x = x * self.rescale_factor
             if self.rescale_offset:
                 x = x - 1
+        if self.kind == "Owlv2" and self.do_resize:
+            side = max(x.shape[1:]) if self.do_pad else None
+            x = smoothly_resized(x, self.size["height"], self.size["width"], side)
         mean, std = (
             ops.tensor([*map(float, values)], dtype="float32").reshape(3, 1, 1)
             for values in (self.image_mean, self.image_std)
@@ -417,8 +442,12 @@ class ImageProcessor:
             return _shortest(height, width, int(side / self.crop_pct)) if side < 384 else (side, side)
         if self.max_image_size is not None:
             return _longest(height, width, size["longest_edge"])
-        if self.kind == "Qwen2VL":
+        if self.kind in OF_PIXELS:
+            if self.kind == "PaddleOCRVL":
+                height, width = _at_least(height, width, self.patch_size * self.merge_size)
             return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
+        if self.kind == "Siglip2":
+            return _of_patches(height, width, self.patch_size, self.max_num_patches)
         if self.kind == "Pixtral":
             return _in_multiples(height, width, size, self.patch_size * self.merge_size)
         if self.kind == "DPT":
@@ -463,6 +492,8 @@ class ImageProcessor:
         """Where a picture lies in its frame: left, top, width and height as parts of the frame's sides. None if the
         model's input has no frame.
         """
+        if self.kind == "Owlv2" and self.do_pad:
+            return 0.0, 0.0, width / max(height, width), height / max(height, width)
         if self.kind != "Yolo":
             return None
         top, left, rows, columns = self._frame(*self._target(height, width))
@@ -546,14 +577,15 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     wanted = {
         "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
-        "LlavaNext": [{"shortest_edge"}, {"height", "width"}], "GotOcr2": [{"height", "width"}],
-        "Qwen2VL": [{"shortest_edge", "longest_edge"}], "Pixtral": [{"longest_edge"}, {"height", "width"}],
+        **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
+        **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
+        "Pixtral": [{"longest_edge"}, {"height", "width"}],
         "": [{"height", "width"}],
     }.get(
         kind,
         [{"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"}],
     )  # fmt: skip
-    most = PIXELS if kind == "Qwen2VL" else LARGEST
+    most = PIXELS if kind in OF_PIXELS else LARGEST
     plausible = found is not None and all(type(n) is int and 1 <= n <= most for n in found.values())
     if not plausible or set(found) not in wanted:
         _wrong("size", given, f"{' or '.join(' and '.join(sorted(names)) for names in wanted)}, from 1 to {most:,}")
@@ -577,6 +609,32 @@ def _longest(height: int, width: int, side: int) -> tuple[int, int]:
     if wide >= high and wide > MOST:
         return max(1, int(MOST / ratio)), MOST
     return (MOST, max(1, int(MOST * ratio))) if high > MOST else (high, wide)
+
+
+def _of_patches(height: int, width: int, side: int, most: int) -> tuple[int, int]:
+    """The size of a picture of at most so many patches that keeps its shape as far as whole patches allow (Dehghani et
+    al. 2023, arXiv 2307.06304). The scale is found by halving, with transformers' bounds.
+    """
+
+    def at(scale: float) -> tuple[int, int]:
+        return ceil(height * scale / side) or 1, ceil(width * scale / side) or 1
+
+    low, high = 1e-6, 100.0
+    while high - low >= 1e-5:
+        scale = (low + high) / 2
+        rows, columns = at(scale)
+        low, high = (scale, high) if rows * columns <= most else (low, scale)
+    rows, columns = at(low)
+    if rows * columns > most:
+        raise ArgumentError(f"a picture of {height:,} x {width:,} pixels is too narrow for {most:,} patches")
+    return rows * side, columns * side
+
+
+def _at_least(height: int, width: int, side: int) -> tuple[int, int]:
+    """The size of a picture that is made larger until no side is smaller than `side`."""
+    if height < side:
+        height, width = side, round(width * side / height)
+    return (round(height * side / width), side) if width < side else (height, width)
 
 
 def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:

@@ -122,3 +122,47 @@ def _along_width(image: Tensor, out: int, method: str) -> Tensor:
         rounded = ((product + (1 << (PRECISION - 1))) * 2.0**-PRECISION).floor().clamp(0, 255)
         parts.append(rounded.to("uint8").permute(0, 2, 1))
     return cat(parts, 1)
+
+
+def smoothly_resized(x: Tensor, height: int, width: int, side: int | None = None) -> Tensor:
+    """A picture float32 (C, H, W) → (C, height, width), with the numbers of scikit-image's `resize` (order 1): smoothed
+    by Gauss' function where it becomes smaller, then interpolated between neighbours. `side`: the picture lies in the
+    upper left of a square of so many pixels, whose others are 0, and which is resized.
+    """
+    if min(height, width) < 1 or height * width > SIZE_LIMIT:
+        raise ArgumentError(f"resize: {height} x {width} is no size of a picture")
+    high, wide = int(x.shape[1]), int(x.shape[2])
+    lows, highs = x.amin().item(), x.amax().item()
+    if side is not None and (high, wide) != (side, side):
+        lows, highs = min(lows, 0.0), max(highs, 0.0)
+    down, across = (
+        ops.tensor(_smooth_weights(side or size, out)[:, :size].astype("float32")).to(x.device)
+        for size, out in ((high, height), (wide, width))
+    )
+    return ops.matmul(ops.matmul(down, x), across.transpose(0, 1)).clamp(lows, highs)
+
+
+def _smooth_weights(size: int, out: int) -> Any:
+    """(out, size): how much each pixel counts in each of the result. Pixels outside are those inside, reflected at the
+    centre of the last one.
+    """
+    places = (np.arange(out) + 0.5) * size / out - 0.5
+    before = np.floor(places).astype("int64")
+    part = places - before
+    sigma = max(0.0, (size / out - 1) / 2)
+    reach = int(4 * sigma + 0.5)
+    gauss = np.exp(-0.5 * (np.arange(-reach, reach + 1) / (sigma or 1.0)) ** 2)
+    gauss /= gauss.sum()
+    found, rows = np.zeros((out, size)), np.arange(out)[:, None]
+    for place, share in ((before, 1 - part), (before + 1, part)):
+        taps = _reflected(place, size)[:, None] + np.arange(-reach, reach + 1)
+        np.add.at(found, (rows, _reflected(taps, size)), share[:, None] * gauss)
+    return found
+
+
+def _reflected(places: Any, size: int) -> Any:
+    """Places outside of a row of pixels as those inside."""
+    if size == 1:
+        return np.zeros_like(places)
+    places = np.abs(places) % (2 * size - 2)
+    return np.where(places < size, places, 2 * size - 2 - places)

@@ -38,6 +38,9 @@ CLASSES = {
     "llava_next": "LlavaNext",
     "internvl": "InternVL",
     "blip-2": "Blip2",
+    "llava_onevision": "LlavaOnevision",
+    "paddleocr_vl": "PaddleOCRVL",
+    "got_ocr2": "GotOcr2",
 }
 
 
@@ -47,8 +50,12 @@ def vectors(name: str) -> int:
         return GRIDS[name][0] * GRIDS[name][1]
     config = CONFIGS[name]
     side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
+    if name == "llava_onevision":
+        return 36  # 16 of the whole, and of 8 rows of 8, made smaller, four rows of four, each with its end
     if name in TILED:
         return 34  # 16 of the whole, and of the tiles two rows of eight, each with its end
+    if config["model_type"] == "got_ocr2":
+        return ((side + 3) // 4) ** 2
     if "num_query_tokens" in config:
         return int(config["num_query_tokens"])
     if config["model_type"] == "internvl":
@@ -58,8 +65,12 @@ def vectors(name: str) -> int:
     return config.get("mm_tokens_per_image", side**2)
 
 
-def patches(pictures: Any) -> Any:
-    """(N, 3, H, W) → (patches, numbers of a patch), as Qwen2-VL's processor makes them: by squares, two frames."""
+def patches(pictures: Any, plain: bool = False) -> Any:
+    """(N, 3, H, W) → (patches, numbers of a patch), as Qwen2-VL's processor makes them: by squares, two frames. plain:
+    row by row (patches, 3, 4, 4), as PaddleOCR-VL's.
+    """
+    if plain:
+        return pictures.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5).reshape(-1, 3, 4, 4)
     count, _, high, wide = pictures.shape
     x = pictures.reshape(count, 3, high // 8, 2, 4, wide // 8, 2, 4).permute(0, 2, 5, 3, 6, 1, 4, 7)
     return x.unsqueeze(6).expand(*x.shape[:6], 2, 4, 4).reshape(count * high * wide // 16, -1)
@@ -96,7 +107,7 @@ def golden(name: str) -> dict[str, Any]:
     if name in ("mistral3", "pixtral"):
         more["image_sizes"] = torch.tensor([[high, wide]] * count)
     elif name in GRIDS:
-        pictures = patches(pictures)
+        pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
         more["mm_token_type_ids"] = (ids == IMAGE).long()
     alone = {key: value[:1] for key, value in more.items()} | {"pixel_values": pictures[: len(pictures) // count]}

@@ -38,6 +38,7 @@ ENDS = {
     "object-detection": "ForObjectDetection",
     "semantic-segmentation": "ForSemanticSegmentation",
     "zero-shot-image-classification": "Model",
+    "zero-shot-object-detection": "ForObjectDetection",
 }
 
 
@@ -65,6 +66,34 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     return model, {key: value for key, value in stored.items() if key not in buffers}
 
 
+def of_open_clip(name: str) -> tuple[Any, dict[str, Any]]:
+    """As model_of, for a model of OpenCLIP (pip install open_clip_torch), with a small network of timm's."""
+    import timm
+    from open_clip.model import CustomTextCLIP
+
+    own = CONFIGS[name]
+    vision, text = own["vision_config"], own["text_config"]
+    sizes = {"layers": vision["depths"], "embed_dims": vision["hidden_sizes"], "mlp_ratios": vision["mlp_ratios"]}
+    create = timm.create_model
+    timm.create_model = lambda *given, **more: create(*given, **more, **sizes)
+    words = {"context_length": text["max_position_embeddings"], "vocab_size": text["vocab_size"], "layers": 2}
+    words |= {"width": text["hidden_size"], "heads": text["num_attention_heads"], "no_causal_mask": True}
+    words["mlp_ratio"] = text["intermediate_size"] / text["hidden_size"]
+    seen = {"timm_model_name": "fastvit_mci0", "timm_pool": "avg", "timm_proj": None, "image_size": own["image_size"]}
+    model = CustomTextCLIP(own["embed_dim"], seen, words).float().eval()
+    with torch.no_grad():
+        for key, value in model.state_dict().items():
+            if value.is_floating_point():
+                shape = tuple(value.shape[:1] if key.endswith(".gamma") else value.shape)
+                value.copy_(torch.from_numpy(picture_weights(key, shape)).reshape(value.shape))
+    return model, {key: flat(key, value) for key, value in model.named_parameters()}
+
+
+def flat(key: str, value: torch.Tensor) -> torch.Tensor:
+    """A parameter of OpenCLIP without the dimensions of 1 of factors of channels."""
+    return value.reshape(-1) if key.endswith(".gamma") else value
+
+
 def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     """The prompts of two pictures, for models that read some: the tokens of a picture's vectors and those of words."""
     if not type(model).__name__.startswith("Florence2"):
@@ -79,7 +108,19 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
         tokens = "input_ids" if type(model).__name__.startswith("Blip") else "decoder_input_ids"
         return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
-        return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits_per_image]
+        more = {"pixel_values": pictures}
+        if type(model).__name__ == "Siglip2Model":
+            x = pictures.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 4, 5, 1)  # (B, rows, columns, 4, 4, 3)
+            grid = torch.tensor([x.shape[1:3]] * 2)
+            more = {"pixel_values": x.reshape(2, -1, 48), "spatial_shapes": grid}
+            more["pixel_attention_mask"] = torch.ones(more["pixel_values"].shape[:2], dtype=torch.int32)
+        if type(model).__name__ == "CustomTextCLIP":
+            pictured, read, scale = model(pictures, torch.tensor(TOKENS))[:3]
+            return [scale * pictured @ read.T]
+        return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
+    if task == "zero-shot-object-detection":
+        found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
+        return [found.logits, found.pred_boxes]
     if task == "mask-generation":
         points = {"input_points": torch.tensor(POINTS), "input_labels": torch.tensor(POINT_LABELS)}
         boxes = {"input_boxes": torch.tensor(BOXES)}
@@ -118,7 +159,8 @@ def rounded(values: Any) -> list[float]:
 def golden(name: str, task: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, stored = model_of(name, task, folder)
+        free = name == "mobileclip"
+        model, stored = of_open_clip(name) if free else model_of(name, task, folder)
         results, total = [], 0
         for size in sizes(name):
             for part in outputs(model, task, size):
@@ -126,11 +168,15 @@ def golden(name: str, task: str) -> dict[str, Any]:
                 total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
         texts = written(model, sizes(name)[0]) if task == "image-to-text" else None
         total.backward()
+        grads: Mapping[str, Any]
         with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names
             for parameter in model.parameters():
                 parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
-        model.save_pretrained(folder)
-        grads: Mapping[str, Any] = load_file(folder / "model.safetensors")
+        if free:
+            grads = {key: flat(key, parameter.detach()) for key, parameter in model.named_parameters()}
+        else:
+            model.save_pretrained(folder)
+            grads = load_file(folder / "model.safetensors")
         parameters = {
             key: [list(value.shape), *rounded([(grads[key].double().numpy() * direction(key, value.shape)).sum()])]
             for key, value in stored.items()

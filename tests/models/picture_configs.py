@@ -133,6 +133,26 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "siglip_projected": {
         "model_type": "siglip", "text_config": _WORDS | {"projection_size": 16}, "vision_config": _SIZES,
     },
+    "siglip2": {
+        "model_type": "siglip2", "text_config": _WORDS | {"hidden_size": 16},
+        "vision_config": {key: value for key, value in _SIZES.items() if key != "image_size"} | {"num_patches": 9},
+    },
+    "chinese_clip": {
+        "model_type": "chinese_clip", "projection_dim": 10, "text_config": _WORDS, "vision_config": _SIZES,
+    },
+    "owlvit": {
+        "model_type": "owlvit", "projection_dim": 12, "text_config": _WORDS, "vision_config": _SIZES,
+    },
+    "owlv2": {
+        "model_type": "owlv2", "projection_dim": 12, "text_config": _WORDS,
+        "vision_config": _SIZES | {"num_hidden_layers": 1},
+    },
+    "mobileclip": {  # of OpenCLIP
+        "model_type": "mobileclip", "embed_dim": 10, "image_size": 32, "vision_config": {
+            "model_type": "fastvit", "depths": [1, 1, 1, 1], "hidden_sizes": [4, 8, 16, 32], "mlp_ratios": [2, 2, 2, 2],
+            "attends": [False, False, False, True], "squeezes": [False, False, True, True], "large_act": True,
+        }, "text_config": _WORDS | {"hidden_size": 12},
+    },
     "yolos": {"model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 5},
     "yolos_plain": {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
@@ -231,18 +251,23 @@ CLASSES = {
 # Run with weights in block types.
 QUANTISED = (
     "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip trocr florence2"
+    "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin donut blip trocr "
+    "florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
-    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr "
-    "florence2"
+    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 yolos detr rt_detr segformer swin "
+    "donut blip sam trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
-WITH_TOKENS = ("image-to-text", "zero-shot-image-classification")  # tasks whose models read texts too
+WITH_TOKENS = (
+    "image-to-text",
+    "zero-shot-image-classification",
+    "zero-shot-object-detection",
+)  # tasks whose models read texts too
 PROMPT = [0, 9, 31, 2]  # of models that read one beside a picture
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 
@@ -253,6 +278,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
+    if config["model_type"] == "siglip2":
+        return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     first = (own, own) if isinstance(own, int) else tuple(own)
     placed = config.get("use_absolute_embeddings")  # transformers resizes these tables for square pictures only
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]

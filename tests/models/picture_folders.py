@@ -24,6 +24,7 @@ CLASSES = {
     "depth_anything": ("depth-estimation", "DepthAnythingForDepthEstimation"),
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
+    "owlv2": ("zero-shot-object-detection", "Owlv2ForObjectDetection"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
 _YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
@@ -37,6 +38,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
         "image_processor_type": "SamImageProcessor", "do_pad": True, "size": {"longest_edge": 20},
         "pad_size": {"height": 20, "width": 20},
     },
+    "owlv2": {"image_processor_type": "Owlv2ImageProcessor", "size": {"height": 12, "width": 12}},
     "yolos": _YOLOS,
     "detr": _YOLOS,
 }  # fmt: skip

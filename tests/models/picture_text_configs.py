@@ -119,6 +119,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "clip_vision_model", "projection_dim": 16, **_TOWER},
         "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
     },
+    "llava_onevision": {
+        "model_type": "llava_onevision", "text_config": {"model_type": "qwen2", **_TEXT},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
+        "vision_aspect_ratio": "anyres_max_1",
+    },
     "internvl": {
         "model_type": "internvl", "text_config": {"model_type": "qwen2", **_TEXT},
         "vision_config": {"model_type": "internvl_vision", **_TOWER, "attention_bias": True},
@@ -129,6 +135,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "internvl_vision", **_TOWER, "norm_type": "rms_norm", "use_qk_norm": True,
                           "use_mean_pooling": False},
         "image_token_id": IMAGE, "tie_word_embeddings": True, "image_seq_length": 4,
+    },
+    "paddleocr_vl": {
+        "model_type": "paddleocr_vl", "image_token_id": IMAGE, "vision_start_token_id": 91, "vision_end_token_id": 92,
+        "video_token_id": 93, "tie_word_embeddings": False,
+        "text_config": _QWEN | {"head_dim": 8, "use_bias": True, "tie_word_embeddings": False},
+        "vision_config": {"model_type": "paddleocr_vl_vision", **_TOWER, "hidden_size": 16},
+    },
+    "got_ocr2": {
+        "model_type": "got_ocr2", "text_config": {"model_type": "qwen2", **_TEXT}, "image_token_index": IMAGE,
+        "vision_config": {
+            "model_type": "got_ocr2_vision", **_TOWER, "image_size": 24, "output_channels": 6, "window_size": 4,
+            "global_attn_indexes": [1], "mlp_dim": 20,
+        },
     },
     "gemma3": {
         "model_type": "gemma3",
@@ -146,10 +165,12 @@ OTHER_DEVICE = (
     "internvl_large", "blip2", "paligemma2",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
-GRIDS = dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral"), (5, 3))
+GRIDS = dict.fromkeys(
+    ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral", "paddleocr_vl"), (5, 3)
+)
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
-TILED = {"llava_next": ((1, 2), (14, 40))}
+TILED = {"llava_next": ((1, 2), (14, 40)), "llava_onevision": ((2, 2), (30, 32))}
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

@@ -191,14 +191,16 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             changes.append({"text_config": config["text_config"] | rope})
         for field in ("patch_size", "depth", "spatial_merge_size", "in_channels", "window_size"):
             for value in (10**12, "many", -1, 0, [1]):
-                if field in config["vision_config"] or field != "window_size":
+                if field in config["vision_config"] or (field != "window_size" and name != "paddleocr_vl"):
                     changes.append({"vision_config": config["vision_config"] | {field: value}})
     else:
         changes.append({"vision_config": config["vision_config"] | {"image_size": [16, 32]}})
     if "image_grid_pinpoints" in config:
         for pinpoints in ([], [[16, 24]], [[16]], [[16, -16]], [[10**12, 16]], "many", [16, 32], [["a", 16]], 3):
             changes.append({"image_grid_pinpoints": pinpoints})
-        changes.append({"vision_feature_select_strategy": "full"})
+        fits = name == "llava_onevision"  # whose tower has no class token
+        changes.append({"vision_feature_select_strategy": "default" if fits else "full"})
+        changes += [{"vision_aspect_ratio": ratio} for ratio in (3, "anyres", "anyres_max_0") if fits]
     if name == "blip2":
         asks = config["qformer_config"]
         for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "cross_attention_frequency"):
@@ -243,6 +245,15 @@ def test_stacks_of_experts_are_transposed_in_published_files(tmp_path: Path) -> 
         read = read_model(module, type(model), checkpoint, CONFIGS["qwen3_vl_moe"])
     for (name, expected), (_, found) in zip(model.named_parameters(), read.named_parameters(), strict=True):
         np.testing.assert_array_equal(found.numpy(), expected.detach().numpy(), err_msg=name)
+
+
+def test_files_say_whether_the_head_has_weights_of_its_own() -> None:
+    module, config = module_of("paddleocr_vl"), CONFIGS["paddleocr_vl"]
+    flat = {key: value for key, value in config.items() if key != "text_config"} | config["text_config"]
+    for settings in (config, flat):
+        for names, tied in ((("lm_head.weight",), False), (("model.norm.weight",), True)):
+            found = module.Config.from_dict(module.adapted(settings, dict.fromkeys(names)))
+            assert found.text_config.tie_word_embeddings == tied
 
 
 def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:

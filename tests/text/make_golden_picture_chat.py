@@ -42,6 +42,7 @@ CLASSES = {
     "mistral3": "Mistral3",
     "llava_next": "LlavaNext",
     "internvl": "InternVL",
+    "llava_onevision": "LlavaOnevision",
 }
 # Gemma3Processor has settings of its own, which go before those of its image processor.
 PANNED = {key: value for key, value in PROCESSORS["gemma3_crops"].items() if "pan_and_scan" in key}
@@ -70,6 +71,12 @@ def processor_of(kind: str, folder: Path) -> Any:
         )
         videos = transformers.InternVLVideoProcessor()
         return made(images, tokenizer, videos, image_seq_length=4, chat_template=MORE[kind])
+    if kind == "llava_onevision":
+        more = {"extra_special_tokens": {"image_token": "<image>", "video_token": "<video>"}}
+        tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, **more)
+        videos = transformers.LlavaOnevisionVideoProcessor()
+        return made(images, tokenizer, videos, num_image_tokens=16, vision_feature_select_strategy="full",
+                    chat_template=MORE[kind], vision_aspect_ratio="anyres_max_1")  # fmt: skip
     if kind == "llava_next":
         return made(
             images, tokenizer, patch_size=4, vision_feature_select_strategy="default", chat_template=MORE[kind],

@@ -100,6 +100,13 @@ MORE = {
         "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
         "{{ ' ' + content['text'] + '</s>' }}{% endfor %}{% endif %}{% endfor %}"
     ),
+    "llava_onevision": (
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + ' '}}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>' }}{% endfor %}"
+        "{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}"
+        "{{ '\n' + content['text'] }}{% endfor %}{{'<|im_end|>'}}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    ),
     "internvl": (
         "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -133,6 +140,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "size": {"longest_edge": 32}},
     "llava_next": {"image_processor_type": "LlavaNextImageProcessor", "size": {"shortest_edge": 16},
                    "crop_size": {"height": 16, "width": 16}, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
+    "llava_onevision": {"image_processor_type": "LlavaOnevisionImageProcessor", "size": {"height": 16, "width": 16},
+                        "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
     "internvl": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 16, "width": 16},
                  "crop_to_patches": False, "max_patches": 6},
 }  # fmt: skip
@@ -164,6 +173,27 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
     return config | ({"boi_token_index": IDS["<start_of_image>"]} if kind == "gemma3" else {})
 
 
+def byte_tokenizer(begins: bool) -> dict[str, Any]:
+    """A tokenizer.json of bytes and the special tokens; `begins`: texts begin with <s>."""
+    vocabulary = {letter: index for index, letter in enumerate(byte_letters())}
+    added = [{"id": id, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+              "normalized": False} for name, id in IDS.items()]  # fmt: skip
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    begin: dict[str, Any] = {
+        "type": "TemplateProcessing", "special_tokens": {"<s>": {"id": "<s>", "ids": [IDS["<s>"]], "tokens": ["<s>"]}},
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    }  # fmt: skip
+    return {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": level, "post_processor": begin if begins else None,
+        "decoder": level,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                  "vocab": vocabulary | IDS, "merges": []},
+    }  # fmt: skip
+
+
 def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Path:
     """A folder with seeded random weights."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -175,23 +205,7 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
         for name, (shape, _) in stored.items()
     }
     write_safetensors(folder / "model.safetensors", {name: np.ascontiguousarray(x) for name, x in tensors.items()})
-    vocabulary = {letter: index for index, letter in enumerate(byte_letters())}
-    added = [{"id": id, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False} for name, id in IDS.items()]  # fmt: skip
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    begin: dict[str, Any] = {
-        "type": "TemplateProcessing", "special_tokens": {"<s>": {"id": "<s>", "ids": [IDS["<s>"]], "tokens": ["<s>"]}},
-        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-    }  # fmt: skip
-    tokenizer = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": level, "post_processor": begin if kind in ("llava", "paligemma", "llava_next") else None,
-        "decoder": level,
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "vocab": vocabulary | IDS, "merges": []},
-    }  # fmt: skip
+    tokenizer = byte_tokenizer(kind in ("llava", "paligemma", "llava_next"))
     settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
     settings |= (
         {"bos_token": "<bos>"}

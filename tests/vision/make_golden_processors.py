@@ -23,6 +23,9 @@ from tests.vision.processor_cases import CASES, TOGETHER, pictures
 
 def whole(patches: np.ndarray, rows: int, columns: int, side: int) -> np.ndarray:
     """The picture (1, 3, H, W) of Qwen2-VL's patches, which have it twice."""
+    if patches.ndim == 4:  # PaddleOCR-VL's, row by row
+        x = patches.reshape(rows, columns, 3, side, side).transpose(2, 0, 3, 1, 4)
+        return x.reshape(1, 3, rows * side, columns * side)
     x = patches.reshape(rows // 2, columns // 2, 2, 2, 3, 2, side, side)[:, :, :, :, :, 0]
     return x.transpose(4, 0, 2, 5, 1, 3, 6).reshape(1, 3, rows * side, columns * side)
 
@@ -36,6 +39,10 @@ def golden(name: str) -> list[Any]:
         found = processor(images=batch, return_tensors="np")
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         values = values[0] if values.ndim == 5 else values  # the tiles of one picture
+        if "spatial_shapes" in found:  # of SigLIP 2
+            (high, wide), side = found["spatial_shapes"][0], processor.patch_size
+            values = values[0, : high * wide].reshape(high, wide, side, side, 3).transpose(4, 0, 2, 1, 3)
+            values = values.reshape(1, 3, high * side, wide * side)
         if "image_grid_thw" in found:
             values = whole(values, *found["image_grid_thw"][0][1:], processor.patch_size)
         numbers = [float(f"{value:.6g}") for value in shown(values, 96)]

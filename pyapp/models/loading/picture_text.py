@@ -23,6 +23,7 @@ POOLING = r"(model\.)?vision_tower\.(vision_model\.)?head\..*"  # of SigLIP, whi
 # The names of files, old and new, and those of the parts here.
 NAMES = (
     (r"model\.(vision_model|vision_tower|connector|multi_modal_projector)\.", r"\1."),
+    (r"(model\.projector|mlp_AR)\.", "multi_modal_projector."),
     (r"model\.image_newline$", "image_newline"),
     (r"model\.(text_model|language_model)\.", "language_model.model."),
     (r"model\.(embed_tokens|layers|norm)\.", r"language_model.model.\1."),
@@ -147,6 +148,45 @@ class PictureTextConfig(MixedTextConfig):
         """As JSON values."""
         own = {"model_type": self.values.get("model_type", self.model_type), "text_config": self.text_config.to_dict()}
         return {**self.values, **own, "vision_config": self.vision_config.to_dict()}
+
+
+def without_mrope(text: Mapping[str, Any]) -> dict[str, Any]:
+    """The object of a text_config whose rotary positions are those of a plain language model, besides their
+    mrope_section. ModelError for rotary positions that are no object.
+    """
+    rotary = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")
+    form = rotary.get("rope_type", rotary.get("type", "mrope"))
+    rotary = {**rotary, "rope_type": "default" if form == "mrope" else form, "type": None}
+    return {**text, "rope_parameters": rotary, "rope_scaling": None}
+
+
+@dataclass(frozen=True)
+class GridConfig(PictureTextConfig):
+    """As PictureTextConfig, of models whose text has three rotary positions."""
+
+    @property
+    def usual_sections(self) -> tuple[int, ...]:
+        """The sections where the file says none."""
+        return 16, 24, 24
+
+    def check_sections(self) -> None:
+        """ModelError for sections that are not those of a head."""
+        given, half = self._given_sections, self.text_config.head_dim // 2
+        plausible = isinstance(given, list | tuple) and all(type(n) is int and n > 0 for n in given)
+        require(
+            plausible and sum(given) == half, f"mrope_section is {given!r:.60}, expected numbers that add up to {half}"
+        )
+
+    @property
+    def _given_sections(self) -> Any:
+        """How many pairs of a head's columns turn by the positions of time, rows and columns."""
+        return self.text_config.rope_parameters.get("mrope_section", self.usual_sections)
+
+    @property
+    def sections(self) -> tuple[int, ...]:
+        """Those of GridRotation."""
+        return tuple(self._given_sections)
 
 
 @dataclass(frozen=True)

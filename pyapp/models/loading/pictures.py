@@ -21,11 +21,13 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
-from . import timm, ultralytics
+from . import open_clip, timm, ultralytics
 from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_of, settings_in
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
-WITH_TOKENIZER = ("image-to-text", "zero-shot-image-classification")
+WITH_TOKENIZER = (
+    "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection", "visual-document-retrieval"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ def load_image_model(
     if tokenizer is not None:
         check_tokenizer(tokenizer, model, name)
     _check_fit(processor, model, name)
+    if hasattr(model, "take_prompts") and "processor_config" in files:
+        model.take_prompts(read_settings(files["processor_config"]))
     model.eval()
     generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
     return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
@@ -100,7 +104,7 @@ def tokenizer_of(source: Any, name: str, files: Mapping[str, Any]) -> Tokenizer:
 
 def _says_model(settings: Mapping[str, Any]) -> bool:
     """Whether a config.json names a model."""
-    return "model_type" in settings or timm.is_timms(settings)
+    return "model_type" in settings or timm.is_timms(settings) or open_clip.is_open_clips(settings)
 
 
 def _settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -116,6 +120,8 @@ def _checked(settings: dict[str, Any], where: str, task: str) -> dict[str, Any]:
     if timm.is_timms(settings):
         settings = timm.settings_of(settings, where)
         timm.check_head(settings, task, where)
+    elif open_clip.is_open_clips(settings):
+        settings = open_clip.settings_of(settings, where)
     check_task(settings, where, task)
     return settings
 
@@ -127,6 +133,8 @@ def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImagePr
     found: Mapping[str, Any] = {}
     if timm.PREPARATION in settings:
         found = timm.processor_settings(settings)
+    elif settings["model_type"] == open_clip.MODEL_TYPE:
+        found = open_clip.processor_settings(settings)
     elif "preprocessor_config" in files:
         found = read_settings(files["preprocessor_config"])
     elif "processor_config" in files:

@@ -28,7 +28,8 @@ MOBILEONE_DEPTHS = (2, 8, 10, 1)
 FASTVIT = {
     "t8": ((2, 2, 4, 2), 48, 3, False), "t12": ((2, 2, 6, 2), 64, 3, False), "s12": ((2, 2, 6, 2), 64, 4, False),
     "sa12": ((2, 2, 6, 2), 64, 4, True), "sa24": ((4, 4, 12, 4), 64, 4, True), "sa36": ((6, 6, 18, 6), 64, 4, True),
-    "ma36": ((6, 6, 18, 6), 76, 4, True),
+    "ma36": ((6, 6, 18, 6), 76, 4, True), "mci0": ((2, 6, 10, 2), 64, 3, True), "mci1": ((4, 12, 20, 4), 64, 3, True),
+    "mci2": ((4, 12, 24, 4), 80, 3, True),
 }  # fmt: skip
 
 # EfficientViT's channels and blocks of the stem and the stages, the channels of a head, those of the last two layers
@@ -95,10 +96,12 @@ def convmixer(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] 
 def fastvit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     """The fields of models/fastvit.py's configuration."""
     depths, widths, ratio, attends = FASTVIT[match["size"]]
+    of_clip = match["size"].startswith("mci")  # Vasu et al. 2023, arXiv 2311.17049
     return {
         "model_type": "fastvit", "depths": given.get("layers", depths),
         "hidden_sizes": given.get("embed_dims", [width * widths for width in (1, 2, 4, 8)]),
         "mlp_ratios": given.get("mlp_ratios", [ratio] * 4), "attends": [False, False, False, attends],
+        "squeezes": [False, False, of_clip, of_clip], "large_act": of_clip,
     }  # fmt: skip
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from math import isqrt
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
 from .config import check_fields, read_config, require
-from .pictures_config import PatchConfig
+from .pictures_config import PATCHES, WIDEST, PatchConfig, check_numbers, pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,27 @@ class SiglipVisionConfig(PatchConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NaflexVisionConfig(SiglipVisionConfig):
+    """The fields of SigLIP 2's part for pictures of any shape, which has positions of a square of num_patches."""
+
+    model_type = "siglip2_vision_model"
+
+    num_patches: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = self.num_patches
+        require(isqrt(count) ** 2 == count <= PATCHES, f"num_patches is {count:,}, expected a square")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        count, (high, wide) = values.get("num_patches", 256), pair(values, "patch_size", cls.patch)
+        side = isqrt(count) if type(count) is int and 0 < count <= PATCHES else 1
+        return super().from_dict({**values, "image_size": [side * high, side * wide]})
+
+
+@dataclass(frozen=True, kw_only=True)
 class PixtralVisionConfig(PatchConfig):
     """The fields of Pixtral's tower; image_size is that of the largest pictures."""
 
@@ -108,12 +130,43 @@ class PixtralVisionConfig(PatchConfig):
         require(self.patch_size[0] == self.patch_size[1], f"patch_size is {self.patch_size}, expected a square")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SamVisionConfig(PatchConfig):
+    """The fields of SAM's part for pictures."""
+
+    model_type = "sam_vision_model"
+    image = 1024
+
+    layer_norm_eps: float = 1e-6
+    output_channels: int = 256
+    mlp_ratio: float = 4.0
+    mlp_dim: int | None = None
+    use_abs_pos: bool = True
+    use_rel_pos: bool = True
+    window_size: int = 14
+    global_attn_indexes: tuple[int, ...] = (2, 5, 8, 11)
+    num_pos_feats: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers("global_attn_indexes", self.global_attn_indexes, 1 << 10, least=0)
+        for name, most in (("output_channels", WIDEST), ("window_size", 256), ("num_pos_feats", WIDEST)):
+            require(getattr(self, name) <= most, f"{name} is {getattr(self, name):,}, expected at most {most:,}")
+        require(self.grid[0] == self.grid[1], f"SAM with a grid of {self.grid[0]} x {self.grid[1]} is not supported")
+        require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}")
+
+    @property
+    def inner(self) -> int:
+        """The width inside a layer's feed-forward part."""
+        return int(self.hidden_size * self.mlp_ratio) if self.mlp_dim is None else self.mlp_dim
+
+
 @dataclass(frozen=True)
 class TowersConfig:
     """The configurations of both parts, and `values`, the whole object of the config.json."""
 
     model_type: ClassVar[str]
-    text_class: ClassVar[type[TextConfig]]
+    text_class: ClassVar[Any]
     vision_class: ClassVar[type[PatchConfig]]
 
     text_config: Any
@@ -154,3 +207,15 @@ class TowersConfig:
         """The channels of pictures."""
         found: int = self.vision_config.num_channels
         return found
+
+
+@dataclass(frozen=True)
+class ProjectedConfig(TowersConfig):
+    """As TowersConfig, of models with projections into a common space."""
+
+    @property
+    def projection_dim(self) -> int:
+        """The numbers of a vector. ModelError for an implausible one."""
+        found = self.values.get("projection_dim", 512)
+        require(type(found) is int and 1 <= found <= WIDEST, f"projection_dim is {found!r:.60}")
+        return int(found)

@@ -1,0 +1,69 @@
+"""Chinese CLIP (Yang et al. 2022, arXiv 2211.01335): CLIP's Vision Transformer, and BERT for Chinese texts.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Linear, Module
+from pyapp.nn.encoders import BertEncoder, first_token
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.towers import ClipTower, PictureAndText
+
+from .loading.encoder_config import BertConfig
+from .loading.towers_config import ClipVisionConfig, ProjectedConfig
+
+MODEL_TYPES = ("chinese_clip",)
+BASE = ""
+IGNORED = r".*\.position_ids|text_model\.pooler\..*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChineseTextConfig(BertConfig):
+    """The fields of text_config."""
+
+    model_type = "chinese_clip_text_model"
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+
+
+class Config(ProjectedConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+    text_class = ChineseTextConfig
+    vision_class = ClipVisionConfig
+
+
+class ChineseClip(PictureAndText):
+    """Both transformers, and projections into the common space."""
+
+    template = "一张{}的照片。"
+    masks_texts = True
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.text_model = BertEncoder(config.text_config, pooler=False)
+        self.vision_model = ClipTower(config.vision_config)
+        self.visual_projection = Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
+        self.text_projection = Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
+        self.logit_scale = new_parameter(ops.zeros)
+
+    def image_features(self, pixel_values: Tensor) -> Tensor:
+        return self.visual_projection(self.vision_model(pixel_values))
+
+    def text_features(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """ids (N, T) → the vectors of texts (N, P). attention_mask (N, T): 0 where a token is padding."""
+        return self.text_projection(first_token(self.text_model(ids, attention_mask)))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"zero-shot-image-classification": ChineseClip}
