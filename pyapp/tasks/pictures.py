@@ -369,10 +369,10 @@ def drawn_texts(
 
     image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
     where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
-    height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
+    true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX.1 or Stable Diffusion 3.
+    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
     from pyapp.vision.reading import read_image
