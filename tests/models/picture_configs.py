@@ -210,6 +210,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "hidden_size": 8, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10,
         },
     },
+    "sam2": {
+        "model_type": "sam2",
+        "vision_config": {
+            "fpn_hidden_size": 16, "backbone_channel_list": [16, 12, 8, 6],
+            "backbone_feature_sizes": [[8, 8], [4, 4], [2, 2]],
+            "backbone_config": {
+                "model_type": "sam2_hiera_det_model", "image_size": 32, "hidden_size": 6,
+                "window_positional_embedding_background_size": [3, 3], "blocks_per_stage": [1, 2, 1, 1],
+                "embed_dim_per_stage": [6, 8, 12, 16], "num_attention_heads_per_stage": [1, 2, 2, 2],
+                "window_size_per_stage": [4, 2, 6, 3], "global_attention_blocks": [2], "mlp_ratio": 2.0,
+            },
+        },
+        "prompt_encoder_config": {"hidden_size": 16, "image_size": 32, "patch_size": 16, "mask_input_channels": 4},
+        "mask_decoder_config": {
+            "hidden_size": 16, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10,
+        },
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -236,7 +253,7 @@ QUANTISED = (
 # Run on another device.
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
-    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam trocr "
+    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip yolos detr rt_detr segformer swin donut blip sam sam2 trocr "
     "florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures

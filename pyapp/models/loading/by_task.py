@@ -86,6 +86,8 @@ TASK_OF_CLASS = {
     "ForSemanticSegmentation": "semantic-segmentation",
     "ForDepthEstimation": "depth-estimation",
     "SamModel": "mask-generation",
+    "Sam2Model": "mask-generation",
+    "Sam2VideoModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
     "ForCTC": "speech-recognition",
     "ClapModel": "zero-shot-audio-classification",
