@@ -119,7 +119,8 @@ def vectors_of_images(
 def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) -> Work:
     """Items with `objects` and `size` [height, width]: the objects of a picture that are more probable than the
     threshold, the most probable first. Each has `label`, `score` and `box`: left, top, right, bottom in pixels. Models
-    of poses add `points`, each [x, y, how surely it is visible] in pixels, those of outlines `runs`: the pixels of the
+    of poses add `points`, each [x, y, how surely it is visible] in pixels, those of turned boxes `corners`, four [x, y]
+    around which `box` lies, those of outlines `runs`: the pixels of the
     picture row by row, as lengths of runs outside of the object and in it by turns.
 
     Pictures are computed one by one, because padding would change them.
@@ -155,6 +156,8 @@ def _place(entry: dict[str, Any], area: Sequence[float] | None, height: int, wid
     if "mask" in entry:
         entry["runs"] = _inside(entry.pop("mask"), (x, y, right, bottom), (left, top, wide, high), height, width)
     entry["box"] = [placed(x, *across), placed(y, *down), placed(right, *across), placed(bottom, *down)]
+    if "corners" in entry:  # which may lie outside of the picture
+        entry["corners"] = [[(x - left) / wide * width, (y - top) / high * height] for x, y in entry["corners"]]
     if "points" in entry:
         entry["points"] = [[placed(x, *across), placed(y, *down), *more] for x, y, *more in entry["points"]]
 
