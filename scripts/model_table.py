@@ -32,8 +32,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   ImageNet's classes, others are numbers. RepVGG, MobileOne and FastViT are read as they are trained and
   reparameterised; `pyapp.nn.reparameterized.reparameterize(model)` makes one filter of each sum of filters.
 - **Ultralytics**: a .pt file of YOLOv8 or YOLO11 (`yolo11n.pt`, `Ultralytics/YOLO11:yolo11n.pt`) for objects, their
-  outlines, poses or turned boxes, and labels of pictures, or of YOLOv3u, without a config.json. The pickle of the whole model is read without its
-  code. A .safetensors file with the same names, or with those of candle's (`lmz/candle-yolo-v8`), is read too.
+  outlines, poses or turned boxes, and labels of pictures, or of YOLOv3u, without a config.json. The pickle of the whole
+  model is read without its code. A .safetensors file with the same names, or with those of candle's
+  (`lmz/candle-yolo-v8`), is read too.
 - **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
   tests read what they wrote. A model whose settings the form cannot say, such as another activation, is not written.
   A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:
