@@ -85,12 +85,14 @@ KEEP_SHAPE = (
     "Llava",
     "LlavaNext",
 )
-OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera eva02".split()  # model types
+OF_TIMM = (
+    "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit efficientvit_msra hiera eva02".split()
+)  # model types
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
-    "mobilenet_v2": "MobileNetV2",
+    "depth_anything": "DPT", "dpt": "DPT", "clip": "CLIP", "siglip": "Siglip", "blip": "Blip",
+    "mobilenet_v1": "MobileNetV1", "mobilenet_v2": "MobileNetV2",
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",

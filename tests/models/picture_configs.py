@@ -74,6 +74,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "head_in_index": 1, "reassemble_factors": [1, 0.5], "neck_hidden_sizes": [6, 8],
         "backbone_config": _DINOV2 | {"out_features": ["stage1", "stage3"], "apply_layernorm": False},
     },
+    "dpt": {
+        "model_type": "dpt", **_SIZES, **_LABELS, "backbone_out_indices": [0, 1], "reassemble_factors": [2, 0.5],
+        "neck_hidden_sizes": [6, 8], "fusion_hidden_size": 8, "use_batch_norm_in_fusion_residual": True,
+    },
     "convnext": {
         "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 32], "depths": [1, 2, 1], "num_stages": 3,
         **_LABELS,
