@@ -122,7 +122,8 @@ class Attention(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, side, side) → (B, C, side, side)."""
         batch, side, biases = x.shape[0], self.side, self.biases()
-        parts, found = ops.chunk(x, len(self.qkvs), 1), []
+        parts = ops.chunk(x, len(self.qkvs), 1)
+        found: list[Tensor] = []
         for head, (qkv, filters) in enumerate(zip(self.qkvs, self.dws, strict=True)):
             y = qkv(parts[head] + found[-1] if found else parts[head])  # (B, 2 * K + V, side, side)
             query, key = filters(y.narrow(1, 0, KEY_WIDTH)), y.narrow(1, KEY_WIDTH, KEY_WIDTH)

@@ -96,7 +96,7 @@ OF_MODEL = {
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
-    "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam",
+    "rt_detr": "RTDetr", "segformer": "Segformer", "upernet": "Segformer", "sam": "Sam",
     "sam2": "Sam2", "sam2_video": "Sam2", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
     "paligemma": "Siglip", "mistral3": "Pixtral", "llava_next": "LlavaNext", "internvl": "GotOcr2", "florence2": "CLIP",

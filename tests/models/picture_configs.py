@@ -78,6 +78,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "dpt", **_SIZES, **_LABELS, "backbone_out_indices": [0, 1], "reassemble_factors": [2, 0.5],
         "neck_hidden_sizes": [6, 8], "fusion_hidden_size": 8, "use_batch_norm_in_fusion_residual": True,
     },
+    "upernet": {
+        "model_type": "upernet", "hidden_size": 8, "pool_scales": [1, 2], "auxiliary_channels": 4, **_LABELS,
+        "backbone_config": {
+            "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 16], "depths": [1, 1, 1],
+            "num_stages": 3, "out_features": ["stage1", "stage2", "stage3"],
+        },
+        "auxiliary_in_channels": 16,
+    },
+    "upernet_swin": {
+        "model_type": "upernet", "hidden_size": 8, "pool_scales": [1], "use_auxiliary_head": False, **_LABELS,
+        "backbone_config": {
+            "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [2, 1],
+            "num_heads": [2, 2], "window_size": 3, "out_features": ["stage1", "stage2"],
+        },
+    },
     "convnext": {
         "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 32], "depths": [1, 2, 1], "num_stages": 3,
         **_LABELS,
