@@ -34,8 +34,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 - **OpenCLIP**: a folder or a name on the hub with open_clip_config.json and open_clip_model.safetensors, of MobileCLIP
   S1 and S2 and MobileCLIP2 S0 and S2 (`apple/MobileCLIP-S1-OpenCLIP`). Other models are read in transformers' form.
 - **Ultralytics**: a .pt file of YOLOv8 or YOLO11 (`yolo11n.pt`, `Ultralytics/YOLO11:yolo11n.pt`) for objects, their
-  outlines or poses, and labels of pictures, without a config.json. The pickle of the whole model is read without its
-  code. A .safetensors file with the same names, or with those of candle's (`lmz/candle-yolo-v8`), is read too.
+  outlines, poses or turned boxes, and labels of pictures, or of YOLOv3u, without a config.json. The pickle of the whole
+  model is read without its code. A .safetensors file with the same names, or with those of candle's
+  (`lmz/candle-yolo-v8`), is read too.
 - **GGUF**: the `general.architecture` of the files that are read and, by `pyapp quantize FOLDER model.gguf`, written;
   tests read what they wrote. A model whose settings the form cannot say, such as another activation, is not written.
   A file in several parts (`NAME-00001-of-00003.gguf`) is named by its first part. Files of encoders are for embeddings:
@@ -76,7 +77,7 @@ type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, 
 others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
 
 Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
-(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, and FLUX.1, from folders of
+(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, FLUX.1 and Z-Image, from folders of
 diffusers; [pictures.md](pictures.md)) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
 

@@ -350,6 +350,13 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option(
     "--guidance", type=click.FloatRange(0, 100), help="How much the prompt counts. [default: what suits the model]"
 )
+@click.option(
+    "--true-cfg-scale",
+    type=click.FloatRange(1, 100),
+    default=1.0,
+    show_default=True,
+    help="How much the prompt counts against the negative one, for models that read the guidance; two passes a step.",
+)
 @click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
 @click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same.")
@@ -386,7 +393,7 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 @click.option(
     "--transformer",
     metavar="FILE",
-    help="The transformer of FLUX.1 or Stable Diffusion 3: a GGUF or safetensors file, or owner/repo:FILE.",
+    help="The transformer of FLUX.1, Stable Diffusion 3 or Z-Image: a GGUF or safetensors file, or owner/repo:FILE.",
 )
 @type_option
 @threads_option
@@ -396,8 +403,9 @@ def imagine(
     **options: Any,
 ) -> int:  # fmt: skip
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5) or FLUX.1: the names of the files that were written. With --image, drawing starts from that picture; with
-    --mask too, only what is white there is drawn anew.
+    3.5), FLUX.1 (also Fill and Kontext) or Z-Image: the names of the files that were written. With --image, drawing
+    starts from that picture; with --mask too, only what is white there is drawn anew. FLUX.1 Kontext changes the
+    picture as the prompt says.
     """
     from pyapp import tasks
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Conv2d, ConvTranspose2d, Identity, Module, ModuleList
+from pyapp.nn import Conv2d, Module
+from pyapp.nn.fused_maps import Neck
 from pyapp.nn.scaled_vision import ScaledEncoder
 from pyapp.nn.vision import ImageModel, as_map
 
 from .loading.config import require
-from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_numbers, pair
+from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_factors, check_numbers, from_start, pair
 
 MODEL_TYPES = ("depth_anything",)
 BASE = ""
@@ -55,11 +56,7 @@ class Config(PictureConfig):
         count, layers = len(self.out_indices), self.backbone.num_hidden_layers
         check_numbers("out_indices", self.out_indices, layers, least=0)
         check_numbers("neck_hidden_sizes", self.neck_hidden_sizes, WIDEST, count=count)
-        sizes = [factor if factor >= 1 else 1 / factor if factor else 0 for factor in _numbers(self.reassemble_factors)]
-        whole = len(sizes) == count and all(1 <= size <= 16 and size == int(size) for size in sizes)
-        require(
-            whole, f"reassemble_factors is {self.reassemble_factors!r:.60}, expected {count} of 16, 15 … 1, 1/2 … 1/16"
-        )
+        check_factors(self.reassemble_factors, count)
         for name, backbones in (("reassemble_hidden_size", "hidden_size"), ("patch_size", "patch_size")):
             own, other = getattr(self, name), getattr(self.backbone, backbones)
             require(own == other, f"{name} is {own}, the backbone's {backbones} {other}")
@@ -80,9 +77,7 @@ class Config(PictureConfig):
         found = {**values, "backbone": backbone, "out_indices": _read_indices(own, backbone.num_hidden_layers)}
         found["patch_size"] = pair(values, "patch_size", 14)
         found["apply_layernorm"] = own.get("apply_layernorm", True)  # type: ignore[union-attr]
-        last = values.get("head_in_index", -1)  # counted from the end, if it is below 0
-        count = len(found["out_indices"])
-        found["head_in_index"] = last + count if type(last) is int and last < 0 else last
+        found["head_in_index"] = from_start(values.get("head_in_index", -1), len(found["out_indices"]))
         return super().from_dict(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,11 +93,6 @@ class Config(PictureConfig):
         return self.depth_estimation_type == "metric"
 
 
-def _numbers(values: Any) -> list[float]:
-    """The numbers of a list; 0 for anything else."""
-    return [value if type(value) in (int, float) else 0 for value in values]
-
-
 def _read_indices(own: Any, layers: int) -> Any:
     """out_indices of a backbone's configuration, from 0, or those of its out_features: "stem", "stage1" …"""
     given, named = own.get("out_indices"), own.get("out_features")
@@ -113,84 +103,6 @@ def _read_indices(own: Any, layers: int) -> Any:
         given = [stages[name] for name in named]
     require(isinstance(given, list | tuple), f"out_indices is {given!r:.60}, expected a list")
     return tuple(i + layers + 1 if type(i) is int and i < 0 else i for i in given)
-
-
-class Reassembled(Module):
-    """States of patches as a map of another size."""
-
-    def __init__(self, before: int, width: int, factor: float) -> None:
-        super().__init__()
-        self.projection = Conv2d(before, width, 1)
-        self.resize: Module = Identity()
-        if factor > 1:
-            self.resize = ConvTranspose2d(width, width, int(factor), stride=int(factor))
-        elif factor < 1:
-            self.resize = Conv2d(width, width, 3, stride=int(1 / factor), padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, D, H, W) → (B, width, factor * H, factor * W), rounded up."""
-        return self.resize(self.projection(x))
-
-
-class ResidualFilters(Module):
-    """Two filters, each after an activation, and a residual around them."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.convolution1 = Conv2d(width, width, 3, padding=1)
-        self.convolution2 = Conv2d(width, width, 3, padding=1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C, H, W)."""
-        y: Tensor = self.convolution2(ops.relu(self.convolution1(ops.relu(x))))
-        return x + y
-
-
-class Fusion(Module):
-    """A finer map joins the result of the coarser ones, which then grows."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.projection = Conv2d(width, width, 1)
-        self.residual_layer1 = ResidualFilters(width)
-        self.residual_layer2 = ResidualFilters(width)
-
-    def forward(self, x: Tensor, finer: Tensor | None, size: tuple[int, int]) -> Tensor:
-        """x (B, C, H, W), finer (B, C, H', W') → (B, C, *size)."""
-        if finer is not None:
-            if finer.shape != x.shape:
-                finer = ops.interpolate(finer, size=tuple(x.shape[2:]), mode="bilinear", align_corners=False)
-            x = x + self.residual_layer1(finer)
-        x = ops.interpolate(self.residual_layer2(x), size=size, mode="bilinear", align_corners=True)
-        return self.projection(x)
-
-
-class Neck(Module):
-    """The states of the backbone become maps, and are fused."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        widths, width = config.neck_hidden_sizes, config.fusion_hidden_size
-        self.reassemble_stage = Module()
-        self.reassemble_stage.layers = ModuleList(
-            Reassembled(config.backbone.hidden_size, own, factor)
-            for own, factor in zip(widths, config.reassemble_factors, strict=True)
-        )
-        self.convs = ModuleList(Conv2d(own, width, 3, padding=1, bias=False) for own in widths)
-        self.fusion_stage = Module()
-        self.fusion_stage.layers = ModuleList(Fusion(width) for _ in widths)
-
-    def forward(self, states: list[Tensor]) -> list[Tensor]:
-        """Maps (B, D, rows, columns) of the patches → those of the fusion (B, C, H, W), from the coarsest on."""
-        parts = zip(self.reassemble_stage.layers, self.convs, states, strict=True)
-        maps = [filters(layer(x)) for layer, filters, x in parts][::-1]
-        found: list[Tensor] = []
-        for i, layer in enumerate(self.fusion_stage.layers):
-            before, finer = (found[-1], maps[i]) if found else (maps[0], None)
-            last = i == len(maps) - 1
-            size = tuple(2 * side for side in before.shape[2:]) if last else tuple(maps[i + 1].shape[2:])
-            found.append(layer(before, finer, size))
-        return found
 
 
 class Head(Module):
@@ -218,7 +130,7 @@ class DepthAnything(ImageModel):
         super().__init__()
         self.config = config
         self.backbone = ScaledEncoder(config.backbone)
-        self.neck = Neck(config)
+        self.neck = Neck(config, config.backbone.hidden_size)
         self.head = Head(config)
 
     def forward(self, pixel_values: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""YOLO as Ultralytics trains it, versions 8 (2023) and 11 (2024; Khanam and Hussain, arXiv 2410.17725): objects in one
-look (Redmon et al. 2015, arXiv 1506.02640), with their outlines or the points of a pose, and labels of pictures.
+"""YOLO as Ultralytics trains it, versions 3 (Redmon and Farhadi 2018, arXiv 1804.02767, with the head of version 8), 8
+(2023) and 11 (2024; Khanam and Hussain, arXiv 2410.17725): objects in one look (Redmon et al. 2015, arXiv 1506.02640),
+with their outlines, turned boxes or the points of a pose, and labels of pictures.
 
 The backbone is of split filters (Wang et al. 2019, arXiv 1911.11929), pools of several sizes (He et al. 2014, arXiv
 1406.4729) and, in version 11, attention; maps of three sizes are joined in both directions (Liu et al. 2018, arXiv
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import pi
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -22,7 +24,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import InputError, ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv2d, ConvTranspose2d, Linear, MaxPool2d, Module, ModuleList, Sequential
-from pyapp.nn.boxes import non_max_suppression
+from pyapp.nn.boxes import non_max_suppression, turned_corners, turned_suppression
 from pyapp.nn.detection import Detector
 from pyapp.nn.mobile import FilterNorm, Style
 from pyapp.nn.vision import ImageModel, check_pictures, mean_of_places
@@ -35,10 +37,12 @@ MODEL_TYPES = ("yolo",)
 BASE = ""  # files with a head put nothing before the network's names
 LAYER = re.compile(
     r"cn_c(?P<filter>\d{1,5})|up|jn_(?P<other>\d{1,3})|pp_i(?P<pooled>\d{1,5})_c(?P<pool>\d{1,5})"
+    r"|cv_k(?P<kernel>[135])_s(?P<stride>[12])_c(?P<filters>\d{1,5})(_f(?P<source>\d{1,3}))?"
+    r"|bt_r(?P<times>\d{1,3})_m(?P<core>\d{1,5})_c(?P<out>\d{1,5})(?P<keeps>_add)?"
     r"|(?P<kind>sp|at)_r(?P<repeats>\d{1,3})_i(?P<inner>\d{1,5})(_m(?P<middle>\d{1,5}))?(_d(?P<deep>\d{1,2}))?"
     r"(_h(?P<heads>\d{1,4}))?_c(?P<width>\d{1,5})(?P<adds>_add)?"
 )
-HEADS = ("detect", "segment", "pose", "classify")
+HEADS = ("detect", "segment", "pose", "obb", "classify")
 LAYERS = 256
 POOL = 5  # pixels of a side
 MOST = 300  # objects of a picture
@@ -47,9 +51,10 @@ CANDIDATES = 30_000  # boxes of a picture that are compared
 
 @dataclass(frozen=True, kw_only=True)
 class Config(PictureConfig):
-    """The hyper-parameters. layers: cn is a filter of 3 x 3 pixels that halves the sides; sp splits the channels, and
-    sends one half through bottlenecks with `m` channels inside, or (d) through groups of so many; at does the same
-    with attention; pp pools; up doubles the sides; jn joins the channels of an earlier layer to those before. reads:
+    """The hyper-parameters. layers: cn is a filter of 3 x 3 pixels that halves the sides; cv one of `k` pixels and the
+    stride `s`, of the map before it or that of layer `f`; bt are bottlenecks with `m` channels inside; sp splits the
+    channels, and sends one half through such bottlenecks, or (d) through groups of so many; at does the same with
+    attention; pp pools; up doubles the sides; jn joins the channels of an earlier layer to those before. reads:
     the numbers of the layers whose maps the head reads. The sizes are channels inside of the head: for boxes, labels,
     and outlines or points; separable: its filters for labels are of single channels first.
     """
@@ -95,9 +100,9 @@ class Config(PictureConfig):
             require(match is not None, f"layer {i} is {text!r:.60}, which is not known", "As sp_r2_i32_m16_c64_add")
             assert match is not None
             numbers = {name: int(value) for name, value in match.groupdict().items() if value and value.isdigit()}
-            least = all(value >= (0 if name == "other" else 1) for name, value in numbers.items())
+            least = all(value >= (0 if name in ("other", "source") else 1) for name, value in numbers.items())
             plausible = least and max([0, *(numbers.get(name, 0) for name in WIDTHS)]) <= WIDEST
-            plausible = plausible and numbers.get("repeats", 1) <= DEEPEST
+            plausible = plausible and max(numbers.get("repeats", 1), numbers.get("times", 1)) <= DEEPEST
             if match["kind"] == "at":
                 heads = numbers.get("heads", 0)
                 plausible = plausible and heads > 0 and numbers["inner"] % (2 * heads) == 0 and "middle" in numbers
@@ -111,10 +116,13 @@ class Config(PictureConfig):
                 require(joined.scale == scale, f"layer {i} joins maps of two sizes")
                 width = before + joined.width
             else:
-                scale *= {"cn": 2.0, "up": 0.5}.get(kind, 1.0)
-                width = next((numbers[name] for name in ("filter", "pool", "width") if name in numbers), before)
+                if "source" in numbers:
+                    require(numbers["source"] < i, f"layer {i} reads layer {numbers['source']}, which comes later")
+                    before, scale = found[numbers["source"]].width, found[numbers["source"]].scale
+                scale *= {"cn": 2.0, "up": 0.5}.get(kind, float(numbers.get("stride", 1)))
+                width = next((numbers[name] for name in OUTPUTS if name in numbers), before)
             require(width <= WIDEST and 1 <= scale <= 1 << 10, f"layer {i}, {text!r:.60}, is too wide or too far")
-            found.append(Layer(kind, before, width, scale, numbers, bool(match["adds"])))
+            found.append(Layer(kind, before, width, scale, numbers, bool(match["adds"] or match["keeps"])))
         return found
 
     @property
@@ -123,7 +131,8 @@ class Config(PictureConfig):
         return int(max(layer.scale for layer in self.parsed()))
 
 
-WIDTHS = ("filter", "pooled", "pool", "inner", "middle", "width")  # numbers of a layer that are channels
+OUTPUTS = ("filter", "filters", "pool", "width", "out")  # numbers of a layer that are channels behind it
+WIDTHS = (*OUTPUTS, "pooled", "inner", "middle", "core")  # numbers of a layer that are channels
 
 
 @dataclass(frozen=True)
@@ -151,16 +160,18 @@ def renamed(name: str) -> str:
 
 
 class Bottleneck(Module):
-    """Two filters of 3 x 3, the first with `middle` channels; adds: to the input."""
+    """Two filters of 3 x 3, the first with `middle` channels; adds: to the input. before: the channels of the input,
+    if they are not `width`.
+    """
 
-    def __init__(self, width: int, middle: int, adds: bool, style: Style) -> None:
+    def __init__(self, width: int, middle: int, adds: bool, style: Style, before: int | None = None) -> None:
         super().__init__()
         self.adds = adds
-        self.cv1 = FilterNorm(width, middle, style, 3, activation="silu")
+        self.cv1 = FilterNorm(width if before is None else before, middle, style, 3, activation="silu")
         self.cv2 = FilterNorm(middle, width, style, 3, activation="silu")
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, C, H, W)."""
+        """x (B, C, H, W) → (B, width, H, W)."""
         y = self.cv2(self.cv1(x))
         return x + y if self.adds else y
 
@@ -307,6 +318,15 @@ def _made(layer: Layer, style: Style) -> Module:
         return FilterNorm(layer.before, layer.width, style, 3, 2, activation="silu")
     if layer.kind == "jn":
         return Join(layer.numbers["other"])
+    numbers = layer.numbers
+    if layer.kind == "cv":
+        return FilterNorm(layer.before, layer.width, style, numbers["kernel"], numbers["stride"], activation="silu")
+    if layer.kind == "bt":
+        parts = [
+            Bottleneck(layer.width, numbers["core"], layer.adds, style, layer.width if i else layer.before)
+            for i in range(numbers["times"])
+        ]
+        return Sequential(*parts) if len(parts) > 1 else parts[0]
     kinds: Mapping[str, Callable[[Layer, Style], Module]] = {"sp": Split, "at": SplitAttention, "pp": Pools}
     return Upsample() if layer.kind == "up" else kinds[layer.kind](layer, style)
 
@@ -314,11 +334,15 @@ def _made(layer: Layer, style: Style) -> Module:
 class Layers(ModuleList):
     """The layers by their numbers, and behind them the head."""
 
-    def maps(self, x: Tensor, joined: Sequence[int], reads: Sequence[int], count: int) -> list[Tensor]:
-        """pictures (B, C, H, W) → the maps of the layers `reads` among the first `count`."""
+    def maps(
+        self, x: Tensor, joined: Sequence[int], reads: Sequence[int], count: int, sources: Mapping[int, int]
+    ) -> list[Tensor]:
+        """pictures (B, C, H, W) → the maps of the layers `reads` among the first `count`. sources: the layers whose
+        maps others read, by those.
+        """
         kept: dict[int, Tensor] = {}
         for i in range(count):
-            layer = self[i]
+            layer, x = self[i], kept[sources[i]] if i in sources else x
             x = layer(x, kept[layer.other]) if isinstance(layer, Join) else layer(x)
             if i in joined or i in reads:
                 kept[i] = x
@@ -332,7 +356,8 @@ class Network(ImageModel):
         super().__init__()
         self.config = config
         style, parsed = Style(epsilon=config.batch_norm_eps), config.parsed()
-        self.joined = [layer.numbers["other"] for layer in parsed if layer.kind == "jn"]
+        self.sources = {i: layer.numbers["source"] for i, layer in enumerate(parsed) if "source" in layer.numbers}
+        self.joined = [layer.numbers["other"] for layer in parsed if layer.kind == "jn"] + [*self.sources.values()]
         self.divisor = config.divisor
         self.model = Layers(
             [*(_made(layer, style) for layer in parsed), head([parsed[i] for i in config.reads], style)]
@@ -347,7 +372,8 @@ class Network(ImageModel):
                 f"YOLO: the pictures have {sides[0]} x {sides[1]} pixels, but the sides are multiples of "
                 f"{self.divisor}: use the image processor of the model"
             )
-        return self.model.maps(pixel_values, self.joined, self.config.reads, len(self.config.layers))
+        layers = len(self.config.layers)
+        return self.model.maps(pixel_values, self.joined, self.config.reads, layers, self.sources)
 
 
 def _branch(before: int, middle: int, width: int, style: Style, separable: bool = False) -> Sequential:
@@ -387,7 +413,7 @@ class Prototypes(Module):
 
 class Head(Module):
     """The labels and boxes of each place of each map (`cv3`, `cv2`), and more of it (`cv4`): the parts of prototypes
-    that make its outline, or the points of its pose.
+    that make its outline, the angle of its box, or the points of its pose.
     """
 
     def __init__(self, config: Config, layers: Sequence[Layer], style: Style) -> None:
@@ -400,7 +426,8 @@ class Head(Module):
         )
         self.dfl = Module()
         self.dfl.conv = Conv2d(config.bins, 1, 1, bias=False)  # 0, 1, 2 …: the distance that each bin stands for
-        more = {"segment": config.prototypes, "pose": config.points * config.point_values}.get(config.head)
+        points = config.points * config.point_values
+        more = {"segment": config.prototypes, "pose": points, "obb": 1}.get(config.head)
         if more is not None:
             self.cv4 = ModuleList(_branch(layer.width, config.more_size, more, style) for layer in layers)
         if config.head == "segment":
@@ -409,12 +436,15 @@ class Head(Module):
     def forward(self, maps: Sequence[Tensor], sides: tuple[int, int]) -> tuple[Tensor, ...]:
         """maps (B, C, H, W) of pictures with `sides` (height, width) → logits (B, Q, labels) and boxes (B, Q, 4) of all
         places, map by map; then for outlines parts (B, Q, prototypes) and prototypes (B, prototypes, H', W'), for poses
-        points (B, Q, points, values). Places are parts of the picture's sides.
+        points (B, Q, points, values), for turned boxes their angles (B, Q, 1) and the sides (2,) in pixels. Places are
+        parts of the picture's sides.
         """
         places = _places(maps, sides)
         centres, sizes = (ops.tensor(part, device=maps[0].device) for part in places)  # (Q, 2): x and y
         logits = _all_places(self.cv3, maps)
         distances = self._distances(_all_places(self.cv2, maps))  # (B, Q, 4): to the left, top, right and bottom
+        if self.config.head == "obb":
+            return self._turned(logits, distances, _all_places(self.cv4, maps), centres, sizes, sides)
         low = centres - distances.narrow(2, 0, 2) * sizes
         high = centres + distances.narrow(2, 2, 2) * sizes
         boxes = ops.cat([(low + high) / 2, high - low], 2)  # (B, Q, 4)
@@ -428,6 +458,20 @@ class Head(Module):
         if self.config.point_values == 3:
             at = ops.cat([at, ops.sigmoid(points.narrow(3, 2, 1))], 3)
         return logits, boxes, at
+
+    def _turned(
+        self, logits: Tensor, distances: Tensor, turns: Tensor, centres: Tensor, sizes: Tensor, sides: tuple[int, int]
+    ) -> tuple[Tensor, ...]:
+        """What `forward` gives of turned boxes: distances (B, Q, 4) are those to the sides of the turned box, in
+        places; turns (B, Q, 1) say the angles, from -pi / 4 to 3 / 4 * pi.
+        """
+        angles = (ops.sigmoid(turns) - 0.25) * pi
+        low, high = distances.narrow(2, 0, 2), distances.narrow(2, 2, 2)
+        x, y = ops.chunk((high - low) / 2, 2, 2)  # (B, Q, 1) each, of the turned box's centre
+        cosine, sine = angles.cos(), angles.sin()
+        moved = ops.cat([x * cosine - y * sine, x * sine + y * cosine], 2)  # (B, Q, 2)
+        boxes = ops.cat([centres + moved * sizes, (low + high) * sizes], 2)  # (B, Q, 4)
+        return logits, boxes, angles, ops.tensor([float(side) for side in sides], device=logits.device)
 
     def _distances(self, bins: Tensor) -> Tensor:
         """(B, Q, 4 * bins) → (B, Q, 4): the means of the distributions, in places."""
@@ -471,7 +515,8 @@ class Yolo(Network, Detector):
 
     def objects(self, outputs: Sequence[Tensor], threshold: float) -> list[list[dict[str, Any]]]:
         """As of every Detector, without boxes that overlap a better one of the same label; with `mask`, an array (H',
-        W') of the whole picture that is above 0 inside of the object, or `points`, [x, y, how surely it is visible].
+        W') of the whole picture that is above 0 inside of the object, `points`, [x, y, how surely it is visible], or
+        the four `corners` [x, y] of a turned box, which `box` surrounds.
         """
         logits, boxes, *more = outputs
         scores = ops.sigmoid(logits.to("float32")).cpu().numpy()  # (B, Q, labels)
@@ -480,6 +525,10 @@ class Yolo(Network, Detector):
             [places[..., :2] - places[..., 2:] / 2, places[..., :2] + places[..., 2:] / 2], -1
         )  # (B, Q, 4)
         extras = [part.to("float32").cpu().numpy() for part in more]
+        if self.config.head == "obb":
+            return [
+                self._turned(scores[i], places[i], extras[0][i, :, 0], extras[1], threshold) for i in range(len(scores))
+            ]
         found = []
         for i in range(len(scores)):
             own = self._kept(scores[i], corners[i], threshold)
@@ -495,15 +544,32 @@ class Yolo(Network, Detector):
             found.append(entries)
         return found
 
+    def _turned(self, scores: Any, boxes: Any, angles: Any, sides: Any, threshold: float) -> list[dict[str, Any]]:
+        """The objects of a picture: scores (Q, labels), turned boxes (Q, 4) with their angles (Q,)."""
+        pixels = np.concatenate([boxes * np.tile(sides[::-1], 2), angles[:, None]], 1)  # (Q, 5)
+        found = []
+        for q, label in self._kept(scores, pixels, threshold):
+            corners = turned_corners(pixels[q]) / sides[::-1]  # (4, 2)
+            found.append(
+                {
+                    "label": self.config.labels[label], "score": float(scores[q, label]),
+                    "box": [*corners.min(0).tolist(), *corners.max(0).tolist()], "corners": corners.tolist(),
+                }
+            )  # fmt: skip
+        return found
+
     def _kept(self, scores: Any, corners: Any, threshold: float) -> list[tuple[int, int]]:
-        """The places and labels of a picture's objects, the best first."""
+        """The places and labels of a picture's objects, the best first: boxes (Q, 4) by their corners, or turned ones
+        (Q, 5).
+        """
+        suppressed = turned_suppression if corners.shape[1] == 5 else non_max_suppression
         labels, best = scores.argmax(-1), scores.max(-1)
         chosen = np.flatnonzero(best > threshold)
         chosen = chosen[np.argsort(-best[chosen], kind="stable")][:CANDIDATES]
         kept: list[int] = []
         for label in np.unique(labels[chosen]):
             own = chosen[labels[chosen] == label]
-            kept += [int(own[i]) for i in non_max_suppression(corners[own], best[own], self.config.iou_threshold, MOST)]
+            kept += [int(own[i]) for i in suppressed(corners[own], best[own], self.config.iou_threshold, MOST)]
         kept.sort(key=lambda q: -best[q])
         return [(q, int(labels[q])) for q in kept[:MOST]]
 

@@ -30,7 +30,15 @@ from .running import Running
 MOST = 10  # pictures of a request
 STEPS = 1000
 FILES = ("image", "image[]", "mask")
-NUMBERS = ("n", "seed", "steps", "guidance", "strength", "partial_images")  # of a form, whose values are texts
+NUMBERS = (
+    "n",
+    "seed",
+    "steps",
+    "guidance",
+    "true_cfg_scale",
+    "strength",
+    "partial_images",
+)  # of a form, whose values are texts
 WITHOUT_EFFECT = ("user", "quality", "style", "moderation", "output_compression", "input_fidelity", "partial_images")
 
 
@@ -123,6 +131,7 @@ async def _drawn(
     options: dict[str, Any] = {
         "seed": fields.whole("seed", None, 0, SEEDS - 1), "steps": fields.whole("steps", None, 1, STEPS),
         "guidance": fields.number("guidance", None, 0, 100), "negative_prompt": fields.text("negative_prompt"),
+        "true_cfg_scale": fields.number("true_cfg_scale", None, 1, 100),
         "schedule": fields.text("schedule", None, tuple(SCHEDULES)), **_size(fields),
     }  # fmt: skip
     if pictures:

@@ -161,7 +161,7 @@ PICTURE_FIELDS: dict[str, Schema] = {
     "response_format": one_of("b64_json", default="b64_json"), "output_format": one_of("png", default="png"),
     "background": one_of("auto", "opaque", default="auto"), "stream": FLAG, "seed": whole(0, PICTURE_SEEDS - 1),
     "steps": whole(1, drawing.STEPS), "guidance": number(0, 100), "negative_prompt": TEXT,
-    "schedule": one_of(*SCHEDULES), **ignored(*drawing.WITHOUT_EFFECT),
+    "true_cfg_scale": number(1, 100), "schedule": one_of(*SCHEDULES), **ignored(*drawing.WITHOUT_EFFECT),
 }  # fmt: skip
 PICTURES = an_object(
     created=whole(), data=array(an_object(b64_json=TEXT)), background=TEXT, output_format=TEXT, size=TEXT

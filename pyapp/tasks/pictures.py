@@ -124,7 +124,8 @@ def vectors_of_images(
 def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) -> Work:
     """Items with `objects` and `size` [height, width]: the objects of a picture that are more probable than the
     threshold, the most probable first. Each has `label`, `score` and `box`: left, top, right, bottom in pixels. Models
-    of poses add `points`, each [x, y, how surely it is visible] in pixels, those of outlines `runs`: the pixels of the
+    of poses add `points`, each [x, y, how surely it is visible] in pixels, those of turned boxes `corners`, four [x, y]
+    around which `box` lies, those of outlines `runs`: the pixels of the
     picture row by row, as lengths of runs outside of the object and in it by turns.
 
     Pictures are computed one by one, because padding would change them.
@@ -178,6 +179,8 @@ def _place(entry: dict[str, Any], area: Sequence[float] | None, height: int, wid
     if "mask" in entry:
         entry["runs"] = _inside(entry.pop("mask"), (x, y, right, bottom), (left, top, wide, high), height, width)
     entry["box"] = [placed(x, *across), placed(y, *down), placed(right, *across), placed(bottom, *down)]
+    if "corners" in entry:  # which may lie outside of the picture
+        entry["corners"] = [[(x - left) / wide * width, (y - top) / high * height] for x, y in entry["corners"]]
     if "points" in entry:
         entry["points"] = [[placed(x, *across), placed(y, *down), *more] for x, y, *more in entry["points"]]
 
@@ -392,10 +395,10 @@ def drawn_texts(
 
     image: a picture that the drawing starts from; mask: a grey picture that is light where all is to be new, and dark
     where the start picture stays; control_image: what a ControlNet reads. Options: negative_prompt, steps, guidance,
-    height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
+    true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX.1 or Stable Diffusion 3.
+    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image.
     """
     from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
     from pyapp.vision.reading import read_image

@@ -75,6 +75,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         _defaults({"longest_edge": 4 * 364}, 1, max_image_size={"longest_edge": 364}, do_image_splitting=True),
     ),
     "Yolo": _defaults({"longest_edge": 640}, 2, do_normalize=False, ensure_multiple_of=32),
+    "Sam2": _defaults({"height": 1024, "width": 1024}, 2, IMAGENET),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
 # Processors whose single `size` is that of the shorter side.
@@ -94,17 +95,20 @@ KEEP_SHAPE = (
 )
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
 OF_PIXELS = ("Qwen2VL", "PaddleOCRVL")  # whose size is a number of pixels, of which patches are made
-OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit hiera eva02".split()  # model types
+OF_TIMM = (
+    "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit efficientvit_msra hiera eva02".split()
+)  # model types
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
+    "depth_anything": "DPT", "dpt": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
     "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
-    "rt_detr": "RTDetr", "segformer": "Segformer", "sam": "Sam", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
+    "rt_detr": "RTDetr", "segformer": "Segformer", "upernet": "Segformer", "sam": "Sam",
+    "sam2": "Sam2", "sam2_video": "Sam2", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
     **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
     "mistral3": "Pixtral", "llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision",

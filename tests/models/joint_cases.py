@@ -20,12 +20,36 @@ _SD3 = {
 NETWORKS: dict[str, dict[str, Any]] = {
     "dev": _FLUX | {"guidance_embeds": True},
     "schnell": _FLUX | {"guidance_embeds": False},
+    "fill": _FLUX | {"guidance_embeds": True, "in_channels": 48, "out_channels": 16},
+    "kontext": _FLUX | {"guidance_embeds": True},
     "sd3": _SD3,
     "sd35": _SD3 | {"qk_norm": "rms_norm", "dual_attention_layers": [0]},
+    "zimage": {
+        "in_channels": 4,
+        "dim": 32,
+        "n_layers": 1,
+        "n_refiner_layers": 1,
+        "n_heads": 2,
+        "n_kv_heads": 2,
+        "cap_feat_dim": 12,
+        "axes_dims": [4, 6, 6],
+        "axes_lens": [96, 8, 8],
+    },
 }
+TESTED = ("dev", "sd3", "sd35", "zimage")  # alone, without the other parts
+LANGUAGE = {
+    "model_type": "qwen3", "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "max_position_embeddings": 64,
+}  # fmt: skip
+CHAT = (
+    "{% for message in messages %}on {{ message['content'] }} !{% endfor %}"
+    "{% if add_generation_prompt %} A{% endif %}{% if enable_thinking %} cat{% endif %}"
+)
 CLASSES = {
-    "dev": "FluxTransformer2DModel", "schnell": "FluxTransformer2DModel",
+    "dev": "FluxTransformer2DModel", "schnell": "FluxTransformer2DModel", "fill": "FluxTransformer2DModel",
+    "kontext": "FluxTransformer2DModel",
     "sd3": "SD3Transformer2DModel", "sd35": "SD3Transformer2DModel",
+    "zimage": "ZImageTransformer2DModel",
 }  # fmt: skip
 T5 = {
     "model_type": "t5", "vocab_size": 20, "d_model": 12, "d_kv": 4, "d_ff": 16, "num_layers": 2, "num_heads": 2,
@@ -52,9 +76,14 @@ SCHEDULES: list[tuple[dict[str, Any], int, bool]] = [
 MODELS: dict[str, tuple[dict[str, Any], int, float, bool]] = {
     "dev": (_DYNAMIC, 3, 3.5, True), "schnell": ({"shift": 1.0}, 2, 0.0, True),
     "sd3": ({"shift": 3.0}, 3, 2.0, True), "sd35": ({"shift": 3.0}, 2, 2.0, False),
+    "zimage": ({"shift": 3.0}, 2, 1.5, False), "fill": (_DYNAMIC, 3, 30.0, True), "kontext": (_DYNAMIC, 2, 2.5, True),
 }  # fmt: skip
-# Pictures that are changed: (model, steps, strength, whether there is a mask)
-CHANGES = [("dev", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True)]
+# Pictures that are changed: (model, steps, strength, whether there is a mask). Kontext has no strength.
+CHANGES: list[tuple[str, int, float | None, bool]] = [
+    ("zimage", 4, 0.6, False), ("sd3", 4, 0.6, False), ("dev", 3, 0.7, True), ("schnell", 3, 1.0, True),
+    ("fill", 3, 0.7, True), ("kontext", 2, None, False),
+]  # fmt: skip
+TRUE_CFG_SCALE, REFERENCES = 2.0, ((16, 12), (12, 16))  # of Kontext
 WORDS = ["<pad>", "</s>", "<unk>", "A", "red", "cat", "on", "!"]
 
 
@@ -79,9 +108,17 @@ def inputs(name: str) -> dict[str, np.ndarray]:
     """What a network of NETWORKS reads, by the names of pyapp's arguments. The time and the guidance are small, because
     float32 rounds the angles of large ones.
     """
-    config = NETWORKS[name]
+    config, time = NETWORKS[name], np.array([23.0], np.float32)
+    if name == "zimage":
+        lengths = np.array([35, 4], np.int32)
+        return {
+            "latents": numbers(1, 2, 4, 8, 6),
+            "time": 1000 - time,
+            "text": numbers(2, 2, 35, 12),
+            "pooled": lengths,
+        }
     found = {
-        "latents": numbers(1, 2, 4, 8, 6), "time": np.array([23.0], np.float32),
+        "latents": numbers(1, 2, 4, 8, 6), "time": time,
         "text": numbers(2, 2, 5, config["joint_attention_dim"]),
         "pooled": numbers(3, 2, config["pooled_projection_dim"]),
     }  # fmt: skip
@@ -133,8 +170,28 @@ def _sd35_originals() -> dict[str, tuple[int, ...]]:
     return found | {"pos_embed": (1, 49, 32)}
 
 
+def _zimage_originals() -> dict[str, tuple[int, ...]]:
+    layers: dict[str, tuple[int, ...]] = {
+        "x_embedder": (32, 16), "final_layer.linear": (16, 32), "final_layer.adaLN_modulation.1": (32, 32),
+        "t_embedder.mlp.0": (1024, 256), "t_embedder.mlp.2": (32, 1024), "cap_embedder.1": (32, 12),
+    }  # fmt: skip
+    found: dict[str, tuple[int, ...]] = {
+        "cap_embedder.0.weight": (12,), "x_pad_token": (1, 32), "cap_pad_token": (1, 32), "norm_final.weight": (32,),
+    }  # fmt: skip
+    for block in ("noise_refiner.0", "context_refiner.0", "layers.0"):
+        if not block.startswith("context"):
+            layers[f"{block}.adaLN_modulation.0"] = (128, 32)
+        own = {"attention.qkv": (96, 32), "attention.out": (32, 32), "feed_forward.w1": (85, 32),
+               "feed_forward.w2": (32, 85), "feed_forward.w3": (85, 32)}  # fmt: skip
+        found |= {f"{block}.{name}.weight": shape for name, shape in own.items()}
+        norms = ("attention_norm1", "attention_norm2", "ffn_norm1", "ffn_norm2")
+        found |= {f"{block}.{name}.weight": (32,) for name in norms}
+        found |= {f"{block}.attention.{kind}_norm.weight": (16,) for kind in "qk"}
+    return _tensors(layers) | found
+
+
 # By network, the tensors and their shapes under the names of its makers.
-ORIGINALS = {"dev": _flux_originals(), "sd35": _sd35_originals()}
+ORIGINALS = {"dev": _flux_originals(), "sd35": _sd35_originals(), "zimage": _zimage_originals()}
 
 
 # LoRA files of "dev": the matrices that they change

@@ -34,16 +34,21 @@ from tests.models.diffusion_cases import (
 from tests.models.joint_cases import (
     AUTOENCODER,
     CHANGES,
+    CHAT,
     CLASSES,
     CLIPS,
+    LANGUAGE,
     LORA_SCALE,
     LORAS,
     MODELS,
     NETWORKS,
     ORIGINALS,
     PLACES,
+    REFERENCES,
     SCHEDULES,
     T5,
+    TESTED,
+    TRUE_CFG_SCALE,
     inputs,
     lora_state,
     tokenizer,
@@ -69,6 +74,12 @@ def unpacked(x: torch.Tensor, height: int, width: int) -> torch.Tensor:
 
 def output(model: Any, name: str) -> list[float]:
     given = {key: torch.from_numpy(value) for key, value in inputs(name).items()}
+    if name == "zimage":
+        texts = [states[:count] for states, count in zip(given["text"], given["pooled"].tolist(), strict=True)]
+        with torch.no_grad():
+            time = ((1000 - given["time"]) / 1000).expand(2)
+            found = model(list(given["latents"].unsqueeze(2)), time, texts).sample
+        return rounded(shown(-torch.stack(found).squeeze(2).numpy()))
     more = {"encoder_hidden_states": given["text"], "pooled_projections": given["pooled"]}
     with torch.no_grad():
         if not CLASSES[name].startswith("Flux"):
@@ -99,7 +110,7 @@ def of_width(module: Any, name: str) -> Any:
 def original(name: str) -> list[float]:
     """The output with a file of the makers' names."""
     state = {key: torch.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
-    kind = "flux" if CLASSES[name].startswith("Flux") else "sd3"
+    kind = {"dev": "flux", "sd35": "sd3", "zimage": "z_image"}[name]
     convert = of_width(single_file_utils, f"convert_{kind}_transformer_checkpoint_to_diffusers")
     model = getattr(diffusers, CLASSES[name])(**NETWORKS[name])
     model.load_state_dict(convert(state))
@@ -135,6 +146,11 @@ def schedule(settings: dict[str, Any], steps: int, even: bool) -> dict[str, Any]
     return {"times": rounded(built.timesteps.numpy()), "states": states}
 
 
+PIPELINES = {
+    "FluxTransformer2DModel": "Flux", "SD3Transformer2DModel": "StableDiffusion3", "ZImageTransformer2DModel": "ZImage",
+}  # fmt: skip
+
+
 def parts_of(name: str, folder: str) -> dict[str, Any]:
     """The parts of a pipeline."""
     settings, _, _, reads_t5 = MODELS[name]
@@ -150,6 +166,13 @@ def parts_of(name: str, folder: str) -> dict[str, Any]:
         "vae": drawn(diffusers.AutoencoderKL(**AUTOENCODER)), "transformer": made(name),
         "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(**settings),
     }  # fmt: skip
+    if name == "zimage":
+        kept = tokenizer() | {"post_processor": None}
+        Path(folder, "tokenizer.json").write_text(json.dumps(kept))
+        parts["tokenizer"] = transformers.PreTrainedTokenizerFast(
+            tokenizer_file=f"{folder}/tokenizer.json", pad_token="<pad>", chat_template=CHAT
+        )
+        return parts | {"text_encoder": drawn(transformers.Qwen3Model(transformers.Qwen3Config(**LANGUAGE)))}
     for i, config in enumerate(CLIPS["flux" if flux else "sd3"]):
         kind = transformers.CLIPTextModelWithProjection if "projection_dim" in config else transformers.CLIPTextModel
         end = f"_{i + 1}" if i else ""
@@ -166,7 +189,7 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
     flux = CLASSES[name].startswith("Flux")
     with tempfile.TemporaryDirectory() as folder:
         parts = parts_of(name, folder)
-    pipeline = getattr(diffusers, f"{'Flux' if flux else 'StableDiffusion3'}{kind}Pipeline")(**parts)
+    pipeline = getattr(diffusers, f"{PIPELINES[CLASSES[name]]}{kind}Pipeline")(**parts)
     number_noise()
     states: list[list[float]] = []
     height, width = told["height"], told["width"]
@@ -183,22 +206,33 @@ def drawing(name: str, steps: int, guidance: float, kind: str = "", **told: Any)
     else:
         told["negative_prompt"] = [NEGATIVE] * 2
     found = pipeline(
-        PROMPTS, num_inference_steps=steps, guidance_scale=guidance, output_type="np", callback_on_step_end=keep, **told
+        prompt=list(PROMPTS),
+        num_inference_steps=steps,
+        guidance_scale=guidance,
+        output_type="np",
+        callback_on_step_end=keep,
+        **told,
     ).images
     return {"latents": states, "pictures": rounded(shown(found))}
 
 
-def change(name: str, steps: int, strength: float, masked: bool) -> dict[str, Any]:
+def change(name: str, steps: int, strength: float | None, masked: bool) -> dict[str, Any]:
     """A picture that is changed."""
     picture, mask = (PIL.Image.fromarray(array) for array in start_picture())
     told: dict[str, Any] = {"mask_image": mask} if masked else {}
-    kind = "Inpaint" if masked else "Img2Img"
-    return drawing(name, steps, MODELS[name][2], kind, image=picture, strength=strength, height=20, width=16, **told)
+    kind = {"fill": "Fill", "kontext": "Kontext"}.get(name, "Inpaint" if masked else "Img2Img")
+    if strength is None:
+        module = __import__(diffusers.FluxKontextPipeline.__module__, fromlist=["x"])
+        module.PREFERRED_KONTEXT_RESOLUTIONS = REFERENCES
+        told |= {"true_cfg_scale": TRUE_CFG_SCALE, "negative_prompt": [NEGATIVE] * 2, "max_area": 20 * 16}
+    else:
+        told["strength"] = strength
+    return drawing(name, steps, MODELS[name][2], kind, image=picture, height=20, width=16, **told)
 
 
 if __name__ == "__main__":
     golden = {
-        "networks": {name: one(name) for name in NETWORKS if name != "schnell"},
+        "networks": {name: one(name) for name in NETWORKS if name in TESTED},
         "originals": {name: original(name) for name in ORIGINALS},
         "loras": [lora(case) for case in range(len(LORAS))],
         "schedules": [schedule(*case) for case in SCHEDULES],
@@ -207,6 +241,7 @@ if __name__ == "__main__":
                 name, steps, guidance, height=16, width=12, latents=torch.from_numpy(numbers(LATENTS, 2, 4, 8, 6))
             )
             for name, (_, steps, guidance, _) in MODELS.items()
+            if name not in ("fill", "kontext")
         },
         "changes": [change(*case) for case in CHANGES],
     }

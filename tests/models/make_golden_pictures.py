@@ -59,6 +59,9 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
             stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
     model = type(model).from_pretrained(folder, attn_implementation="eager").float().eval()
+    for module in model.modules():  # a parameter here
+        if "positional_embedding" in module._buffers:
+            module.positional_embedding = torch.nn.Parameter(module._buffers.pop("positional_embedding"))
     model.requires_grad_(True)
     for module in model.modules():  # transformers leaves this table without memory
         if type(module).__name__ == "TrOCRSinusoidalPositionalEmbedding":

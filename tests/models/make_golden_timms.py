@@ -35,7 +35,7 @@ from timm.models.vgg import VGG, ConvMlp
 
 from pyapp.models.loading.timm import settings_of
 from tests.models.seeded import direction, picture, picture_weights, shown
-from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, PREPARED, SIZE, seeded_picture
+from tests.models.timm_configs import CONFIGS, FEATURES, LABELS, PREPARED, seeded_picture, side_of
 
 FOLDER = Path(__file__).with_name("golden_timms")
 ACTIVATIONS = {"hardswish": "hard_swish", "silu": "silu", "gelu": "gelu", "relu": "relu"}
@@ -129,7 +129,7 @@ def golden(name: str) -> dict[str, Any]:
     for key, value in state.items():
         if value.is_floating_point():
             value.copy_(torch.from_numpy(picture_weights(f"net.{key}", tuple(value.shape))))
-    pictures = torch.from_numpy(picture(2, SIZE, SIZE))
+    pictures = torch.from_numpy(picture(2, side_of(name), side_of(name)))
     output = model.forward_features(pictures) if name in FEATURES else model(pictures)
     (output * torch.from_numpy(direction(name, tuple(output.shape))).float()).sum().backward()
     parameters = dict(model.named_parameters())

@@ -34,7 +34,7 @@ from tests.models.seeded import direction, picture, picture_weights, rounded, sh
 from tests.models.yolo_configs import CONFIGS, FRAMED, LABELS, PICKLED, SEEN, SIZE, THRESHOLD, seen_picture
 
 FOLDER = Path(__file__).with_name("golden_yolos")
-HEADS = {"detect": 0, "segment": 1, "pose": 0, "classify": 1}
+HEADS = {"detect": 0, "obb": 0, "segment": 1, "pose": 0, "classify": 1}
 
 
 def tensors_of(outputs: Any) -> list[torch.Tensor]:
@@ -125,6 +125,10 @@ def golden(name: str) -> dict[str, Any]:
     found["gradients"] = {key: rounded([value])[0] for key, value in gradients.items()}
     if result.probs is not None:
         return found | {"probabilities": rounded(result.probs.data)}
+    if result.obb is not None:
+        corners = result.obb.xyxyxyxy.reshape(-1, 8)
+        rows = torch.cat([corners, result.obb.conf[:, None], result.obb.cls[:, None]], 1)
+        return found | {"objects": [rounded(row) for row in rows]}
     found["objects"] = [rounded(row) for row in result.boxes.data]
     if result.keypoints is not None:
         found["points"] = [rounded(row) for row in result.keypoints.data]

@@ -74,6 +74,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "head_in_index": 1, "reassemble_factors": [1, 0.5], "neck_hidden_sizes": [6, 8],
         "backbone_config": _DINOV2 | {"out_features": ["stage1", "stage3"], "apply_layernorm": False},
     },
+    "dpt": {
+        "model_type": "dpt", **_SIZES, **_LABELS, "backbone_out_indices": [0, 1], "reassemble_factors": [2, 0.5],
+        "neck_hidden_sizes": [6, 8], "fusion_hidden_size": 8, "use_batch_norm_in_fusion_residual": True,
+    },
+    "upernet": {
+        "model_type": "upernet", "hidden_size": 8, "pool_scales": [1, 2], "auxiliary_channels": 4, **_LABELS,
+        "backbone_config": {
+            "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 16], "depths": [1, 1, 1],
+            "num_stages": 3, "out_features": ["stage1", "stage2", "stage3"],
+        },
+        "auxiliary_in_channels": 16,
+    },
+    "upernet_swin": {
+        "model_type": "upernet", "hidden_size": 8, "pool_scales": [1], "use_auxiliary_head": False, **_LABELS,
+        "backbone_config": {
+            "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [2, 1],
+            "num_heads": [2, 2], "window_size": 3, "out_features": ["stage1", "stage2"],
+        },
+    },
     "convnext": {
         "model_type": "convnext", "patch_size": 4, "hidden_sizes": [8, 12, 32], "depths": [1, 2, 1], "num_stages": 3,
         **_LABELS,
@@ -230,6 +249,23 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "hidden_size": 8, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10,
         },
     },
+    "sam2": {
+        "model_type": "sam2",
+        "vision_config": {
+            "fpn_hidden_size": 16, "backbone_channel_list": [16, 12, 8, 6],
+            "backbone_feature_sizes": [[8, 8], [4, 4], [2, 2]],
+            "backbone_config": {
+                "model_type": "sam2_hiera_det_model", "image_size": 32, "hidden_size": 6,
+                "window_positional_embedding_background_size": [3, 3], "blocks_per_stage": [1, 2, 1, 1],
+                "embed_dim_per_stage": [6, 8, 12, 16], "num_attention_heads_per_stage": [1, 2, 2, 2],
+                "window_size_per_stage": [4, 2, 6, 3], "global_attention_blocks": [2], "mlp_ratio": 2.0,
+            },
+        },
+        "prompt_encoder_config": {"hidden_size": 16, "image_size": 32, "patch_size": 16, "mask_input_channels": 4},
+        "mask_decoder_config": {
+            "hidden_size": 16, "mlp_dim": 12, "num_attention_heads": 2, "iou_head_hidden_dim": 10,
+        },
+    },
     "trocr": {
         "model_type": "vision-encoder-decoder", "encoder": {"model_type": "vit", **_SIZES, "qkv_bias": False},
         "decoder": _TROCR | {"cross_attention_hidden_size": 16},
@@ -258,7 +294,7 @@ QUANTISED = (
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 yolos detr rt_detr segformer swin "
-    "donut blip sam trocr florence2"
+    "donut blip sam sam2 trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]

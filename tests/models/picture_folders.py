@@ -17,6 +17,7 @@ CLASSES = {
     "resnet": ("image-classification", "ResNetForImageClassification"),
     "yolos": ("object-detection", "YolosForObjectDetection"),
     "sam": ("mask-generation", "SamModel"),
+    "sam2": ("mask-generation", "Sam2Model"),
     "blip": ("image-to-text", "BlipForConditionalGeneration"),
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
@@ -39,6 +40,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
         "pad_size": {"height": 20, "width": 20},
     },
     "owlv2": {"image_processor_type": "Owlv2ImageProcessor", "size": {"height": 12, "width": 12}},
+    "sam2": {"image_processor_type": "Sam2ImageProcessorFast", "size": {"height": 32, "width": 32}},
     "yolos": _YOLOS,
     "detr": _YOLOS,
 }  # fmt: skip

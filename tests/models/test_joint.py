@@ -1,5 +1,5 @@
-"""FLUX.1 and Stable Diffusion 3 against diffusers (make_golden_joint.py): names, outputs of the transformers, schedules
-and whole models step by step; missing parts and hostile configurations.
+"""FLUX.1, Stable Diffusion 3 and Z-Image against diffusers (make_golden_joint.py): names, outputs of the
+transformers, schedules and whole models step by step; missing parts and hostile configurations.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyapp.engine import quant
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats.gguf_writer import write_gguf
 from pyapp.formats.safetensors import write_safetensors
+from pyapp.models.diffusion import sampling
 from pyapp.models.diffusion.autoencoder import Autoencoder, AutoencoderConfig
 from pyapp.models.diffusion.flow import CLASS, Flow, read_flow
 from pyapp.models.diffusion.flux import Flux, FluxConfig
@@ -24,25 +25,32 @@ from pyapp.models.diffusion.load import load_diffusion
 from pyapp.models.diffusion.mmdit import MMDiT, MMDiTConfig
 from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
 from pyapp.models.diffusion.texts import TextEncoder
+from pyapp.models.diffusion.zimage import ZImage, ZImageConfig
 from pyapp.models.loading.config import read_config
 from pyapp.models.loading.t5_config import T5Config
 from pyapp.models.loading.towers_config import ClipTextConfig
+from pyapp.models.qwen3 import Config, Qwen3ForCausalLM
 from pyapp.nn.t5 import T5Encoder
 from pyapp.vision.reading import read_image
 from tests.models.diffusion_cases import LATENTS, NEGATIVE, PROMPTS, network, numbers, start_picture
 from tests.models.joint_cases import (
     AUTOENCODER,
     CHANGES,
+    CHAT,
     CLASSES,
     CLIPS,
+    LANGUAGE,
     LORA_SCALE,
     LORAS,
     MODELS,
     NETWORKS,
     ORIGINALS,
     PLACES,
+    REFERENCES,
     SCHEDULES,
     T5,
+    TESTED,
+    TRUE_CFG_SCALE,
     inputs,
     lora_state,
     tokenizer,
@@ -57,23 +65,33 @@ def golden() -> dict[str, Any]:
     return found
 
 
+KINDS: dict[str, tuple[Any, Any, str]] = {  # by diffusers' classes: ours, and the beginning of the pipeline's name
+    "FluxTransformer2DModel": (Flux, FluxConfig, "Flux"),
+    "SD3Transformer2DModel": (MMDiT, MMDiTConfig, "StableDiffusion3"),
+    "ZImageTransformer2DModel": (ZImage, ZImageConfig, "ZImage"),
+}
+
+
+SPECIAL = {"fill": "Fill", "kontext": "Kontext"}  # in the pipeline's name
+
+
 def made(name: str) -> Any:
-    if CLASSES[name].startswith("Flux"):
-        return drawn(Flux(FluxConfig.from_dict(NETWORKS[name])))
-    return drawn(MMDiT(MMDiTConfig.from_dict(NETWORKS[name])))
+    kind, config, _ = KINDS[CLASSES[name]]
+    return drawn(kind(config.from_dict(NETWORKS[name])))
 
 
 def given(name: str) -> dict[str, pyapp.Tensor]:
     return {key: pyapp.from_numpy(value) for key, value in inputs(name).items()}
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name != "schnell"])
+@pytest.mark.parametrize("name", TESTED)
 def test_transformers_are_those_of_diffusers(name: str) -> None:
     model = made(name)
     with pyapp.no_grad():
         check(model, golden()["networks"][name], model(**given(name)))
     for wrong in ({"latents": pyapp.zeros(2, 3, 8, 6)}, {"latents": pyapp.zeros(2, 4, 7, 6)},
-                  {"text": pyapp.zeros(2, 5, 9)}, {"pooled": pyapp.zeros(2, 9)}):  # fmt: skip
+                  {"text": pyapp.zeros(2, 5, 9)}, {"pooled": pyapp.zeros(2, 9)},
+                  *([{"text": pyapp.zeros(2, 65, 12)}] if name == "zimage" else [])):  # fmt: skip
         with pytest.raises(ArgumentError, match=type(model).__name__):
             model(**given(name) | wrong)
 
@@ -104,7 +122,8 @@ def test_schedules_are_those_of_diffusers(case: int) -> None:
 
 
 def test_what_is_not_supported_is_refused() -> None:
-    for change in ({"patch_size": 2}, {"out_channels": 8}, {"in_channels": 15}, {"axes_dims_rope": [4, 2]},
+    for change in ({"patch_size": 2}, {"out_channels": 8, "in_channels": 12}, {"in_channels": 15},
+                   {"axes_dims_rope": [4, 2]},
                    {"axes_dims_rope": [4, 4, 4]}, {"axes_dims_rope": 16}, {"axes_dims_rope": [5, 5, 6]},
                    {"num_layers": 10**9}, {"num_attention_heads": 10**6}, {"joint_attention_dim": "12"}):  # fmt: skip
         with pytest.raises(ModelError):
@@ -114,6 +133,11 @@ def test_what_is_not_supported_is_refused() -> None:
                    {"patch_size": 10**6}, {"num_layers": 10**9}, {"attention_head_dim": 10**9}):  # fmt: skip
         with pytest.raises(ModelError):
             MMDiTConfig.from_dict(NETWORKS["sd35"] | change)
+    for change in ({"all_patch_size": [2, 4]}, {"all_f_patch_size": 1}, {"siglip_feat_dim": 8}, {"axes_dims": [4, 6]},
+                   {"axes_dims": [5, 5, 6]}, {"axes_lens": [33, 8, 8]}, {"axes_lens": [64, 0, 8]}, {"axes_lens": 64},
+                   {"n_heads": 3}, {"n_layers": 10**9}, {"dim": 10**9}, {"rope_theta": 0}, {"t_scale": 0}):  # fmt: skip
+        with pytest.raises(ModelError):
+            ZImageConfig.from_dict(NETWORKS["zimage"] | change)
     for values in ({"_class_name": "EulerDiscreteScheduler"}, {}, {"shift": 0}, {"shift_terminal": 1.5},
                    {"max_image_seq_len": 4}, {"time_shift_type": "cubic"}, {"invert_sigmas": True},
                    {"stochastic_sampling": True}, {"max_shift": 1e9}):  # fmt: skip
@@ -129,6 +153,14 @@ def test_what_is_not_supported_is_refused() -> None:
         model(**{key: value for key, value in given("dev").items() if key != "guidance"})
 
 
+def write_words(folder: Path, settings: dict[str, Any], change: dict[str, Any]) -> None:
+    """A tokenizer of words."""
+    folder.mkdir(parents=True)
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer() | change))
+    named = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(named | settings))
+
+
 def write_joint_model(folder: Path, name: str) -> Path:
     """A folder as diffusers writes it."""
     settings, _, _, reads_t5 = MODELS[name]
@@ -137,23 +169,23 @@ def write_joint_model(folder: Path, name: str) -> Path:
         "transformer": (CLASSES[name], NETWORKS[name], made(name)),
         "vae": ("AutoencoderKL", AUTOENCODER, Autoencoder(AutoencoderConfig.from_dict(AUTOENCODER))),
     }
-    for i, config in enumerate(CLIPS["flux" if flux else "sd3"]):
+    if name == "zimage":
+        language = drawn(Qwen3ForCausalLM(Config.from_dict(LANGUAGE)).model)
+        parts["text_encoder"] = ("Qwen3Model", LANGUAGE, language)
+        write_words(folder / "tokenizer", {"chat_template": CHAT}, {"post_processor": None})
+    for i, config in enumerate([] if name == "zimage" else CLIPS["flux" if flux else "sd3"]):
         projection, end = config.get("projection_dim"), f"_{i + 1}" if i else ""
         kind = "CLIPTextModel" if projection is None else "CLIPTextModelWithProjection"
         parts[f"text_encoder{end}"] = (kind, config, TextEncoder(read_config(ClipTextConfig, config), projection))
         write_tokenizer(folder / f"tokenizer{end}")
     index: dict[str, Any] = {
-        "_class_name": "FluxPipeline" if flux else "StableDiffusion3Pipeline", "scheduler": ["diffusers", CLASS],
+        "_class_name": f"{KINDS[CLASSES[name]][2]}{SPECIAL.get(name, '')}Pipeline", "scheduler": ["diffusers", CLASS],
         "text_encoder_3": [None, None],
     }  # fmt: skip
     if reads_t5:
         end = "_2" if flux else "_3"
         parts[f"text_encoder{end}"] = ("T5EncoderModel", T5, T5Encoder(T5Config.from_dict(T5)))
-        words = folder / f"tokenizer{end}"
-        words.mkdir()
-        (words / "tokenizer.json").write_text(json.dumps(tokenizer()))
-        named = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-        (words / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", **named}))
+        write_words(folder / f"tokenizer{end}", {"tokenizer_class": "T5Tokenizer"}, {})
     for part, (kind, config, model) in parts.items():
         (folder / part).mkdir()
         (folder / part / "config.json").write_text(json.dumps({"_class_name": kind, **config}))
@@ -178,12 +210,12 @@ def compare(drawing: Drawing, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in SPECIAL])
 def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
     pytest.importorskip("tokenizers")
     _, steps, guidance, reads_t5 = MODELS[name]
     loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
-    assert len(loaded.readers) == (3 if name == "sd3" else 2)
+    assert len(loaded.readers) == {"sd3": 3, "zimage": 1}.get(name, 2)
     told = {} if loaded.network.learnt_guidance or not guidance else {"negative_prompt": NEGATIVE}
     options = ImagineOptions(steps=steps, guidance=guidance, width=12, height=16, **told)
     drawing = Drawing(loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(LATENTS, *shape)))
@@ -192,13 +224,16 @@ def test_pictures_are_those_of_diffusers(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.native_only  # needs the tokenizers library and files
 @pytest.mark.parametrize("case", range(len(CHANGES)))
-def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int) -> None:
+def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tokenizers")
+    monkeypatch.setattr(sampling, "REFERENCES", REFERENCES)
     name, steps, strength, masked = CHANGES[case]
     loaded = load_diffusion(write_joint_model(tmp_path / "model", name))
     picture, mask = map(pyapp.from_numpy, start_picture())
     count = iter(range(20, 40))
-    told = {} if CLASSES[name].startswith("Flux") else {"negative_prompt": NEGATIVE}
+    told: dict[str, Any] = {} if CLASSES[name].startswith("Flux") else {"negative_prompt": NEGATIVE}
+    if strength is None:
+        told = {"negative_prompt": NEGATIVE, "true_cfg_scale": TRUE_CFG_SCALE, "height": 20, "width": 16}
     options = ImagineOptions(steps=steps, guidance=MODELS[name][2], strength=strength, **told)
     drawing = Drawing(
         loaded, PROMPTS, options, lambda shape: pyapp.from_numpy(numbers(next(count), *shape)),
@@ -206,6 +241,18 @@ def test_changed_pictures_are_those_of_diffusers(tmp_path: Path, case: int) -> N
     )  # fmt: skip
     assert (drawing.height, drawing.width) == (20, 16)
     compare(drawing, golden()["changes"][case])
+    if strength is None:
+        drawing = Drawing(loaded, PROMPTS, ImagineOptions(), picture=picture)
+        assert (drawing.height, drawing.width) == (268, 240)  # the usual area, with the ratio 20 to 18
+        for wrong in ({"strength": 0.5}, {"true_cfg_scale": 0.5}, {"negative_prompt": NEGATIVE}):
+            with pytest.raises(OptionError, match=next(iter(wrong))):
+                Drawing(loaded, PROMPTS, ImagineOptions(**wrong), picture=picture)
+    if name == "fill":
+        with pytest.raises(OptionError, match="mask"):
+            Drawing(loaded, PROMPTS, ImagineOptions(), picture=picture)
+    if name == "sd3":
+        with pytest.raises(OptionError, match="true_cfg_scale"):
+            Drawing(loaded, PROMPTS, ImagineOptions(true_cfg_scale=2.0))
 
 
 @pytest.mark.native_only  # needs the tokenizers library and files
@@ -249,6 +296,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         ("text_encoder_2", {"d_model": 16}, "of another shape"),
         ("transformer", {"joint_attention_dim": 16}, "of another shape"),
         ("transformer", {"in_channels": 64, "out_channels": 256}, "not supported"),
+        ("transformer", {"in_channels": 36, "out_channels": 16}, "of another shape"),
     ):  # fmt: skip
         path, kept = folder / part / "config.json", (folder / part / "config.json").read_text()
         path.write_text(json.dumps(json.loads(kept) | change))
@@ -284,7 +332,7 @@ def test_files_of_the_transformer_alone(tmp_path: Path, name: str) -> None:
     folder = write_joint_model(tmp_path / "model", "schnell" if name == "dev" else name)
     (folder / "transformer" / "diffusion_pytorch_model.safetensors").unlink()
     expected = np.asarray(golden()["originals"][name])
-    kind, other = ("flux", "sd3") if name == "dev" else ("sd3", "flux")
+    kind, other = {"dev": ("flux", "sd3"), "sd35": ("sd3", "lumina2"), "zimage": ("lumina2", "flux")}[name]
     state = {key: pyapp.from_numpy(picture_weights(key, shape)) for key, shape in ORIGINALS[name].items()}
     small = {key: quant.quantize(value, "q8_0") if value.ndim == 2 and value.shape[1] % 32 == 0 else value
              for key, value in state.items()}  # fmt: skip
@@ -292,15 +340,21 @@ def test_files_of_the_transformer_alone(tmp_path: Path, name: str) -> None:
     write_gguf(files["gguf"], state, {"general.architecture": kind})
     write_gguf(files["q8.gguf"], small, {"general.architecture": kind})
     write_safetensors(files["safetensors"], {f"model.diffusion_model.{key}": value for key, value in state.items()})
-    for end, near in (("gguf", 1e-4), ("safetensors", 1e-4), ("q8.gguf", 0.1)):
+    for end, near in (("gguf", 1e-4), ("safetensors", 1e-4), ("q8.gguf", 0.15)):
         loaded = load_diffusion(folder, transformer=files[end], dtype="float16" if end == "q8.gguf" else None)
         with pyapp.no_grad():
             found = shown(loaded.network(**given(name)).numpy())
         assert np.abs(found - expected).max() / np.abs(expected).max() < near, end
-    block: Any = loaded.network.transformer_blocks[0]
-    assert {layer.weight.dtype.name for layer in (block.attn.to_k, block.norm1.linear)} == {"q8_0"}  # as in the file
-    clip: Any = loaded.readers[0].encoder
-    assert clip.text_model.encoder.layers[0].mlp.fc1.weight.dtype is pyapp.float16
+    network: Any = loaded.network
+    block = network.layers[0] if name == "zimage" else network.transformer_blocks[0]
+    layers = (
+        (block.attention.to_k, block.feed_forward.w1) if name == "zimage" else (block.attn.to_k, block.norm1.linear)
+    )
+    assert {layer.weight.dtype.name for layer in layers} == {"q8_0"}  # as in the file
+    encoder: Any = loaded.readers[0].encoder
+    inner = encoder.model.layers[0] if name == "zimage" else encoder.text_model.encoder.layers[0].mlp.fc1
+    inner = inner.mlp.up_proj if name == "zimage" else inner
+    assert inner.weight.dtype is pyapp.float16
     target = tmp_path / "drawn.png"
     size = ["--width", "12", "--height", "16", "-s", "1", "-m", str(folder), "-o", str(target)]
     command = ["imagine", "a red cat", *size, "--transformer", str(files["q8.gguf"])]
@@ -311,11 +365,11 @@ def test_files_of_the_transformer_alone(tmp_path: Path, name: str) -> None:
     write_gguf(files["gguf"], state, {"general.architecture": other})
     with pytest.raises(ModelError, match=f"architecture is '{other}'"):
         load_diffusion(folder, transformer=files["gguf"])
-    left = next(key for key in state if key.endswith("attn.qkv.weight"))
+    left = next(key for key in state if key.endswith(("attn.qkv.weight", "attention.qkv.weight")))
     write_gguf(
         files["gguf"], {key: value for key, value in state.items() if key != left}, {"general.architecture": kind}
     )
-    with pytest.raises(ModelError, match=r"missing: transformer_blocks\.0\.attn\.to_q"):
+    with pytest.raises(ModelError, match=r"missing: (transformer_blocks\.0\.attn|\w+\.0\.attention)\.to_q"):
         load_diffusion(folder, transformer=files["gguf"])
 
 

@@ -192,7 +192,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             if field not in own:
                 continue
             for value in (7, 10**12, "many", -1, 0, [1, 2, 3]):
-                if field == "image_size" and value == 7:
+                if value == 7 and (field == "image_size" or name == "upernet"):  # which has no heads
                     continue
                 changed = own | {field: value}
                 with pytest.raises(ModelError):

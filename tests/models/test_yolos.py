@@ -113,6 +113,8 @@ def raw(model: Any, outputs: tuple[pyapp.Tensor, ...]) -> list[pyapp.Tensor]:
     logits, boxes, *more = outputs
     height, width = SIZE
     rows = [boxes * pyapp.tensor([width, height, width, height]), pyapp.sigmoid(logits)]
+    if model.config.head == "obb":
+        rows.append(more[0])
     if model.config.head == "pose":
         rows.append((more[0] * pyapp.tensor([width, height, 1])).reshape(*boxes.shape[:2], -1))
     if model.config.head == "segment":
@@ -126,12 +128,15 @@ def test_objects_are_those_of_ultralytics(name: str) -> None:
     steps = find_objects(loaded, [pyapp.from_numpy(seen_picture(*SEEN))], threshold=THRESHOLD)
     found = next(step for step in steps if step is not None).values["objects"]
     names, masks = loaded.model.config.labels, expected.get("masks", [[1, 0]] * len(expected["objects"]))
-    rows = [[*entry["box"], entry["score"], names.index(entry["label"])] for entry in found]
+    rows = [
+        [*np.reshape(entry.get("corners", entry["box"]), -1), entry["score"], names.index(entry["label"])]
+        for entry in found
+    ]
     wanted = [
         row for row, mask in zip(expected["objects"], masks, strict=True) if mask[0]
     ]  # with pixels in the picture
     np.testing.assert_allclose(rows, wanted, atol=0.02)
-    assert len(rows) > 5 and len({row[5] for row in rows}) > 1
+    assert len(rows) > 5 and len({row[-1] for row in rows}) > 1
     assert all(("points" in entry, "runs" in entry) == ("points" in expected, "masks" in expected) for entry in found)
     for entry, points in zip(found, expected.get("points", ()), strict=False):
         np.testing.assert_allclose(np.array(entry["points"]).reshape(-1), points, atol=0.02)
@@ -267,6 +272,7 @@ def test_a_yolo_does_one_task() -> None:
         ({"layers": ("sp_r1_i8_c8",)}, "cannot be"), ({"layers": ("at_r1_i8_m8_h3_c8",)}, "cannot be"),
         ({"layers": ("at_r1_i8_m8_c8",)}, "cannot be"), ({"layers": ("cn_c8", "jn_1")}, "comes later"),
         ({"layers": ("cn_c8", "cn_c8", "jn_0")}, "two sizes"), ({"layers": ("up",)}, "too far"),
+        ({"layers": ("cn_c8", "cv_k1_s1_c8_f1")}, "comes later"), ({"layers": ("bt_r0_m8_c8",)}, "cannot be"),
         ({"layers": ("cn_c8",) * 11}, "too far"), ({"layers": ("cn_c60000", "jn_0")}, "too wide"),
         ({"reads": (1,)}, "reads"), ({"head": "boxes"}, "head"), ({"bins": 0}, "bins"), ({"point_values": 4}, "point"),
         ({"image_size": 1 << 20}, "image_size"), ({"iou_threshold": 2.0}, "iou"), ({"box_size": 0}, "box_size"),

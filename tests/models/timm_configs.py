@@ -83,6 +83,12 @@ CONFIGS |= {
         "model_type": "efficientvit",
         "timm": [size, {"widths": [4, 6, 8, 8, 16], "depths": [1, 1, 2, 1, 1], "head_dim": 4, "head_widths": [12, 20]}],
     } for name, size in (("efficientvit", "efficientvit_b0"), ("efficientvit_large", "efficientvit_l1"))},
+    "efficientvit_msra": {
+        "model_type": "efficientvit_msra", "timm": ["efficientvit_m1", {
+            "img_size": 96, "embed_dim": [16, 24], "depth": [1, 1], "num_heads": [2, 3], "window_size": [4, 2],
+        }],
+    },
+    "beit": {"model_type": "beit", "timm": ["beit_base_patch16_224", _SMALL_VIT]},
     **{name: {
         "model_type": "hiera",
         "timm": [size, {"img_size": 32, "embed_dim": 4, "num_heads": 2, "stages": [1, 1, 2, 1], "patch_stride": [2, 2],
@@ -97,7 +103,7 @@ CONFIGS |= {
     },
 }  # fmt: skip
 LABELS = ("no", "perhaps", "yes")
-SIZE = 32  # pixels of a side
+SIZE = 32  # pixels of a side, unless the arguments say another
 QUANTISED = ("mobilenetv3", "vgg")  # run with weights in block types
 OTHER_DEVICE = (
     "eva02",
@@ -113,6 +119,13 @@ OTHER_DEVICE = (
     "efficientnet",
 )  # run on another device
 FEATURES = ("dinov2", "dinov2_registers")  # compared without a head
+
+
+def side_of(name: str) -> int:
+    """The pixels of a side of the pictures that a model is shown."""
+    _, arguments = CONFIGS[name].get("timm", ("", {}))
+    found: int = arguments.get("img_size", SIZE)
+    return found
 
 
 def seeded_picture(height: int, width: int) -> np.ndarray:

@@ -51,6 +51,29 @@ def _eleventh(head: list[Any]) -> dict[str, Any]:
     return {"nc": len(LABELS), "backbone": backbone, "head": neck}
 
 
+def _third(head: list[Any]) -> dict[str, Any]:
+    """Version 3."""
+
+    def filters(width: int, size: int, stride: int, reads: int = -1) -> list[Any]:
+        return [reads, 1, "Conv", [width, size, stride]]
+
+    def bottlenecks(width: int, times: int = 1, adds: bool = True) -> list[Any]:
+        return [-1, times, "Bottleneck", [width] if adds else [width, False]]
+
+    up, join = [-1, 1, "nn.Upsample", [None, 2, "nearest"]], "Concat"
+    backbone = [
+        filters(8, 3, 1), filters(8, 3, 2), bottlenecks(8), filters(8, 3, 2), bottlenecks(8, 2), filters(16, 3, 2),
+        bottlenecks(16), filters(16, 3, 2), bottlenecks(16), filters(24, 3, 2), bottlenecks(24),
+    ]  # fmt: skip
+    neck = [
+        bottlenecks(24, 1, False), filters(16, 1, 1), filters(24, 3, 1), filters(16, 1, 1), filters(24, 3, 1),
+        filters(8, 1, 1, -2), up, [[-1, 8], 1, join, [1]], bottlenecks(16, 1, False), bottlenecks(16, 1, False),
+        filters(8, 1, 1), filters(16, 3, 1), filters(8, 1, 1, -2), up, [[-1, 6], 1, join, [1]],
+        bottlenecks(16, 1, False), bottlenecks(16, 2, False), [[27, 22, 15], 1, *head],
+    ]  # fmt: skip
+    return {"nc": len(LABELS), "backbone": backbone, "head": neck}
+
+
 CONFIGS: dict[str, dict[str, Any]] = {
     "yolov8": {"model_type": "yolo", "task": "detect", "yaml": _eighth("detect", ["Detect", ["nc"]])},
     "yolo11": {"model_type": "yolo", "task": "detect", "yaml": _eleventh(["Detect", ["nc"]])},
@@ -61,6 +84,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "yolo", "task": "pose",
         "yaml": _eighth("pose", ["Pose", ["nc", POINTS]]) | {"kpt_shape": POINTS},
     },
+    "yolov3": {"model_type": "yolo", "task": "detect", "yaml": _third(["Detect", ["nc"]])},
+    "yolov8_obb": {"model_type": "yolo", "task": "obb", "yaml": _eighth("obb", ["OBB", ["nc", 1]])},
     "yolov8_classify": {"model_type": "yolo", "task": "classify", "yaml": _eighth("classify", ["Classify", ["nc"]])},
 }  # fmt: skip
 PICKLED = ("yolov8_pose",)  # whose .pt file is in the golden file, without its weights

@@ -18,7 +18,18 @@ from pyapp.nn.layers.gated import activated
 from pyapp.nn.t5 import T5Encoder
 
 from ..loading.config import check_fields, read_config, require
-from .joint import GELU, Condition, JointAttention, JointBlock, JointNetwork, LastNorm, Modulated, check_joint, moved
+from .joint import (
+    GELU,
+    Condition,
+    JointAttention,
+    JointBlock,
+    JointNetwork,
+    LastNorm,
+    Modulated,
+    axes_table,
+    check_joint,
+    moved,
+)
 from .texts import Reader, TextEncoder
 
 THETA = 10000.0  # of the rotary positions
@@ -46,9 +57,11 @@ class FluxConfig:
         check_fields(self)
         check_joint(self, self.num_layers + self.num_single_layers)
         require(self.in_channels % PATCH**2 == 0, f"in_channels is {self.in_channels}, no multiple of {PATCH**2}")
+        outputs, rest = self.outputs, self.in_channels - 2 * self.outputs
         require(
-            self.out_channels in (None, self.in_channels),
-            f"a network of {self.in_channels} to {self.out_channels} channels, as FLUX.1 Fill, is not supported",
+            outputs == self.in_channels or (rest > 0 and outputs % PATCH**2 == 0),
+            f"a network of {self.in_channels} to {outputs} channels is not supported",
+            "Supported are as many, and those of FLUX.1 Fill: twice as many, and a mask's",
         )
         axes = self.axes_dims_rope
         require(
@@ -56,6 +69,16 @@ class FluxConfig:
             and sum(axes) == self.attention_head_dim,
             f"axes_dims_rope is {axes!r:.60}, expected three even numbers that add up to attention_head_dim",
         )  # fmt: skip
+
+    @property
+    def outputs(self) -> int:
+        """The numbers that it finds of a place."""
+        return self.in_channels if self.out_channels is None else self.out_channels
+
+    @property
+    def mask_channels(self) -> int:
+        """The pixels of a mask that it reads for each latent; 0: it fills in no pictures."""
+        return max(self.in_channels - 2 * self.outputs, 0) // PATCH**2
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> FluxConfig:
@@ -102,7 +125,7 @@ class Flux(JointNetwork):
         self.transformer_blocks = ModuleList(JointBlock(width, heads, True) for _ in range(config.num_layers))
         self.single_transformer_blocks = ModuleList(SingleBlock(width, heads) for _ in range(config.num_single_layers))
         self.norm_out = LastNorm(width)
-        self.proj_out = Linear(width, config.in_channels)
+        self.proj_out = Linear(width, config.outputs)
         self._tables: dict[tuple[Any, ...], Tensor] = {}  # of the last size alone
 
     @property
@@ -113,7 +136,16 @@ class Flux(JointNetwork):
     def learnt_guidance(self) -> bool:
         return bool(self.config.guidance_embeds)
 
+    @property
+    def fills(self) -> bool:
+        return self.config.mask_channels > 0
+
+    def around(self, mask: Tensor, rest: Tensor) -> Tensor:
+        return ops.cat([rest, ops.pixel_unshuffle(mask, mask.shape[2] // rest.shape[2])], 1)
+
     def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
+        if self.fills:
+            return 50, 30.0
         return (28, 3.5) if self.learnt_guidance else (4, 0.0)
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
@@ -125,7 +157,7 @@ class Flux(JointNetwork):
         for what, given, read in (
             ("T5's states have", wide, self.config.joint_attention_dim),
             ("CLIP's vectors have", clip.pooled_width, self.config.pooled_projection_dim),
-            ("the autoencoder's latents have", channels * PATCH**2, self.config.in_channels),
+            ("the autoencoder's latents have", channels * PATCH**2, self.config.outputs),
         ):
             require(given == read, f"{what} {given} numbers, the transformer reads {read}")
 
@@ -133,43 +165,52 @@ class Flux(JointNetwork):
         clip, t5 = readers
         return t5.t5(prompts, WORDS[self.learnt_guidance]), clip.clip(prompts)[2]
 
-    def table(self, tokens: int, rows: int, columns: int) -> Tensor:
-        """The rotations (tokens + rows * columns, R / 2, 2): those of the text are at the place 0, 0, 0."""
-        key = tokens, rows, columns, self.device
+    def table(self, tokens: int, *grids: tuple[int, int]) -> Tensor:
+        """The rotations (tokens + places, R / 2, 2): those of the text are at the place 0, 0, 0, those of pictures at
+        their number, and their rows and columns. grids: the rows and columns of each picture.
+        """
+        key = tokens, grids, self.device
         if key not in self._tables:
-            places = np.zeros((tokens + rows * columns, 3))
-            places[tokens:, 1] = np.repeat(np.arange(rows), columns)
-            places[tokens:, 2] = np.tile(np.arange(columns), rows)
-            angles = np.concatenate(
-                [
-                    places[:, axis, None] * THETA ** -(np.arange(0, size, 2) / max(size, 1))
-                    for axis, size in enumerate(self.config.axes_dims_rope)
-                ],
-                1,
-            )
-            table = np.stack([np.cos(angles), np.sin(angles)], 2).astype("float32")
+            places = [np.zeros((tokens, 3))]
+            for number, (rows, columns) in enumerate(grids):
+                own = np.full((rows * columns, 3), float(number))
+                own[:, 1] = np.repeat(np.arange(rows), columns)
+                own[:, 2] = np.tile(np.arange(columns), rows)
+                places.append(own)
+            table = axes_table(np.concatenate(places), self.config.axes_dims_rope, THETA)
             self._tables = {key: ops.from_numpy(table).to(self.device)}
         return self._tables[key]
 
     def forward(
-        self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor, guidance: Tensor | None = None
-    ) -> Tensor:
+        self, latents: Tensor, time: Tensor, text: Tensor, pooled: Tensor, guidance: Tensor | None = None,
+        reference: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """latents (B, C, H, W) at the times (B,) or (1,) of 1,000, text (B, S, D), its vectors pooled (B, P), guidance
-        (B,) or (1,) for networks that read it → noise less picture (B, C, H, W).
+        (B,) or (1,) for networks that read it, reference (B, C, H', W') the latents of a picture that is changed →
+        noise less picture (B, C', H, W).
         """
         self.check(latents, text, pooled)
+        rows, columns = latents.shape[2] // PATCH, latents.shape[3] // PATCH
+        x, grids = self._patches(latents), [(rows, columns)]  # (B, T, D)
+        if reference is not None:
+            self.check_latents(reference)
+            x = ops.cat([x, self._patches(reference)], 1)  # (B, T + T', D)
+            grids.append((reference.shape[2] // PATCH, reference.shape[3] // PATCH))
+        condition = self.time_text_embed(time, pooled, guidance)
+        y, tokens = self.context_embedder(text), text.shape[1]  # (B, S, D)
+        table = self.table(tokens, *grids)
+        for block in self.transformer_blocks:
+            x, y = block(x, y, condition, table)
+        x = ops.cat([y, x], 1)  # (B, S + T + T', D)
+        for block in self.single_transformer_blocks:
+            x = block(x, condition, table)
+        x = self.proj_out(self.norm_out(x.narrow(1, tokens, rows * columns), condition))  # (B, T, C' * 4)
+        x = x.reshape(x.shape[0], rows, columns, -1, PATCH, PATCH).permute(0, 3, 1, 4, 2, 5)
+        return x.reshape(x.shape[0], -1, rows * PATCH, columns * PATCH)
+
+    def _patches(self, latents: Tensor) -> Tensor:
+        """latents (B, C, H, W) → the embeddings (B, T, D) of their places."""
         batch, channels, height, width = latents.shape
         rows, columns = height // PATCH, width // PATCH
         x = latents.reshape(batch, channels, rows, PATCH, columns, PATCH).permute(0, 2, 4, 1, 3, 5)
-        x = self.x_embedder(x.reshape(batch, rows * columns, channels * PATCH**2))  # (B, T, D)
-        condition = self.time_text_embed(time, pooled, guidance)
-        y, tokens = self.context_embedder(text), text.shape[1]  # (B, S, D)
-        table = self.table(tokens, rows, columns)
-        for block in self.transformer_blocks:
-            x, y = block(x, y, condition, table)
-        x = ops.cat([y, x], 1)  # (B, S + T, D)
-        for block in self.single_transformer_blocks:
-            x = block(x, condition, table)
-        x = self.proj_out(self.norm_out(x.narrow(1, tokens, rows * columns), condition))  # (B, T, C * 4)
-        x = x.reshape(batch, rows, columns, channels, PATCH, PATCH).permute(0, 3, 1, 4, 2, 5)
-        return x.reshape(batch, channels, height, width)
+        return self.x_embedder(x.reshape(batch, rows * columns, channels * PATCH**2))

@@ -7,9 +7,11 @@ The time of the step and a vector of the text choose scales and shifts of the no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, ops
+from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList, RMSNorm
@@ -89,18 +91,19 @@ class JointAttention(Module):
     """
 
     def __init__(
-        self, width: int, heads: int, normed: bool, text: bool = False, outputs: tuple[bool, bool] = (True, True)
-    ) -> None:
+        self, width: int, heads: int, normed: bool, text: bool = False, outputs: tuple[bool, bool] = (True, True),
+        bias: bool = True, epsilon: float = EPSILON,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.heads, self.text = heads, text
 
         def norm() -> Module | None:
-            return RMSNorm(width // heads, EPSILON) if normed else None
+            return RMSNorm(width // heads, epsilon) if normed else None
 
         self.norm_q, self.norm_k = norm(), norm()
-        self.to_q, self.to_k, self.to_v = (Linear(width, width) for _ in range(3))
+        self.to_q, self.to_k, self.to_v = (Linear(width, width, bias=bias) for _ in range(3))
         self.qkv = JoinedLinear("to_q", "to_k", "to_v")
-        self.to_out = ModuleList([Linear(width, width)]) if outputs[0] else None
+        self.to_out = ModuleList([Linear(width, width, bias=bias)]) if outputs[0] else None
         if text:
             self.norm_added_q, self.norm_added_k = norm(), norm()
             self.add_q_proj, self.add_k_proj, self.add_v_proj = (Linear(width, width) for _ in range(3))
@@ -195,9 +198,9 @@ class JointNetwork(Network):
     flow = True
     channels: int
 
-    def check(self, latents: Tensor, text: Tensor, pooled: Tensor) -> None:
-        """ArgumentError for latents and texts of another form."""
-        name, config, multiple = type(self).__name__, self.config, self.multiple
+    def check_latents(self, latents: Tensor) -> None:
+        """ArgumentError for latents of another form."""
+        name, multiple = type(self).__name__, self.multiple
         if (
             latents.ndim != 4
             or latents.shape[1] != self.channels
@@ -209,12 +212,28 @@ class JointNetwork(Network):
             )
         if self.most is not None and max(latents.shape[2:]) > self.most:
             raise ArgumentError(f"{name}: latents have sides of at most {self.most}, not {describe(latents)}")
+
+    def check(self, latents: Tensor, text: Tensor, pooled: Tensor) -> None:
+        """ArgumentError for latents and texts of another form."""
+        self.check_latents(latents)
+        name, config = type(self).__name__, self.config
         if text.ndim != 3 or text.shape[2] != config.joint_attention_dim:
             raise ArgumentError(f"{name}: the text is (B, S, {config.joint_attention_dim}), not {describe(text)}")
         if pooled.ndim != 2 or pooled.shape[1] != config.pooled_projection_dim:
             raise ArgumentError(
                 f"{name}: the vectors of texts are (B, {config.pooled_projection_dim}), not {describe(pooled)}"
             )
+
+
+def axes_table(places: Any, sizes: Sequence[int], theta: float) -> Any:
+    """The rotations float32 (T, R / 2, 2), cosine and sine, of places (T, axes). sizes: how many of the R features of a
+    head each axis has.
+    """
+    angles = [
+        places[:, axis, None] * theta ** -(np.arange(0, size, 2) / max(size, 1)) for axis, size in enumerate(sizes)
+    ]
+    joined = np.concatenate(angles, 1)
+    return np.stack([np.cos(joined), np.sin(joined)], 2).astype("float32")
 
 
 def check_joint(config: Any, layers: int) -> None:

@@ -1,9 +1,10 @@
-"""Load Stable Diffusion or FLUX.1 from a folder of diffusers or a name on the hub: model_index.json, and folders of its
-parts.
+"""Load Stable Diffusion, FLUX.1 or Z-Image from a folder of diffusers or a name on the hub: model_index.json, and
+folders of its parts.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from pyapp.nn.t5 import T5Encoder
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 
-from ..load import read_settings
+from ..load import TEXT, module_of, read_settings
 from ..loading.config import read_config, require
 from ..loading.t5_config import T5Config
 from ..loading.towers_config import ClipTextConfig
@@ -34,13 +35,17 @@ from .flux import Flux, FluxConfig
 from .lora import add_lora, as_pairs
 from .mmdit import MMDiT, MMDiTConfig
 from .network import Network
-from .original_names import plain_name, said_by, stored_as
-from .texts import Reader, TextEncoder
+from .original_names import Original, plain_name, said_by, stored_as
+from .texts import LanguageEncoder, Reader, TextEncoder
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
+from .zimage import ZImage, ZImageConfig
 
+EDITING = "FluxKontextPipeline"
 INDEX = "model_index.json"
+LANGUAGE_CLASSES = ("Qwen3Model", "Qwen3ForCausalLM")
 TEXT_CLASSES = ("CLIPTextModel", "CLIPTextModelWithProjection", "T5EncoderModel")
+UNREAD = re.compile(r".*\.position_ids|(model\.diffusion_model\.)?norm_final\.weight")
 WEIGHTS = ("model", "diffusion_pytorch_model")  # names of files of weights
 SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bin")  # the preferred first
 LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
@@ -84,8 +89,12 @@ KINDS = (
         ), "unet", lambda values: UNet(UNetConfig.from_dict(values)), TEXTS[:2],
     ),
     Kind(
-        ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline"), "transformer",
+        ("FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxFillPipeline", EDITING), "transformer",
         lambda values: Flux(FluxConfig.from_dict(values)), TEXTS[:2], TEXTS[:2],
+    ),
+    Kind(
+        ("ZImagePipeline", "ZImageImg2ImgPipeline", "ZImageInpaintPipeline"), "transformer",
+        lambda values: ZImage(ZImageConfig.from_dict(values)), TEXTS[:1], TEXTS[:1],
     ),
     Kind(
         ("StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
@@ -118,6 +127,11 @@ class LoadedDiffusion:
     def model(self) -> Network:
         """The part that computes most."""
         return self.network
+
+    @property
+    def edits(self) -> bool:
+        """Whether the network reads a picture beside the latents and draws it as the prompt says."""
+        return self.settings.get("_class_name") == EDITING
 
     @property
     def modules(self) -> tuple[Module, ...]:
@@ -162,8 +176,11 @@ class Reading:
 
         # Newer files leave out the name of CLIP's transformer.
         base = "text_model" if isinstance(module, TextEncoder) else ""
+        ignored = UNREAD
+        if isinstance(module, LanguageEncoder):
+            base, ignored = "model", module.unread
         dtype = self.dtype
-        joint = module if isinstance(module, Flux | MMDiT) else None
+        joint = module if isinstance(module, Original) else None
         renames = renamed if part == "vae" else None if joint is None else plain_name
         with open_checkpoint(file) as checkpoint:
             if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
@@ -171,7 +188,7 @@ class Reading:
             load_weights(
                 module, checkpoint, base=base, renames=renames,
                 stored=None if joint is None else stored_as(joint, checkpoint),
-                ignored=re.compile(r".*\.position_ids"), dtype=dtype, device=self.device, progress=progress,
+                ignored=ignored, dtype=dtype, device=self.device, progress=progress,
             )  # fmt: skip
         module.eval()
 
@@ -351,6 +368,8 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
             if part == "vae":
                 require(name in AUTOENCODERS, f"{part} is {name!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")
                 return AUTOENCODERS[name](values)
+            if name in LANGUAGE_CLASSES:
+                return _language(values)
             require(name in TEXT_CLASSES, f"{part} is {name!r:.60}", f"Known: {', '.join(TEXT_CLASSES)}")
             if name == TEXT_CLASSES[2]:
                 return T5Encoder(T5Config.from_dict(values))
@@ -361,10 +380,21 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
         raise ModelError(error.what, where=error.where or f"{where}: {part}", hint=error.hint) from error
 
 
+def _language(values: Mapping[str, Any]) -> LanguageEncoder:
+    """The language model of a config.json, without its last layer. ModelError for one that is not known."""
+    module = importlib.import_module(f"pyapp.models.{module_of(values, '')}")
+    config = module.Config.from_dict(values)
+    return LanguageEncoder(config, module.TASKS[TEXT](config))
+
+
 def _check_fit(found: LoadedDiffusion) -> None:
     """ModelError for parts that do not belong together."""
     network, channels = found.network, found.autoencoder.config.latent_channels
     network.check_fit(found.readers, channels)
+    scale = found.autoencoder.config.scale
+    if isinstance(network, Flux) and network.fills:
+        read = network.config.mask_channels
+        require(read == scale**2, f"the transformer reads {read} pixels of a mask, a latent has {scale**2}")
     if found.control is not None:
         if not isinstance(network, UNet):
             raise ModelError("ControlNets are for the U-Nets of Stable Diffusion 1, 2 and XL alone")
@@ -374,5 +404,4 @@ def _check_fit(found: LoadedDiffusion) -> None:
         fits = fits and given.addition_embed_type == unet.addition_embed_type
         fits = fits and given.layers_per_block == unet.layers_per_block
         require(fits, "the ControlNet was made for another kind of U-Net")
-        scale = found.autoencoder.config.scale
         require(scale == SCALE, f"an autoencoder of {scale} pixels a latent has no ControlNet")

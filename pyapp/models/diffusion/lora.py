@@ -1,4 +1,4 @@
-"""LoRA files for Stable Diffusion and FLUX.1 (Hu et al. 2021, arXiv 2106.09685), added to the weights.
+"""LoRA files for Stable Diffusion, FLUX.1 and Z-Image (Hu et al. 2021, arXiv 2106.09685), added to the weights.
 
 Read are the names of diffusers and peft ("unet.….to_q.lora_A.weight", "….processor.to_q_lora.down.weight") and those of
 kohya's scripts ("lora_unet_….lora_down.weight" with ".alpha"), in which XL's U-Net may have the names of Stability AI's
@@ -18,9 +18,7 @@ from pyapp.formats.checkpoint import Checkpoint
 from pyapp.formats.safe_json import parse_json
 from pyapp.nn import Conv2d, Linear, Module, Parameter
 
-from .flux import Flux
-from .mmdit import MMDiT
-from .original_names import is_swapped, original_layers
+from .original_names import Original, is_swapped, original_layers
 from .unet import UNetConfig
 
 # The ends of names: of the matrix that shrinks (A, down), of the one that widens again (B, up), and of alpha.
@@ -104,7 +102,7 @@ def known_names(modules: Mapping[str, Module]) -> Iterator[tuple[str, tuple[str,
     in files, one path after the other.
     """
     for part, module in modules.items():
-        if isinstance(module, Flux | MMDiT):
+        if isinstance(module, Original):
             for there, here in original_layers(module):
                 if not is_swapped(module, here[0]):
                     paths = tuple(f"{part}:{path}" for path in here)
@@ -115,7 +113,8 @@ def known_names(modules: Mapping[str, Module]) -> Iterator[tuple[str, tuple[str,
             found = (f"{part}:{path}",)
             yield f"{part}.{path}", found
             if part == "transformer":
-                yield from ((path, found), (f"lora_transformer_{path.replace('.', '_')}", found))
+                yield path, found
+                yield from ((f"{start}_{path.replace('.', '_')}", found) for start in ("lora_transformer", "lora_unet"))
                 continue
             if part == "unet":
                 short = path.replace(".to_out.0", ".to_out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyapp.engine import Device, Tensor
+from pyapp.engine import Device, Tensor, ops
 from pyapp.nn import Module
 
 from .texts import Reader
@@ -23,6 +23,7 @@ class Network(Module):
     most: int | None = None
     flow = False
     even = False
+    neutral = 1.0
 
     @property
     def device(self) -> Device:
@@ -44,6 +45,13 @@ class Network(Module):
         """Whether it reads a mask and the rest of a picture beside the latents."""
         return False
 
+    def around(self, mask: Tensor, rest: Tensor) -> Tensor:
+        """What a network that fills reads beside the latents (1, C', H, W): of a mask (1, 1, height, width), 1 where
+        all is new, and the latents (1, C, H, W) of the rest.
+        """
+        small: Tensor = ops.interpolate(mask, rest.shape[2:], mode="nearest")  # (1, 1, H, W)
+        return ops.cat([small, rest], 1)
+
     def usual(self, schedule: Mapping[str, Any]) -> tuple[int, float]:
         """A usual number of steps, and guidance."""
         raise NotImplementedError
@@ -53,5 +61,7 @@ class Network(Module):
         raise NotImplementedError
 
     def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-        """The states (N, S, D) that it reads of prompts, and their vectors (N, P), if it reads any."""
+        """The states (N, S, D) that it reads of prompts, and what it reads besides: their vectors (N, P), or how many
+        states each prompt has (N,).
+        """
         raise NotImplementedError

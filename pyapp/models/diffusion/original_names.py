@@ -1,6 +1,6 @@
-"""The names of tensors in the code of FLUX.1's and Stable Diffusion 3's makers, which GGUF files (of ComfyUI-GGUF's
-converter), single safetensors files and kohya's LoRA files have. Some matrices there are several of diffusers', one
-below the other.
+"""The names of tensors in the code of FLUX.1's, Stable Diffusion 3's and Z-Image's makers, which GGUF files (of
+ComfyUI-GGUF's converter), single safetensors files and kohya's LoRA files have. Some matrices there are several of
+diffusers', one below the other.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from ..loading.weights import Stored
 from .flux import Flux
 from .joint import LastNorm
 from .mmdit import MMDiT
+from .zimage import SIZES, ZImage
 
+Original: TypeAlias = Flux | MMDiT | ZImage
 Names: TypeAlias = Iterator[tuple[str, tuple[str, ...]]]
+ARCHITECTURES: Mapping[type, str] = {Flux: "flux", MMDiT: "sd3", ZImage: "lumina2"}  # in GGUF files
 PREFIX = "model.diffusion_model."  # before the names in files of whole models
 TO_QKV, ADD_QKV = ("to_q", "to_k", "to_v"), ("add_q_proj", "add_k_proj", "add_v_proj")
 
 
-def original_layers(model: Flux | MMDiT) -> Names:
+def original_layers(model: Original) -> Names:
     """(name there, the names here) of each linear layer."""
+    if isinstance(model, ZImage):
+        return _of_zimage(model)
     return _of_flux(model) if isinstance(model, Flux) else _of_mmdit(model)
 
 
@@ -70,8 +75,32 @@ def _of_mmdit(model: MMDiT) -> Names:
             yield f"{there}.x_block.attn2.proj", (f"{here}.attn2.to_out.0",)
 
 
-def original_others(model: Flux | MMDiT) -> Iterator[tuple[str, str]]:
-    """(name there, name here) of the parameters that are not those of linear layers."""
+def _of_zimage(model: ZImage) -> Names:
+    yield "x_embedder", (f"all_x_embedder.{SIZES}",)
+    for name in ("linear", "adaLN_modulation.1"):
+        yield f"final_layer.{name}", (f"all_final_layer.{SIZES}.{name}",)
+    yield from ((name, (name,)) for name in ("t_embedder.mlp.0", "t_embedder.mlp.2", "cap_embedder.1"))
+    for block in _blocks(model):
+        yield f"{block}.attention.qkv", tuple(f"{block}.attention.{name}" for name in TO_QKV)
+        yield f"{block}.attention.out", (f"{block}.attention.to_out.0",)
+        yield from ((name, (name,)) for name in (f"{block}.feed_forward.w{i}" for i in (1, 2, 3)))
+        if not block.startswith("context"):
+            yield f"{block}.adaLN_modulation.0", (f"{block}.adaLN_modulation.0",)
+
+
+def _blocks(model: ZImage) -> Iterator[str]:
+    """The paths of all blocks."""
+    for name in ("noise_refiner", "context_refiner", "layers"):
+        yield from (f"{name}.{i}" for i in range(len(model.get_submodule(name))))
+
+
+def original_others(model: Original) -> Iterator[tuple[str, str]]:
+    """(name there, name here) of the parameters that are not those of linear layers and have other names there."""
+    if isinstance(model, ZImage):
+        for block in _blocks(model) if model.config.qk_norm else ():
+            for kind in "qk":
+                yield f"{block}.attention.{kind}_norm.weight", f"{block}.attention.norm_{kind}.weight"
+        return
     if isinstance(model, Flux):
         for kind, long in (("q", "query"), ("k", "key")):
             for i in range(len(model.transformer_blocks)):
@@ -94,12 +123,12 @@ def original_others(model: Flux | MMDiT) -> Iterator[tuple[str, str]]:
                 yield f"{there}.x_block.attn2.ln_{kind}.weight", f"{here}.attn2.norm_{kind}.weight"
 
 
-def is_swapped(model: Flux | MMDiT, here: str) -> bool:
+def is_swapped(model: Original, here: str) -> bool:
     """Whether a layer makes a scale and a shift here, and a shift and a scale there."""
     return isinstance(model.get_submodule(here.rpartition(".")[0]), LastNorm)
 
 
-def _stored(model: Flux | MMDiT) -> dict[str, Stored]:
+def _stored(model: Original) -> dict[str, Stored]:
     """How a file with these names stores each parameter."""
     found = {here: Stored((there,)) for there, here in original_others(model)}
     for there, names in original_layers(model):
@@ -129,11 +158,11 @@ def plain_name(name: str) -> str:
     return name.removeprefix(PREFIX)
 
 
-def stored_as(model: Flux | MMDiT, checkpoint: Checkpoint) -> Mapping[str, Stored]:
+def stored_as(model: Original, checkpoint: Checkpoint) -> Mapping[str, Stored]:
     """How a file stores the parameters; empty where it has diffusers' names. ModelError for a GGUF file of another
     architecture.
     """
-    wanted = "flux" if isinstance(model, Flux) else "sd3"
+    wanted = next(name for kind, name in ARCHITECTURES.items() if isinstance(model, kind))
     kind = getattr(checkpoint, "values", {}).get("general.architecture", wanted)
     require(kind == wanted, f"the file's architecture is {kind!r:.60}, not {wanted}")
     original = any(plain_name(name).startswith("final_layer.") for name in checkpoint.tensors)

@@ -20,16 +20,23 @@ from .read_schedule import read_schedule
 from .schedules import Schedule
 from .unet import UNet
 
+# The sizes of pictures that FLUX.1 Kontext was trained to change (Labs et al. 2025, arXiv 2506.15742): width, height.
+REFERENCES = (
+    (672, 1568), (688, 1504), (720, 1456), (752, 1392), (800, 1328), (832, 1248), (880, 1184), (944, 1104),
+    (1024, 1024), (1104, 944), (1184, 880), (1248, 832), (1328, 800), (1392, 752), (1456, 720), (1504, 688),
+    (1568, 672),
+)  # fmt: skip
 SIDES = 1 << 12  # pixels at most
 SEEDS = 1 << 63
 
 
 @dataclass(frozen=True)
 class ImagineOptions:
-    """How pictures are made. guidance: how much more the prompt counts than the negative prompt; 1 or less computes the
-    prompt alone. strength: the part of the steps that a start picture is changed by, 1 for all. None: the model's usual
-    size (or the start picture's, rounded down to what the model can draw), a usual number of steps, guidance and
-    strength. control_scale: how much a ControlNet counts.
+    """How pictures are made. guidance: how much more the prompt counts than the negative prompt; 1 or less (0 for
+    Z-Image) computes the prompt alone. strength: the part of the steps that a start picture is changed by, 1 for all.
+    None: the model's usual size (or the start picture's, rounded down to what the model can draw), a usual number of
+    steps, guidance and strength. control_scale: how much a ControlNet counts. true_cfg_scale: how much more the prompt
+    counts than the negative prompt, for networks that read the guidance; 1 computes the prompt alone.
     """
 
     negative_prompt: str = ""
@@ -41,6 +48,7 @@ class ImagineOptions:
     schedule: str | None = None
     strength: float | None = None
     control_scale: float = 1.0
+    true_cfg_scale: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.negative_prompt, str):
@@ -50,6 +58,7 @@ class ImagineOptions:
                 check_number(name, getattr(self, name), 1, most, whole=True)
         if self.guidance is not None:
             check_number("guidance", self.guidance, 0, 100)
+        check_number("true_cfg_scale", self.true_cfg_scale, 1, 100)
         check_number("control_scale", self.control_scale, 0, 10)
         if self.strength is not None:
             check_number("strength", self.strength, 0, 1)
@@ -64,10 +73,10 @@ def guidance_waves(scale: float, width: int) -> Tensor:
 
 
 class Drawing:
-    """Pictures of prompts under way. `picture`, uint8 (H, W, 3), is where they start; of the pixels that are light in
-    `mask`, uint8 (H, W, 1), all is new, and the others stay. `control`, uint8 (H, W, 3), is what a ControlNet reads.
-    `noise` makes the random numbers of a shape: those of the
-    start picture, of new latents, of the masked picture, then those that a schedule asks for.
+    """Pictures of prompts under way. `picture`, uint8 (H, W, 3), is where they start, or what a model that edits
+    changes; of the pixels that are light in `mask`, uint8 (H, W, 1), all is new, and the others stay. `control`, uint8
+    (H, W, 3), is what a ControlNet reads. `noise` makes the random numbers of a shape: those of the start picture, of
+    new latents, of the masked picture, then those that a schedule asks for.
     """
 
     def __init__(
@@ -78,21 +87,27 @@ class Drawing:
         network = loaded.network
         steps, guidance = network.usual(loaded.schedule)
         strength = self._strength(picture, mask)
-        if picture is not None:
+        reference = picture if loaded.edits else None
+        if reference is None and picture is not None:
             steps = max(steps, ceil(1 / max(strength, 1e-3)))
         steps = steps if options.steps is None else options.steps
         self.guidance = guidance if options.guidance is None else options.guidance
         if (control is None) != (loaded.control is None):
             raise OptionError("a ControlNet and a picture for it go together", where="control_image")
         self.height, self.width = self._sides(control if picture is None else picture)
+        picture = None if loaded.edits else picture
         self.schedule = self._schedule(steps)
         self.first_step = 0 if picture is None else self.schedule.begin(strength)
         self._draw = _drawer(options.seed) if noise is None else noise
-        self.guided = not network.learnt_guidance and self.guidance > 1
+        if not network.learnt_guidance and options.true_cfg_scale > 1:
+            raise OptionError("this model has one guidance alone", where="true_cfg_scale", hint="Give the guidance")
+        self.guided = self.guidance > network.neutral
+        if network.learnt_guidance:
+            self.guided = options.true_cfg_scale > 1
         if network.flow and options.negative_prompt and not self.guided:
-            told = ("this model reads no negative prompt", "Leave it out: the guidance is an input of this network")
+            told = ("this model reads no negative prompt", "Leave it out, or give a true_cfg_scale above 1")
             if not network.learnt_guidance:
-                told = ("a negative prompt needs a guidance above 1", "Give a guidance, such as 4")
+                told = (f"a negative prompt needs a guidance above {network.neutral:g}", "Give a guidance, such as 4")
             raise OptionError(told[0], where="negative_prompt", hint=told[1])
         self._more: Tensor | None = None  # maps (N, C', H, W) that the network reads beside the latents
         self._around: tuple[Tensor, Tensor, Tensor] | None = None  # the picture's latents, their noise, the mask
@@ -100,6 +115,7 @@ class Drawing:
             texts = [options.negative_prompt] * self.count * self.guided + list(prompts)
             self._text, self._pooled = loaded.texts(texts)
             self._control = None if control is None else self._pixels(control)
+            self._reference = None if reference is None else self._latents_of(reference)
             if picture is None:
                 self.latents = self._noise_of_latents() * self.schedule.first
             else:
@@ -108,6 +124,12 @@ class Drawing:
     def _strength(self, picture: Tensor | None, mask: Tensor | None) -> float:
         """The part of the steps that are taken. OptionError for a mask without a picture, and the like."""
         given, fills = self.options.strength, self.loaded.network.fills
+        if self.loaded.edits and (given is not None or mask is not None):
+            raise OptionError(
+                "this model changes a picture as the prompt says",
+                where="mask" if given is None else "strength",
+                hint="Leave it out",
+            )
         if picture is None and given is not None:
             raise OptionError("a strength is of a start picture, and there is none", where="strength")
         if mask is not None and picture is None:
@@ -119,13 +141,16 @@ class Drawing:
     def _sides(self, picture: Tensor | None) -> tuple[int, int]:
         """The height and the width in pixels."""
         options, network, scale = self.options, self.loaded.network, self.loaded.autoencoder.config.scale
-        usual, scale = network.side * scale, scale * network.multiple
+        usual, scale = [network.side * scale] * 2, scale * network.multiple
         most = SIDES if network.most is None else min(SIDES, network.most * scale // network.multiple)
+        if self.loaded.edits and picture is not None:  # of the usual area, with the ratio of the picture's sides
+            high, wide = picture.shape[:2]
+            usual = [round(usual[0] * (a / b) ** 0.5) // scale * scale for a, b in ((high, wide), (wide, high))]
         found = []
         for i, (name, side) in enumerate((("height", options.height), ("width", options.width))):
-            if side is None and picture is not None:
+            if side is None and picture is not None and not self.loaded.edits:
                 side = picture.shape[i] // scale * scale
-            side = usual if side is None else side
+            side = usual[i] if side is None else side
             if side < 1 or side % scale:
                 raise OptionError(f"{side} is no multiple of {scale} from {scale}", where=name)
             if side > most:
@@ -156,10 +181,18 @@ class Drawing:
         config = self.loaded.autoencoder.config
         return self.noise((self.count, config.latent_channels, self.height // config.scale, self.width // config.scale))
 
-    def _pixels(self, picture: Tensor) -> Tensor:
-        """A picture uint8 (H, W, C) → (1, C, height, width), from 0 to 1."""
-        x = resize(picture, self.height, self.width, "lanczos").permute(2, 0, 1).unsqueeze(0)
+    def _pixels(self, picture: Tensor, height: int | None = None, width: int | None = None) -> Tensor:
+        """A picture uint8 (H, W, C) → (1, C, height, width), from 0 to 1; by default of the size that is drawn."""
+        x = resize(picture, height or self.height, width or self.width, "lanczos").permute(2, 0, 1).unsqueeze(0)
         return x.to("float32").to(self.loaded.device) / 255
+
+    def _latents_of(self, picture: Tensor) -> Tensor:
+        """The likeliest latents (1, C, H, W) of a picture that is changed, in the nearest size of the training."""
+        ratio = picture.shape[1] / picture.shape[0]
+        _, width, height = min((abs(ratio - wide / high), wide, high) for wide, high in REFERENCES)
+        scale = self.loaded.autoencoder.config.scale * self.loaded.network.multiple
+        pixels = self._pixels(picture, height // scale * scale, width // scale * scale)
+        return self.loaded.autoencoder.encode(pixels * 2 - 1, lambda x: x * 0)
 
     def _start(self, picture: Tensor, mask: Tensor | None, strength: float) -> None:
         """The latents of a start picture with noise, and what the mask leaves of it."""
@@ -177,13 +210,12 @@ class Drawing:
         if mask is None:
             return
         new = (self._pixels(mask) >= 0.5).to("float32")  # (1, 1, height, width)
-        small = ops.interpolate(new, self.latents.shape[2:], mode="nearest")
         if not fills:
             assert source is not None
-            self._around = source, noise, small
+            self._around = source, noise, ops.interpolate(new, self.latents.shape[2:], mode="nearest")
             return
         rest = autoencoder.encode(pixels * (1 - new), lambda x: self.noise(x.shape))
-        more = ops.cat([small, rest], 1)
+        more = self.loaded.network.around(new, rest)
         self._more = more.expand(self.count * (1 + self.guided), *more.shape[1:])
 
     def found(self, i: int) -> Tensor:
@@ -196,11 +228,15 @@ class Drawing:
             y = self._of_unet(network, x, time)
         else:
             guidance = ops.tensor([float(self.guidance)], device=device)
-            y = network(x, time, self._text, self._pooled, guidance)
+            more = {}
+            if self._reference is not None:
+                more = {"reference": self._reference.expand(x.shape[0], *self._reference.shape[1:])}
+            y = network(x, time, self._text, self._pooled, guidance, **more)
         if not self.guided:
             return y
         without, following = ops.chunk(y, 2)
-        return without + (following - without) * self.guidance
+        scale = self.options.true_cfg_scale if network.learnt_guidance else self.guidance + 1 - network.neutral
+        return without + (following - without) * scale
 
     def _of_unet(self, network: UNet, x: Tensor, time: Tensor) -> Tensor:
         """What a U-Net finds in x (B, C, H, W), with what it reads besides the text."""

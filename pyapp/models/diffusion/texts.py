@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
+from pyapp.engine import Tensor, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.nn import Linear, Module
+from pyapp.nn.decoder import CausalLanguageModel
 from pyapp.nn.t5 import T5Encoder
 from pyapp.nn.towers import TextTower, at_ends
+from pyapp.text.chat_template import ChatTemplate
 from pyapp.text.tokenizer import Tokenizer
 
 from ..loading.towers_config import ClipTextConfig
@@ -37,12 +40,34 @@ class TextEncoder(Module):
         return before, after, pooled if self.text_projection is None else self.text_projection(pooled)
 
 
+class LanguageEncoder(Module):
+    """A language model; networks read the states before its last layer, which it does not have.
+
+    unread: the names of a file's tensors that belong to the last layer, and to the head.
+    """
+
+    def __init__(self, config: Any, language: CausalLanguageModel) -> None:
+        super().__init__()
+        self.config, self.model, stack = config, language.stack, language.stack
+        layers = getattr(stack, stack.blocks)
+        last = len(layers) - 1
+        del layers[last]
+        setattr(stack, stack.last_norm, None)
+        self.unread = re.compile(rf"(model\.)?({stack.blocks}\.{last}\.|{stack.last_norm}\.).*|lm_head\..*")
+        self._whole = language.whole_text
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (N, T) → the hidden states (N, T, D)."""
+        found: Tensor = self.model(ids, self._whole(ids.shape[1], None))
+        return found
+
+
 @dataclass(frozen=True)
 class Reader:
     """An encoder of texts with its tokenizer."""
 
     tokenizer: Tokenizer
-    encoder: TextEncoder | T5Encoder
+    encoder: TextEncoder | T5Encoder | LanguageEncoder
 
     @property
     def width(self) -> int:
@@ -72,3 +97,17 @@ class Reader:
         assert isinstance(self.encoder, T5Encoder)
         found: Tensor = self.encoder(self.ids(prompts, length))
         return found
+
+    def language(self, prompts: Sequence[str], most: int) -> tuple[Tensor, Tensor]:
+        """The states (N, S, D) that a language model has of prompts as its user's turns, with zeros behind each, and
+        how many each prompt has, int32 (N,). Longer turns are cut.
+        """
+        assert isinstance(self.encoder, LanguageEncoder)
+        template, found = ChatTemplate(self.tokenizer), []
+        device = next(iter(self.encoder.parameters())).device
+        for prompt in prompts:
+            ids = template.encode([{"role": "user", "content": prompt}], enable_thinking=True)[:most]
+            found.append(self.encoder(int32_tensor(ids, device).reshape(1, -1))[0])  # (T, D)
+        lengths = [states.shape[0] for states in found]
+        rows = [ops.pad(states, (0, 0, 0, max(lengths) - states.shape[0])) for states in found]
+        return ops.stack(rows), int32_tensor(lengths, device)

@@ -90,6 +90,8 @@ TASK_OF_CLASS = {
     "ForDepthEstimation": "depth-estimation",
     "SamModel": "mask-generation",
     "ForRetrieval": "visual-document-retrieval",
+    "Sam2Model": "mask-generation",
+    "Sam2VideoModel": "mask-generation",
     "CLIPModel": "zero-shot-image-classification",
     "ForCTC": "speech-recognition",
     "ForRNNT": "speech-recognition",

@@ -39,6 +39,19 @@ def check_numbers(name: str, given: Any, most: int, least: int = 1, count: int |
     require(plausible, f"{name} is {given!r:.60}, expected {many} whole numbers from {least} to {most:,}")
 
 
+def from_start(given: Any, count: int) -> Any:
+    """The number of one of `count`, which is counted from the end if it is below 0."""
+    return given + count if type(given) is int and given < 0 else given
+
+
+def check_factors(factors: Any, count: int) -> None:
+    """ModelError unless reassemble_factors says how much larger, or smaller, each of `count` maps becomes."""
+    numbers = [value if type(value) in (int, float) else 0 for value in factors]
+    sizes = [factor if factor >= 1 else 1 / factor if factor else 0 for factor in numbers]
+    whole = len(sizes) == count and all(1 <= size <= 16 and size == int(size) for size in sizes)
+    require(whole, f"reassemble_factors is {factors!r:.60}, expected {count} of 16, 15 … 1, 1/2 … 1/16")
+
+
 def check_stages(widths: Any, depths: Any) -> None:
     """ModelError unless hidden_sizes and depths say the channels and layers of the same stages."""
     check_numbers("hidden_sizes", widths, WIDEST)

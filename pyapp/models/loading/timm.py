@@ -333,6 +333,11 @@ def _blocks(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | 
     return described(match[0])
 
 
+def _beit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = _vit(match, given)
+    return None if found is None else found | {"model_type": "beit", "use_relative_position_bias": True}
+
+
 def _eva02(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     found = _vit(match, {**given, "img_size": given.get("img_size") or int(match["side"])})
     if found is None:
@@ -383,6 +388,11 @@ _EVA02 = (
     (r"\.attn\.q_bias$", ".attn.query.bias"), (r"\.attn\.v_bias$", ".attn.value.bias"),
     (r"\.attn\.q_proj\.", ".attn.query."), (r"\.attn\.k_proj\.", ".attn.key."), (r"\.attn\.v_proj\.", ".attn.value."),
 )  # fmt: skip
+_BEIT = (
+    *_EVA02[:2], (r"\.attn\.relative_position", ".attention.attention.relative_position_bias.relative_position"),
+    *_PLAIN_VIT,
+    (r"\.gamma_([12])$", r".lambda_\1"), (r"^fc_norm\.", "pooler.layernorm."),
+)  # fmt: skip
 _VIT_ARGUMENTS = ("embed_dim", "depth", "num_heads", "patch_size")
 FAMILIES = (
     Family("resnet", r"resnet\d+", _resnet, ((r"^fc\.", "classifier.1."),), ("layers", "channels")),
@@ -396,6 +406,9 @@ FAMILIES = (
            ("layers", "embed_dims", "mlp_ratios")),
     Family("efficientvit", r"efficientvit_(?P<size>b[0-3]|l[1-3])", timm_networks.efficientvit, (),
            ("widths", "depths", "head_dim", "head_widths")),
+    Family("efficientvit_m", r"efficientvit_m(?P<size>[0-5])", timm_networks.efficientvit_msra, (),
+           ("embed_dim", "depth", "num_heads", "window_size", "kernels")),
+    Family("beit", r"beit(v2)?_(?P<width>base|large)_patch(?P<patch>16)_(224|384|512)", _beit, _BEIT, _VIT_ARGUMENTS),
     Family("eva02", r"eva02_(?P<width>tiny|small|base|large)_patch(?P<patch>14)_(?P<side>224|336|448)", _eva02, _EVA02,
            _VIT_ARGUMENTS),
     Family("hiera", r"hiera_(?P<size>tiny|small|base|base_plus|large|huge)(?P<windows>_abswin)?_(?P<side>224|256)",

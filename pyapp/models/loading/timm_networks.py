@@ -44,6 +44,17 @@ EFFICIENTVIT = {
     "l3": ((64, 128, 256, 512, 1024), (1, 2, 2, 8, 8), 32, (6144, 6400)),
 }
 
+# Microsoft's EfficientViT's channels, depths, heads, and sides of the filters of a head's queries (Liu et al. 2023,
+# table 1).
+EFFICIENTVIT_MSRA = {
+    "0": ((64, 128, 192), (1, 2, 3), (4, 4, 4), (5, 5, 5, 5)),
+    "1": ((128, 144, 192), (1, 2, 3), (2, 3, 3), (7, 5, 3, 3)),
+    "2": ((128, 192, 224), (1, 2, 3), (4, 3, 2), (7, 5, 3, 3)),
+    "3": ((128, 240, 320), (1, 2, 3), (4, 3, 4), (5, 5, 5, 5)),
+    "4": ((128, 256, 384), (1, 2, 3), (4, 4, 4), (7, 5, 3, 3)),
+    "5": ((192, 288, 384), (1, 3, 4), (3, 3, 4), (7, 5, 3, 3)),
+}
+
 # Hiera's channels, heads and depths (Ryali et al. 2023, table 2).
 HIERA = {
     "tiny": (96, 1, (1, 2, 7, 2)), "small": (96, 1, (1, 2, 11, 2)), "base": (96, 1, (2, 3, 16, 3)),
@@ -113,6 +124,17 @@ def efficientvit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, An
     return found | {
         "model_type": "efficientvit", "large": large, "layer_norm_eps": 1e-7 if large else 1e-5,
         "hidden_act": "gelu_pytorch_tanh" if large else "hardswish",
+    }  # fmt: skip
+
+
+def efficientvit_msra(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields of models/efficientvit_msra.py's configuration."""
+    widths, depths, heads, kernels = EFFICIENTVIT_MSRA[match["size"]]
+    return {
+        "model_type": "efficientvit_msra", "image_size": given.get("img_size") or 224,
+        "embed_dims": given.get("embed_dim", widths), "depths": given.get("depth", depths),
+        "num_heads": given.get("num_heads", heads), "window_sizes": given.get("window_size", (7, 7, 7)),
+        "kernels": given.get("kernels", kernels),
     }  # fmt: skip
 
 

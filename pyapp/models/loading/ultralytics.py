@@ -31,10 +31,16 @@ MODEL_TYPE = "yolo"  # of their configurations here
 PARTS = {  # of layers, by kind
     "cn": {"conv", "bn"}, "sp": {"cv1", "cv2", "m"}, "at": {"cv1", "cv2", "m"}, "pp": {"cv1", "cv2"},
     "detect": {"cv2", "cv3", "dfl"}, "segment": {"cv2", "cv3", "cv4", "dfl", "proto"},
-    "pose": {"cv2", "cv3", "cv4", "dfl"}, "classify": {"conv", "linear"},
+    "pose": {"cv2", "cv3", "cv4", "dfl"}, "bt": {"cv1", "cv2"}, "classify": {"conv", "linear"},
 }  # fmt: skip
 HEAD_WIDTH = 64  # channels of a head of attention
-KNOWN = "Known: YOLOv8 and YOLO11 for objects, outlines, poses and labels"
+KNOWN = "Known: YOLOv8 and YOLO11 for objects, outlines, poses, turned boxes and labels, and YOLOv3u"
+# The layers of version 3: filters (the stride, and the layer that they read), bottlenecks, and those without tensors.
+THIRD = (
+    "cv_1 cv_2 bt cv_2 bt cv_2 bt cv_2 bt cv_2 bt bt cv_1 cv_1 cv_1 cv_1 cv_1_f14 up jn_8 bt bt cv_1 cv_1 cv_1_f21 up "
+    "jn_6 bt bt"
+).split()
+THIRD_BACKBONE, THIRD_READS = 11, (27, 22, 15)
 COCO = (
     "person|bicycle|car|motorcycle|airplane|bus|train|truck|boat|traffic light|fire hydrant|stop sign|parking meter|"
     "bench|bird|cat|dog|horse|sheep|cow|elephant|bear|zebra|giraffe|backpack|umbrella|handbag|tie|suitcase|frisbee|"
@@ -86,7 +92,7 @@ def settings_in(source: Any) -> dict[str, Any]:
 
 def settings_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """The fields of a config.json of a file of weights: those that its tensors say, and the labels and the size of
-    pictures of a whole model. ModelError for another model than YOLOv8 and YOLO11.
+    pictures of a whole model. ModelError for another model than YOLOv3, YOLOv8 and YOLO11.
     """
     where = checkpoint.source.name
     if not is_yolos(checkpoint.tensors):
@@ -156,7 +162,7 @@ def described(tensors: Mapping[str, TensorInfo]) -> dict[str, Any]:
     if kind is None:
         raise ModelError(f"its head has the parts {', '.join(sorted(parts[last])):.100}", hint=KNOWN)
     try:
-        described = _layers(shapes, parts, last)
+        described = (_third if _is_third(shapes) else _layers)(shapes, parts, last)
         return described | _head(shapes, kind, f"model.{last}")
     except ModelError:
         raise
@@ -195,6 +201,35 @@ def _layers(shapes: Mapping[str, Sequence[int]], parts: Mapping[int, set[str]], 
         else:
             reads.append(i)
     return {"layers": layers, "reads": reads or [last - 1]}
+
+
+def _is_third(shapes: Mapping[str, Sequence[int]]) -> bool:
+    """Whether a file has bottlenecks as its third layer, as version 3 has."""
+    return "model.2.cv2.conv.weight" in shapes and not any(name.startswith("model.2.m.") for name in shapes)
+
+
+def _third(shapes: Mapping[str, Sequence[int]], parts: Mapping[int, set[str]], last: int) -> dict[str, Any]:
+    """As `_layers`, of version 3."""
+    layers: list[str] = []
+    for i, told in enumerate(THIRD if last == len(THIRD) else ()):
+        kind, _, stride = told.partition("_")
+        own, at = parts.get(i, set()), f"model.{i}."
+        if kind == "cv" and own == PARTS["cn"]:
+            width, _, size, _ = shapes[f"{at}conv.weight"]
+            stride, _, source = stride.partition("_")
+            layers.append(f"cv_k{size}_s{stride}_c{width}{source and f'_{source}'}")
+        elif kind == "bt" and (own == PARTS["bt"] or own == {str(n) for n in range(len(own))} != set()):
+            first = at if own == PARTS["bt"] else f"{at}0."
+            width, middle = shapes[f"{first}cv2.conv.weight"][:2]
+            times = 1 if own == PARTS["bt"] else len(own)
+            layers.append(f"bt_r{times}_m{middle}_c{width}{'_add' if i < THIRD_BACKBONE else ''}")
+        elif kind in ("up", "jn") and not own:
+            layers.append(told)
+        else:
+            break
+    if len(layers) != len(THIRD):
+        raise ModelError(f"layer {len(layers)} is not that of YOLOv3", hint=KNOWN)
+    return {"layers": layers, "reads": THIRD_READS}
 
 
 def _layer(shapes: Mapping[str, Sequence[int]], own: set[str], i: int, adds: bool) -> str:
@@ -239,8 +274,8 @@ def _head(shapes: Mapping[str, Sequence[int]], kind: str, at: str) -> dict[str, 
     more, found["more_size"] = shapes[f"{at}.cv4.0.2.weight"][:2]
     if kind == "segment":
         return found | {"prototypes": more, "prototype_size": shapes[f"{at}.proto.cv1.conv.weight"][0]}
-    if more < 4:
-        raise ModelError("its head says the angles of boxes", hint=KNOWN)
+    if more == 1:
+        return found | {"head": "obb"}
     values = 3 if more % 3 == 0 else 2
     return found | {"points": more // values, "point_values": values}
 

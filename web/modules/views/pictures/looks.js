@@ -29,7 +29,7 @@ export const LOOKS = [
     task: "cut-out", label: "Cut out", button: "Cut out", working: "Cutting out", hint: "Click a thing in the picture. The first click takes longer: the model looks at the whole picture.",
     waits: "Click a thing in the picture first.",
     formats: [{ format: "png", label: "PNG", title: "What is cut out, around it transparent, PNG" }, JSON_FORMAT],
-    offers: [{ name: "Zigeng/SlimSAM-uniform-77", size: "about 39 MB" }, { name: "facebook/sam-vit-base", size: "about 375 MB" }],
+    offers: [{ name: "Zigeng/SlimSAM-uniform-77", size: "about 39 MB" }, { name: "facebook/sam2.1-hiera-tiny", size: "about 156 MB" }, { name: "facebook/sam-vit-base", size: "about 375 MB" }],
   },
   {
     task: "segment", label: "Areas", button: "Find areas", working: "Finding areas", hint: "The label of every pixel: wall, sky, street …",
