@@ -118,7 +118,9 @@ def render() -> str:
         cells = (
             ", ".join(f"`{kind}`" for kind in kinds),
             ", ".join(TASKS[module_name]),
-            "" if form is None or not lists["IN_GGUF"] else f"`{form.architecture}`",
+            ""
+            if form is None or not lists["IN_GGUF"]
+            else ", ".join(f"`{own.architecture}`" for own in (form, *form.others)),
             str(len(cases)) if cases else "",
             "yes" if cases and all(runs_in_browser(module) for _, module in cases) else "",
             *("yes" if lists[key] else "" for key in ("QUANTISED", "OTHER_DEVICE")),

@@ -35,7 +35,7 @@ from .loading.gguf import (
     key_lengths,
 )  # fmt: skip
 from .loading.qwen_experts import GGUF_KEYS, SHARED_EXPERT
-from .loading.weights import Stored, gated_experts_apart
+from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe")
 # The tensors of a model that also sees pictures, and those that guess several tokens at once.
@@ -255,11 +255,6 @@ class Qwen3NextForCausalLM(HybridLanguageModel):
         self.state_shapes = [None if kind == ATTENTION else (inputs, state) for kind in config.layer_types]
 
 
-def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return gated_experts_apart(config, tensors) if config.num_experts else {}
-
-
 def _grouped_rows(config: Config) -> list[int]:
     """The row of [all queries, all keys, all values, all gates] that each row of in_proj_qkvz is."""
     groups, keys, values = config.linear_num_key_heads, config.key_size, config.value_size
@@ -331,4 +326,5 @@ GGUF = Gguf(
         ".linear_attn.conv1d.weight": MAMBA_FORMS[".mixer.conv1d.weight"],
     },
 )  # fmt: skip
+stored = gated_experts_apart
 TASKS = {"causal-lm": Qwen3NextForCausalLM}

@@ -56,8 +56,8 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward SharedExpertsFeedForward
-        SparseFeedForward
+        BiasedFeedForward Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward
+        SharedExpertsFeedForward SparseFeedForward
     """,
     "layers.gated": """
         GatedFeedForward JoinedGatedFeedForward

@@ -464,6 +464,41 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "attention_bias": True,
         "rms_norm_eps": 1e-4,
     },
+    "dots1": SMALL
+    | {
+        "model_type": "dots1",
+        "head_dim": 12,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+        "sliding_window": 6,
+        "max_window_layers": 1,
+        "attention_bias": True,
+    },
+    "glm4_moe_lite": DEEPSEEK
+    | {
+        "model_type": "glm4_moe_lite",
+        "n_shared_experts": 1,
+        "mlp_layer_types": ["dense", "sparse"],
+        "norm_topk_prob": True,
+    },
+    "minimax_m2": SMALL
+    | {
+        "model_type": "minimax_m2",
+        "head_dim": 12,
+        "rotary_dim": 6,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "lfm2_moe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "lfm2_moe",
+        "layer_types": ["conv", "full_attention"],
+        "num_dense_layers": 1,
+    },
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
@@ -486,7 +521,9 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
-    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {}, "qwen3_next": {"mlp_only_layers": []},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
+    "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {},
+    "qwen3_next": {"mlp_only_layers": []},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
 }  # fmt: skip

@@ -175,7 +175,8 @@ def test_names_are_llama_cpps() -> None:
     for architecture, names in json.loads(NAMES.read_text()).items():
         forms = [importlib.import_module(f"pyapp.models.{name}").GGUF for name in set(MODEL_TYPES.values())
             if hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF")]  # fmt: skip
-        mine = [form for form in forms if form.architecture == architecture]
+        mine = [form.named(architecture) for form in forms]
+        mine = [form for form in mine if form.architecture == architecture]
         for key, expected in names.items():
             known = {form.tensors(key) for form in mine}
             known |= {(name.replace("{}", "0") + ".weight",) for form in mine for name in form.older.values()}

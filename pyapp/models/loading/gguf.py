@@ -89,6 +89,7 @@ MAMBA_KEYS = {
     "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
     "conv_kernel": "ssm.conv_kernel",
 }  # fmt: skip
+SIGMOID = 2  # expert_gating_func of files
 LENGTHS = ("attention.key_length", "attention.value_length")
 TENSOR_SCALINGS = ("llama3", "longrope", "su")  # types of rotary scaling that files say by a tensor of factors
 BETAS = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow"}
@@ -133,6 +134,7 @@ MAMBA_FORMS = {
     ".mixer.A_log": GgufForm(True, write=_decay, read=_log_of_decay), ".mixer.D": GgufForm(True),
     ".mixer.conv1d.weight": GgufForm(shape=lambda config, shape: (shape[0], shape[2])),
 }  # fmt: skip
+BIAS_FORM = GgufForm(bare=True)  # of the bias of a router's choice
 
 
 def mamba2_names(mixer: str) -> dict[str, str]:
@@ -213,10 +215,17 @@ class Gguf:
     index: str | None = None
     encoder: str | None = None
     also: tuple[str, ...] = ()
+    others: tuple[Gguf, ...] = ()
+    suits: Callable[[Any], bool] = lambda config: False
 
     def of(self, config: Any) -> Gguf:
         """The form of a configuration."""
-        return self if self.names_of is None else replace(self, names={**self.names, **self.names_of(config)})
+        form = next((other for other in self.others if other.suits(config)), self)
+        return form if form.names_of is None else replace(form, names={**form.names, **form.names_of(config)})
+
+    def named(self, architecture: str) -> Gguf:
+        """The form of an architecture's files."""
+        return next((other for other in self.others if other.architecture == architecture), self)
 
     def tensors(self, name: str) -> tuple[str, ...]:
         """The GGUF names of a parameter; empty if it has none."""
@@ -324,7 +333,7 @@ def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[s
 
 def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
     """The configuration of a GGUF file in the form of config.json."""
-    prefix = f"{values['general.architecture']}."
+    prefix, form = f"{values['general.architecture']}.", form.named(values["general.architecture"])
     own = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
     found: dict[str, Any] = {"model_type": model_type}
     for name, key in form.keys.items():
