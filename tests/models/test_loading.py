@@ -66,15 +66,16 @@ def test_old_buffers_and_a_tied_head_are_left_out(tmp_path: Path) -> None:
     assert found.lm_head.weight is found.model.embed_tokens.weight
 
 
-@pytest.mark.parametrize("name", ["gemma3", "gemma3n"])
+@pytest.mark.parametrize("name", ["gemma3", "gemma3n", "gemma4"])
 def test_the_language_model_of_one_that_sees_pictures(name: str, tmp_path: Path) -> None:
     """Its settings are the text_config, which leaves out what is usual, and its other tensors are not read."""
     model, state = model_and_state(name, num_attention_heads=8)
-    before = {"gemma3": "language_model.", "gemma3n": "model.language_model."}[name]
-    state = {before + key.removeprefix("model." if name == "gemma3n" else ""): state[key] for key in state
+    newer = name != "gemma3"
+    before = "model.language_model." if newer else "language_model."
+    state = {before + key.removeprefix("model." if newer else ""): state[key] for key in state
         if key != "lm_head.weight"}  # fmt: skip
     seen = ["vision_tower.embeddings.patch_embedding.bias", "multi_modal_projector.norm"]
-    if name == "gemma3n":  # the last two: of a layer that attends to the keys and values of another
+    if newer:  # the last two: of a layer that attends to the keys and values of another
         own = f"{before}layers.3.self_attn."
         seen = ["model.vision_tower.a", "model.audio_tower.b", "model.embed_audio.c", f"{own}k_proj.weight",
                 f"{own}k_norm.weight"]  # fmt: skip
@@ -95,6 +96,8 @@ APART: dict[str, tuple[str, tuple[str, ...], tuple[str, str]]] = {
     "jamba": ("feed_forward.experts", GATED, ("", "")), "hunyuan-moe": ("mlp.experts", GATED, ("", "")),
     "ernie4_5_moe": ("mlp.experts", GATED, (".mlp.gate.moe_statics.", ".mlp.moe_statics.")),
     "nemotron_h": ("mixer.experts", ("up_proj", "down_proj"), ("model.", "backbone.")),
+    "minimax_m2": ("block_sparse_moe.experts", NUMBERED, (".mlp.", ".block_sparse_moe.")),
+    "lfm2_moe": ("feed_forward.experts", NUMBERED, ("", "")),
 }  # fmt: skip
 
 
@@ -331,6 +334,10 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("minicpm3", {"kv_lora_rank": 0}, "kv_lora_rank"), ("minicpm3", {"scale_depth": -1.0}, "scale_depth"),
     ("ministral3", {"rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": "b"}}, "llama_4"),
     ("glm4_moe", {"n_group": 3}, "n_group"), ("glm4_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
+    ("glm4_moe_lite", {"mlp_layer_types": ["sparse", "dense"]}, "mlp_layer_types"),
+    ("minimax_m2", {"rotary_dim": 14}, "rotary_dim"), ("lfm2_moe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
+    ("gemma4", {"num_kv_shared_layers": 3}, "num_kv_shared_layers"), ("gemma4", {"global_head_dim": 7}, "7 features"),
+    ("gemma4-experts", {"num_experts": None}, "num_experts"), ("gemma4", {"layer_types": ["odd"] * 4}, "layer_types"),
     ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
     ("opt", {"activation_function": "exec"}, "activation"), ("bloom", {"n_head": 3}, "divide"),
     ("bloom", {"seq_length": 1 << 40}, "max_position_embeddings"), ("mpt", {"n_heads": 5}, "divide"),

@@ -448,6 +448,20 @@ def test_foreign_and_missing_files(tmp_path: Path) -> None:
         assert load_tokenizer(path).encode("Hello world") == GOLDEN["spm_bpe"]["ids"][0]
 
 
+def test_merges_of_whole_texts_in_a_gguf_file() -> None:
+    """Gemma 4's files have the pieces of sentencepiece with merges instead of scores."""
+    tokenizer = load_tokenizer(model_file("spm_bpe"), "tokenizer.model")
+    metadata = tokenizer.gguf_metadata()
+    merges = GgufVocabulary(metadata, "x").document["model"]["merges"]
+    metadata["tokenizer.ggml.merges"] = [" ".join(pair) for pair in merges]
+    del metadata["tokenizer.ggml.scores"]
+    again = Tokenizer(GgufVocabulary(metadata | {"tokenizer.ggml.model": "gemma4"}, "x").document)
+    assert plain(again, [f" {text}" for text in TEXTS if text]) == [
+        ids for text, ids in zip(TEXTS, GOLDEN["spm_bpe"]["ids"], strict=True) if text
+    ]
+    assert all(again.decode(again.encode(text)) == text for text in TEXTS)
+
+
 def test_a_gguf_file_without_a_usable_tokenizer() -> None:
     whole = load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata()
     cases: list[tuple[dict[str, Any], str]] = [

@@ -89,6 +89,7 @@ MAMBA_KEYS = {
     "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
     "conv_kernel": "ssm.conv_kernel",
 }  # fmt: skip
+NEVER = 1e30  # what llama.cpp divides the frequencies of pairs by that do not turn
 SIGMOID = 2  # expert_gating_func of files
 LENGTHS = ("attention.key_length", "attention.value_length")
 TENSOR_SCALINGS = ("llama3", "longrope", "su")  # types of rotary scaling that files say by a tensor of factors
@@ -713,6 +714,9 @@ def rotary_factors(config: Any) -> dict[str, list[float]]:
             "rope_factors_short.weight": list(parameters["short_factor"]),
             "rope_factors_long.weight": list(parameters["long_factor"]),
         }
+    if kind == "proportional":  # the pairs that do not turn are divided by a large number
+        own = rotary_frequencies(config.to_dict() | {"head_dim": config.global_head_dim, "rope_parameters": parameters})
+        return {"rope_freqs.weight": [1.0 if step else NEVER for step in own.per_position]}
     if kind != "llama3":
         return {}
     settings = config.to_dict()
