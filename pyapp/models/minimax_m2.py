@@ -72,7 +72,7 @@ class MiniMaxM2ForCausalLM(RotaryLanguageModel):
 
 def renamed(name: str) -> str:
     """The parameter of a file's tensor: published files call the experts block_sparse_moe."""
-    return name.replace(".block_sparse_moe.", ".mlp.")
+    return name if ".experts." in name else name.replace(".block_sparse_moe.", ".mlp.")
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
