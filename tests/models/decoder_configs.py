@@ -495,6 +495,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "top_k_experts": 2,
         "moe_intermediate_size": 24,
     },
+    "bitnet": SMALL | {"model_type": "bitnet", "hidden_act": "relu2"},
     "dots1": SMALL
     | {
         "model_type": "dots1",
@@ -554,6 +555,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
+    "bitnet": {"hidden_act": "silu"},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},

@@ -509,7 +509,7 @@ class AsGguf(Checkpoint):
                     where=checkpoint.source.name, hint="Write safetensors",
                 )  # fmt: skip
             matrix = slot.is_matrix or (len(slot.shape) == 3 and form.form_of(name) is None)
-            kind = checkpoint.tensors[plan.names[0]].dtype if matrix else "float32"
+            kind = checkpoint.tensors[plan.names[0]].dtype if matrix and plan.join is None else "float32"
             if form.share(name) is not None:
                 joined.setdefault(names[0], []).append((name, plan))
                 if len(joined[names[0]]) == len(form.joined):
