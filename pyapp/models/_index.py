@@ -399,6 +399,8 @@ GGUF_ARCHITECTURES = {
     "qwen2moe": "qwen2_moe",
     "qwen2vl": "qwen2",
     "qwen3": "qwen3",
+    "qwen35": "qwen3_next",
+    "qwen35moe": "qwen3_next",
     "qwen3moe": "qwen3_moe",
     "qwen3next": "qwen3_next",
     "qwen3vl": "qwen3",

@@ -27,6 +27,7 @@ from .loading.gguf import (
     Gguf,
     key_lengths,
     refuse_windows,
+    without_layers_ahead,
 )
 from .loading.weights import Stored, experts_apart
 
@@ -141,12 +142,8 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files count the layers that guess tokens ahead, too."""
-    ahead, layers = values.get("nextn_predict_layers", 0), found.get("num_hidden_layers")
-    if type(ahead) is int and type(layers) is int and 0 < ahead < layers:
-        found = found | {"num_hidden_layers": layers - ahead}
     there = values["tensors"]
-    return found | {
+    return without_layers_ahead(found, values) | {
         "attention_bias": "blk.0.attn_q.bias" in there, "use_qk_norm": "blk.0.attn_q_norm.weight" in there,
     }  # fmt: skip
 

@@ -555,7 +555,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
-    "bitnet": {"hidden_act": "silu"},
+    "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
     "qwen3_next": {"mlp_only_layers": []},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},

@@ -265,6 +265,14 @@ def with_sections(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str,
     return found
 
 
+def without_layers_ahead(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the layers that guess tokens ahead, which files count, too."""
+    ahead, layers = values.get("nextn_predict_layers", 0), found.get("num_hidden_layers")
+    if type(ahead) is int and type(layers) is int and 0 < ahead < layers:
+        return found | {"num_hidden_layers": layers - ahead}
+    return found
+
+
 # -- orders of rows
 
 
