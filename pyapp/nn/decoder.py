@@ -232,6 +232,7 @@ class CausalLanguageModel(Module):
     """
 
     base_model_prefix = "model"  # the first part of the names of all tensors but the head's
+    head_name = "lm_head"
     tensor_parallel: Mapping[str, tuple[str, ...]] = {"lm_head": ("vocabulary",)}
     whole_text: Any = WholeText  # the forms of the text that the layers read
     cached_text: Any = CachedText
@@ -241,9 +242,10 @@ class CausalLanguageModel(Module):
         self.config = config
         self.kv_heads: int = getattr(config, "num_key_value_heads", 0)  # of the caches, if those are of attention
         setattr(self, self.base_model_prefix, model)
-        self.lm_head = Linear(self.embedding.embedding_dim, config.vocab_size, bias=bias)
+        head = Linear(self.embedding.embedding_dim, config.vocab_size, bias=bias)
+        setattr(self, self.head_name, head)
         if config.tie_word_embeddings:
-            self.lm_head.weight = self.embedding.weight
+            head.weight = self.embedding.weight
 
     @property
     def stack(self) -> DecoderStack:
@@ -258,7 +260,7 @@ class CausalLanguageModel(Module):
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size), the stack's output → logits (..., V)."""
-        y: Tensor = self.lm_head(self.stack.normalized(x))
+        y: Tensor = self._modules[self.head_name](self.stack.normalized(x))
         return y
 
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:

@@ -496,6 +496,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 24,
     },
     "bitnet": SMALL | {"model_type": "bitnet", "hidden_act": "relu2"},
+    "gpt_neo": {
+        "model_type": "gpt_neo",
+        "vocab_size": 96,
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "max_position_embeddings": 128,
+        "intermediate_size": 48,
+        "window_size": 6,
+        "attention_types": [[["global", "local"], 1]],
+    },
+    "biogpt": SMALL | {"model_type": "biogpt", "num_key_value_heads": 4},
+    "xglm": {
+        "model_type": "xglm",
+        "vocab_size": 96,
+        "d_model": 32,
+        "ffn_dim": 48,
+        "num_layers": 2,
+        "attention_heads": 4,
+        "tie_word_embeddings": False,
+        "max_position_embeddings": 128,
+    },
     "dots1": SMALL
     | {
         "model_type": "dots1",
