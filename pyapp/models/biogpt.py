@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Embedding
-from pyapp.nn.bart_decoder import FIRST_ROW, BartLanguageModel, MaskedText
+from pyapp.nn.bart_decoder import FIRST_ROW, BartLanguageModel
 
 from .loading.config import DecoderConfig
 
@@ -29,7 +29,6 @@ class BioGptForCausalLM(BartLanguageModel):
     base_model_prefix = "biogpt"
     head_name = "output_projection"
     tensor_parallel = {head_name: ("vocabulary",)}
-    whole_text = MaskedText
 
     def __init__(self, config: Config) -> None:
         positions = Embedding(config.max_position_embeddings + FIRST_ROW, config.hidden_size)
