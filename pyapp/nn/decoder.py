@@ -98,11 +98,12 @@ class RotaryTable:
     """A table of rotary angles that grows with the longest text. `parameters` is the object of a config.json
     (nn.rotary.rotary_frequencies), `layer_type` chooses among its parameters if it has several.
 
-    The scalings "dynamic" and "longrope" depend on the length of the text: that of a cache is its capacity.
+    The scalings "dynamic" and "longrope" depend on the length of the text: that of a cache is its capacity. With
+    `backward` all angles are negative.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], layer_type: str | None = None) -> None:
-        self.parameters, self.layer_type = dict(parameters), layer_type
+    def __init__(self, parameters: Mapping[str, Any], layer_type: str | None = None, backward: bool = False) -> None:
+        self.parameters, self.layer_type, self.backward = dict(parameters), layer_type, backward
         self._tables: dict[tuple[RotaryFrequencies, Device], Tensor] = {}
         self._frequencies: dict[int, RotaryFrequencies] = {}
         self.upto(1)  # refuses impossible parameters now
@@ -115,6 +116,8 @@ class RotaryTable:
         frequencies = self._frequencies.get(positions)
         if frequencies is None:
             frequencies = rotary_frequencies(self.parameters, length=positions, layer_type=self.layer_type)
+            if self.backward:
+                frequencies = replace(frequencies, per_position=tuple(-step for step in frequencies.per_position))
             self._frequencies[positions] = frequencies
         key = frequencies, device
         found = self._tables.get(key)

@@ -518,6 +518,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
         "max_position_embeddings": 128,
     },
+    "nanochat": SMALL | {"model_type": "nanochat", "final_logit_softcapping": 5.0},
+    "vaultgemma": SMALL
+    | {
+        "model_type": "vaultgemma",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "query_pre_attn_scalar": 10,
+        "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": None,
+    },
+    "flex_olmo": SMALL | {"model_type": "flex_olmo", "num_experts": 4, "num_experts_per_tok": 2},
     "dots1": SMALL
     | {
         "model_type": "dots1",

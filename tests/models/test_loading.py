@@ -87,6 +87,37 @@ def test_the_language_model_of_one_that_sees_pictures(name: str, tmp_path: Path)
     np.testing.assert_array_equal(logits(found), logits(model))
 
 
+def test_chatglm_is_glm_under_other_names(tmp_path: Path) -> None:
+    model, state = model_and_state("glm", attention_bias=True)
+    theirs: dict[str, Tensor] = {"transformer.rotary_pos_emb.inv_freq": pyapp.ones(3)}
+    for name, value in state.items():
+        for new, old in (
+            ("model.embed_tokens", "transformer.embedding.word_embeddings"), ("lm_head", "transformer.output_layer"),
+            ("model.layers", "transformer.encoder.layers"), ("model.norm", "transformer.encoder.final_layernorm"),
+            (".self_attn.o_proj", ".self_attention.dense"), (".mlp.gate_up_proj", ".mlp.dense_h_to_4h"),
+            (".mlp.down_proj", ".mlp.dense_4h_to_h"),
+        ):  # fmt: skip
+            name = name.replace(new, old)
+        place, _, part = name.partition(".self_attn.")
+        theirs[f"{place}.self_attention.{part}" if part else name] = value
+    for layer in range(2):
+        own = f"transformer.encoder.layers.{layer}.self_attention."
+        for last in ("weight", "bias"):
+            parts = [theirs.pop(f"{own}{part}_proj.{last}") for part in "qkv"]
+            theirs[f"{own}query_key_value.{last}"] = pyapp.cat(parts)
+    write_safetensors(tmp_path / "model.safetensors", theirs)
+    settings = {
+        "model_type": "chatglm", "num_layers": 2, "padded_vocab_size": 96, "kv_channels": 12, "hidden_size": 32,
+        "ffn_hidden_size": 48, "layernorm_epsilon": 1e-5, "add_qkv_bias": True, "seq_length": 128,
+        "multi_query_group_num": 2, "num_attention_heads": 4, "rmsnorm": True,
+    }  # fmt: skip
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        found = build(checkpoint, lambda event: None, Cancel(), settings)
+        np.testing.assert_array_equal(logits(found), logits(model))
+        with pytest.raises(ModelError, match="rmsnorm is False"):
+            build(checkpoint, lambda event: None, Cancel(), settings | {"rmsnorm": False})
+
+
 GATED, NUMBERED = ("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2")
 # Where published files keep each expert's matrices, and what else they call by other names.
 APART: dict[str, tuple[str, tuple[str, ...], tuple[str, str]]] = {
