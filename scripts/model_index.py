@@ -46,7 +46,12 @@ def collect() -> tuple[dict[str, str], dict[str, tuple[str, ...]], dict[str, str
         form = getattr(module, "GGUF", None)
         if form is not None and form.index != "":
             by_gguf[form.index or form.architecture] = found.name
-            by_gguf |= dict.fromkeys((*form.also, *((form.encoder,) if form.encoder else ())), found.name)
+            more = (
+                *form.also,
+                *(other.architecture for other in form.others),
+                *((form.encoder,) if form.encoder else ()),
+            )
+            by_gguf |= dict.fromkeys(more, found.name)
     return by_type, tasks, by_gguf, seeing
 
 

@@ -25,7 +25,7 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   included) or pytorch_model.bin. An unknown `model_type` is refused before any weights are read. The tokenizer is
   tokenizer.json, or the files of the older classes: vocab.json with merges.txt, vocab.txt, or a sentencepiece model
   (Llama, Gemma, T5, ALBERT, DeBERTa, XLM-R, CamemBERT, BARThez, mBART, M2M100, Pegasus and Marian, by the class in
-  tokenizer_config.json or config.json).
+  tokenizer_config.json or config.json). ByT5's tokenizer has no file.
 - **timm**: a folder or a name of the hub (`timm/mobilenetv3_small_100.lamb_in1k`) whose config.json names an
   `architecture` of timm's, for pictures' labels and features: TIMM. Their
   preparation of pictures is timm's, from `pretrained_cfg`. Without `label_names` in config.json, 1,000 outputs are
@@ -123,7 +123,9 @@ def render() -> str:
         cells = (
             ", ".join(f"`{kind}`" for kind in kinds),
             ", ".join(TASKS[module_name]),
-            "" if form is None or not lists["IN_GGUF"] else f"`{form.architecture}`",
+            ""
+            if form is None or not lists["IN_GGUF"]
+            else ", ".join(f"`{own.architecture}`" for own in (form, *form.others)),
             str(len(cases)) if cases else "",
             "yes" if cases and all(runs_in_browser(module) for _, module in cases) else "",
             *("yes" if lists[key] else "" for key in ("QUANTISED", "OTHER_DEVICE")),

@@ -1,5 +1,5 @@
 """DeepSeek V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437): multi-head latent attention, and experts chosen within
-groups beside experts that every token has.
+groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import require
-from .loading.gguf import EXPERTS, KEYS, NAMES, Gguf, GgufForm
+from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf, GgufForm
 from .loading.latent import LatentConfig, latent_sizes
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3")
-IGNORED = r"(model\.)?layers\.61\..*"  # the layer of V3 that guesses tokens ahead
+MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
+IGNORED = r"(model\.)?layers\.(47|61)\..*"  # the layers of the published models that guess tokens ahead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,11 @@ class Config(LatentConfig):
         if kind == "deepseek_v3":
             usual = {"n_group": 8, "topk_group": 4, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
                      "first_k_dense_replace": 3, "n_shared_experts": 1, "num_experts_per_tok": 8}  # fmt: skip
+        elif kind == "glm4_moe_lite":
+            usual = {"norm_topk_prob": True, "routed_scaling_factor": 1.8, "n_shared_experts": 1,
+                     "num_experts_per_tok": 4, "n_routed_experts": 64, "rms_norm_eps": 1e-5,
+                     "qk_nope_head_dim": 192, "v_head_dim": 256}  # fmt: skip
+            values = values | {"first_k_dense_replace": _dense_layers(values)}
         return usual | values | {"kind": kind} | latent_sizes(values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +87,18 @@ class Config(LatentConfig):
     @property
     def sigmoid(self) -> bool:
         """Whether the scores of experts are independent of one another, as in V3."""
-        return self.kind == "deepseek_v3"
+        return self.kind != "deepseek_v2"
+
+
+def _dense_layers(values: Mapping[str, Any]) -> Any:
+    """The number of first layers without experts, by mlp_layer_types if a config.json has it."""
+    kinds = values.get("mlp_layer_types")
+    if kinds is None:
+        return values.get("first_k_dense_replace", 1)
+    count = kinds.count("dense") if isinstance(kinds, list) else 0
+    known = isinstance(kinds, list) and kinds == ["dense"] * count + ["sparse"] * (len(kinds) - count)
+    require(known, f"mlp_layer_types is {kinds!r:.60}, expected dense layers and then sparse ones")
+    return count
 
 
 def limited_router(config: Config) -> GroupedRouter:
@@ -160,7 +176,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     if parameters["rope_type"] == "yarn" and more:
         parameters.pop("attention_factor", None)
         parameters |= {"mscale": 10 * more, "mscale_all_dim": 10 * more}
-    kind = "deepseek_v3" if values.get("expert_gating_func", 1) == 2 else "deepseek_v2"
+    kind = "deepseek_v3" if values.get("expert_gating_func", 1) == SIGMOID else "deepseek_v2"
     rotated = values.get("rope.dimension_count", 64)
     whole = values.get("attention.key_length_mla", values.get("attention.key_length"))
     if type(whole) is int and type(rotated) is int:
@@ -184,7 +200,7 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     return groups | own | {
         "attention.key_length": config.head_dim, "attention.value_length": config.kv_lora_rank,
         "attention.key_length_mla": plain + rotated, "attention.value_length_mla": config.v_head_dim,
-        "rope.dimension_count": rotated, "expert_gating_func": 2 if config.sigmoid else 1,
+        "rope.dimension_count": rotated, "expert_gating_func": SIGMOID if config.sigmoid else 1,
     }  # fmt: skip
 
 
@@ -209,14 +225,14 @@ GGUF = Gguf(
         "topk_group": "expert_group_used_count",
     },
     forms={
-        "gate.e_score_correction_bias": GgufForm(bare=True),
+        "gate.e_score_correction_bias": BIAS_FORM,
         "kv_b_proj.weight": GgufForm(
             read=_read_both, parts=(GgufForm(False, _latent_keys, _write_keys),
                                     GgufForm(False, _latent_values, _write_values)),
         ),
     },
     older={_PATH + "self_attn.kv_b_proj": "blk.{}.attn_kv_b"}, read=_from_gguf, write=_to_gguf,
-    unsaid=("topk_method", "n_group", "topk_group"),
+    unsaid=("topk_method", "n_group", "topk_group", "kind"),
 )  # fmt: skip
 
 TASKS = {"causal-lm": DeepseekForCausalLM}

@@ -1,5 +1,5 @@
 """Gemma 2 (Gemma Team 2024, arXiv 2408.00118): Gemma with norms on both sides of each part, windows in every other
-layer, and soft caps of scores and logits.
+layer, and soft caps of scores and logits. VaultGemma (Sinha et al. 2025, arXiv 2510.15001) has no norms after a part.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
-from .loading.config import DecoderConfig, check_positive, layer_types
+from .loading.config import DecoderConfig, check_positive, layer_types, require
 from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
 
-MODEL_TYPES = ("gemma2",)
+MODEL_TYPES = ("gemma2", "vaultgemma")
 # What a model that sees pictures leaves out of its text_config.
 NESTED_DEFAULTS = {
     "vocab_size": 256_000, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
@@ -53,11 +53,17 @@ class Config(DecoderConfig):
     layer_types: list[str]
     final_logit_softcapping: float | None = None
     attn_logit_softcapping: float | None = None
+    kind: str = "gemma2"  # the model_type
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """With the types of the layers: every other one slides, the first included."""
-        return values | {"layer_types": layer_types(values, lambda layer: layer % 2 == 0)}
+        kinds = layer_types(values, lambda layer: layer % 2 == 0)
+        return {"kind": values.get("model_type", cls.model_type)} | values | {"layer_types": kinds}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,6 +90,17 @@ class Block(SandwichNormBlock):
         attention = GroupedQueryAttention(layer, size, config.attention(layer), rotary, bias=config.attention_bias)
         feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
         super().__init__(attention, feed_forward, partial(OffsetRMSNorm, size, epsilon))
+        self.after = config.kind != "vaultgemma"
+        if not self.after:
+            del self.post_attention_layernorm, self.post_feedforward_layernorm
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        if self.after:
+            return super().forward(x, text)
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        y: Tensor = self.mlp(self.pre_feedforward_layernorm(x), x)
+        return y
 
 
 class Gemma2ForCausalLM(RotaryLanguageModel):
@@ -104,12 +121,17 @@ def _implied(config: Any) -> dict[str, Any]:
     return {"query_pre_attn_scalar": hidden // heads if large else config["head_dim"]}
 
 
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind == "gemma2", f"llama.cpp has no form for {config.kind}", "Write safetensors")
+    return key_lengths(config)
+
+
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return found | _implied(found)
 
 
 GGUF = Gguf(
-    "gemma2", offset="norm.weight", read=_from_gguf, write=key_lengths,
+    "gemma2", offset="norm.weight", read=_from_gguf, write=_to_gguf,
     names=NAMES | {
         "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
         "model.layers.{}.pre_feedforward_layernorm": "blk.{}.ffn_norm",

@@ -12,11 +12,12 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.engine.ops import cat, stack, where, zeros
-from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear, RMSNorm
+from pyapp.engine.ops import cat, stack, zeros
+from pyapp.nn import Linear, Module, ModuleList, ResidualLinear, RMSNorm
 from pyapp.nn.caches import decoder_cache
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, RotaryTable, SelfAttention, Text, soft_capped
+from pyapp.nn.decoder import CausalLanguageModel, RotaryTable, Text, soft_capped
 from pyapp.nn.heads import Heads
+from pyapp.nn.layer_inputs import LayerInputsStack, SharedKeysAttention
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
@@ -25,9 +26,11 @@ from .loading.config import (
     LIMITS,
     DecoderConfig,
     check_positive,
+    check_shared_keys,
     layer_types,
     require,
     rotary_of_windows,
+    source_of_keys,
 )  # fmt: skip
 
 MODEL_TYPES = ("gemma3n_text", "gemma3n")
@@ -107,64 +110,18 @@ class Config(DecoderConfig):
         require(fits, f"activation_sparsity_pattern is {pattern!r:.60}, expected {layers} numbers from 0 to below 1")
         require(2 <= streams <= 1 << 8, f"altup_num_inputs is {streams}, expected 2 to 256")
         require(active < streams, f"altup_active_idx is {active}, of {streams} streams")
-        kinds = self.layer_types
-        known = shared < layers and {*kinds[layers - shared :]} <= {*kinds[: layers - shared]}
-        require(known, f"num_kv_shared_layers is {shared}: no layer of the same kind before them has keys and values")
+        check_shared_keys(self.layer_types, shared)
         words = self.num_hidden_layers * self.hidden_size_per_layer_input * self.vocab_size_per_layer_input
         require(words <= LARGEST << 4, f"{words:,} numbers of the embeddings for each layer are too many")
 
     def source(self, layer: int) -> int:
         """The layer that computes the keys and values to which a layer attends."""
-        first = self.num_hidden_layers - self.num_kv_shared_layers
-        if layer < first:
-            return layer
-        return max(other for other in range(first) if self.layer_types[other] == self.layer_types[layer])
+        return source_of_keys(self.layer_types, self.num_kv_shared_layers, layer)
 
     def attention(self, layer: int) -> Heads:
         """The attention of a layer."""
         window = self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
         return self.heads(window=window, scale=1.0)
-
-
-class Attention(SelfAttention):
-    """Self-attention with normalised queries, keys and values. These are in the cache of layer `layer`: if that is
-    another layer, they are the ones that it computed.
-    """
-
-    tensor_parallel = {
-        "q_proj": ("outputs", "queries"), "k_proj": ("outputs", "keys"), "v_proj": ("outputs", "keys"),
-        "o_proj": ("inputs", "queries"), "q_norm": ("whole",), "k_norm": ("whole",), "v_norm": ("whole",),
-    }  # fmt: skip
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        heads, size, bias = config.attention(layer), config.hidden_size, config.attention_bias
-        source, epsilon = config.source(layer), config.rms_norm_eps
-        super().__init__(source, heads, rotary)
-        inner, kv = heads.heads * heads.head_dim, heads.kv_heads * heads.head_dim
-        self.q_proj = Linear(size, inner, bias=bias)
-        self.q_norm = RMSNorm(heads.head_dim, epsilon)
-        if source == layer:
-            self.k_proj = Linear(size, kv, bias=bias)
-            self.v_proj = Linear(size, kv, bias=bias)
-            self.k_norm = RMSNorm(heads.head_dim, epsilon)
-            self.v_norm = RMSNorm(heads.head_dim, epsilon, elementwise_affine=False)
-        self.o_proj = ResidualLinear(inner, size, bias=bias)
-
-    def forward(self, x: Tensor, text: Text, known: Tensor | None) -> tuple[Tensor, Tensor]:
-        """x (..., T, hidden_size), the keys and values [k, v] (..., T, 2 KV, D) of the source before they are rotated,
-        None: if the layer computes its own → attention (..., T, hidden_size), and the keys and values.
-        """
-        heads = self.heads
-        queries = self.q_norm(self._by_head(self.q_proj(x)))  # (..., T, H, D)
-        if known is None:
-            keys, values = self._by_head(self.k_proj(x)), self._by_head(self.v_proj(x))
-            known = cat([self.k_norm(keys), self.v_norm(values)], -2)
-        qkv = cat([queries, known], -2).reshape(*x.shape[:-1], heads.width)
-        return self.o_proj(self.attend(qkv, text)), known
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        """(..., F) → (..., F / D, D)."""
-        return x.reshape(*x.shape[:-1], -1, self.heads.head_dim)
 
 
 class FeedForward(Module):
@@ -249,7 +206,10 @@ class Block(Module):
     def __init__(self, config: Config, layer: int, rotary: Mapping[str, RotaryTable]) -> None:
         super().__init__()
         size, own, epsilon = config.hidden_size, config.hidden_size_per_layer_input, config.rms_norm_eps
-        self.self_attn = Attention(config, layer, rotary[config.layer_types[layer]])
+        heads, table = config.attention(layer), rotary[config.layer_types[layer]]
+        self.self_attn = SharedKeysAttention(
+            layer, config.source(layer), size, heads, table, epsilon, bias=config.attention_bias
+        )
         self.mlp = FeedForward(config, layer)
         self.input_layernorm = RMSNorm(size, epsilon)
         self.post_attention_layernorm = RMSNorm(size, epsilon)
@@ -283,37 +243,14 @@ class Block(Module):
         return cat([x.narrow(-2, 0, 1), x.narrow(-2, 1, self.altup.streams - 1) + added], -2), known
 
 
-class Gemma3nStack(DecoderStack):
+class Gemma3nStack(LayerInputsStack):
     """The decoder of several streams, which begin as projections of the embedding and end in their mean."""
 
-    @property
-    def tensor_parallel(self) -> Mapping[str, tuple[str, ...]]:
-        """How several processes divide the parts (nn/tensor_parallel.py)."""
-        return {**super().tensor_parallel, "embed_tokens_per_layer": ("vocabulary",)}
-
     def __init__(self, config: Config, layers: Iterable[Module]) -> None:
-        size, own, epsilon = config.hidden_size, config.hidden_size_per_layer_input, config.rms_norm_eps
-        super().__init__(config.vocab_size, size, layers, RMSNorm(size, epsilon))
-        width, others = config.num_hidden_layers * own, range(1, config.altup_num_inputs)
-        self.own = own
-        self.embed_tokens_per_layer = Embedding(config.vocab_size_per_layer_input, width)
-        self.per_layer_model_projection = Linear(size, width, bias=False)
-        self.per_layer_projection_norm = RMSNorm(own, epsilon)
+        super().__init__(config, layers)
+        size, others = config.hidden_size, range(1, config.altup_num_inputs)
         self.altup_projections = ModuleList(Linear(size, size, bias=False) for _ in others)
         self.altup_unembed_projections = ModuleList(Linear(size, size, bias=False) for _ in others)
-
-    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
-        return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
-
-    def layer_inputs(self, tokens: Tensor, x: Tensor) -> Tensor:
-        """tokens (..., T) and the first layer's input (..., T, hidden_size) → the input of each of L layers (..., T, L,
-        hidden_size_per_layer_input).
-        """
-        table = self.embed_tokens_per_layer
-        found = table(where(tokens < table.num_embeddings, tokens, 0)) * sqrt(self.own)  # (..., T, L * own)
-        projected = self.per_layer_model_projection(x) * x.shape[-1] ** -0.5
-        shape = (*tokens.shape, -1, self.own)
-        return (self.per_layer_projection_norm(projected.reshape(shape)) + found.reshape(shape)) * sqrt(0.5)
 
     def forward(
         self, tokens: Tensor, text: Text, x: Tensor | None = None, added: Sequence[Tensor] = ()

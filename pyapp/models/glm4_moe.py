@@ -1,5 +1,6 @@
 """GLM 4.5 and 4.6 (Zeng et al. 2025, arXiv 2508.06471): Llama's blocks with rotary positions in half of each head, and
-mixtures of experts chosen by sigmoids beside an expert that every token has.
+mixtures of experts chosen by sigmoids beside an expert that every token has. dots.llm1 (Huo et al. 2025, arXiv
+2506.05767) has whole heads rotated, and may have windows.
 """
 
 from __future__ import annotations
@@ -14,13 +15,35 @@ from pyapp.nn.decoder_blocks import HeadNormAttention, PreNormBlock, RotaryLangu
 from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig, check_choice, require
-from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf, GgufForm
+from .loading.config import DecoderConfig, check_choice, layer_types, require
+from .loading.gguf import (
+    BIAS_FORM,
+    EXPERTS,
+    HEAD_NORMS,
+    KEYS,
+    NAMES,
+    SIGMOID,
+    WINDOWS,
+    Gguf,
+    key_lengths,
+    refuse_windows,
+    without_layers_ahead,
+)
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("glm4_moe",)
+MODEL_TYPES = ("glm4_moe", "dots1")
 IGNORED = r"(model\.)?layers\.(46|92)\..*"  # the layers of the published models that guess tokens ahead
-SIGMOID = 2  # expert_gating_func of files
+
+
+# What config.json leaves out.
+GLM = {
+    "kind": "glm4_moe", "max_position_embeddings": 131072, "partial_rotary_factor": 0.5, "num_key_value_heads": 8,
+    "sliding_window": None,
+}  # fmt: skip
+DOTS = {
+    "kind": "dots1", "max_position_embeddings": 2048, "use_qk_norm": True, "output_bias": True, "norm_topk_prob": False,
+    "first_k_dense_replace": 0, "rms_norm_eps": 1e-6, "sliding_window": 4096, "max_window_layers": 62,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +51,8 @@ class Config(DecoderConfig):
     """The fields of config.json."""
 
     model_type = "glm4_moe"
-    defaults = {"max_position_embeddings": 131072, "partial_rotary_factor": 0.5, "num_key_value_heads": 8}
 
+    kind: str = "glm4_moe"
     intermediate_size: int
     moe_intermediate_size: int
     rms_norm_eps: float = 1e-5
@@ -44,6 +67,31 @@ class Config(DecoderConfig):
     topk_group: int = 1
     first_k_dense_replace: int = 1
     norm_topk_prob: bool = True
+    output_bias: bool = False
+    sliding_window: int | None = None
+    layer_types: list[str]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json, with what its kind takes for granted."""
+        dots = values.get("kind", values.get("model_type")) == "dots1"
+        found: Config = super().from_dict({**(DOTS if dots else GLM), **values})
+        return found
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers: those from max_window_layers on slide, if there is a window."""
+        first, window = values.get("max_window_layers", 0), values.get("sliding_window")
+        slides = window is not None and type(first) is int
+        return values | {"layer_types": layer_types(values, lambda layer: slides and layer >= first)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
+
+    def window(self, layer: int) -> int | None:
+        """The window of a layer."""
+        return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,11 +113,12 @@ class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        size, epsilon, heads, bias = config.hidden_size, config.rms_norm_eps, config.heads(), config.attention_bias
+        size, epsilon, heads = config.hidden_size, config.rms_norm_eps, config.heads(window=config.window(layer))
+        bias, output = config.attention_bias, config.attention_bias and config.output_bias
         attention: Module = (
-            HeadNormAttention(layer, size, heads, rotary, epsilon, bias=bias, output_bias=False)
+            HeadNormAttention(layer, size, heads, rotary, epsilon, bias=bias, output_bias=output)
             if config.use_qk_norm
-            else GroupedQueryAttention(layer, size, heads, rotary, bias=bias, output_bias=False)
+            else GroupedQueryAttention(layer, size, heads, rotary, bias=bias, output_bias=output)
         )
         feed_forward: Module = (
             GatedFeedForward(size, config.intermediate_size, config.hidden_act)
@@ -93,41 +142,50 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Files count the layers that guess tokens ahead, too."""
-    ahead, layers = values.get("nextn_predict_layers", 0), found.get("num_hidden_layers")
-    if type(ahead) is int and type(layers) is int and 0 < ahead < layers:
-        found = found | {"num_hidden_layers": layers - ahead}
     there = values["tensors"]
-    return found | {
+    return without_layers_ahead(found, values) | {
         "attention_bias": "blk.0.attn_q.bias" in there, "use_qk_norm": "blk.0.attn_q_norm.weight" in there,
     }  # fmt: skip
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    return {"expert_gating_func": SIGMOID, "nextn_predict_layers": 0}
+    return refuse_windows(config) | {"expert_gating_func": SIGMOID, "nextn_predict_layers": 0}
+
+
+def _dots_from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp knows no windows of this architecture."""
+    biased = "blk.0.attn_q.bias" in values["tensors"]
+    return found | {"model_type": "dots1", "sliding_window": None, "attention_bias": biased}
+
+
+def _dots_to_gguf(config: Config) -> dict[str, Any]:
+    return refuse_windows(config) | key_lengths(config) | {"expert_gating_func": SIGMOID}
 
 
 _PARTS = {
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
     "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
-    "post_attention_layernorm": "post_attention_norm",
 }  # fmt: skip
+_NAMES = (
+    NAMES | EXPERTS | HEAD_NORMS | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{name}" for ours, name in _PARTS.items()}
+)
+_KEYS = KEYS | {
+    "first_k_dense_replace": "leading_dense_block_count", "n_routed_experts": "expert_count",
+    "n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length", "routed_scaling_factor": "expert_weights_scale",
+    "norm_topk_prob": "expert_weights_norm",
+}  # fmt: skip
+_BIAS = {"gate.e_score_correction_bias": BIAS_FORM}
 GGUF = Gguf(
-    "glm4moe",
-    names=NAMES
-    | EXPERTS
-    | HEAD_NORMS
-    | {f"model.layers.{{}}.{ours}": f"blk.{{}}.{theirs}" for ours, theirs in _PARTS.items()},
-    keys=KEYS
-    | {
-        "first_k_dense_replace": "leading_dense_block_count", "n_routed_experts": "expert_count",
-        "n_shared_experts": "expert_shared_count", "num_experts_per_tok": "expert_used_count",
-        "moe_intermediate_size": "expert_feed_forward_length", "routed_scaling_factor": "expert_weights_scale",
-        "norm_topk_prob": "expert_weights_norm", "n_group": "expert_group_count",
-        "topk_group": "expert_group_used_count",
-    },
-    forms={"gate.e_score_correction_bias": GgufForm(bare=True)},
-    read=_from_gguf, write=_to_gguf,
+    "glm4moe", read=_from_gguf, write=_to_gguf, forms=_BIAS, unsaid=WINDOWS,
+    names=_NAMES | {"model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm"},
+    keys=_KEYS | {"n_group": "expert_group_count", "topk_group": "expert_group_used_count"},
+    others=(
+        Gguf(
+            "dots1", names=_NAMES, keys=_KEYS, forms=_BIAS, read=_dots_from_gguf, write=_dots_to_gguf, unsaid=WINDOWS,
+            suits=lambda config: config.kind == "dots1",
+        ),
+    ),
 )  # fmt: skip
 
 TASKS = {"causal-lm": Glm4MoeForCausalLM}

@@ -4,7 +4,6 @@ and keys; the larger models have mixtures of experts beside one that every token
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -16,7 +15,7 @@ from pyapp.nn.layers.experts import Experts, RoutedFeedForward, Router
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, check_choice, require
-from .loading.weights import Stored, gated_experts_apart
+from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("hunyuan_v1_dense", "hunyuan_v1_moe")
 
@@ -89,9 +88,5 @@ class HunyuanForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return gated_experts_apart(config, tensors) if config.num_experts else {}
-
-
+stored = gated_experts_apart
 TASKS = {"causal-lm": HunyuanForCausalLM}

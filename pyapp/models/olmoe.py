@@ -1,21 +1,29 @@
 """OLMoE (Muennighoff et al. 2024, arXiv 2409.02060): Llama's blocks with a mixture of experts, whose queries and keys
-are normalised, all heads together.
+are normalised, all heads together. FlexOlmo (Shi et al. 2025, arXiv 2507.07024) has the norms of OLMo 2's blocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn import RMSNorm
+from pyapp.nn import Module, RMSNorm
 from pyapp.nn.decoder import RotaryTable
-from pyapp.nn.decoder_blocks import JointNormAttention, PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoder_blocks import JointNormAttention, PostNormBlock, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.experts import SparseFeedForward
 
 from .loading.config import DecoderConfig, check_choice
 from .loading.gguf import EXPERTS, HEAD_NORMS, KEYS, NAMES, Gguf
 from .loading.weights import gated_experts_apart
 
-MODEL_TYPES = ("olmoe",)
+MODEL_TYPES = ("olmoe", "flex_olmo")
+
+
+# What the config.json of FlexOlmo leaves out.
+FLEX = {"rope_theta": 500000.0, "rms_norm_eps": 1e-6, "num_experts": 7, "num_experts_per_tok": 5}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +43,17 @@ class Config(DecoderConfig):
     num_experts: int = 64
     num_experts_per_tok: int = 8
     norm_topk_prob: bool = False
+    kind: str = "olmoe"  # the model_type
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        kind = values.get("kind", values.get("model_type", cls.model_type))
+        return super().from_dict({**(FLEX if kind == "flex_olmo" else {}), **values, "kind": kind})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,24 +74,24 @@ class Attention(JointNormAttention):
         return y if self.clip is None else y.clamp(-self.clip, self.clip)
 
 
-class Block(PreNormBlock):
-    """Attention and feed-forward, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        size, epsilon = config.hidden_size, config.rms_norm_eps
-        attention = Attention(config, layer, rotary)
-        feed_forward = SparseFeedForward(
-            size, config.intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
-            normalized=config.norm_topk_prob,
-        )  # fmt: skip
-        super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
+def block(config: Config, layer: int, rotary: RotaryTable) -> Module:
+    """Attention and feed-forward, each with a norm before it, or in FlexOlmo after it, and a residual around it."""
+    size, epsilon = config.hidden_size, config.rms_norm_eps
+    attention = Attention(config, layer, rotary)
+    feed_forward = SparseFeedForward(
+        size, config.intermediate_size, config.num_experts, config.num_experts_per_tok, config.hidden_act,
+        normalized=config.norm_topk_prob,
+    )  # fmt: skip
+    if config.kind == "flex_olmo":
+        return PostNormBlock(attention, feed_forward, partial(RMSNorm, size, epsilon))
+    return PreNormBlock(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 
 class OlmoeForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
+        super().__init__(config, block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
 GGUF = Gguf(

@@ -9,14 +9,12 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Embedding, LayerNorm, Linear, Module
-from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, GroupedQueryAttention, Text, WholeText
-from pyapp.nn.layers.gated import activated, activation_named
-from pyapp.nn.layers.linear import ResidualLinear
+from pyapp.nn.bart_decoder import FIRST_ROW, BartBlock, MaskedText
+from pyapp.nn.decoder import CausalLanguageModel, DecoderStack, Text
 
 from .loading.config import DecoderConfig
 
 MODEL_TYPES = ("opt",)
-FIRST_ROW = 2  # of the table of positions that a text uses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,56 +42,19 @@ class Config(DecoderConfig):
         return LayerNorm(self.hidden_size, elementwise_affine=self.layer_norm_elementwise_affine)
 
 
-class Attention(GroupedQueryAttention):
-    """Self-attention with another name for the last projection."""
-
-    output = "out_proj"
-
-
-class Block(Module):
-    """Attention and feed-forward, each with a norm before it or, with its residual, after it."""
-
-    tensor_parallel = {
-        "fc1": ("outputs", "inner"), "fc2": ("inputs", "inner"), "self_attn": ("whole",),
-        "self_attn_layer_norm": ("whole",), "final_layer_norm": ("whole",),
-    }  # fmt: skip
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        size, inner, bias = config.hidden_size, config.ffn_dim, config.enable_bias
-        self.before, self.activation = config.do_layer_norm_before, activation_named(config.activation_function)
-        self.self_attn = Attention(layer, size, config.heads(), None, bias=bias)
-        self.self_attn_layer_norm = config.norm()
-        self.fc1 = Linear(size, inner, bias)
-        self.fc2 = ResidualLinear(inner, size, bias)
-        self.final_layer_norm = config.norm()
-
-    def forward(self, x: Tensor, text: Text) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        if self.before:
-            x = self.self_attn(self.self_attn_layer_norm(x), text, x)
-            return self.fc2(activated(self.fc1, self.final_layer_norm(x), self.activation), x)
-        x = self.self_attn_layer_norm(self.self_attn(x, text, x))
-        return self.final_layer_norm(self.fc2(activated(self.fc1, x, self.activation), x))
-
-
-class MaskedText(WholeText):
-    """Whole texts whose positions count from the first token that is no padding; padding has the position -1."""
-
-    def positions(self, tokens: Tensor) -> Tensor:
-        if self.mask is None:
-            return super().positions(tokens)
-        own = self.mask.reshape(*tokens.shape).to("int32")  # (B, T)
-        return own.cumsum(1).to("int32") * own - 1
-
-
 class OPTStack(DecoderStack):
     """The decoder; a position's embedding is added to the token's. Embeddings of another size are projected."""
 
     last_norm = "final_layer_norm"
 
     def __init__(self, config: Config) -> None:
-        blocks = (Block(config, layer) for layer in range(config.num_hidden_layers))
+        blocks = (
+            BartBlock(
+                layer, config.hidden_size, config.ffn_dim, config.heads(), config.activation_function, config.norm,
+                before=config.do_layer_norm_before, bias=config.enable_bias,
+            )
+            for layer in range(config.num_hidden_layers)
+        )  # fmt: skip
         size, words = config.hidden_size, config.word_embed_proj_dim
         last: Any = config.norm() if config.do_layer_norm_before and not config._remove_final_layer_norm else None
         super().__init__(config.vocab_size, words, blocks, last)

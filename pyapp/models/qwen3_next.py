@@ -4,12 +4,13 @@ attends, with gates; in larger ones a mixture of experts in each layer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
+from pyapp.engine import Tensor, quant
 from pyapp.engine.ops import cat, empty, index_select, tensor
 from pyapp.nn import Conv1d, Linear, Module, ResidualLinear
 from pyapp.nn.decoder import DecoderStack, RotaryTable, SelfAttention, normalized_heads
@@ -33,19 +34,24 @@ from .loading.gguf import (
     GgufForm,
     inverse,
     key_lengths,
+    with_sections,
+    without_layers_ahead,
 )  # fmt: skip
 from .loading.qwen_experts import GGUF_KEYS, SHARED_EXPERT
-from .loading.weights import Stored, gated_experts_apart
+from .loading.weights import gated_experts_apart
 
 MODEL_TYPES = ("qwen3_next", "qwen3_5_text", "qwen3_5", "qwen3_5_moe_text", "qwen3_5_moe")
 # The tensors of a model that also sees pictures, and those that guess several tokens at once.
 IGNORED = r"(model\.)?visual\..*|(model\.)?mtp\..*"
+SECTIONS = (11, 11, 10)  # of the rotary pairs of three positions, which are one without pictures
 LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(DecoderConfig):
-    """The fields of config.json. num_experts 0: no layer has experts."""
+    """The fields of config.json. num_experts 0: no layer has experts. tiled_values: heads of values that share a key
+    are not neighbours, but as far apart as there are keys, as in GGUF files of Qwen3.5.
+    """
 
     model_type = "qwen3_next"
     defaults = {
@@ -70,6 +76,7 @@ class Config(DecoderConfig):
     linear_value_head_dim: int = 128
     linear_num_key_heads: int = 16
     linear_num_value_heads: int = 32
+    tiled_values: bool = False
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -164,6 +171,7 @@ class GatedDeltaNet(Module):
         )  # fmt: skip
         self.layer, self.groups, self.heads = layer, config.linear_num_key_heads, heads
         self.sizes, self.together = (keys, keys, values), config.kind == "qwen3_next"
+        self.tiled = config.tiled_values
         self.activation = activation_named(config.hidden_act)
         width = 2 * keys + values
         self.conv1d = Conv1d(width, width, config.linear_conv_kernel_dim, groups=width, bias=False)
@@ -207,7 +215,7 @@ class GatedDeltaNet(Module):
         convolve = partial(causal_convolution, weight=self.conv1d.weight)
         query, key, value = self.activation(text.carry(self.layer, 0, convolve, mixed)).split(self.sizes, -1)
         decay = (step + self.dt_bias).softplus() * -self.A_log.exp()  # (..., T, H)
-        rule = partial(gated_delta_rule, groups=self.groups)
+        rule = partial(gated_delta_rule, groups=self.groups, tiled=self.tiled)
         y = text.carry(self.layer, 1, rule, query, key, value, rate.sigmoid(), decay)  # (..., T, H V)
         heads = (*y.shape[:-1], self.heads, y.shape[-1] // self.heads)
         y = self.norm(y.reshape(heads)) * gate.reshape(heads).silu()
@@ -255,11 +263,6 @@ class Qwen3NextForCausalLM(HybridLanguageModel):
         self.state_shapes = [None if kind == ATTENTION else (inputs, state) for kind in config.layer_types]
 
 
-def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the experts: each matrix by itself."""
-    return gated_experts_apart(config, tensors) if config.num_experts else {}
-
-
 def _grouped_rows(config: Config) -> list[int]:
     """The row of [all queries, all keys, all values, all gates] that each row of in_proj_qkvz is."""
     groups, keys, values = config.linear_num_key_heads, config.key_size, config.value_size
@@ -284,41 +287,103 @@ def _rows_of_file(first: bool) -> GgufForm:
     return GgufForm(shape=lambda config, shape: (size(config), shape[1]), write=write)
 
 
-def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """llama.cpp has experts in each layer, and normalises the shares of those that are chosen."""
+def _settings(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What follows from others in files of all kinds. llama.cpp normalises the shares of the chosen experts."""
     inner, heads = values.get("ssm.inner_size"), found.get("linear_num_value_heads")
     if type(inner) is int and type(heads) is int and heads > 0:
         found = found | {"linear_value_head_dim": inner // heads}
-    there = values["tensors"]
-    biased = any(name.endswith("attn_k.bias") for name in there)
-    return {"intermediate_size": found.get("moe_intermediate_size")} | found | {
-        "norm_topk_prob": True, "attention_bias": biased, "model_type": "qwen3_next",
+    biased = any(name.endswith("attn_k.bias") for name in values["tensors"])
+    return found | {
+        "norm_topk_prob": True, "attention_bias": biased,
         "full_attention_interval": values.get("full_attention_interval", 4),
     }  # fmt: skip
 
 
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """llama.cpp has experts in each layer of Qwen3-Next."""
+    given = {"intermediate_size": found.get("moe_intermediate_size")} | _settings(found, values)
+    return given | {"model_type": "qwen3_next"}
+
+
+def _from_gguf_newer(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Qwen3.5, whose heads of values are in another order."""
+    sparse = bool(found.get("num_experts"))
+    given = _settings(without_layers_ahead(with_sections(found, values), values), values)
+    given = given | ({"intermediate_size": found.get("moe_intermediate_size")} if sparse else {"num_experts": 0})
+    return given | {"model_type": "qwen3_5_moe_text" if sparse else "qwen3_5_text", "tiled_values": True}
+
+
 def _to_gguf(config: Config) -> dict[str, Any]:
-    require(config.kind == "qwen3_next", f"{config.kind} has no form in GGUF here", "Write safetensors")
     layers = range(config.num_hidden_layers)
-    sparse = all(config.is_sparse(layer) for layer in layers)
+    sparse = all(config.is_sparse(layer) for layer in layers) or not config.num_experts
     require(sparse, "llama.cpp has experts in each layer of this architecture", "Write safetensors")
     attends = [layer + 1 for layer in layers if config.layer_types[layer] == ATTENTION]
     interval = attends[0] if attends else len(layers) + 1
     return key_lengths(config) | {"ssm.inner_size": config.value_size, "full_attention_interval": interval}
 
 
+def _to_gguf_newer(config: Config) -> dict[str, Any]:
+    sections = config.rope_parameters.get("mrope_section", SECTIONS)
+    return _to_gguf(config) | {"rope.dimension_sections": [*sections, 0]}
+
+
+def _value_rows(config: Config, before: int, size: int) -> list[int]:
+    """The row that each row of a tensor of Qwen3.5's files is: `before` rows as they are, then `size` of each head of
+    values, in the order of the files.
+    """
+    keys, heads = config.linear_num_key_heads, config.linear_num_value_heads
+    order = range(heads) if config.tiled_values else [
+        group * (heads // keys) + part for part in range(heads // keys) for group in range(keys)
+    ]  # fmt: skip
+    return [*range(before), *(before + head * size + row for head in order for row in range(size))]
+
+
+def _tiled(before: Callable[[Config], int], size: Callable[[Config], int], dim: int = 0) -> Callable[..., Tensor]:
+    """Writes a tensor with heads of values in the order of the files, along a dim."""
+
+    def write(config: Config, value: Tensor) -> Tensor:
+        order = tensor(_value_rows(config, before(config), size(config)), dtype="int64", device=value.device)
+        return index_select(quant.dequantize(value) if dim else value, dim, order)
+
+    return write
+
+
+def _tiled_decay(config: Config, value: Tensor) -> Tensor:
+    return -_EACH(config, value).exp()
+
+
+def _none(config: Config) -> int:
+    return 0
+
+
+def _one(config: Config) -> int:
+    return 1
+
+
+def _head(config: Config) -> int:
+    return config.linear_value_head_dim
+
+
+def _keys(config: Config) -> int:
+    return 2 * config.key_size
+
+
+_EACH = _tiled(_none, _one)
+_COMMON = NAMES | HEAD_NORMS | EXPERTS | SHARED_EXPERT | {
+    "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+    "model.layers.{}.linear_attn.conv1d": "blk.{}.ssm_conv1d", "model.layers.{}.linear_attn.A_log": "blk.{}.ssm_a",
+    "model.layers.{}.linear_attn.dt_bias": "blk.{}.ssm_dt.bias",
+    "model.layers.{}.linear_attn.norm": "blk.{}.ssm_norm",
+    "model.layers.{}.linear_attn.out_proj": "blk.{}.ssm_out",
+}  # fmt: skip
+_DECAY, _CONVOLUTION = MAMBA_FORMS[".mixer.A_log"], MAMBA_FORMS[".mixer.conv1d.weight"]
 GGUF = Gguf(
     "qwen3next", read=_from_gguf, write=_to_gguf, unsaid=DENSE_LAYERS,
     older={"model.layers.{}.linear_attn.in_proj_qkvz": "blk.{}.ssm_in"},
     offset=("layernorm.weight", "q_norm.weight", "k_norm.weight", "model.norm.weight"),
-    names=NAMES | HEAD_NORMS | EXPERTS | SHARED_EXPERT | {
-        "model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm",
+    names=_COMMON | {
         "model.layers.{}.linear_attn.in_proj_qkvz": "blk.{}.attn_qkv blk.{}.attn_gate",
         "model.layers.{}.linear_attn.in_proj_ba": "blk.{}.ssm_ba",
-        "model.layers.{}.linear_attn.conv1d": "blk.{}.ssm_conv1d", "model.layers.{}.linear_attn.A_log": "blk.{}.ssm_a",
-        "model.layers.{}.linear_attn.dt_bias": "blk.{}.ssm_dt.bias",
-        "model.layers.{}.linear_attn.norm": "blk.{}.ssm_norm",
-        "model.layers.{}.linear_attn.out_proj": "blk.{}.ssm_out",
     },
     keys=KEYS | GGUF_KEYS | {
         "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
@@ -327,8 +392,34 @@ GGUF = Gguf(
     },
     forms={
         ".in_proj_qkvz.weight": GgufForm(parts=(_rows_of_file(True), _rows_of_file(False)), rows=_grouped_rows),
-        ".linear_attn.A_log": MAMBA_FORMS[".mixer.A_log"], ".linear_attn.dt_bias": GgufForm(bare=True),
-        ".linear_attn.conv1d.weight": MAMBA_FORMS[".mixer.conv1d.weight"],
+        ".linear_attn.A_log": _DECAY, ".linear_attn.dt_bias": GgufForm(bare=True),
+        ".linear_attn.conv1d.weight": _CONVOLUTION,
     },
 )  # fmt: skip
+_NEWER = replace(
+    GGUF, architecture="qwen35", read=_from_gguf_newer, write=_to_gguf_newer,
+    suits=lambda config: config.kind != "qwen3_next" and not config.num_experts,
+    unsaid=("moe_intermediate_size", "shared_expert_intermediate_size", "num_experts_per_tok", "tiled_values"),
+    older={"model.layers.{}.mlp.experts.gate_up_proj": "blk.{}.ffn_gate_up_exps"},
+    names=_COMMON | {
+        "model.layers.{}.linear_attn.in_proj_qkv": "blk.{}.attn_qkv",
+        "model.layers.{}.linear_attn.in_proj_z": "blk.{}.attn_gate",
+        "model.layers.{}.linear_attn.in_proj_b": "blk.{}.ssm_beta",
+        "model.layers.{}.linear_attn.in_proj_a": "blk.{}.ssm_alpha",
+    },
+    forms={
+        ".in_proj_qkv.weight": GgufForm(write=_tiled(_keys, _head)),
+        ".in_proj_z.weight": GgufForm(write=_tiled(_none, _head)),
+        ".in_proj_b.weight": GgufForm(write=_EACH), ".in_proj_a.weight": GgufForm(write=_EACH),
+        ".linear_attn.A_log": replace(_DECAY, write=_tiled_decay), ".linear_attn.dt_bias": GgufForm(True, write=_EACH),
+        ".linear_attn.conv1d.weight": replace(_CONVOLUTION, write=_tiled(_keys, _head)),
+        ".linear_attn.out_proj.weight": GgufForm(write=_tiled(_none, _head, 1)),
+    },
+)  # fmt: skip
+_NEWER_EXPERTS = replace(
+    _NEWER, architecture="qwen35moe", suits=lambda config: config.kind != "qwen3_next" and config.num_experts > 0,
+    unsaid=(*DENSE_LAYERS, "tiled_values"),
+)  # fmt: skip
+GGUF = replace(GGUF, others=(_NEWER, _NEWER_EXPERTS))
+stored = gated_experts_apart
 TASKS = {"causal-lm": Qwen3NextForCausalLM}

@@ -23,7 +23,7 @@ MODULES = {
         Heads split_heads
     """,
     "hybrid": """
-        HybridCache HybridLanguageModel
+        HybridCache HybridLanguageModel MixedCache
     """,
     "layers.activation": """
         CELU ELU GELU GLU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid LogSoftmax Mish PReLU RReLU
@@ -56,8 +56,8 @@ MODULES = {
         Embedding EmbeddingBag
     """,
     "layers.experts": """
-        Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward SharedExpertsFeedForward
-        SparseFeedForward
+        BiasedFeedForward Experts GroupedRouter RoutedFeedForward Router SharedExpertFeedForward
+        SharedExpertsFeedForward SparseFeedForward
     """,
     "layers.gated": """
         GatedFeedForward JoinedGatedFeedForward

@@ -98,11 +98,12 @@ class RotaryTable:
     """A table of rotary angles that grows with the longest text. `parameters` is the object of a config.json
     (nn.rotary.rotary_frequencies), `layer_type` chooses among its parameters if it has several.
 
-    The scalings "dynamic" and "longrope" depend on the length of the text: that of a cache is its capacity.
+    The scalings "dynamic" and "longrope" depend on the length of the text: that of a cache is its capacity. With
+    `backward` all angles are negative.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], layer_type: str | None = None) -> None:
-        self.parameters, self.layer_type = dict(parameters), layer_type
+    def __init__(self, parameters: Mapping[str, Any], layer_type: str | None = None, backward: bool = False) -> None:
+        self.parameters, self.layer_type, self.backward = dict(parameters), layer_type, backward
         self._tables: dict[tuple[RotaryFrequencies, Device], Tensor] = {}
         self._frequencies: dict[int, RotaryFrequencies] = {}
         self.upto(1)  # refuses impossible parameters now
@@ -115,6 +116,8 @@ class RotaryTable:
         frequencies = self._frequencies.get(positions)
         if frequencies is None:
             frequencies = rotary_frequencies(self.parameters, length=positions, layer_type=self.layer_type)
+            if self.backward:
+                frequencies = replace(frequencies, per_position=tuple(-step for step in frequencies.per_position))
             self._frequencies[positions] = frequencies
         key = frequencies, device
         found = self._tables.get(key)
@@ -232,6 +235,7 @@ class CausalLanguageModel(Module):
     """
 
     base_model_prefix = "model"  # the first part of the names of all tensors but the head's
+    head_name = "lm_head"
     tensor_parallel: Mapping[str, tuple[str, ...]] = {"lm_head": ("vocabulary",)}
     whole_text: Any = WholeText  # the forms of the text that the layers read
     cached_text: Any = CachedText
@@ -241,9 +245,10 @@ class CausalLanguageModel(Module):
         self.config = config
         self.kv_heads: int = getattr(config, "num_key_value_heads", 0)  # of the caches, if those are of attention
         setattr(self, self.base_model_prefix, model)
-        self.lm_head = Linear(self.embedding.embedding_dim, config.vocab_size, bias=bias)
+        head = Linear(self.embedding.embedding_dim, config.vocab_size, bias=bias)
+        setattr(self, self.head_name, head)
         if config.tie_word_embeddings:
-            self.lm_head.weight = self.embedding.weight
+            head.weight = self.embedding.weight
 
     @property
     def stack(self) -> DecoderStack:
@@ -258,7 +263,7 @@ class CausalLanguageModel(Module):
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size), the stack's output → logits (..., V)."""
-        y: Tensor = self.lm_head(self.stack.normalized(x))
+        y: Tensor = self._modules[self.head_name](self.stack.normalized(x))
         return y
 
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:

@@ -14,17 +14,27 @@ EPSILON = 1e-6  # of the norms of keys and queries
 
 
 def gated_delta_rule(
-    state: Tensor | None, query: Tensor, key: Tensor, value: Tensor, rate: Tensor, decay: Tensor, *, groups: int
+    state: Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rate: Tensor,
+    decay: Tensor,
+    *,
+    groups: int,
+    tiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """S = exp(decay) S + key (rate (value - key exp(decay) S)), y = query S / √K, with a state S (K, V) for each of H
     heads and keys and queries of length 1: query and key (B, T, G K), value (B, T, H V), rate in 0 … 1 and decay ≤ 0
-    (B, T, H), state (B, H, K, V), None: zeros → (B, T, H V) and the next state. H / G heads share a query and a key.
+    (B, T, H), state (B, H, K, V), None: zeros → (B, T, H V) and the next state. H / G heads share a query and a key:
+    neighbours, or with `tiled` those that are G heads apart.
     """
     texts, tokens, heads = rate.shape
     width, size = key.shape[-1] // groups, value.shape[-1] // heads
+    one, every = ((1, groups), (heads // groups, groups)) if tiled else ((groups, 1), (groups, heads // groups))
     query, key = (
-        _unit(x.reshape(texts, tokens, groups, 1, width))
-        .expand((texts, tokens, groups, heads // groups, width))
+        _unit(x.reshape(texts, tokens, *one, width))
+        .expand((texts, tokens, *every, width))
         .reshape(texts, tokens, heads, width)
         .transpose(1, 2)
         for x in (query, key)

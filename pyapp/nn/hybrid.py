@@ -15,7 +15,7 @@ from .decoder import CachedText, CausalLanguageModel, DecoderStack, WholeText
 from .module import Module
 from .recurrent import CachedStates, StateCache, Step, WholeStates
 
-__all__ = ["HybridCache", "HybridLanguageModel"]
+__all__ = ["HybridCache", "HybridLanguageModel", "MixedCache"]
 
 Shapes = Sequence[Sequence[tuple[int, ...]] | None]  # of the states of each layer; None: it attends
 
@@ -52,7 +52,80 @@ class CachedHybridText(CachedText):
         return x
 
 
-class HybridCache:
+class MixedCache:
+    """The caches of a decoder's layers, of which some are in one cache of `parts` and some in another: `kinds[i]` is
+    the part that has layer i. It does what each of the parts does.
+    """
+
+    CHANGES: tuple[str, ...] = ("copy", "reorder", "place")
+    VIEWS: tuple[str, ...] = ("text", "first", "paged", "beside", "packed")
+    by_token = True
+
+    def __init__(self, kinds: Sequence[int], parts: Sequence[Any]) -> None:
+        self._take(kinds, parts)
+
+    def _take(self, kinds: Sequence[int], parts: Sequence[Any]) -> MixedCache:
+        self._kinds, self._parts = kinds, parts
+        self.capacity, self.texts = parts[0].capacity, getattr(parts[-1], "texts", 1)
+        self.layers = _by_kind(kinds, parts)
+        return self
+
+    def _view(self, parts: Sequence[Any]) -> MixedCache:
+        made = type(self).__new__(type(self))
+        return made._take(self._kinds, parts)
+
+    def text(self, index: int) -> MixedCache:
+        """The cache of one text over the same memory, for tokens (T,) of this text alone, such as a prompt."""
+        return self._view([part.text(index) for part in self._parts])
+
+    def first(self, count: int) -> MixedCache:
+        """A cache of the first `count` texts over the same memory."""
+        return self._view([part.first(count) for part in self._parts])
+
+    def paged(self, texts: int, blocks: int, block: int, capacity: int) -> MixedCache:
+        """A cache of its own for `texts` texts of at most `capacity` tokens each, with memory for `blocks` blocks of
+        `block` tokens, and as many states: that of a text is in the first of its blocks.
+        """
+        return self._view([part.paged(texts, blocks, block, capacity) for part in self._parts])
+
+    def beside(self, texts: int) -> MixedCache:
+        """A cache of other texts in the same memory, for blocks."""
+        return self._view([part.beside(texts) for part in self._parts])
+
+    def packed(self, pieces: Sequence[tuple[int, int]], rows: Sequence[int]) -> PackedMixed:
+        """A cache over the same memory and tables for one pass over pieces of several texts, each (text, tokens);
+        `rows` of them all are those whose logits are wanted.
+        """
+        return PackedMixed(self._kinds, [part.packed(pieces, rows) for part in self._parts])
+
+    def place(self, text: int, start: int, blocks: Sequence[int]) -> None:
+        """The parts start … of a text lie in these blocks."""
+        for part in self._parts:
+            part.place(text, start, blocks)
+
+    def copy(self, source: int, target: int, length: int | None = None) -> None:
+        """Text `target` becomes what text `source` is; of keys and values the first `length` tokens (all, by default)
+        are copied.
+        """
+        for part in self._parts:
+            part.copy(source, target, length)
+
+    def reorder(self, order: Sequence[int], length: int | None = None) -> None:
+        """Text i becomes what text order[i] was, as beam search and samplers need it."""
+        for part in self._parts:
+            part.reorder(order, length)
+
+    @property
+    def memories(self) -> list[Tensor]:
+        """The memory of each part."""
+        return [part.memory for part in self._parts]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self._parts)
+
+
+class HybridCache(MixedCache):
     """The caches of a decoder's layers for `texts` texts that are decoded together; None: of one text. `shapes[i]` are
     those of the states of layer i, None where it attends: then its keys and values have `kv_heads` heads of `head_dim`
     features in `dtype`.
@@ -67,96 +140,35 @@ class HybridCache:
         self, shapes: Shapes, kv_heads: int, head_dim: int, capacity: int, texts: int | None = None,
         device: Device | str = cpu, dtype: Any = "float32",
     ) -> None:  # fmt: skip
-        attends = [shape is None for shape in shapes]
-        if not any(attends) or all(attends):
+        kinds = [int(shape is not None) for shape in shapes]
+        if len({*kinds}) < 2:
             raise ArgumentError("HybridCache: some layers must attend, and some have states")
-        keys = decoder_cache(texts, sum(attends), kv_heads, capacity, head_dim, device, dtype)
+        keys = decoder_cache(texts, kinds.count(0), kv_heads, capacity, head_dim, device, dtype)
         states = StateCache([shape for shape in shapes if shape is not None], capacity, texts, device)
-        self._take(attends, keys, states)
-
-    def _take(self, attends: Sequence[bool], keys: Any, states: Any) -> HybridCache:
-        self._attends, self._keys, self._states = attends, keys, states
-        self.capacity, self.texts = keys.capacity, states.texts
-        self.layers = _by_kind(attends, keys, states)
-        return self
-
-    def _view(self, keys: Any, states: Any) -> HybridCache:
-        return HybridCache.__new__(HybridCache)._take(self._attends, keys, states)
-
-    def text(self, index: int) -> HybridCache:
-        """The cache of one text over the same memory, for tokens (T,) of this text alone, such as a prompt."""
-        return self._view(self._keys.text(index), self._states.text(index))
-
-    def first(self, count: int) -> HybridCache:
-        """A cache of the first `count` texts over the same memory."""
-        return self._view(self._keys.first(count), self._states.first(count))
-
-    def paged(self, texts: int, blocks: int, block: int, capacity: int) -> HybridCache:
-        """A cache of its own for `texts` texts of at most `capacity` tokens each, with memory for `blocks` blocks of
-        `block` tokens, and as many states: that of a text is in the first of its blocks.
-        """
-        sizes = texts, blocks, block, capacity
-        return self._view(self._keys.paged(*sizes), self._states.paged(*sizes))
-
-    def beside(self, texts: int) -> HybridCache:
-        """A cache of other texts in the same memory, for blocks."""
-        return self._view(self._keys.beside(texts), self._states.beside(texts))
-
-    def packed(self, pieces: Sequence[tuple[int, int]], rows: Sequence[int]) -> PackedHybrid:
-        """A cache over the same memory and tables for one pass over pieces of several texts, each (text, tokens);
-        `rows` of them all are those whose logits are wanted.
-        """
-        return PackedHybrid(self._attends, self._keys.packed(pieces, rows), self._states.packed(pieces, rows))
-
-    def place(self, text: int, start: int, blocks: Sequence[int]) -> None:
-        """The parts start … of a text lie in these blocks."""
-        self._keys.place(text, start, blocks)
-        self._states.place(text, start, blocks)
+        super().__init__(kinds, [keys, states])
 
     def snapshot(self) -> list[Tensor]:
         """Copies of the states. Keys and values stay where they are."""
-        found: list[Tensor] = self._states.snapshot()
+        found: list[Tensor] = self._parts[1].snapshot()
         return found
 
     def restore(self, states: Sequence[Tensor]) -> None:
         """The states become those of a snapshot."""
-        self._states.restore(states)
-
-    def copy(self, source: int, target: int, length: int | None = None) -> None:
-        """Text `target` becomes what text `source` is; of keys and values the first `length` tokens (all, by default)
-        are copied.
-        """
-        self._keys.copy(source, target, length)
-        self._states.copy(source, target, length)
-
-    def reorder(self, order: Sequence[int], length: int | None = None) -> None:
-        """Text i becomes what text order[i] was, as beam search and samplers need it."""
-        self._keys.reorder(order, length)
-        self._states.reorder(order, length)
-
-    @property
-    def memories(self) -> list[Tensor]:
-        """The memory of keys and values, and that of states."""
-        return [self._keys.memory, self._states.memory]
-
-    @property
-    def nbytes(self) -> int:
-        found: int = self._keys.nbytes + self._states.nbytes
-        return found
+        self._parts[1].restore(states)
 
 
-class PackedHybrid:
+class PackedMixed:
     """The caches for a pass that reads a piece of each of several texts, of any number of tokens (nn.PackedCache)."""
 
-    def __init__(self, attends: Sequence[bool], keys: Any, states: Any) -> None:
-        self.capacity, self.rows = keys.capacity, keys.rows
-        self.layers = _by_kind(attends, keys, states)
+    def __init__(self, kinds: Sequence[int], parts: Sequence[Any]) -> None:
+        self.capacity, self.rows = parts[0].capacity, parts[0].rows
+        self.layers = _by_kind(kinds, parts)
 
 
-def _by_kind(attends: Sequence[bool], keys: Any, states: Any) -> list[Any]:
+def _by_kind(kinds: Sequence[int], parts: Sequence[Any]) -> list[Any]:
     """The caches of all layers, in order."""
-    kinds = {True: iter(keys.layers), False: iter(states.layers)}
-    return [next(kinds[kind]) for kind in attends]
+    layers = [iter(part.layers) for part in parts]
+    return [next(layers[kind]) for kind in kinds]
 
 
 class HybridBlock(Module):

@@ -5,7 +5,8 @@ use.
 `ops.rope` and the caches.
 
 The scalings: "linear" (Chen et al. 2023, arXiv 2306.15595), "dynamic" (NTK-aware, of the length of the text), "yarn"
-(Peng et al. 2023, arXiv 2309.00071), "longrope" (Ding et al. 2024, arXiv 2402.13753) and "llama3" (Llama 3.1).
+(Peng et al. 2023, arXiv 2309.00071), "longrope" (Ding et al. 2024, arXiv 2402.13753), "llama3" (Llama 3.1) and
+"proportional" (Gemma 4).
 """
 
 from __future__ import annotations
@@ -228,6 +229,15 @@ def _llama3(
     return RotaryFrequencies(tuple(steps))
 
 
+def _proportional(
+    dims: int, theta: float, parameters: Mapping[str, Any], config: Mapping[str, Any], _: int | None
+) -> RotaryFrequencies:
+    """The first pairs turn as if all did, the others do not (Gemma 4)."""
+    whole, factor = _rotated(config, {}), _number(parameters, "factor", 1.0)
+    turning = [theta ** (-i / whole) / factor for i in range(0, dims, 2)]
+    return RotaryFrequencies((*turning, *[0.0] * (whole // 2 - len(turning))))
+
+
 _SCALINGS = {
     "default": _default,
     "linear": _linear,
@@ -236,6 +246,7 @@ _SCALINGS = {
     "longrope": _longrope,
     "su": _longrope,  # the first name of longrope in Phi-3
     "llama3": _llama3,
+    "proportional": _proportional,
 }
 
 

@@ -24,18 +24,19 @@ from pyapp.text.documents import DECODE_STEPS, SPACE, added_token, bpe_model, do
 from pyapp.text.gguf_metadata import GGUF_ROLES, PREFIX
 from pyapp.text.pieces import BYTE_PIECE
 from pyapp.text.post_processor import LARGEST_ID
-from pyapp.text.sentencepiece_vocabulary import sentencepiece_document
+from pyapp.text.sentencepiece_vocabulary import has_bytes, sentencepiece_document
 from pyapp.text.vocabulary_files import WORD_LIMIT, usable_merges
 from pyapp.text.word_patterns import word_pattern
 
 HINT = "The file is damaged, or its tokenizer is of a kind that pyapp does not know"
-MODELS = ("llama", "gpt2", "bert", "t5")
+MODELS = ("llama", "gpt2", "bert", "t5", "gemma4")
 # Special tokens that files without their keys have: llama.cpp's defaults.
 DEFAULTS: dict[str, dict[str, int]] = {
     "llama": {"bos": 1, "eos": 2, "unknown": 0},
     "gpt2": {"bos": 11, "eos": 11},
     "bert": {"bos": 101, "unknown": 100, "seperator": 102, "padding": 0, "mask": 103},
     "t5": {"eos": 1, "unknown": 2, "padding": 0},
+    "gemma4": {},
 }
 
 
@@ -66,7 +67,8 @@ class GgufVocabulary:
             raise FileFormatError("a token's score is not a number", where=where, hint=HINT)
         self._leave_out_padding()
         self._ids = {role: self._id(role) for role in GGUF_ROLES}
-        make = {"llama": self._llama, "gpt2": self._gpt2, "bert": self._bert, "t5": self._t5}[self._kind]
+        makers = self._llama, self._gpt2, self._bert, self._t5, self._gemma4
+        make = dict(zip(MODELS, makers, strict=True))[self._kind]
         self.document: dict[str, Any] = make()
         self.settings = self._settings()
         # The turn ends with eot and, in models that call tools, with eom.
@@ -166,9 +168,8 @@ class GgufVocabulary:
         )
         return sentencepiece_document(model, self._around(False, True), self._where)
 
-    def _gpt2(self) -> dict[str, Any]:
-        name = self._values.get(f"{PREFIX}pre", "default")
-        words = word_pattern(name if isinstance(name, str) else repr(name), self._where)
+    def _pairs(self) -> tuple[dict[str, int], list[tuple[str, str]], list[dict[str, Any]]]:
+        """The vocabulary, the merges and the added tokens of byte-pair encoding."""
         lines = self._list("merges", str)
         if lines is None:
             raise FileFormatError("its tokenizer has no merges", where=self._where, hint=HINT)
@@ -190,13 +191,40 @@ class GgufVocabulary:
             for piece, number in vocabulary.items()
             if self._types[number] in (CONTROL, USER_DEFINED, UNKNOWN)
         ]
+        return vocabulary, usable_merges(merges, vocabulary), added
+
+    def _gemma4(self) -> dict[str, Any]:
+        """Byte-pair encoding of whole texts with U+2581 for spaces; characters without a piece become bytes."""
+        vocabulary, merges, added = self._pairs()
+        unknown = self._named("unknown")
+        fallback = has_bytes(self.tokens, self._types)
+        return document(
+            bpe_model(
+                vocabulary, merges, unk_token=unknown[0][0] if unknown else None, fuse_unk=True, byte_fallback=fallback
+            ),
+            added_tokens=added,
+            normalizer={"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
+            post_processor=self._around(True, False),
+            decoder={
+                "type": "Sequence",
+                "decoders": [
+                    {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}, {"type": "ByteFallback"},
+                    {"type": "Fuse"},
+                ],
+            },
+        )  # fmt: skip
+
+    def _gpt2(self) -> dict[str, Any]:
+        name = self._values.get(f"{PREFIX}pre", "default")
+        words = word_pattern(name if isinstance(name, str) else repr(name), self._where)
+        vocabulary, merges, added = self._pairs()
         if words.adds_sep or self._flag("add_sep_token", False):
             front, sep = self._named("bos"), self._named("seperator") or self._named("eos")
             post = template(front, sep, between=[*sep, *sep], second_type=0)
         else:
             post = self._around(words.adds_bos, False)
         return document(
-            bpe_model(vocabulary, usable_merges(merges, vocabulary), ignore_merges=words.ignore_merges),
+            bpe_model(vocabulary, merges, ignore_merges=words.ignore_merges),
             added_tokens=added,
             pre_tokenizer=words.pre_tokenizer(),
             post_processor=post,

@@ -1,10 +1,10 @@
 """A tokenizer from the files of a model: whichever of the usual forms a folder has.
 
 `load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt, .tiktoken,
-Mistral's tekken.json, the metadata of a GGUF file and llama2.c's tokenizer.bin, with the settings beside them:
-tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja, generation_config.json, and
-config.json for the tokenizer's class where the others do not name it. What makes a tokenizer.json of other forms is
-imported when a file has one: the page's first story and transcript do without.
+Mistral's tekken.json, the metadata of a GGUF file and llama2.c's tokenizer.bin (ByT5's has no file), with the settings
+beside them: tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja,
+generation_config.json, and config.json for the tokenizer's class where the others do not name it. What makes a
+tokenizer.json of other forms is imported when a file has one: the page's first story and transcript do without.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ CLASSES = {
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
+OF_BYTES = "ByT5Tokenizer"  # the class whose tokens are bytes, which has no vocabulary
 ENDINGS = (".tiktoken", ".gguf", ".model")
 HINT = "Give tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, a .tiktoken or a .gguf file"
 MERGES = "merges.txt"
@@ -70,12 +71,24 @@ def load_tokenizer(files: TokenizerSource | Mapping[str, TokenizerSource], name:
         found = {name or Path(str(getattr(files, "name", "tokenizer"))).name: files}
         where = name or str(getattr(files, "name", "tokenizer"))
     with ExitStack() as stack:
-        opened: dict[str, ByteSource] = {}
-        for key, source in found.items():
-            opened[key] = open_source(source)
-            if opened[key] is not source:
-                stack.callback(close_source, opened[key])
-        return _load(opened, where)
+        return _load(_opened(found, stack), where)
+
+
+def _opened(files: Mapping[str, TokenizerSource], stack: ExitStack) -> dict[str, ByteSource]:
+    """The files, which `stack` closes."""
+    opened: dict[str, ByteSource] = {}
+    for key, source in files.items():
+        opened[key] = open_source(source)
+        if opened[key] is not source:
+            stack.callback(close_source, opened[key])
+    return opened
+
+
+def tokens_are_bytes(files: Mapping[str, TokenizerSource]) -> bool:
+    """Whether the settings among these files name the tokenizer that needs no vocabulary."""
+    with ExitStack() as stack:
+        settings = _settings(_opened({key: file for key, file in files.items() if key in SETTINGS}, stack))[0]
+    return settings.get("tokenizer_class") == OF_BYTES
 
 
 def beside(path: Path) -> dict[str, Path]:
@@ -94,10 +107,14 @@ def beside(path: Path) -> dict[str, Path]:
 def _load(files: Mapping[str, ByteSource], where: str) -> Tokenizer:
     plain = [key for key in files if key not in SETTINGS and key != MERGES]
     order = [key for key in VOCABULARIES if key in plain] + [key for key in plain if key not in VOCABULARIES]
+    settings, ends = _settings(files)
+    if not order and settings.get("tokenizer_class") == OF_BYTES:
+        from pyapp.text.byte_vocabulary import byte_document
+
+        return Tokenizer(byte_document(settings, where), settings, end_ids=ends, where=where)
     if not order:
         what = f"there is no vocabulary beside {', '.join(sorted(files))}" if files else "there is no tokenizer"
         raise ModelError(what, where=where, hint=HINT)
-    settings, ends = _settings(files)
     return _read(order[0], files[order[0]], files, settings, ends)
 
 

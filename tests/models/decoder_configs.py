@@ -464,6 +464,106 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "attention_bias": True,
         "rms_norm_eps": 1e-4,
     },
+    "gemma4": SMALL
+    | {
+        "model_type": "gemma4_text",
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "num_hidden_layers": 4,
+        "tie_word_embeddings": True,
+        "sliding_window": 6,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "vocab_size_per_layer_input": 96,
+        "hidden_size_per_layer_input": 8,
+        "final_logit_softcapping": 5.0,
+    },
+    "gemma4-experts": SMALL
+    | {
+        "model_type": "gemma4_text",
+        "head_dim": 8,
+        "global_head_dim": 16,
+        "tie_word_embeddings": True,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "hidden_size_per_layer_input": 0,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "enable_moe_block": True,
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 24,
+    },
+    "bitnet": SMALL | {"model_type": "bitnet", "hidden_act": "relu2"},
+    "gpt_neo": {
+        "model_type": "gpt_neo",
+        "vocab_size": 96,
+        "hidden_size": 32,
+        "num_layers": 2,
+        "num_heads": 4,
+        "max_position_embeddings": 128,
+        "intermediate_size": 48,
+        "window_size": 6,
+        "attention_types": [[["global", "local"], 1]],
+    },
+    "biogpt": SMALL | {"model_type": "biogpt", "num_key_value_heads": 4},
+    "xglm": {
+        "model_type": "xglm",
+        "vocab_size": 96,
+        "d_model": 32,
+        "ffn_dim": 48,
+        "num_layers": 2,
+        "attention_heads": 4,
+        "tie_word_embeddings": False,
+        "max_position_embeddings": 128,
+    },
+    "nanochat": SMALL | {"model_type": "nanochat", "final_logit_softcapping": 5.0},
+    "vaultgemma": SMALL
+    | {
+        "model_type": "vaultgemma",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "query_pre_attn_scalar": 10,
+        "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": None,
+    },
+    "flex_olmo": SMALL | {"model_type": "flex_olmo", "num_experts": 4, "num_experts_per_tok": 2},
+    "dots1": SMALL
+    | {
+        "model_type": "dots1",
+        "head_dim": 12,
+        "moe_intermediate_size": 24,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+        "sliding_window": 6,
+        "max_window_layers": 1,
+        "attention_bias": True,
+    },
+    "glm4_moe_lite": DEEPSEEK
+    | {
+        "model_type": "glm4_moe_lite",
+        "n_shared_experts": 1,
+        "mlp_layer_types": ["dense", "sparse"],
+        "norm_topk_prob": True,
+    },
+    "minimax_m2": SMALL
+    | {
+        "model_type": "minimax_m2",
+        "head_dim": 12,
+        "rotary_dim": 6,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "lfm2_moe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "lfm2_moe",
+        "layer_types": ["conv", "full_attention"],
+        "num_dense_layers": 1,
+    },
 }
 
 # Those that GGUF files can say, with the fields that must be others for that.
@@ -486,15 +586,19 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
     "mamba": {}, "mamba-biases": {}, "mamba2": {},
-    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {}, "qwen3_next": {"mlp_only_layers": []},
+    "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
+    "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
+    "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
+    "gemma4-experts": {},
+    "qwen3_next": {"mlp_only_layers": []},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
 # Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1, or a state
-# remembers that another expert was chosen.
-SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba")
+# remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys.
+SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",
@@ -503,5 +607,5 @@ OTHER_DEVICE = [
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
     "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "gemma3n", "jamba", "nemotron_h", "apertus",
-    "phimoe", "hunyuan-moe",
+    "phimoe", "hunyuan-moe", "gemma4",
 ]  # fmt: skip

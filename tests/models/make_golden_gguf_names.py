@@ -43,7 +43,8 @@ if __name__ == "__main__":
     found: dict[str, dict[str, str]] = {}
     architectures = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     for name in IN_GGUF:
-        form = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}").GGUF
+        module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
+        form = module.GGUF.of(module.Config.from_dict(CONFIGS[name] | IN_GGUF[name]))
         names = gguf.get_tensor_name_map(architectures[form.architecture], 2)
         parameters = json.loads((TARGET.parent / "golden_decoders" / f"{name}.json").read_text())["parameters"]
         called = {key: f"{key}.weight" if key.endswith("sinks") else key for key in parameters}  # as llama.cpp's tool

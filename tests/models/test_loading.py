@@ -66,15 +66,16 @@ def test_old_buffers_and_a_tied_head_are_left_out(tmp_path: Path) -> None:
     assert found.lm_head.weight is found.model.embed_tokens.weight
 
 
-@pytest.mark.parametrize("name", ["gemma3", "gemma3n"])
+@pytest.mark.parametrize("name", ["gemma3", "gemma3n", "gemma4"])
 def test_the_language_model_of_one_that_sees_pictures(name: str, tmp_path: Path) -> None:
     """Its settings are the text_config, which leaves out what is usual, and its other tensors are not read."""
     model, state = model_and_state(name, num_attention_heads=8)
-    before = {"gemma3": "language_model.", "gemma3n": "model.language_model."}[name]
-    state = {before + key.removeprefix("model." if name == "gemma3n" else ""): state[key] for key in state
+    newer = name != "gemma3"
+    before = "model.language_model." if newer else "language_model."
+    state = {before + key.removeprefix("model." if newer else ""): state[key] for key in state
         if key != "lm_head.weight"}  # fmt: skip
     seen = ["vision_tower.embeddings.patch_embedding.bias", "multi_modal_projector.norm"]
-    if name == "gemma3n":  # the last two: of a layer that attends to the keys and values of another
+    if newer:  # the last two: of a layer that attends to the keys and values of another
         own = f"{before}layers.3.self_attn."
         seen = ["model.vision_tower.a", "model.audio_tower.b", "model.embed_audio.c", f"{own}k_proj.weight",
                 f"{own}k_norm.weight"]  # fmt: skip
@@ -86,6 +87,37 @@ def test_the_language_model_of_one_that_sees_pictures(name: str, tmp_path: Path)
     np.testing.assert_array_equal(logits(found), logits(model))
 
 
+def test_chatglm_is_glm_under_other_names(tmp_path: Path) -> None:
+    model, state = model_and_state("glm", attention_bias=True)
+    theirs: dict[str, Tensor] = {"transformer.rotary_pos_emb.inv_freq": pyapp.ones(3)}
+    for name, value in state.items():
+        for new, old in (
+            ("model.embed_tokens", "transformer.embedding.word_embeddings"), ("lm_head", "transformer.output_layer"),
+            ("model.layers", "transformer.encoder.layers"), ("model.norm", "transformer.encoder.final_layernorm"),
+            (".self_attn.o_proj", ".self_attention.dense"), (".mlp.gate_up_proj", ".mlp.dense_h_to_4h"),
+            (".mlp.down_proj", ".mlp.dense_4h_to_h"),
+        ):  # fmt: skip
+            name = name.replace(new, old)
+        place, _, part = name.partition(".self_attn.")
+        theirs[f"{place}.self_attention.{part}" if part else name] = value
+    for layer in range(2):
+        own = f"transformer.encoder.layers.{layer}.self_attention."
+        for last in ("weight", "bias"):
+            parts = [theirs.pop(f"{own}{part}_proj.{last}") for part in "qkv"]
+            theirs[f"{own}query_key_value.{last}"] = pyapp.cat(parts)
+    write_safetensors(tmp_path / "model.safetensors", theirs)
+    settings = {
+        "model_type": "chatglm", "num_layers": 2, "padded_vocab_size": 96, "kv_channels": 12, "hidden_size": 32,
+        "ffn_hidden_size": 48, "layernorm_epsilon": 1e-5, "add_qkv_bias": True, "seq_length": 128,
+        "multi_query_group_num": 2, "num_attention_heads": 4, "rmsnorm": True,
+    }  # fmt: skip
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        found = build(checkpoint, lambda event: None, Cancel(), settings)
+        np.testing.assert_array_equal(logits(found), logits(model))
+        with pytest.raises(ModelError, match="rmsnorm is False"):
+            build(checkpoint, lambda event: None, Cancel(), settings | {"rmsnorm": False})
+
+
 GATED, NUMBERED = ("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2")
 # Where published files keep each expert's matrices, and what else they call by other names.
 APART: dict[str, tuple[str, tuple[str, ...], tuple[str, str]]] = {
@@ -95,6 +127,8 @@ APART: dict[str, tuple[str, tuple[str, ...], tuple[str, str]]] = {
     "jamba": ("feed_forward.experts", GATED, ("", "")), "hunyuan-moe": ("mlp.experts", GATED, ("", "")),
     "ernie4_5_moe": ("mlp.experts", GATED, (".mlp.gate.moe_statics.", ".mlp.moe_statics.")),
     "nemotron_h": ("mixer.experts", ("up_proj", "down_proj"), ("model.", "backbone.")),
+    "minimax_m2": ("block_sparse_moe.experts", NUMBERED, (".mlp.", ".block_sparse_moe.")),
+    "lfm2_moe": ("feed_forward.experts", NUMBERED, ("", "")),
 }  # fmt: skip
 
 
@@ -331,6 +365,12 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("minicpm3", {"kv_lora_rank": 0}, "kv_lora_rank"), ("minicpm3", {"scale_depth": -1.0}, "scale_depth"),
     ("ministral3", {"rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": "b"}}, "llama_4"),
     ("glm4_moe", {"n_group": 3}, "n_group"), ("glm4_moe", {"num_experts_per_tok": 9}, "num_experts_per_tok"),
+    ("glm4_moe_lite", {"mlp_layer_types": ["sparse", "dense"]}, "mlp_layer_types"),
+    ("minimax_m2", {"rotary_dim": 14}, "rotary_dim"), ("lfm2_moe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
+    ("gemma4", {"num_kv_shared_layers": 3}, "num_kv_shared_layers"), ("gemma4", {"global_head_dim": 7}, "7 features"),
+    ("gemma4-experts", {"num_experts": None}, "num_experts"), ("gemma4", {"layer_types": ["odd"] * 4}, "layer_types"),
+    ("gpt_neo", {"attention_types": [["local"]]}, "attention_types"), ("bitnet", {"ternary": "x"}, "ternary"),
+    ("gpt_neo", {"attention_types": [[["local"], 3]]}, "attention_layers"), ("xglm", {"ffn_dim": 0}, "ffn_dim"),
     ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
     ("opt", {"activation_function": "exec"}, "activation"), ("bloom", {"n_head": 3}, "divide"),
     ("bloom", {"seq_length": 1 << 40}, "max_position_embeddings"), ("mpt", {"n_heads": 5}, "divide"),

@@ -448,6 +448,30 @@ def test_foreign_and_missing_files(tmp_path: Path) -> None:
         assert load_tokenizer(path).encode("Hello world") == GOLDEN["spm_bpe"]["ids"][0]
 
 
+def test_bytes_without_a_vocabulary() -> None:
+    """Expected: ByT5Tokenizer of transformers 5.24."""
+    tokenizer = load_tokenizer({"tokenizer_config.json": b'{"tokenizer_class": "ByT5Tokenizer"}'}, "folder")
+    assert tokenizer.encode("H\u00e9<extra_id_0> a</s>b") == [75, 198, 172, 259, 35, 100, 1, 101, 1]
+    assert tokenizer.decode([107, 198, 172]) == "h\u00e9" and tokenizer.vocab_size == 384
+    assert tokenizer.encode("</s>", eos=False, parse_special=False) == [63, 50, 118, 65]
+    with pytest.raises(ModelError, match="extra_ids"):
+        load_tokenizer({"tokenizer_config.json": b'{"tokenizer_class": "ByT5Tokenizer", "extra_ids": -1}'})
+
+
+def test_merges_of_whole_texts_in_a_gguf_file() -> None:
+    """Gemma 4's files have the pieces of sentencepiece with merges instead of scores."""
+    tokenizer = load_tokenizer(model_file("spm_bpe"), "tokenizer.model")
+    metadata = tokenizer.gguf_metadata()
+    merges = GgufVocabulary(metadata, "x").document["model"]["merges"]
+    metadata["tokenizer.ggml.merges"] = [" ".join(pair) for pair in merges]
+    del metadata["tokenizer.ggml.scores"]
+    again = Tokenizer(GgufVocabulary(metadata | {"tokenizer.ggml.model": "gemma4"}, "x").document)
+    assert plain(again, [f" {text}" for text in TEXTS if text]) == [
+        ids for text, ids in zip(TEXTS, GOLDEN["spm_bpe"]["ids"], strict=True) if text
+    ]
+    assert all(again.decode(again.encode(text)) == text for text in TEXTS)
+
+
 def test_a_gguf_file_without_a_usable_tokenizer() -> None:
     whole = load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata()
     cases: list[tuple[dict[str, Any], str]] = [

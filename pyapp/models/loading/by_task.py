@@ -37,7 +37,7 @@ from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRa
 from pyapp.nn.parameter import skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer
+from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer, tokens_are_bytes
 from pyapp.text.vocabulary_files import checked_vocabulary
 
 from . import timm
@@ -209,7 +209,7 @@ def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
             path.name: path for role, path in files.items()
             if role == "tokenizer" or (path.name in TOKENIZER_FILES and path.parent == folder)
         }  # fmt: skip
-    if not any(file in words for file in VOCABULARIES):
+    if not any(file in words for file in VOCABULARIES) and not tokens_are_bytes(words):
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
     pair = (files.get(SOURCE_PIECES), files.get("vocab.json"))
     return load_tokenizer(words, name) if None in pair or "tokenizer.json" in words else _marian(*pair, words)

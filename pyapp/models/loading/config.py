@@ -295,3 +295,17 @@ def layer_types(values: Mapping[str, Any], slides: Any) -> list[str]:
     known = isinstance(given, list) and all(kind in ("sliding_attention", "full_attention") for kind in given)
     require(known and len(given) == layers, f"layer_types is {given!r:.60}, expected {layers} kinds of attention")
     return list(given)
+
+
+def check_shared_keys(kinds: list[str], shared: int) -> None:
+    """ModelError where one of the last `shared` layers has no layer of its kind before them to attend to its keys."""
+    known = shared < len(kinds) and {*kinds[len(kinds) - shared :]} <= {*kinds[: len(kinds) - shared]}
+    require(known, f"num_kv_shared_layers is {shared}: no layer of the same kind before them has keys and values")
+
+
+def source_of_keys(kinds: list[str], shared: int, layer: int) -> int:
+    """The layer that computes the keys and values to which a layer attends: of the last `shared` layers it is the last
+    one of their kind before them.
+    """
+    first = len(kinds) - shared
+    return layer if layer < first else max(other for other in range(first) if kinds[other] == kinds[layer])

@@ -89,6 +89,8 @@ MAMBA_KEYS = {
     "layer_norm_epsilon": "attention.layer_norm_rms_epsilon", "state_size": "ssm.state_size",
     "conv_kernel": "ssm.conv_kernel",
 }  # fmt: skip
+NEVER = 1e30  # what llama.cpp divides the frequencies of pairs by that do not turn
+SIGMOID = 2  # expert_gating_func of files
 LENGTHS = ("attention.key_length", "attention.value_length")
 TENSOR_SCALINGS = ("llama3", "longrope", "su")  # types of rotary scaling that files say by a tensor of factors
 BETAS = {"beta_fast": "rope.scaling.yarn_beta_fast", "beta_slow": "rope.scaling.yarn_beta_slow"}
@@ -133,6 +135,7 @@ MAMBA_FORMS = {
     ".mixer.A_log": GgufForm(True, write=_decay, read=_log_of_decay), ".mixer.D": GgufForm(True),
     ".mixer.conv1d.weight": GgufForm(shape=lambda config, shape: (shape[0], shape[2])),
 }  # fmt: skip
+BIAS_FORM = GgufForm(bare=True)  # of the bias of a router's choice
 
 
 def mamba2_names(mixer: str) -> dict[str, str]:
@@ -213,10 +216,17 @@ class Gguf:
     index: str | None = None
     encoder: str | None = None
     also: tuple[str, ...] = ()
+    others: tuple[Gguf, ...] = ()
+    suits: Callable[[Any], bool] = lambda config: False
 
     def of(self, config: Any) -> Gguf:
         """The form of a configuration."""
-        return self if self.names_of is None else replace(self, names={**self.names, **self.names_of(config)})
+        form = next((other for other in self.others if other.suits(config)), self)
+        return form if form.names_of is None else replace(form, names={**form.names, **form.names_of(config)})
+
+    def named(self, architecture: str) -> Gguf:
+        """The form of an architecture's files."""
+        return next((other for other in self.others if other.architecture == architecture), self)
 
     def tensors(self, name: str) -> tuple[str, ...]:
         """The GGUF names of a parameter; empty if it has none."""
@@ -252,6 +262,14 @@ def with_sections(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str,
     sections = values.get("rope.dimension_sections")
     if isinstance(sections, list):
         found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
+    return found
+
+
+def without_layers_ahead(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the layers that guess tokens ahead, which files count, too."""
+    ahead, layers = values.get("nextn_predict_layers", 0), found.get("num_hidden_layers")
+    if type(ahead) is int and type(layers) is int and 0 < ahead < layers:
+        return found | {"num_hidden_layers": layers - ahead}
     return found
 
 
@@ -324,7 +342,7 @@ def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[s
 
 def settings_of(form: Gguf, model_type: str, values: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
     """The configuration of a GGUF file in the form of config.json."""
-    prefix = f"{values['general.architecture']}."
+    prefix, form = f"{values['general.architecture']}.", form.named(values["general.architecture"])
     own = {key[len(prefix) :]: value for key, value in values.items() if key.startswith(prefix)}
     found: dict[str, Any] = {"model_type": model_type}
     for name, key in form.keys.items():
@@ -499,7 +517,7 @@ class AsGguf(Checkpoint):
                     where=checkpoint.source.name, hint="Write safetensors",
                 )  # fmt: skip
             matrix = slot.is_matrix or (len(slot.shape) == 3 and form.form_of(name) is None)
-            kind = checkpoint.tensors[plan.names[0]].dtype if matrix else "float32"
+            kind = checkpoint.tensors[plan.names[0]].dtype if matrix and plan.join is None else "float32"
             if form.share(name) is not None:
                 joined.setdefault(names[0], []).append((name, plan))
                 if len(joined[names[0]]) == len(form.joined):
@@ -704,6 +722,9 @@ def rotary_factors(config: Any) -> dict[str, list[float]]:
             "rope_factors_short.weight": list(parameters["short_factor"]),
             "rope_factors_long.weight": list(parameters["long_factor"]),
         }
+    if kind == "proportional":  # the pairs that do not turn are divided by a large number
+        own = rotary_frequencies(config.to_dict() | {"head_dim": config.global_head_dim, "rope_parameters": parameters})
+        return {"rope_freqs.weight": [1.0 if step else NEVER for step in own.per_position]}
     if kind != "llama3":
         return {}
     settings = config.to_dict()

@@ -224,7 +224,7 @@ def experts_apart(
     """
     first = "gate_up_proj" if len(parts) == 3 else "up_proj"
     found: dict[str, Stored] = {}
-    for layer in range(layers):
+    for layer in range(layers if experts else 0):
         before = f"model.layers.{layer}."
         gate_up, down = (
             tuple(f"{before}{place}.{e}.{part}.weight" for e in range(experts) for part in chosen)

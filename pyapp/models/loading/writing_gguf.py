@@ -55,12 +55,13 @@ def as_gguf(
     form, task = module.GGUF, _task(module, settings, MODULES in beside, where)
     module_of(settings, where, task)
     features = task == "features"
-    if features and form.encoder is not None:
-        form = replace(form, architecture=form.encoder)
     if hasattr(module, "adapted") and not features:
         settings = module.adapted(settings, checkpoint.tensors)
     kind = module.TASKS[task]
     config, model, stored = empty_model(module, kind, checkpoint, settings)
+    form = form.of(config)
+    if features and form.encoder is not None:
+        form = replace(form, architecture=form.encoder)
     if features and getattr(model, "pooler", None) is not None:
         model.pooler = None  # llama.cpp does not read it
     older = getattr(module, "renamed", None)

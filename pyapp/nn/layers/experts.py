@@ -17,6 +17,7 @@ from .gated import GatedFeedForward, activation_named, gated
 from .linear import Linear
 
 __all__ = [
+    "BiasedFeedForward",
     "Experts",
     "GroupedRouter",
     "RoutedFeedForward",
@@ -204,10 +205,15 @@ class RoutedFeedForward(Module):
         if shared is not None:
             self.add_module(*shared)
 
+    def routed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (N, D) → shares (N, count) and experts (N, count) int64."""
+        found: tuple[Tensor, Tensor] = self._modules[self.router_name](x)
+        return found
+
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (..., hidden_size) → residual + experts, or the experts alone (..., hidden_size)."""
         flat = x.reshape(-1, x.shape[-1])  # (N, hidden_size)
-        y: Tensor = self.experts(flat, *self._modules[self.router_name](flat)).reshape(x.shape)
+        y: Tensor = self.experts(flat, *self.routed(flat)).reshape(x.shape)
         if self.shared_name is not None:
             y = self._modules[self.shared_name](x, residual) + y
             return y
@@ -251,24 +257,26 @@ class GroupedRouter(Router):
     """Chooses experts of the best groups (DeepSeek-AI 2024, arXiv 2405.04434 and 2412.19437): `groups` are all groups
     and how many of them may be chosen. A group's score is that of its best expert; with `sigmoid` that of its best two,
     with the bias e_score_correction_bias, which counts for the choice alone and gets no gradient. The shares are
-    multiplied by `scaling`.
+    multiplied by `scaling`. `biased` False: the bias is the caller's, or there is none. `epsilon` is added to the sum
+    by which shares are divided.
     """
 
     def __init__(
         self, hidden_size: int, experts: int, count: int, groups: tuple[int, int] = (1, 1), *, sigmoid: bool = True,
-        normalized: bool = True, scaling: float = 1.0,
+        normalized: bool = True, scaling: float = 1.0, biased: bool = True, epsilon: float = 1e-20,
     ) -> None:  # fmt: skip
         super().__init__(hidden_size, experts, count, normalized)
-        self.sigmoid, self.scaling = sigmoid, scaling
+        self.sigmoid, self.scaling, self.epsilon = sigmoid, scaling, epsilon
         self.groups, self.limited = groups
-        if sigmoid:
+        if sigmoid and biased:
             self.e_score_correction_bias = Parameter(ops.zeros(experts), requires_grad=False)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (N, D) → shares (N, count) and experts (N, count) int64."""
+    def forward(self, x: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (N, D), the caller's bias (E,) → shares (N, count) and experts (N, count) int64."""
         logits = ops.linear(x, self.weight)  # (N, E)
         scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
-        choice = scores + self.e_score_correction_bias if self.sigmoid else scores
+        bias = self._parameters.get("e_score_correction_bias") if bias is None else bias
+        choice = scores if bias is None else scores + bias
         if self.limited < self.groups:
             members = choice.reshape(x.shape[0], self.groups, -1)  # (N, G, E / G)
             best = members.topk(2, -1)[0].sum(-1) if self.sigmoid else members.amax(-1)  # (N, G)
@@ -279,8 +287,25 @@ class GroupedRouter(Router):
         chosen = choice.topk(self.count, -1)[1]
         shares = scores.gather(1, chosen)
         if self.normalized:
-            shares = shares / (shares.sum(-1, True) + 1e-20)
+            shares = shares / (shares.sum(-1, True) + self.epsilon)
         return shares * self.scaling, chosen
+
+
+class BiasedFeedForward(RoutedFeedForward):
+    """A mixture of experts, added to the residual, that has the bias of its router's choice itself, under the name
+    `bias` (None: there is none).
+    """
+
+    def __init__(self, router: GroupedRouter, experts: Experts, bias: str | None = "e_score_correction_bias") -> None:
+        super().__init__(router, experts)
+        self.bias_name = bias
+        if bias is not None:
+            self.register_parameter(bias, Parameter(ops.zeros(experts.count), requires_grad=False))
+
+    def routed(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        bias = None if self.bias_name is None else self._parameters[self.bias_name]
+        found: tuple[Tensor, Tensor] = self.gate(x, bias)
+        return found
 
 
 class SharedExpertsFeedForward(RoutedFeedForward):

@@ -1,0 +1,62 @@
+"""BitNet's packed matrices, against transformers (make_golden_bitnet.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp.engine import quant
+from pyapp.errors import ModelError
+from pyapp.events import Cancel
+from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.models.bitnet import Config, ternary_matrix
+from pyapp.models.load import build, module_of
+from tests.models.decoder_configs import CONFIGS
+from tests.models.test_decoders import CLOSE, TEXT, make, numbers
+
+GOLDEN: dict[str, list[float]] = json.loads(Path(__file__).with_name("golden_bitnet.json").read_text())
+FORMS = {"factor": ("autobitlinear", "offline"), "inverse": ("bitlinear", "offline"),
+         "rounded": ("autobitlinear", "online")}  # fmt: skip
+FACTOR = 0.125
+
+
+def packed(matrix: np.ndarray) -> np.ndarray:
+    """(R, C) of -1, 0 and 1 → (R / 4, C) uint8."""
+    parts = (matrix + 1).astype(np.uint8).reshape(4, -1, matrix.shape[1])
+    return parts[0] | parts[1] << 2 | parts[2] << 4 | parts[3] << 6
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_published_files(form: str, tmp_path: Path) -> None:
+    tensors: dict[str, Any] = dict(make("bitnet", 0).state_dict())
+    for name in [name for name in tensors if "_proj." in name and form != "rounded"]:
+        weight = tensors[name].detach().numpy()
+        matrix = np.clip(np.round(weight / np.abs(weight).mean()), -1, 1)
+        tensors[name] = pyapp.from_numpy(packed(matrix))
+        tensors[f"{name}_scale"] = pyapp.tensor([FACTOR if form == "factor" else 1 / FACTOR])
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    kind, mode = FORMS[form]
+    own = {"quant_method": "bitnet", "linear_class": kind, "quantization_mode": mode}
+    settings = CONFIGS["bitnet"] | {"quantization_config": own}
+    assert module_of(settings, "x") == "bitnet"
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        model = build(checkpoint, lambda event: None, Cancel(), settings)
+    with pyapp.no_grad():
+        found = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0, [0, -1]]
+    np.testing.assert_allclose(found.reshape(-1), GOLDEN[form], **CLOSE)
+
+
+def test_rows_of_whole_blocks_stay_in_blocks() -> None:
+    matrix = np.random.default_rng(0).integers(-1, 2, (16, 512))
+    found = ternary_matrix(pyapp.from_numpy(packed(matrix)), pyapp.tensor([1.21875]))
+    assert found.dtype.is_quantized and found.shape == (16, 512)
+    np.testing.assert_array_equal(quant.dequantize(found).numpy(), matrix * 1.21875)
+    with pytest.raises(ModelError, match="other than -1, 0 and 1"):
+        ternary_matrix(pyapp.full((1, 8), 0xFF, dtype="uint8"), pyapp.ones(1))
+    with pytest.raises(ModelError, match="linear_class"):
+        Config.from_dict(CONFIGS["bitnet"] | {"quantization_config": {"linear_class": "x"}})
