@@ -14,7 +14,7 @@ from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
 
-TRAINED, STEPS, MEMORY = "What is trained", "Steps", "Memory"
+TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", "Memory"
 
 
 class FinetuneView(TrainView):
@@ -41,7 +41,10 @@ class FinetuneView(TrainView):
         click.echo(f"{results['folder']}: {results['parameters']:,} trained parameters, {results['steps']:,} steps")
         if "held_out_loss" in results:
             before, after = results["held_out_loss_before"], results["held_out_loss"]
-            click.echo(f"held-out loss {after:.4f} nats per token, {before:.4f} before")
+            unit = results.get("unit", "nats/token").replace("/", " per ")
+            click.echo(f"held-out loss {after:.4f} {unit}, {before:.4f} before")
+        if "held_out_accuracy" in results:
+            click.echo(f"of the held-out pairs, {results['held_out_accuracy']:.0%} are the right way round")
         if results["adapter"]:
             click.echo(f"try it:   pyapp generate {self._model} --adapter {self._folder} -p …")
             click.echo(f"write it: pyapp merge {self._model} {self._folder} MERGED")
@@ -67,17 +70,26 @@ class FinetuneView(TrainView):
 @option(TRAINED, "--dropout", type=click.FloatRange(0, 1, max_open=True), help="Of the adapter's inputs. [default: 0]")
 @option(TRAINED, "--targets", metavar="NAMES", help='Layers, as "q_proj,v_proj". [default: all-linear]')
 @option(TRAINED, "--dora", is_flag=True, help="Train the lengths of rows too (DoRA).")
+@option(TRAINED, "--rslora", is_flag=True, help="The adapter's factor is alpha / sqrt(rank).")
 @option(TRAINED, "--whole", metavar="NAMES", help='Train these whole beside the adapter: "lm_head,embed_tokens".')
 @option(TRAINED, "--full", is_flag=True, help="Train all weights, without an adapter; writes a whole model.")
 @option(STEPS, "--epochs", type=click.FloatRange(0, min_open=True), help="Passes over the examples. [default: 3]")
 @option(STEPS, "--steps", type=click.IntRange(min=1), help="Optimiser steps, instead of --epochs.")
-@option(STEPS, "--rate", type=click.FloatRange(0, 1), help="Learning rate. [default: 2e-4, with --full 2e-5]")
+@option(
+    STEPS,
+    "--rate",
+    type=click.FloatRange(0, 1),
+    help="Learning rate. [default: 2e-4, with --full 2e-5; of pairs 1e-5, 1e-6]",
+)
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
 @option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4]")
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
+@option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True), help="How near to the old model. [default: 0.1]")
+@option(PAIRS, "--preference", metavar="LOSS", help="sigmoid, hinge, ipo, robust, apo_zero … [default: sigmoid]")
+@option(PAIRS, "--label-smoothing", type=click.FloatRange(0, 0.5, max_open=True), help="Share of wrong pairs (robust).")
 @option(MEMORY, "--quantized", metavar="TYPE", help="Convert the base model while it loads: q8_0, q4_0, Q4_K_M …")
 @option(MEMORY, "--checkpointing", is_flag=True, help="Compute blocks again in backward, instead of keeping them.")
 @option(MEMORY, "--bfloat16", is_flag=True, help="Products in bfloat16 (autocast).")
@@ -89,8 +101,8 @@ def finetune(
 
     MODEL is any language model that pyapp loads. DATA is a .jsonl file with {"messages": […]}, {"prompt": …,
     "completion": …} or {"text": …} in each line, or a text file. Of conversations and completions only the answers are
-    learnt. By default an adapter (LoRA) is trained, the model stays as it is, and may be quantised; its files are those
-    of peft.
+    learnt. Lines with {"prompt": …, "chosen": …, "rejected": …} train by preferences (DPO). By default an adapter
+    (LoRA) is trained, the model stays as it is, and may be quantised; its files are those of peft.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """

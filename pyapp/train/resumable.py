@@ -40,6 +40,8 @@ class ResumableTraining(ABC):
 
     title: ClassVar[str]
     """Stands above the loss curve."""
+    unit: ClassVar[str] = "nats/token"
+    """Of the losses."""
     smoothing: ClassVar[int] = 10
     """The loss curve shows the running mean of so many steps."""
 
@@ -132,11 +134,11 @@ class ResumableTraining(ABC):
             loss = trainer.step()
             step = trainer.step_count
             yield Progress("training", step, steps, "steps")
-            yield Metric("loss", loss, "nats/token", step)
+            yield Metric("loss", loss, self.unit, step)
             if step % evaluate_every == 0 or step == steps:
                 if self.judges():
                     trainer.held_out.append((step, self.held_out_loss()))
-                    yield Metric("held_out_loss", trainer.held_out[-1][1], "nats/token", step)
+                    yield Metric("held_out_loss", trainer.held_out[-1][1], self.unit, step)
                 yield from self.evaluated(cancel)
             if step % 10 == 0:
                 seconds = (time.perf_counter() - start) / (step - first)

@@ -2,7 +2,8 @@
 
 A .jsonl file has an object in each line: {"messages": [{"role": …, "content": …}, …]} (and perhaps "tools"),
 {"prompt": …, "completion": …}, {"instruction": …, "input": …, "output": …} or {"text": …}. Any other file is plain
-text; lines with <|endoftext|> alone separate its documents.
+text; lines with <|endoftext|> alone separate its documents. A file of preferences has
+{"prompt": …, "chosen": …, "rejected": …} in each line, texts or lists of messages.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from pyapp.train.token_rows import IGNORED
 SEPARATOR = "<|endoftext|>"
 FILE_LIMIT = 4 << 30  # bytes
 LINE_LIMIT = 16 << 20  # bytes of a line of JSON
-FORMS = '{"messages": […]}, {"prompt": …, "completion": …}, {"instruction": …, "output": …} or {"text": …}'
+FORMS = (
+    '{"messages": […]}, {"prompt": …, "completion": …}, {"instruction": …, "output": …}, {"text": …} or '
+    '{"prompt": …, "chosen": …, "rejected": …}'
+)
 
 
 @dataclass(frozen=True)
@@ -49,17 +53,40 @@ class Row:
         return [token if wanted else IGNORED for token, wanted in zip(self.ids[1:], self.wanted[1:], strict=True)]
 
 
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two answers to a prompt, each behind the prompt, of which the first is preferred."""
+
+    chosen: Row
+    rejected: Row
+
+    @property
+    def ids(self) -> array[int]:
+        """All that the model reads."""
+        return self.chosen.ids + self.rejected.ids
+
+    @property
+    def targets(self) -> int:
+        """What the pair weighs in a mean of losses."""
+        return 1
+
+
+Example = Row | Pair
+
+
 @dataclass(frozen=True)
 class Examples:
-    """The rows of a file. `prompts`: how some of them begin, for samples; `cut`: how many were longer than a row;
-    `without_answer`: how many conversations had nothing to be learnt; `chats`: whether there are conversations.
+    """The rows of a file, or its pairs. `prompts`: how some of them begin, for samples; `cut`: how many were longer
+    than a row; `without_answer`: how many conversations had nothing to be learnt; `chats`: whether there are
+    conversations; `pairs`: whether the rows are pairs.
     """
 
-    rows: list[Row]
+    rows: list[Any]
     prompts: list[tuple[str, list[int]]]
     cut: int
     without_answer: int
     chats: bool
+    pairs: bool = False
 
 
 def digest_of(path: Path) -> str:
@@ -72,30 +99,47 @@ def digest_of(path: Path) -> str:
 
 
 def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
-    """The rows of a file, of up to `length` + 1 tokens. FileFormatError names the line that is not valid."""
+    """The rows or pairs of a file, of up to `length` + 1 tokens. FileFormatError names the line that is not valid."""
     template = ChatTemplate(tokenizer) if tokenizer.settings.get("chat_template") else PlainChat(tokenizer)
-    rows: list[Row] = []
+    rows: list[Example] = []
     prompts: list[tuple[str, list[int]]] = []
     stream = array("i")  # plain text, packed
     cut = without_answer = 0
     chats = False
+    pairs: bool | None = None  # until the first line says it
     for where, entry in _entries(path):
+        if pairs not in (None, "chosen" in entry):
+            raise FileFormatError(
+                "the file has both preferences and other examples", where=where, hint="Put them into files of their own"
+            )
+        pairs = "chosen" in entry
         if "text" in entry:
             stream.extend(_document(tokenizer, entry["text"]))
             continue
-        chats = chats or "messages" in entry
+        chats = chats or "messages" in entry or (pairs and isinstance(entry["chosen"], list))
+        found: list[Row] = []
+        prompt: tuple[str, list[int]] | None
         try:
-            found, prompt = _conversation(template, entry) if "messages" in entry else _completion(tokenizer, entry)
+            if pairs:
+                answers, prompt = _preference(template, tokenizer, entry)
+                short = [row.cut(length + 1) for row in answers]
+                cut += any(row is not whole for row, whole in zip(short, answers, strict=True))
+                if all(row.targets for row in short):
+                    rows.append(Pair(*short))
+                else:
+                    without_answer += 1
+            else:
+                found, prompt = _conversation(template, entry) if "messages" in entry else _completion(tokenizer, entry)
         except FileFormatError:
             raise
         except PyappError as error:
             raise FileFormatError(error.what, where=where, hint=error.hint) from error
         prompts += [prompt] if prompt is not None and len(prompts) < 16 and len(prompt[1]) < length else []
         for row in found:
-            short = row.cut(length + 1)
-            cut += short is not row
-            if short.targets:
-                rows.append(short)
+            kept = row.cut(length + 1)
+            cut += kept is not row
+            if kept.targets:
+                rows.append(kept)
             else:
                 without_answer += 1
     if not prompts and len(stream) > 8:
@@ -106,7 +150,7 @@ def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
         rows.append(Row(ids, b"\1" * len(ids)))
     if not rows:
         raise FileFormatError("there is nothing to learn in this file", where=str(path), hint=f"Lines are {FORMS}")
-    return Examples(rows, prompts, cut, without_answer, chats)
+    return Examples(rows, prompts, cut, without_answer, chats, bool(pairs))
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -151,7 +195,7 @@ def _lines_of_json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _checked(text: str, where: str) -> dict[str, Any]:
-    """The object in a line, in one of four forms."""
+    """The object in a line, in one of the forms."""
     try:
         entry = parse_json(text)
     except ValueError as error:
@@ -164,16 +208,25 @@ def _checked(text: str, where: str) -> dict[str, Any]:
     if isinstance(entry, dict):
         if isinstance(entry.get("text"), str) or all(isinstance(entry.get(k), str) for k in ("prompt", "completion")):
             return entry
-        messages = entry.get("messages")
-        fits = isinstance(messages, list) and all(
-            isinstance(message, dict)
-            and isinstance(message.get("role"), str)
-            and (isinstance(message.get("content"), str) or message.get("tool_calls"))
-            for message in messages
-        )
-        if fits:
+        if "chosen" in entry:
+            prompt, *answers = (entry.get(key) for key in ("prompt", "chosen", "rejected"))
+            if all(isinstance(text, str) for text in (prompt, *answers)):
+                return entry
+            if all(_are_messages(answer) for answer in answers) and (prompt is None or _are_messages(prompt)):
+                return entry
+        elif _are_messages(entry.get("messages")):
             return entry
     raise FileFormatError("the line is not an example", where=where, hint=f"Lines are {FORMS}")
+
+
+def _are_messages(given: Any) -> bool:
+    """Whether a value is a list of messages with roles."""
+    return isinstance(given, list) and all(
+        isinstance(message, dict)
+        and isinstance(message.get("role"), str)
+        and (isinstance(message.get("content"), str) or message.get("tool_calls"))
+        for message in given
+    )
 
 
 def _document(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -184,9 +237,40 @@ def _document(tokenizer: Tokenizer, text: str) -> list[int]:
 def _completion(tokenizer: Tokenizer, entry: Mapping[str, Any]) -> tuple[list[Row], tuple[str, list[int]] | None]:
     """The row of a prompt and its completion, which alone is learnt."""
     before = tokenizer.encode(entry["prompt"], eos=False, parse_special=False)
-    whole = tokenizer.encode(entry["prompt"] + entry["completion"], eos=True, parse_special=False)
+    return [_completed(tokenizer, entry["prompt"], entry["completion"], before)], (entry["prompt"], before)
+
+
+def _completed(tokenizer: Tokenizer, prompt: str, completion: str, before: Sequence[int]) -> Row:
+    """A prompt, whose ids are `before`, and a completion, with the token that ends a text."""
+    whole = tokenizer.encode(prompt + completion, eos=True, parse_special=False)
     known = _common(before, whole)
-    return [Row(array("i", whole), b"\0" * known + b"\1" * (len(whole) - known))], (entry["prompt"], before)
+    return Row(array("i", whole), b"\0" * known + b"\1" * (len(whole) - known))
+
+
+def _preference(
+    template: ChatTemplate | PlainChat, tokenizer: Tokenizer, entry: Mapping[str, Any]
+) -> tuple[list[Row], tuple[str, list[int]]]:
+    """The rows of the preferred answer and of the other one. What both lists of messages begin with is the prompt, if
+    the entry has none.
+    """
+    prompt = entry.get("prompt")
+    chosen, rejected = entry["chosen"], entry["rejected"]
+    if isinstance(prompt, str):
+        before = tokenizer.encode(prompt, eos=False, parse_special=False)
+        return [_completed(tokenizer, prompt, answer, before) for answer in (chosen, rejected)], (prompt, before)
+    if prompt is None:
+        same = _common(chosen, rejected)
+        prompt, chosen, rejected = chosen[:same], chosen[same:], rejected[same:]
+    tools = entry.get("tools")
+    asked = template.encode_guarded(template.render_guarded(prompt, tools))
+    stops = template.stop_ids()
+    rows = []
+    for answer in (chosen, rejected):
+        ids = template.encode_guarded(template.render_guarded([*prompt, *answer], tools, add_generation_prompt=False))
+        known = _common(asked, ids)
+        end = next((i + 1 for i in reversed(range(known, len(ids))) if ids[i] in stops), len(ids))
+        rows.append(Row(array("i", ids), b"\0" * known + b"\1" * (end - known) + b"\0" * (len(ids) - end)))
+    return rows, (_question(prompt), asked)
 
 
 def _conversation(
@@ -210,8 +294,7 @@ def _conversation(
             template.render_guarded(messages[: place + 1], tools, add_generation_prompt=False)
         )
         if first is None:
-            last = next((turn for turn in reversed(messages[:place]) if turn["role"] == "user"), {"content": ""})
-            first = str(last["content"]), asked
+            first = _question(messages[:place]), asked
         if answered[: len(ids)] != ids:
             rows.append(Row(array("i", ids), bytes(wanted)))
             ids, wanted = [], bytearray()
@@ -224,7 +307,12 @@ def _conversation(
     return rows, first
 
 
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """The number of ids that both begin with."""
+def _question(messages: Sequence[Mapping[str, Any]]) -> str:
+    """What the user said last."""
+    return str(next((turn["content"] for turn in reversed(messages) if turn["role"] == "user"), ""))
+
+
+def _common(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """The number of ids, or messages, that both begin with."""
     pairs = zip(first, second, strict=False)
     return next((i for i, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))

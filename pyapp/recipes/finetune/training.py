@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pyapp.adapters import LoraConfig, add_adapter, save_adapter
+from pyapp.adapters import LoraConfig, add_adapter, disabled_adapters, save_adapter
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, autocast, no_grad
+from pyapp.engine import Tensor, autocast, no_grad, ops
 from pyapp.engine.dtype import bfloat16
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import OptionError
@@ -25,16 +26,18 @@ from pyapp.recipes.chooser import Chooser
 from pyapp.text.generate import generate_from
 from pyapp.text.options import SamplingOptions, check_number
 from pyapp.text.session import Session
+from pyapp.train.preferences import check_dpo, completion_log_probs, dpo_loss
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.token_rows import padded, token_loss, total_loss
 from pyapp.train.trainer import Trainer
 
-from .examples import Examples, Row, digest_of, read_examples
+from .examples import Example, Examples, Pair, Row, digest_of, read_examples
 
 BATCH = 4  # held-out rows at a time
 MOST_HELD_OUT = 64  # rows, unless a file of them is given
 SAMPLE_TOKENS = 48
 LORA_RATE, FULL_RATE = 2e-4, 2e-5
+PREFERENCE_SHARE = 0.05  # of these rates, for pairs of answers: large steps forget how to speak
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class FinetuneSettings:
     batch has `rows` of up to `length` tokens, a step `accumulate` batches. held_out: the share of rows to judge by.
     whole: names of modules that are trained whole beside the adapter ("lm_head", "embed_tokens"), by commas.
     bfloat16: products run in bfloat16, under autocast. checkpointing: blocks are computed again. eight_bits: AdamW8bit.
+    rslora: the adapter's factor is alpha / sqrt(rank). Of pairs of answers: beta, preference (the loss, one of
+    train.preferences.DPO_LOSSES) and label_smoothing; their rates are a twentieth.
     """
 
     model: str
@@ -73,6 +78,10 @@ class FinetuneSettings:
     bfloat16: bool = False
     checkpointing: bool = False
     eight_bits: bool = False
+    rslora: bool = False
+    beta: float = 0.1
+    preference: str = "sigmoid"
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         check_number("steps", self.steps, 0, 10_000_000, whole=True)
@@ -89,6 +98,7 @@ class FinetuneSettings:
             raise OptionError(
                 "block-quantised weights have no gradients", where="quantized", hint="Train an adapter, without full"
             )
+        check_dpo(self.beta, self.preference, self.label_smoothing)
         self.lora()  # what is wrong is told before the model is loaded
 
     def lora(self) -> LoraConfig:
@@ -96,7 +106,8 @@ class FinetuneSettings:
         targets = self.targets if self.targets == "all-linear" else _names(self.targets)
         return LoraConfig(
             r=self.rank, lora_alpha=self.alpha or 2 * self.rank, lora_dropout=self.dropout, target_modules=targets,
-            use_dora=self.dora, modules_to_save=_names(self.whole) or None, base_model_name_or_path=self.model,
+            use_dora=self.dora, use_rslora=self.rslora, modules_to_save=_names(self.whole) or None,
+            base_model_name_or_path=self.model,
         )  # fmt: skip
 
 
@@ -108,12 +119,12 @@ def _names(text: str) -> list[str]:
 class Shuffled:
     """Batches of rows: every pass has all rows once, in an order of its own. `position` counts the rows so far."""
 
-    def __init__(self, rows: Sequence[Row], size: int, seed: int) -> None:
+    def __init__(self, rows: Sequence[Example], size: int, seed: int) -> None:
         self.position = 0
         self._rows, self._size, self._seed = rows, size, seed
         self._order: tuple[int, list[int]] = (-1, [])
 
-    def batch(self) -> list[Row]:
+    def batch(self) -> list[Example]:
         found = []
         for _ in range(self._size):
             epoch, place = divmod(self.position, len(self._rows))
@@ -159,10 +170,11 @@ class FinetuneTraining(ResumableTraining):
     """
 
     title = "Loss of the fine-tuning"
+    rate_share = 1.0  # of the usual rates
 
     def __init__(
         self, folder: Path, settings: FinetuneSettings, loaded: LoadedModel, examples: Examples,
-        held_out: Sequence[Row],
+        held_out: Sequence[Any],
     ) -> None:  # fmt: skip
         super().__init__(folder, settings)
         self.loaded, self.examples, self.held_out_rows = loaded, examples, list(held_out)
@@ -173,7 +185,7 @@ class FinetuneTraining(ResumableTraining):
         parameters = list(trained.parameters())
         self.parameters = sum(parameter.numel() for parameter in parameters)
         kind: Callable[..., Optimizer] = AdamW8bit if settings.eight_bits else AdamW
-        rate = settings.rate or (FULL_RATE if settings.full else LORA_RATE)
+        rate = settings.rate or (FULL_RATE if settings.full else LORA_RATE) * self.rate_share
         numbers = {"lr": rate, "weight_decay": settings.weight_decay}
         half = any(parameter.dtype.name in ("float16", "bfloat16") for parameter in parameters)
         optimizer = MasterWeights(kind, parameters, **numbers) if half else kind(parameters, **numbers)
@@ -204,7 +216,7 @@ class FinetuneTraining(ResumableTraining):
         """The remaining steps; before the first one, the held-out loss of the model as it was."""
         if self.judges() and not self.trainer.step_count:
             self.trainer.held_out.append((0, self.held_out_loss()))
-            yield Metric("held_out_loss", self.trainer.held_out[0][1], "nats/token", 0)
+            yield Metric("held_out_loss", self.trainer.held_out[0][1], self.unit, 0)
         yield from super()._train(steps, evaluate_every, save_every, cancel)
 
     def judges(self) -> bool:
@@ -279,6 +291,99 @@ class FinetuneTraining(ResumableTraining):
         return steps_per_second * mean * self.settings.rows * self.settings.accumulate, "tokens/s"
 
 
+class PreferenceTraining(FinetuneTraining):
+    """Trains on pairs of answers, by direct preference optimisation. The reference is the model as it was: without the
+    adapter. What it says of a pair is computed once.
+    """
+
+    title = "Loss of the preferences"
+    unit = "nats/pair"
+    rate_share = PREFERENCE_SHARE
+
+    def __init__(
+        self, folder: Path, settings: FinetuneSettings, loaded: LoadedModel, examples: Examples,
+        held_out: Sequence[Pair],
+    ) -> None:  # fmt: skip
+        super().__init__(folder, settings, loaded, examples, held_out)
+        self._reference: dict[Pair, tuple[float, float]] = {}
+        self.accuracy = 0.0  # the share of held-out pairs whose preferred answer gained more
+        if settings.full:  # later the weights are others
+            pairs = [*examples.rows, *held_out]
+            for first in range(0, len(pairs), settings.rows):
+                self._add_reference(pairs[first : first + settings.rows])
+
+    def _log_probs(self, model: Any, pairs: Sequence[Pair]) -> Tensor:
+        """log p of the answers (2 B,): the preferred ones first."""
+        rows = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
+        logits, targets = self._logits(model, rows)  # (2 B, T, V), (2 B, T)
+        return completion_log_probs(logits.float(), targets)
+
+    def _add_reference(self, pairs: Sequence[Pair]) -> None:
+        missing = [pair for pair in dict.fromkeys(pairs) if pair not in self._reference]
+        if not missing:
+            return
+        training = self.model.training
+        self.model.eval()
+        try:
+            with no_grad(), nullcontext() if self.settings.full else disabled_adapters(self.model):
+                found = self._log_probs(self.model, missing).tolist()
+        finally:
+            self.model.train(training)
+        count = len(missing)
+        self._reference |= dict(zip(missing, zip(found[:count], found[count:], strict=True), strict=True))
+
+    def _log_ratios(self, model: Any, pairs: Sequence[Pair]) -> tuple[Tensor, ...]:
+        """log p of the preferred and of the other answers, of the model and of the reference: (B,) each."""
+        self._add_reference(pairs)
+        found = self._log_probs(model, pairs)  # (2 B,)
+        chosen, rejected = found.split(len(pairs))
+        reference = ops.tensor([self._reference[pair] for pair in pairs], device=found.device)  # (B, 2)
+        return chosen, rejected, reference[:, 0], reference[:, 1]
+
+    def _pair_loss(self, pairs: Sequence[Pair], log_ratios: Sequence[Tensor]) -> Tensor:
+        lengths = [[pair.chosen.targets for pair in pairs], [pair.rejected.targets for pair in pairs]]
+        chosen, rejected, *reference = log_ratios
+        device = chosen.device
+        settings = self.settings
+        return dpo_loss(
+            chosen, rejected, reference[0], reference[1], settings.beta, settings.preference, settings.label_smoothing,
+            (ops.tensor(lengths[0], device=device), ops.tensor(lengths[1], device=device)),
+        )  # fmt: skip
+
+    def _loss(self, model: Any, rows: Sequence[Any]) -> tuple[Tensor, float]:
+        loss = self._pair_loss(rows, self._log_ratios(model, rows))
+        return loss, float(loss.item())
+
+    def held_out_loss(self) -> float:
+        """The mean loss of the held-out pairs."""
+        pairs: Sequence[Any] = self.held_out_rows
+        total, better = 0.0, 0
+        self.model.eval()
+        try:
+            with no_grad():
+                for first in range(0, len(pairs), BATCH):
+                    batch = pairs[first : first + BATCH]
+                    found = self._log_ratios(self.model, batch)
+                    total += float(self._pair_loss(batch, found).item()) * len(batch)
+                    better += int((found[0] - found[2] > found[1] - found[3]).sum().item())
+        finally:
+            self.model.train()
+        self.accuracy = better / len(pairs)
+        return total / len(pairs)
+
+    def evaluated(self, cancel: Cancel) -> Iterator[Event]:
+        """A sample, and the share of held-out pairs whose preferred answer gained more than the other one."""
+        if self.judges():
+            yield Metric("held_out_accuracy", self.accuracy, "", self.trainer.step_count)
+        yield from super().evaluated(cancel)
+
+    def results(self) -> dict[str, Any]:
+        if self.judges():
+            self.held_out_loss()  # a run that continues after its last step has not computed it
+        more = {"held_out_accuracy": self.accuracy} if self.judges() else {}
+        return super().results() | {"unit": self.unit} | more
+
+
 def prepare(model: Any, settings: FinetuneSettings) -> None:
     """Adds the adapter, or makes all weights trainable."""
     if settings.full:
@@ -305,7 +410,7 @@ def batch_of(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
     return padded([row.ids[:-1] for row in rows], 0), padded([row.padded_targets() for row in rows], -100)
 
 
-def divided(rows: list[Row], share: float, seed: int) -> tuple[list[Row], list[Row]]:
+def divided(rows: list[Any], share: float, seed: int) -> tuple[list[Any], list[Any]]:
     """(rows to train on, held-out rows): a share of them, chosen by the seed; none of fewer than ten."""
     count = min(MOST_HELD_OUT, round(len(rows) * share))
     if len(rows) >= 10 and share:
@@ -360,23 +465,27 @@ def finetune(
     examples = read_examples(Path(data), loaded.tokenizer, length)
     given["data"] = digest_of(Path(data))
     if held_out_data is not None:
-        held_out = read_examples(Path(held_out_data), loaded.tokenizer, length).rows
+        judged = read_examples(Path(held_out_data), loaded.tokenizer, length)
+        if judged.pairs != examples.pairs:
+            raise OptionError("only one of the two files has pairs of answers", where="held_out_data")
+        held_out = judged.rows
         given["held_out_data"] = digest_of(Path(held_out_data))
     else:
         share, seed = given.get("held_out", FinetuneSettings.held_out), given.get("seed", FinetuneSettings.seed)
         rows, held_out = divided(examples.rows, share, seed)
-        examples = Examples(rows, examples.prompts, examples.cut, examples.without_answer, examples.chats)
+        examples = replace(examples, rows=rows)
     yield from _notices(loaded, examples, held_out, length)
     chosen = settings_of(FinetuneSettings, given)
     if not chosen.steps:
         per_epoch = len(examples.rows) / (chosen.rows * chosen.accumulate)
         chosen = settings_of(FinetuneSettings, {**given, "steps": max(1, round(per_epoch * chosen.epochs))})
-    training = FinetuneTraining(Path(out), chosen, loaded, examples, held_out)
+    kind = PreferenceTraining if examples.pairs else FinetuneTraining
+    training = kind(Path(out), chosen, loaded, examples, held_out)
     often = evaluate_every or max(1, chosen.steps // 10)
     yield from training.run(often, save_every, cancel)
 
 
-def _notices(loaded: LoadedModel, examples: Examples, held_out: Sequence[Row], length: int) -> Iterator[Notice]:
+def _notices(loaded: LoadedModel, examples: Examples, held_out: Sequence[Example], length: int) -> Iterator[Notice]:
     if examples.chats and not loaded.tokenizer.settings.get("chat_template"):
         yield Notice("the model has no chat template", hint='It learns lines that begin with "User:" and "Assistant:"')
     if examples.cut:

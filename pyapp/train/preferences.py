@@ -1,0 +1,88 @@
+"""Losses of preferences: answers that people chose and answers that they rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyapp.engine import Tensor
+from pyapp.errors import OptionError
+from pyapp.nn import functional as F
+
+from .token_rows import IGNORED
+
+
+def completion_log_probs(logits: Tensor, targets: Tensor) -> Tensor:
+    """log p of each row's targets that are not IGNORED: logits (B, T, V), targets (B, T) → (B,) in nats."""
+    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED, reduction="none")
+    return -losses.reshape(targets.shape).sum(1)
+
+
+def _robust(chosen: Tensor, rejected: Tensor, beta: float, smoothing: float) -> Tensor:
+    margin = beta * (chosen - rejected)  # (B,)
+    return (smoothing * F.logsigmoid(-margin) - (1 - smoothing) * F.logsigmoid(margin)) / (1 - 2 * smoothing)
+
+
+# name → (chosen, rejected, beta, smoothing) → losses (B,); chosen and rejected: log p less that of the reference
+DPO_LOSSES: dict[str, Callable[[Tensor, Tensor, float, float], Tensor]] = {
+    "sigmoid": lambda chosen, rejected, beta, _: -F.logsigmoid(beta * (chosen - rejected)),
+    "hinge": lambda chosen, rejected, beta, _: F.relu(1 - beta * (chosen - rejected)),
+    "ipo": lambda chosen, rejected, beta, _: (chosen - rejected - 1 / (2 * beta)).square(),
+    "robust": _robust,
+    "apo_zero": lambda chosen, rejected, beta, _: 1 - (beta * chosen).sigmoid() + (beta * rejected).sigmoid(),
+    "apo_down": lambda chosen, rejected, beta, _: (
+        (beta * chosen).sigmoid() + 1 - (beta * (chosen - rejected)).sigmoid()
+    ),
+}
+PER_TOKEN = ("ipo",)  # losses of the mean log p of a token
+
+
+def dpo_loss(
+    chosen: Tensor,
+    rejected: Tensor,
+    reference_chosen: Tensor,
+    reference_rejected: Tensor,
+    beta: float = 0.1,
+    kind: str = "sigmoid",
+    label_smoothing: float = 0.0,
+    lengths: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    """Direct preference optimisation (Rafailov et al. 2023, arXiv 2305.18290): the mean loss of B pairs, a scalar.
+
+    chosen, rejected (B,): log p of the answers (completion_log_probs) by the model that is trained; reference_chosen,
+    reference_rejected (B,): by the model as it was. beta: how much it costs to leave the reference. kind: "sigmoid",
+    "hinge" (Zhao et al. 2023, arXiv 2305.10425), "ipo" (Azar et al. 2023, arXiv 2310.12036; it needs `lengths`, the
+    numbers of tokens of the answers (B,)), "robust" (Chowdhury et al. 2024, arXiv 2403.00409: `label_smoothing` is the
+    share of pairs that are the wrong way round), "apo_zero" and "apo_down" (D'Oosterlinck et al. 2024,
+    arXiv 2408.06266). The values are trl's. OptionError for unknown kinds and numbers out of their range.
+    """
+    check_dpo(beta, kind, label_smoothing)
+    better, worse = chosen - reference_chosen, rejected - reference_rejected  # (B,) each
+    if kind in PER_TOKEN:
+        if lengths is None:
+            raise OptionError(f"the loss {kind!r} needs the numbers of tokens of the answers", where="lengths")
+        better, worse = better / lengths[0].clamp(min=1), worse / lengths[1].clamp(min=1)
+    return DPO_LOSSES[kind](better, worse, beta, label_smoothing).mean()
+
+
+def check_dpo(beta: float, kind: str, label_smoothing: float) -> None:
+    """OptionError for settings of dpo_loss that are out of their range."""
+    if kind not in DPO_LOSSES:
+        raise OptionError(f"is one of {', '.join(DPO_LOSSES)}, not {kind!r:.50}", where="kind")
+    if not 0 < beta < float("inf"):
+        raise OptionError(f"is a number above 0, not {beta!r:.50}", where="beta")
+    if not 0 <= label_smoothing < 0.5:
+        raise OptionError(f"is a number from 0 to below 0.5, not {label_smoothing!r:.50}", where="label_smoothing")
+
+
+def reward_loss(chosen: Tensor, rejected: Tensor, margin: Tensor | None = None, center: float = 0.0) -> Tensor:
+    """The loss of a reward model (Bradley and Terry 1952; Ouyang et al. 2022, arXiv 2203.02155), a scalar.
+
+    chosen, rejected (B,): scores of the answers. margin (B,): by how much the first is to be above the second. center:
+    weight of the term that keeps scores near 0 (Eisenstein et al. 2023, arXiv 2312.09244). The values are trl's.
+    """
+    difference = chosen - rejected if margin is None else chosen - rejected - margin  # (B,)
+    loss = -F.logsigmoid(difference).mean()
+    return loss + center * (chosen + rejected).square().mean() if center else loss
+
+
+__all__ = ["DPO_LOSSES", "check_dpo", "completion_log_probs", "dpo_loss", "reward_loss"]

@@ -1,0 +1,71 @@
+"""Makes golden.json with trl (1.16), peft and transformers:
+
+    PYTHONPATH=. python -m tests.recipes.finetune.make_golden
+
+It has the first loss of DPOTrainer of each kind, over a model whose adapter has seeded values, and that of
+RewardTrainer.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from trl import DPOConfig, DPOTrainer, RewardTrainer
+
+from tests.models.seeded import draw
+from tests.recipes.finetune.preference_case import BETA, KINDS, PAIRS, SCORES, SMOOTHING
+from tests.text.chat_model import write_chat_model
+
+TARGET = Path(__file__).with_name("golden.json")
+
+
+def dpo(folder: Path, kind: str) -> float:
+    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
+    adapter = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / "model" / "tokenizer.json"), eos_token="<|im_end|>", pad_token="<|im_start|>"
+    )
+    settings = DPOConfig(
+        output_dir=str(folder / "out"), per_device_train_batch_size=2, beta=BETA, loss_type=[kind], use_cpu=True,
+        label_smoothing=SMOOTHING if kind == "robust" else 0.0, report_to=[], bf16=False, gradient_checkpointing=False,
+    )  # fmt: skip
+    trainer = DPOTrainer(model, args=settings, train_dataset=Dataset.from_list(PAIRS), processing_class=tokenizer,
+                         peft_config=adapter)  # fmt: skip
+    trainer.model.eval()
+    with torch.no_grad():  # only now: an adapter that is there already is the reference
+        for key, parameter in trainer.model.named_parameters():
+            if parameter.requires_grad:
+                known = key.replace(".default", "").replace("base_model.model.", "")
+                parameter.copy_(torch.from_numpy(draw(known, tuple(parameter.shape))))
+    batch = next(iter(trainer.get_train_dataloader()))
+    with torch.no_grad():
+        return float(trainer.compute_loss(trainer.model, batch))
+
+
+def reward(center: float | None, with_margin: bool) -> float:
+    chosen, rejected, margin = map(torch.tensor, SCORES)
+    accelerator = SimpleNamespace(gather_for_metrics=lambda x: x, gather=lambda x: x)
+    trainer: Any = SimpleNamespace(
+        model=SimpleNamespace(training=False), accelerator=accelerator, _metrics=defaultdict(lambda: defaultdict(list)),
+        args=SimpleNamespace(center_rewards_coefficient=center), _total_train_tokens=0,
+    )  # fmt: skip
+    logits = torch.cat([chosen, rejected]).unsqueeze(-1)
+    inputs = {"attention_mask": torch.ones(6, 1)} | ({"margin": margin} if with_margin else {})
+    return float(RewardTrainer.compute_loss(trainer, lambda **_: SimpleNamespace(logits=logits), inputs))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        write_chat_model(Path(name) / "model", layers=1)
+        found: dict[str, Any] = {"dpo": {kind: dpo(Path(name), kind) for kind in KINDS}}
+    found["reward"] = [reward(None, False), reward(None, True), reward(0.01, False)]
+    TARGET.write_text(json.dumps(found) + "\n")

@@ -1,0 +1,134 @@
+"""Preferences: losses of trl's trainers, and a model that learns which answers are better."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyapp import no_grad, tensor
+from pyapp.adapters.adapting import adapter_state
+from pyapp.errors import FileFormatError, OptionError
+from pyapp.events import Cancel, Done, Event, Metric, Progress
+from pyapp.models import load_model
+from pyapp.recipes.finetune import FinetuneSettings, finetune
+from pyapp.recipes.finetune.examples import read_examples
+from pyapp.recipes.finetune.training import PreferenceTraining
+from pyapp.train.preferences import dpo_loss, reward_loss
+from tests.models.seeded import draw
+from tests.recipes.finetune.preference_case import BETA, KINDS, SCORES, SMOOTHING, write_pairs
+from tests.text.chat_model import write_chat_model
+from tests.together import check_each
+
+pytest.importorskip("jinja2")
+
+GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("preferences")
+    write_chat_model(folder / "model", layers=1)
+    write_pairs(folder / "pairs.jsonl")
+    return folder
+
+
+def test_losses_are_those_of_trl(place: Path) -> None:
+    loaded = load_model(place / "model")
+    examples = read_examples(place / "pairs.jsonl", loaded.tokenizer, 64)  # type: ignore[arg-type]
+    settings = FinetuneSettings(
+        "model", "", steps=1, rank=4, alpha=8, length=64, beta=BETA, label_smoothing=SMOOTHING, rows=2
+    )
+    training = PreferenceTraining(place / "losses", settings, loaded, examples, examples.rows)
+    with no_grad():
+        for name, value in adapter_state(loaded.model, "default").items():  # type: ignore[arg-type]
+            value.copy_(tensor(draw(name, tuple(value.shape))))
+
+    def check(kind: str) -> None:
+        training.settings = FinetuneSettings(
+            "model", "", length=64, beta=BETA, preference=kind, label_smoothing=SMOOTHING
+        )
+        assert training._loss(training.model, examples.rows)[1] == pytest.approx(GOLDEN["dpo"][kind], abs=2e-5)
+        assert training.held_out_loss() == pytest.approx(GOLDEN["dpo"][kind], abs=2e-5)
+
+    check_each(check, [(kind,) for kind in KINDS])
+
+
+def test_rewards_are_those_of_trl() -> None:
+    chosen, rejected, margin = map(tensor, SCORES)
+    found = [reward_loss(chosen, rejected), reward_loss(chosen, rejected, margin)]
+    found.append(reward_loss(chosen, rejected, center=0.01))
+    assert [loss.item() for loss in found] == pytest.approx(GOLDEN["reward"], abs=1e-6)
+
+
+def messages(*turns: str) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(turns)]
+
+
+def test_conversations(place: Path) -> None:
+    """Prompts as messages, or as what both conversations begin with, are the same pair."""
+    tokenizer: Any = load_model(place / "model").tokenizer
+    path = place / "chats.jsonl"
+    lines: list[Any] = [
+        {"prompt": messages("hi"), "chosen": messages("", "a b")[1:], "rejected": messages("", "c")[1:]},
+        {"chosen": messages("hi", "a b"), "rejected": messages("hi", "c")},
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    first, second = read_examples(path, tokenizer, 64).rows
+    assert (first.chosen, first.rejected) == (second.chosen, second.rejected)
+    learnt = [token for token, wanted in zip(first.chosen.ids, first.chosen.wanted, strict=True) if wanted]
+    assert tokenizer.decode(learnt[:-1]) == "a b" and learnt[-1] == 257  # up to the token that ends the turn
+    with pytest.raises(FileFormatError, match="line 3: the file has both preferences and other examples"):
+        path.write_text(path.read_text() + '{"text": "a"}\n')
+        read_examples(path, tokenizer, 64)
+    with pytest.raises(FileFormatError, match="the line is not an example"):
+        path.write_text('{"prompt": "a", "chosen": "b", "rejected": 3}\n')
+        read_examples(path, tokenizer, 64)
+
+
+def run(place: Path, out: str, stop: int = 0, **settings: Any) -> list[Event]:
+    given = {"rate": 5e-3, "length": 64, "rows": 2, "steps": 8, "rank": 2, "evaluate_every": 8, **settings}
+    cancel, events = Cancel(), []
+    held_out = place / "pairs.jsonl"
+    for event in finetune(
+        place / "model", held_out, place / out, held_out_data=held_out, save_every=50, cancel=cancel, **given
+    ):
+        events.append(event)
+        if isinstance(event, Progress) and event.what == "training" and event.done == stop:
+            cancel.set()
+    return events
+
+
+def test_a_model_learns_which_answers_are_better(place: Path) -> None:
+    events = run(place, "whole", rslora=True)
+    losses = [event.value for event in events if isinstance(event, Metric) and event.name == "held_out_loss"]
+    assert losses[0] == pytest.approx(0.6931, abs=1e-4) and losses[-1] < 0.4  # nothing has been learnt at first
+    done = events[-1]
+    assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
+    stopped = run(place, "parts", 3, rslora=True)[-1]
+    assert isinstance(stopped, Done) and stopped.reason == "cancelled"
+    run(place, "parts", rslora=True)
+    whole, parts = ((place / name / "adapter_model.safetensors").read_bytes() for name in ("whole", "parts"))
+    assert whole == parts
+    assert json.loads((place / "whole" / "adapter_config.json").read_text())["use_rslora"] is True
+
+
+def test_a_whole_model_keeps_its_reference_when_it_continues(place: Path) -> None:
+    def last(events: list[Event]) -> float:
+        return [event.value for event in events if isinstance(event, Metric) and event.name == "held_out_loss"][-1]
+
+    whole = last(run(place, "full", full=True, rate=1e-3, steps=4))
+    run(place, "full parts", 2, full=True, rate=1e-3, steps=4)
+    assert last(run(place, "full parts", full=True, rate=1e-3, steps=4)) == whole < 0.65
+
+
+def test_settings_are_checked(place: Path) -> None:
+    with pytest.raises(OptionError, match=r"kind.*is one of sigmoid, hinge"):
+        run(place, "no", preference="simpo")
+    with pytest.raises(OptionError, match=r"beta.*above 0"):
+        run(place, "no", beta=0.0)
+    one = tensor([1.0])
+    with pytest.raises(OptionError, match="lengths"):
+        dpo_loss(one, one, one, one, kind="ipo")
