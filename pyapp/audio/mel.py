@@ -122,15 +122,21 @@ def mel_filters(n_mels: int = 80) -> NDArray[np.float32]:
     return filters
 
 
-def triangles(count: int, points: int, rate: int, lowest: float, highest: float) -> NDArray[np.float64]:
+def triangles(
+    count: int, points: int, rate: int, lowest: float, highest: float, of_htk: bool = False
+) -> NDArray[np.float64]:
     """float64 (count, points): triangles of equal area from `lowest` to `highest` Hz, over the points of a spectrum
-    from 0 Hz to half the rate.
+    from 0 Hz to half the rate; `of_htk`: of the height 1, on HTK's scale 2595 log10(1 + f / 700).
     """
-    edges = mel_to_hertz(np.linspace(hertz_to_mel(lowest), hertz_to_mel(highest), count + 2))
+    if of_htk:
+        low, high = (2595 * np.log10(1 + hertz / 700) for hertz in (lowest, highest))
+        edges = 700 * (10 ** (np.linspace(low, high, count + 2) / 2595) - 1)
+    else:
+        edges = mel_to_hertz(np.linspace(hertz_to_mel(lowest), hertz_to_mel(highest), count + 2))
     frequencies = np.arange(points, dtype=np.float64) * (rate / (2 * (points - 1)))
     rising = (frequencies - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
     falling = (edges[2:, None] - frequencies) / (edges[2:] - edges[1:-1])[:, None]
-    height = 2.0 / (edges[2:] - edges[:-2])
+    height = np.ones(count) if of_htk else 2.0 / (edges[2:] - edges[:-2])
     found: NDArray[np.float64] = np.maximum(0.0, np.minimum(rising, falling)) * height[:, None]
     return found
 

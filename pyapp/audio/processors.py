@@ -17,13 +17,14 @@ from pyapp.errors import ArgumentError, ModelError
 from .constants import SAMPLE_RATE
 from .filter_banks import POINTS, filter_bank, window_of
 from .mel import BINS as FFT_BINS
-from .mel import FFT_SIZE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
+from .mel import FFT_SIZE, FRAMES_AT_ONCE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EPSILON = 1e-7  # added to the variance
 MOST_FRAMES = 1 << 16  # of a spectrogram
+MOST_FUSED = 600.0  # seconds of a recording that is heard whole by CLAP
 
 
 def _feature_settings(settings: Mapping[str, Any], where: str, usual: int = SAMPLE_RATE) -> Mapping[str, Any]:
@@ -274,12 +275,17 @@ class DecibelProcessor:
     `bins` triangles of equal area on Slaney's scale from `lowest` to `highest` Hz, in decibels. A shorter recording is
     repeated as often as it fits into `length` seconds, and then filled with silence; of a longer one the beginning is
     heard.
+
+    `fused`: a longer one is heard whole (Wu et al. 2022, arXiv 2211.06687): shrunk to `length` seconds, and a stretch
+    of its first third, its middle and its last third, where transformers draws them. The triangles are of the height 1,
+    on HTK's scale.
     """
 
     bins: int = 64
     length: int = 10
     lowest: float = 0.0
     highest: float = 14000.0
+    fused: bool = False
 
     rate = 48000  # samples a second
     window, hop = 1024, 480
@@ -287,7 +293,7 @@ class DecibelProcessor:
     @property
     def seconds(self) -> float:
         """How much of a recording is heard."""
-        return float(self.length)
+        return MOST_FUSED if self.fused else float(self.length)
 
     @property
     def frames(self) -> int:
@@ -295,8 +301,12 @@ class DecibelProcessor:
         return self.length * self.rate // self.hop + 1
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> DecibelProcessor:
-        """From the object of a preprocessor_config.json of CLAP. ModelError for what is not known."""
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json", fused: bool = False
+    ) -> DecibelProcessor:
+        """From the object of a preprocessor_config.json of CLAP. `fused`: as the model's configuration says. ModelError
+        for what is not known.
+        """
         settings = _feature_settings(settings, where, cls.rate)
         for name, usual in (("fft_window_size", cls.window), ("hop_length", cls.hop), ("padding", "repeatpad")):
             if settings.get(name, usual) != usual:
@@ -308,20 +318,46 @@ class DecibelProcessor:
         lowest, highest = settings.get("frequency_min", cls.lowest), settings.get("frequency_max", cls.highest)
         if any(type(hertz) not in (int, float) for hertz in (lowest, highest)) or not 0 <= lowest < highest <= 24000:
             raise ModelError(f"it hears from {lowest!r:.40} to {highest!r:.40} Hz", where=where)
-        return cls(bins, length, float(lowest), float(highest))
+        return cls(bins, length, float(lowest), float(highest), fused)
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, None]:
-        """Recordings, each float (N,) at 48 kHz, as a batch (B, frames, bins) float32; there is no mask."""
-        arrays, most = _checked(recordings), self.length * self.rate
-        points = self.window // 2 + 1
-        filters = triangles(self.bins, points, self.rate, self.lowest, self.highest).T  # (513, bins)
-        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.window) / self.window)
-        found = np.empty((len(arrays), self.frames, self.bins), np.float32)
+        """Recordings, each float (N,) at 48 kHz, as a batch (B, frames, bins) float32, or (B, 4, frames, bins) if
+        fused; there is no mask.
+        """
+        arrays = _checked(recordings)
+        shape = (len(arrays), *([4] if self.fused else []), self.frames, self.bins)
+        found = np.empty(shape, np.float32)
         for row, array in enumerate(arrays):
-            sound = np.tile(array, most // len(array)) if len(array) < most else array[:most]
-            sound = np.pad(sound.astype(np.float64), (0, most - len(sound)))
-            sound = np.pad(sound, self.window // 2, mode="reflect")
-            parts = np.lib.stride_tricks.sliding_window_view(sound, self.window)[:: self.hop]  # (frames, 1024)
-            power = np.abs(np.fft.rfft(parts * hann)) ** 2
-            found[row] = 10 * np.log10(np.maximum(power @ filters, SMALLEST_POWER))
+            found[row] = self._fused(array) if self.fused else self._decibels(array)
         return from_numpy(found), None
+
+    def _decibels(self, array: NDArray[np.float32], whole: bool = False) -> NDArray[np.float64]:
+        """(frames, bins) of what is heard; of all samples, if a recording is longer, with `whole`."""
+        most = self.length * self.rate
+        most = max(most, len(array)) if whole else most
+        points = self.window // 2 + 1
+        filters = triangles(self.bins, points, self.rate, self.lowest, self.highest, self.fused).T  # (513, bins)
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.window) / self.window)
+        sound = np.tile(array, most // len(array)) if len(array) < most else array[:most]
+        sound = np.pad(sound.astype(np.float64), (0, most - len(sound)))
+        sound = np.pad(sound, self.window // 2, mode="reflect")
+        parts = np.lib.stride_tricks.sliding_window_view(sound, self.window)[:: self.hop]  # (frames, 1024)
+        found = np.empty((len(parts), self.bins))
+        for first in range(0, len(parts), FRAMES_AT_ONCE):
+            here = slice(first, first + FRAMES_AT_ONCE)
+            power = np.abs(np.fft.rfft(parts[here] * hann, axis=1)) ** 2
+            found[here] = 10 * np.log10(np.maximum(power @ filters, SMALLEST_POWER))
+        return found
+
+    def _fused(self, array: NDArray[np.float32]) -> NDArray[np.float64]:
+        """(4, frames, bins): the whole recording, and three stretches; four times a short one."""
+        whole, count = self._decibels(array, whole=True), self.frames
+        if len(whole) <= count:
+            return np.stack([whole] * 4)
+        thirds = np.array_split(np.arange(len(whole) - count + 1), 3)
+        starts = [int(part[len(part) // 2]) if len(part) else 0 for part in thirds]
+        places = np.clip((np.arange(count) + 0.5) * len(whole) / count - 0.5, 0, len(whole) - 1)
+        below = places.astype(int)
+        share, above = (places - below)[:, None], np.minimum(below + 1, len(whole) - 1)
+        shrunk = whole[below] * (1 - share) + whole[above] * share  # (frames, bins)
+        return np.stack([shrunk, *(whole[start : start + count] for start in starts)])

@@ -14,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
-from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module
+from pyapp.nn import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ReLU, Sequential
 from pyapp.nn.encoders import BertEncoder
 from pyapp.nn.functional import interpolate
 from pyapp.nn.layers.gated import activation_named
@@ -72,16 +72,17 @@ class SoundConfig:
     patch_embeds_hidden_size: int = 96
     enable_patch_layer_norm: bool = True
     enable_fusion: bool = False
+    aff_block_r: int = 4
+    fusion_type: str | None = None
     qkv_bias: bool = True
     mlp_ratio: float = 4.0
     layer_norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
         check_fields(self)
-        require(
-            not self.enable_fusion, "it has enable_fusion true: the fusion of parts of a recording is not known",
-            "Choose a model without it, such as laion/clap-htsat-unfused or laion/larger_clap_general",
-        )  # fmt: skip
+        channels = self.fusion_type == "channel_map"
+        require(not (self.enable_fusion and channels), "fusion_type is 'channel_map', expected null")
+        require(self.aff_block_r <= self.patch_embeds_hidden_size, f"aff_block_r is {self.aff_block_r}")
         depths, heads = list(self.depths), list(self.num_attention_heads)
         whole = all(type(number) is int and 0 < number <= 1 << 8 for number in (*depths, *heads))
         require(whole and 0 < len(depths) == len(heads) <= 8, f"depths {depths!r:.60} and heads {heads!r:.60}")
@@ -155,17 +156,53 @@ class Config:
         return self.text_config.vocab_size
 
 
-class PatchEmbed(Module):
-    """Patches of the folded spectrogram, each as one vector."""
+class Fusion(Module):
+    """Weighs two pictures at each place (Dai et al. 2020, arXiv 2009.14082)."""
 
     def __init__(self, config: SoundConfig) -> None:
         super().__init__()
-        self.proj = Conv2d(1, config.embed_dim, config.patch_size, stride=config.patch_size)
-        self.norm = LayerNorm(config.embed_dim) if config.enable_patch_layer_norm else None
+        width = config.embed_dim
+        inner = width // config.aff_block_r
+
+        def layers() -> list[Module]:
+            return [
+                Conv2d(width, inner, 1), BatchNorm2d(inner), ReLU(), Conv2d(inner, width, 1), BatchNorm2d(width),
+            ]  # fmt: skip
+
+        self.local_att = Sequential(*layers())
+        self.global_att = Sequential(AdaptiveAvgPool2d(1), *layers())
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        """x and other (B, D, H, W) → (B, D, H, W)."""
+        both = x + other
+        share = (self.local_att(both) + self.global_att(both)).sigmoid()
+        return 2 * x * share + 2 * other * (1 - share)
+
+
+class PatchEmbed(Module):
+    """Patches of the folded spectrogram, each as one vector; with fusion, those of three stretches, three times as
+    wide, stand side by side for the same places.
+    """
+
+    def __init__(self, config: SoundConfig) -> None:
+        super().__init__()
+        width, size = config.embed_dim, config.patch_size
+        self.proj = Conv2d(1, width, size, stride=size)
+        self.norm = LayerNorm(width) if config.enable_patch_layer_norm else None
+        self.fusion_model = Fusion(config) if config.enable_fusion else None
+        if config.enable_fusion:
+            self.mel_conv2d = Conv2d(1, width, (size, 3 * size), stride=(size, 3 * size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, 1, side, side) → (B, patches, D)."""
-        x = as_sequence(self.proj(x))
+        """x (B, 1, side, side), or (B, 4, side, side) with fusion → (B, patches, D)."""
+        whole = self.proj(x.narrow(1, 0, 1))  # (B, D, H, W)
+        if self.fusion_model is not None:
+            batch, _, side, _ = x.shape
+            parts = self.mel_conv2d(x.narrow(1, 1, 3).reshape(3 * batch, 1, side, side))  # (3 B, D, H, W // 3)
+            _, width, high, wide = parts.shape
+            parts = parts.reshape(batch, 3, width, high, wide).permute(0, 2, 3, 1, 4).reshape(batch, width, high, -1)
+            whole = self.fusion_model(whole, ops.pad(parts, (0, whole.shape[3] - parts.shape[3])))
+        x = as_sequence(whole)
         return x if self.norm is None else self.norm(x)
 
 
@@ -180,24 +217,26 @@ class SoundEncoder(WindowEncoder):
         self.norm = LayerNorm(config.hidden_size)
 
     def folded(self, x: Tensor) -> Tensor:
-        """x (B, frames, bins) → (B, 1, side, side): stretches of time, the first at the top, each with its frames from
-        left to right and its bins from top to bottom.
+        """x (B, C, frames, bins) → (B, C, side, side): stretches of time, the first at the top, each with its frames
+        from left to right and its bins from top to bottom.
         """
         config = self.config
         side, fold, bins = config.spec_size, config.fold, config.num_mel_bins
-        if x.ndim != 3 or x.shape[2] != bins or not 1 <= x.shape[1] <= side * fold:
+        count = 4 if config.enable_fusion else 1
+        if x.ndim != 4 or x.shape[1] != count or x.shape[3] != bins or not 1 <= x.shape[2] <= side * fold:
             raise ArgumentError(
-                f"spectrograms are (B, frames, {bins}) of up to {side * fold} frames, not {describe(x)}"
+                f"spectrograms are (B, {'4, ' if count > 1 else ''}frames, {bins}) of up to {side * fold} frames, not "
+                f"{describe(x)}"
             )
-        x = x.unsqueeze(1)
         if x.shape[2] < side * fold:
             x = interpolate(x, size=(side * fold, bins), mode="bicubic", align_corners=True)
-        x = x.reshape(x.shape[0], fold, side, bins).transpose(2, 3)
-        return x.reshape(x.shape[0], 1, side, side)
+        x = x.reshape(x.shape[0], count, fold, side, bins).transpose(3, 4)
+        return x.reshape(x.shape[0], count, side, side)
 
     def forward(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
-        """x (B, frames, bins) → the mean of what is heard (B, D)."""
-        x = self.batch_norm(x.unsqueeze(1).transpose(1, 3)).transpose(1, 3).squeeze(1)
+        """x (B, frames, bins), or (B, 4, frames, bins) with fusion → the mean of what is heard (B, D)."""
+        x = x if x.ndim == 4 else x.unsqueeze(1)
+        x = self.batch_norm(x.transpose(1, 3)).transpose(1, 3)
         rows = self.config.spec_size // self.config.patch_size
         x = super().forward(self.patch_embed(self.folded(x)), (rows, rows))
         return self.norm(x).mean(1)
@@ -247,7 +286,7 @@ class Clap(Module):
         return self.text_model.most
 
     def sound_features(self, input_features: Tensor) -> Tensor:
-        """input_features (B, frames, bins) → the vectors of recordings (B, P)."""
+        """input_features (B, frames, bins), or (B, 4, frames, bins) with fusion → the vectors of recordings (B, P)."""
         return self.audio_projection(self.audio_model.audio_encoder(input_features))
 
     def text_features(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -260,7 +299,7 @@ class Clap(Module):
         return direction_scores(sounds, texts) * self.logit_scale_a.exp()
 
     def forward(self, input_features: Tensor, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """input_features (B, frames, bins), ids (N, T) → logits (B, N): how well each text says what is heard."""
+        """input_features as sound_features', ids (N, T) → logits (B, N): how well each text says what is heard."""
         return self.scores(self.sound_features(input_features), self.text_features(ids, attention_mask))
 
 

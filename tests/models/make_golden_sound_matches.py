@@ -14,12 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoConfig, ClapFeatureExtractor, ClapModel
 
 from tests.models.seeded import gradients_of, rounded, shown, sound_weights
 from tests.models.sound_configs import recording
-from tests.models.sound_match_configs import CONFIGS, SAMPLES, SETTINGS, TEXTS
+from tests.models.sound_match_configs import CONFIGS, FUSED, FUSED_SAMPLES, SAMPLES, SETTINGS, TEXTS
 
 FOLDER = Path(__file__).with_name("golden_sound_matches")
 
@@ -31,12 +32,15 @@ def golden(name: str) -> dict[str, Any]:
         for key, tensor in [*model.named_parameters(), *model.named_buffers()]:
             if tensor.is_floating_point():
                 tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
-    extractor = ClapFeatureExtractor(**SETTINGS)
-    sounds = [recording(count) for count in SAMPLES]
+    fused = name == "clap-fused"
+    extractor = ClapFeatureExtractor(**(FUSED if fused else SETTINGS))
+    sounds = [recording(count) for count in (FUSED_SAMPLES if fused else SAMPLES)]
+    np.random.choice = lambda places: places[len(places) // 2]  # where it draws a stretch
     features = extractor(sounds, sampling_rate=48000, return_tensors="pt").input_features.float()
+    more = {"is_longer": torch.ones(len(sounds), 1)} if fused else {}  # each, as where it is alone
     longest = max(map(len, TEXTS))
     ids = torch.tensor([[*text, *[1] * (longest - len(text))] for text in TEXTS])
-    found = model(input_ids=ids, attention_mask=(ids != 1).long(), input_features=features)
+    found = model(input_ids=ids, attention_mask=(ids != 1).long(), input_features=features, **more)
     logits = found.logits_per_audio
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor([0, 1]))
     loss.backward()

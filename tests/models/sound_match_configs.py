@@ -18,8 +18,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
 }  # fmt: skip
+CONFIGS["clap-fused"] = CONFIGS["clap"] | {
+    "audio_config": CONFIGS["clap"]["audio_config"] | {
+        "num_mel_bins": 64, "spec_size": 128, "depths": [1, 1], "enable_fusion": True, "window_size": 4,
+    },
+}  # fmt: skip
 SETTINGS = {"feature_size": 16, "max_length_s": 2, "frequency_min": 50, "truncation": "rand_trunc"}
+FUSED = {"feature_size": 64, "max_length_s": 2, "frequency_min": 50, "truncation": "fusion"}
 SAMPLES = (70000, 96000)  # of the recordings: one that is repeated, and one of the whole length
+FUSED_SAMPLES = (70000, 150000)  # one that is repeated, and one that is longer
 TEXTS = [[0, 5, 9, 33, 2], [0, 21, 2]]
 # Those that the tests run with their weights in block types.
 QUANTISED = ["clap"]

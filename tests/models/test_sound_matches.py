@@ -24,7 +24,7 @@ from pyapp.nn import functional
 from tests.models.seeded import shown, sound_weights
 from tests.models.small_models import check_gradients, golden_of, numbers, seeded_model, shapes_in, shapes_of
 from tests.models.sound_configs import recording
-from tests.models.sound_match_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS, TEXTS
+from tests.models.sound_match_configs import CONFIGS, FUSED, FUSED_SAMPLES, QUANTISED, SAMPLES, SETTINGS, TEXTS
 from tests.models.test_listeners import tokenizer_file
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
@@ -45,18 +45,20 @@ def write(folder: Path, name: str, state: dict[str, Any], settings: Any = None, 
     return folder
 
 
-def inputs() -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
+def inputs(name: str) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
     """Spectrograms, and texts with their mask."""
+    settings, counts = (FUSED, FUSED_SAMPLES) if name == "clap-fused" else (SETTINGS, SAMPLES)
     longest = max(map(len, TEXTS))
     ids = pyapp.tensor([[*text, *[1] * (longest - len(text))] for text in TEXTS])
-    return DecibelProcessor.from_settings(SETTINGS)([recording(count) for count in SAMPLES])[0], ids, ids != 1
+    processor = DecibelProcessor.from_settings(settings, fused=name == "clap-fused")
+    return processor([recording(count) for count in counts])[0], ids, ids != 1
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_parity(name: str) -> None:
     model, expected = make(name), golden_of("golden_sound_matches", name)
     assert shapes_of(model) == shapes_in(expected)
-    features, ids, mask = inputs()
+    features, ids, mask = inputs(name)
     np.testing.assert_allclose(shown(numbers(features), 80), expected["input"], rtol=1e-3, atol=1e-3)
     with pyapp.no_grad():
         for found, wanted in (
@@ -106,6 +108,23 @@ def test_tasks_and_folders(tmp_path: Path) -> None:
         assert isinstance(asyncio.run(run(tasks.match_sounds([file], model=loaded, **wrong)))[-1], Error)
 
 
+def test_fused_recordings_are_heard_whole(tmp_path: Path) -> None:
+    model, file = make("clap-fused"), tmp_path / "sound.wav"
+    loaded = load_sound_matcher(write(tmp_path / "model", "clap-fused", dict(model.state_dict()), FUSED))
+    write_wav(file, recording(FUSED_SAMPLES[1]), 48000)
+    samples = np.concatenate([*pyapp.audio.open_audio(file, to_rate=48000)])
+
+    async def run() -> list[Any]:
+        return [event async for event in tasks.embed_sounds([file], model=loaded)]
+
+    events = asyncio.run(run())
+    [found] = [event.values["embedding"] for event in events if isinstance(event, Item)]
+    assert not any(isinstance(event, Notice) for event in events) and len(samples) == FUSED_SAMPLES[1]
+    with pyapp.no_grad():
+        expected = numbers(model.sound_features(DecibelProcessor(64, 2, 50.0, fused=True)([samples])[0])[0])
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.native_only
 def test_the_commands(tmp_path: Path) -> None:
     testing = pytest.importorskip("click.testing")
@@ -127,7 +146,8 @@ def test_the_commands(tmp_path: Path) -> None:
 
 AUDIO = CONFIGS["clap"]["audio_config"]
 HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"audio_config": AUDIO | {"enable_fusion": True}}, "fusion"), ({"audio_config": 3}, "audio_config"),
+    ({"audio_config": AUDIO | {"enable_fusion": True, "fusion_type": "channel_map"}}, "fusion"),
+    ({"audio_config": 3}, "audio_config"), ({"audio_config": AUDIO | {"aff_block_r": 99}}, "aff_block_r"),
     ({"audio_config": AUDIO | {"num_attention_heads": [3, 4]}}, "3 heads"), ({"projection_dim": 1 << 20}, "projection"),
     ({"audio_config": AUDIO | {"spec_size": 60}}, "spec_size"), ({"audio_config": AUDIO | {"depths": [2]}}, "depths"),
     ({"audio_config": AUDIO | {"window_size": 16}}, "window_size"),
@@ -149,7 +169,7 @@ def test_hostile_configurations(changed: dict[str, Any], told: str, tmp_path: Pa
 
 def test_wrong_spectrograms() -> None:
     model = make("clap")
-    for shape in ((1, 10, 8), (1, 300, 16)):
+    for shape in ((1, 1, 10, 8), (1, 1, 300, 16), (1, 4, 10, 16)):
         with pytest.raises(ArgumentError, match="spectrograms"):
             model.audio_model.audio_encoder.folded(pyapp.zeros(*shape))
 
@@ -159,7 +179,7 @@ def test_block_quantised(name: str, tmp_path: Path) -> None:
     model = make(name)
     found = load_sound_matcher(write(tmp_path / "model", name, dict(model.state_dict())), dtype="q8_0").model
     assert any(parameter.dtype.is_quantized for parameter in found.parameters())
-    features, ids, mask = inputs()
+    features, ids, mask = inputs(name)
     with pyapp.no_grad():
         for expected, other in (
             (model.sound_features(features), found.sound_features(features)),

@@ -88,11 +88,12 @@ def load_sound_matcher(
     report, cancel = report or (lambda event: None), cancel or Cancel()
     name, files, settings = task_files(source, MATCHING, report, cancel, MORE_FILES)
     prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
-    processor, tokenizer = DecibelProcessor.from_settings(prepares), tokenizer_of(source, name, files)
+    tokenizer = tokenizer_of(source, name, files)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, MATCHING, dtype, device, report, cancel)
     check_tokenizer(tokenizer, model, name)
     heard = model.config.audio_config
+    processor = DecibelProcessor.from_settings(prepares, fused=heard.enable_fusion)
     if processor.bins != heard.num_mel_bins or processor.frames > heard.spec_size * heard.fold:
         raise ModelError(
             f"it makes {processor.frames} frames of {processor.bins} bins, the model reads up to "
