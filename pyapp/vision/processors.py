@@ -99,7 +99,8 @@ OF_TIMM = "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit h
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
     "depth_anything": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
-    "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
+    "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2",
+    "clipseg": "ViT", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),

@@ -25,6 +25,7 @@ CLASSES = {
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "owlv2": ("zero-shot-object-detection", "Owlv2ForObjectDetection"),
+    "clipseg": ("zero-shot-semantic-segmentation", "CLIPSegForImageSegmentation"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
 _YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
@@ -39,6 +40,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
         "pad_size": {"height": 20, "width": 20},
     },
     "owlv2": {"image_processor_type": "Owlv2ImageProcessor", "size": {"height": 12, "width": 12}},
+    "clipseg": {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}},
     "yolos": _YOLOS,
     "detr": _YOLOS,
 }  # fmt: skip
