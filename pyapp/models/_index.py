@@ -13,6 +13,7 @@ MODEL_TYPES = {
     "apertus": "apertus",
     "arcee": "arcee",
     "audio-spectrogram-transformer": "audio_spectrogram_transformer",
+    "aya_vision": "aya_vision",
     "bamba": "bamba",
     "bart": "bart",
     "beit": "beit",
@@ -193,6 +194,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "apertus": ("causal-lm",),
     "arcee": ("causal-lm",),
     "audio_spectrogram_transformer": ("audio-classification",),
+    "aya_vision": ("image-text-to-text",),
     "bamba": ("causal-lm",),
     "bart": ("seq2seq-lm", "sequence-classification", "question-answering"),
     "beit": ("image-features", "image-classification"),
@@ -412,6 +414,7 @@ GGUF_ARCHITECTURES = {
     "t5encoder": "t5",
 }
 SEEING = {  # language models with pictures
+    "aya_vision": "aya_vision",
     "blip-2": "blip2",
     "gemma3": "gemma3",
     "got_ocr2": "got_ocr2",

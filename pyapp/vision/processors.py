@@ -109,7 +109,7 @@ OF_MODEL = {
     "llava": "CLIP", "gemma3": "Gemma3",
     **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
     "mistral3": "Pixtral", "llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision",
-    "internvl": "GotOcr2", "got_ocr2": "GotOcr2",
+    **dict.fromkeys(("internvl", "got_ocr2", "aya_vision"), "GotOcr2"),
     "paddleocr_vl": "PaddleOCRVL", "florence2": "CLIP",
     "blip-2": "Blip",
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "colqwen2"), "Qwen2VL"),
