@@ -192,6 +192,28 @@ def test_objects_of_given_labels_have_boxes_in_the_picture(top: Path) -> None:
     assert "label" in str(run(tasks.detect_labels(files, [], model=loaded))[-1])
 
 
+def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> None:
+    task, labels = "zero-shot-semantic-segmentation", ["cat", "green dog"]
+    loaded, image = load_image_model(top / "clipseg", task), pyapp.from_numpy(pictures()[0])
+    with pyapp.no_grad():
+        pixels = loaded.processor([image, image]).pixel_values
+        ids = [loaded.tokenizer.encode(text) for text in ("a cat", "a green dog")]
+        tokens = pyapp.tensor([row + [0] * (5 - len(row)) for row in ids])
+        chances = make("clipseg", task)(pixels, tokens).sigmoid().unsqueeze(0)
+        chances = nn.functional.interpolate(chances, size=(30, 41), mode="bilinear").numpy()[0]
+    middle = float(np.median(chances.max(0)))
+    item, _, done = run(tasks.segment_labels([top / "0.png"], labels, template="a {}", model=loaded, threshold=middle))[
+        -3:
+    ]
+    assert isinstance(done, Done) and item.values["size"] == [30, 41]
+    numbers, lengths = zip(*item.values["runs"], strict=True)
+    wanted = np.where(chances.max(0) > middle, chances.argmax(0) + 1, 0)
+    assert (np.repeat(numbers, lengths).reshape(30, 41) != wanted).mean() < 0.01
+    for segment in item.values["segments"]:
+        assert segment["label"] == labels[segment["number"] - 1]
+        assert abs(segment["share"] - (wanted == segment["number"]).mean()) < 0.01
+
+
 def test_areas_are_those_of_the_resized_scores(top: Path) -> None:
     loaded = load_image_model(top / "segformer", "semantic-segmentation")
     events = run(tasks.segment_images([top / "0.png", top / "1.png"], model=str(top / "segformer")))
@@ -460,6 +482,10 @@ def test_commands(top: Path) -> None:
     )
     named = lines("detect", files[0], "-m", str(top / "owlv2"), "--labels", "cat, dog", "--threshold", "0.2")
     assert named and {line.split("\t")[0] for line in named} <= {"cat", "dog"}
+    sky = lines(
+        "segment", files[0], "-m", str(top / "clipseg"), "--labels", "cat,dog", "--threshold", "1", "-o", str(drawn)
+    )
+    assert sky == [f"\t{files[0]}"]
     for i, pixels in enumerate(pictures()):
         assert vision.read_image(drawn / f"{i}.png").shape == pixels.shape
     lines("detect", files[0], files[0], "-m", str(top / "yolos"), "-o", str(drawn), code=1)

@@ -252,6 +252,11 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
     callback=numbers_of("X,Y"),
     help="A pixel that is not of the object; may be given again.",
 )
+@click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as CLIPSeg: sky,red car")
+@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "a photo of a {}."]')
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), help="With --labels: only more probable pixels.  [default: 0.5]"
+)
 @click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
 @folder_option
 @type_option
@@ -259,14 +264,21 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
 @json_option
 def segment(
     files: tuple[str, ...], model: str, points: list[list[float]], others: list[list[float]],
-    box: list[float] | None, folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    box: list[float] | None, labels: str | None, template: str | None, threshold: float | None, folder: str | None,
+    dtype: str | None, threads: int | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Label each pixel of each IMAGE with a model such as SegFormer: the labels with their shares of the picture, then
-    its name. With --point or --box, a model such as SAM cuts out the object there.
+    its name. With --point or --box, a model such as SAM cuts out the object there; with --labels, a model such as
+    CLIPSeg finds what these name.
     """
     from pyapp import tasks, vision
     from pyapp.engine.lazy import np
 
+    words = own_labels(labels, template)
+    if words is not None and (points or others or box):
+        raise click.UsageError("--labels does not go with --point, --not-point and --box.")
+    if threshold is not None and words is None:
+        raise click.UsageError("--threshold needs --labels.")
     use_threads(threads)
     targets = drawn_files(files, folder)
 
@@ -275,19 +287,24 @@ def segment(
             numbers, lengths = zip(*values["runs"], strict=True)
             areas = np.repeat(np.array(numbers), np.array(lengths)).reshape(values["size"])
             names = {found["number"]: found["label"] for found in values["segments"]}
-            labels = [names.get(number, "") for number in range(max(names) + 1)]
-            write_drawn(targets[index], vision.draw_areas(vision.read_image(files[index]), areas, labels))
+            known = [names.get(number, "") for number in range(max(names, default=0) + 1)]
+            write_drawn(targets[index], vision.draw_areas(vision.read_image(files[index]), areas, known))
 
     def lines(index: int, values: Any) -> list[str]:
         found = ", ".join(f"{entry['label']} {entry['share']:.4f}" for entry in values["segments"])
         return [f"{found}\t{files[index]}"]
 
     def run(cancel: Any) -> Any:
+        if words is not None:
+            more = {} if threshold is None else {"threshold": threshold}
+            return tasks.segment_labels(
+                list(files), words, model=model, dtype=dtype, template=template, cancel=cancel, **more
+            )
         if not (points or others or box):
             return tasks.segment_images(list(files), model=model, dtype=dtype, cancel=cancel)
-        labels = [1] * len(points) + [0] * len(others)
+        kinds = [1] * len(points) + [0] * len(others)
         return tasks.cut_out_objects(
-            list(files), model=model, dtype=dtype, points=[*points, *others], labels=labels, box=box, cancel=cancel
+            list(files), model=model, dtype=dtype, points=[*points, *others], labels=kinds, box=box, cancel=cancel
         )
 
     return forward(lambda cancel: drawing(run(cancel), draw), JsonView() if as_json else ItemsView(lines))

@@ -212,7 +212,7 @@ COMMANDS_OF = {
     "seq2seq-lm": "translate", "sequence-classification": "classify, rerank", "token-classification": "label",
     "image-classification": "classify-image", "image-to-text": "caption, read", "image-text-to-text": "chat --image",
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
-    "zero-shot-object-detection": "detect --labels",
+    "zero-shot-object-detection": "detect --labels", "zero-shot-semantic-segmentation": "segment --labels",
     "zero-shot-image-classification": "classify-image --labels, embed-image", "speech-recognition": "transcribe",
     "depth-estimation": "depth", "visual-document-retrieval": "rank-pages, embed-pages",
     "text-to-speech": "speak", "audio-classification": "classify-sound",

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
-from pyapp.nn import Linear, Module
+from pyapp.engine import Tensor
+from pyapp.nn import Module
 from pyapp.nn.encoders import BertEncoder, first_token
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import ClipTower, PictureAndText
+from pyapp.nn.towers import ProjectedTowers
 
 from .loading.encoder_config import BertConfig
 from .loading.towers_config import ClipVisionConfig, ProjectedConfig
@@ -43,23 +42,14 @@ class Config(ProjectedConfig):
     vision_class = ClipVisionConfig
 
 
-class ChineseClip(PictureAndText):
+class ChineseClip(ProjectedTowers):
     """Both transformers, and projections into the common space."""
 
     template = "一张{}的照片。"
     masks_texts = True
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.text_model = BertEncoder(config.text_config, pooler=False)
-        self.vision_model = ClipTower(config.vision_config)
-        self.visual_projection = Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
-        self.text_projection = Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
-        self.logit_scale = new_parameter(ops.zeros)
-
-    def image_features(self, pixel_values: Tensor) -> Tensor:
-        return self.visual_projection(self.vision_model(pixel_values))
+        super().__init__(config, BertEncoder(config.text_config, pooler=False))
 
     def text_features(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """ids (N, T) → the vectors of texts (N, P). attention_mask (N, T): 0 where a token is padding."""

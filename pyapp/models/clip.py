@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pyapp.engine import Tensor, ops
-from pyapp.nn import Linear, Module
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.towers import ClipTower, PictureAndText, TextTower, at_ends
+from pyapp.engine import Tensor
+from pyapp.nn import Module
+from pyapp.nn.towers import ProjectedTowers, TextTower, at_ends
 
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
 
@@ -28,20 +27,11 @@ class Config(ProjectedConfig):
     vision_class = ClipVisionConfig
 
 
-class Clip(PictureAndText):
+class Clip(ProjectedTowers):
     """Both transformers, and projections into the common space."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.text_model = TextTower(config.text_config, causal=True)
-        self.vision_model = ClipTower(config.vision_config)
-        self.visual_projection = Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
-        self.text_projection = Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
-        self.logit_scale = new_parameter(ops.zeros)
-
-    def image_features(self, pixel_values: Tensor) -> Tensor:
-        return self.visual_projection(self.vision_model(pixel_values))
+        super().__init__(config, TextTower(config.text_config, causal=True))
 
     def text_features(self, ids: Tensor) -> Tensor:
         x = self.text_model(ids)  # (N, T, D)

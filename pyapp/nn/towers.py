@@ -12,6 +12,7 @@ from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
 from .layers.embedding import Embedding
 from .layers.feed_forward import FeedForward
+from .layers.linear import Linear
 from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
@@ -223,3 +224,19 @@ class PictureAndText(ImageModel):
     def forward(self, pixel_values: Tensor, ids: Tensor) -> Tensor:
         """pixel_values (B, C, H, W), ids (N, T) → logits (B, N): how well each text says what a picture shows."""
         return self.scores(self.image_features(pixel_values), self.text_features(ids))
+
+
+class ProjectedTowers(PictureAndText):
+    """CLIP's Vision Transformer and a model of texts, with projections into the common space."""
+
+    def __init__(self, config: Any, text_model: Module) -> None:
+        super().__init__()
+        self.config = config
+        self.text_model = text_model
+        self.vision_model = ClipTower(config.vision_config)
+        self.visual_projection = Linear(config.vision_config.hidden_size, config.projection_dim, bias=False)
+        self.text_projection = Linear(config.text_config.hidden_size, config.projection_dim, bias=False)
+        self.logit_scale = new_parameter(ops.zeros)
+
+    def image_features(self, pixel_values: Tensor) -> Tensor:
+        return self.visual_projection(self.vision_model(pixel_values))

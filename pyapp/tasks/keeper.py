@@ -109,6 +109,7 @@ LOADERS: Mapping[str, Loader] = {
     "detect": load_picture_model_for("object-detection"),
     "detect-labels": load_picture_model_for("zero-shot-object-detection"),
     "segment": load_picture_model_for("semantic-segmentation"),
+    "segment-labels": load_picture_model_for("zero-shot-semantic-segmentation"),
     "depth": load_picture_model_for("depth-estimation"),
     "imagine": load_diffusion_model,
     "cut-out": load_picture_model_for("mask-generation"),

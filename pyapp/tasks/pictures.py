@@ -12,7 +12,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.lazy import np
-from pyapp.engine.ops import interpolate, tensor
+from pyapp.engine.ops import interpolate, sigmoid, tensor
 from pyapp.errors import ArgumentError, OptionError
 from pyapp.events import Done, Item, Progress
 from pyapp.formats.png import encode_png
@@ -230,6 +230,33 @@ def label_areas(loaded: Any, images: Sequence[Any]) -> Work:
     yield Done("complete", {"count": len(images)})
 
 
+def find_areas(
+    loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None, threshold: float = 0.5
+) -> Work:
+    """As label_areas, with the given labels, by a model such as CLIPSeg: a pixel has the label that is the most
+    probable there, if it is more so than the threshold; labels are numbered from 1, and 0 is of pixels without one.
+    `template` makes a text of a label, which takes the place of {}; by default that of the model.
+    """
+    check_number("threshold", threshold, 0, 1)
+    images, labels = listed(images), checked_texts(labels)
+    texts = yield from vectors_of_labels(loaded, labels, template)
+    for chosen, prepared in in_batches(loaded, images, 1):
+        yield None
+        with no_grad():
+            chances = sigmoid(loaded.model.found(prepared.pixel_values, texts).to("float32"))  # (N, h, w)
+            chances = interpolate(chances.unsqueeze(0), size=prepared.sizes[0], mode="bilinear", align_corners=False)
+        rows = chances.cpu().numpy()[0].reshape(len(labels), -1)  # (N, H * W)
+        numbers = np.where(rows.max(0) > threshold, rows.argmax(0) + 1, 0)
+        counts = np.bincount(numbers, minlength=len(labels) + 1).tolist()
+        segments = [
+            {"label": labels[i - 1], "number": i, "share": counts[i] / numbers.size}
+            for i in sorted(range(1, len(counts)), key=lambda i: -counts[i]) if counts[i]
+        ]  # fmt: skip
+        yield Item(chosen.start, {"segments": segments, "size": list(prepared.sizes[0]), "runs": _runs(numbers)})
+        yield Progress("pictures", chosen.stop, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
 def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
     """Items with `png`, `size` [height, width], `least`, `most` and `metric`: how far the pixels of a picture are. The
     PNG file, as base64, has 16 bits of grey for each pixel: 0 for `least`, 65535 for `most`, and between them in
@@ -437,6 +464,7 @@ detect_objects = stream_of("detect", find_objects, remote=False, check=check_fil
 detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
+segment_labels = stream_of("segment-labels", find_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)
 embed_images = stream_of("embed-image", vectors_of_images, remote=False, check=check_files)
 read_images = stream_of("image-to-text", texts_of_images, remote=False, check=check_files)

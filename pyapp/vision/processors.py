@@ -102,7 +102,8 @@ OF_TIMM = (
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
     "depth_anything": "DPT", "dpt": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
-    "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
+    "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2",
+    "clipseg": "ViT", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
@@ -112,7 +113,7 @@ OF_MODEL = {
     "llava": "CLIP", "gemma3": "Gemma3",
     **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
     "mistral3": "Pixtral", "llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision",
-    "internvl": "GotOcr2", "got_ocr2": "GotOcr2",
+    **dict.fromkeys(("internvl", "got_ocr2", "aya_vision"), "GotOcr2"),
     "paddleocr_vl": "PaddleOCRVL", "florence2": "CLIP",
     "blip-2": "Blip",
     **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "colqwen2"), "Qwen2VL"),

@@ -38,6 +38,7 @@ CLASSES = {
     "llava_next": "LlavaNext",
     "internvl": "InternVL",
     "blip-2": "Blip2",
+    "aya_vision": "AyaVision",
     "llava_onevision": "LlavaOnevision",
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
@@ -58,7 +59,7 @@ def vectors(name: str) -> int:
         return ((side + 3) // 4) ** 2
     if "num_query_tokens" in config:
         return int(config["num_query_tokens"])
-    if config["model_type"] == "internvl":
+    if config["model_type"] in ("internvl", "aya_vision"):
         return side**2 // 4
     if "scale_factor" in config:
         return (side // config["scale_factor"]) ** 2

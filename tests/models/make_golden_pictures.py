@@ -39,6 +39,7 @@ ENDS = {
     "semantic-segmentation": "ForSemanticSegmentation",
     "zero-shot-image-classification": "Model",
     "zero-shot-object-detection": "ForObjectDetection",
+    "zero-shot-semantic-segmentation": "ForImageSegmentation",
 }
 
 
@@ -121,6 +122,8 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
             pictured, read, scale = model(pictures, torch.tensor(TOKENS))[:3]
             return [scale * pictured @ read.T]
         return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
+    if task == "zero-shot-semantic-segmentation":
+        return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits]
     if task == "zero-shot-object-detection":
         found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
         return [found.logits, found.pred_boxes]

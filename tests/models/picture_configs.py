@@ -172,6 +172,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "attends": [False, False, False, True], "squeezes": [False, False, True, True], "large_act": True,
         }, "text_config": _WORDS | {"hidden_size": 12},
     },
+    "clipseg": {
+        "model_type": "clipseg", "projection_dim": 10, "text_config": _WORDS | {"eos_token_id": 2},
+        "vision_config": _SIZES | {"num_hidden_layers": 3, "image_size": 24, "patch_size": 8}, "extract_layers": [0, 2],
+        "reduce_dim": 8, "decoder_num_attention_heads": 2, "decoder_intermediate_size": 12,
+        "use_complex_transposed_convolution": True,
+    },
     "yolos": {"model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 5},
     "yolos_plain": {
         "model_type": "yolos", **_SIZES, **_LABELS, "image_size": [12, 8], "num_detection_tokens": 3,
@@ -303,6 +309,7 @@ WITH_TOKENS = (
     "image-to-text",
     "zero-shot-image-classification",
     "zero-shot-object-detection",
+    "zero-shot-semantic-segmentation",
 )  # tasks whose models read texts too
 PROMPT = [0, 9, 31, 2]  # of models that read one beside a picture
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
@@ -316,6 +323,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
+    if config["model_type"] == "clipseg":
+        return [(32, 32)]  # its positions are stretched
     first = (own, own) if isinstance(own, int) else tuple(own)
     placed = config.get("use_absolute_embeddings")  # transformers resizes these tables for square pictures only
     return [first, (16, 20)] if config["model_type"] in ANY_SIZE and not placed else [first]

@@ -26,6 +26,7 @@ CLASSES = {
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "owlv2": ("zero-shot-object-detection", "Owlv2ForObjectDetection"),
+    "clipseg": ("zero-shot-semantic-segmentation", "CLIPSegForImageSegmentation"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
 _YOLOS = {"image_processor_type": "YolosImageProcessor", "size": {"shortest_edge": 32, "longest_edge": 64}}
@@ -41,6 +42,7 @@ PROCESSORS: dict[str, dict[str, Any]] = {
     },
     "owlv2": {"image_processor_type": "Owlv2ImageProcessor", "size": {"height": 12, "width": 12}},
     "sam2": {"image_processor_type": "Sam2ImageProcessorFast", "size": {"height": 32, "width": 32}},
+    "clipseg": {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}},
     "yolos": _YOLOS,
     "detr": _YOLOS,
 }  # fmt: skip

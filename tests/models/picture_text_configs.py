@@ -125,6 +125,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]],
         "vision_aspect_ratio": "anyres_max_1",
     },
+    "aya_vision": {
+        "model_type": "aya_vision",
+        "text_config": {"model_type": "cohere2", **_TEXT, "head_dim": 8, "sliding_window": 8},
+        "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
+        "image_token_index": IMAGE, "alignment_intermediate_size": 28, "adapter_layer_norm_eps": 1e-5,
+    },
     "internvl": {
         "model_type": "internvl", "text_config": {"model_type": "qwen2", **_TEXT},
         "vision_config": {"model_type": "internvl_vision", **_TOWER, "attention_bias": True},

@@ -207,6 +207,10 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             changes += [{"qformer_config": asks | {field: value}} for value in (0, -1, 10**12, "many", 0.5)]
         changes += [{"qformer_config": value} for value in (3, [], asks | {"use_qformer_text_input": True})]
         changes += [{"num_query_tokens": value} for value in (0, -1, 10**12, "many", [5])]
+    if name == "aya_vision":
+        changes += [{"downsample_factor": value} for value in (0, 3, "many", 10**12)]
+        changes += [{"alignment_intermediate_size": value} for value in (7, 0, 10**12)]
+        changes += [{"adapter_layer_norm_eps": 5}, {"vision_feature_select_strategy": "default"}]
     if name == "internvl":
         changes += [{"downsample_ratio": ratio} for ratio in (0, -0.5, "half", 0.3, 1e-9, 2, [0.5], 0.25001)]
         changes += [{"vision_feature_layer": [0, 1]}, {"vision_feature_select_strategy": "full"}]
@@ -265,6 +269,14 @@ def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:
             make("qwen2_vl")(pyapp.tensor([[IMAGE] * 4]), pixel_values=pyapp.zeros(1, 3, 16, shape))
     with pytest.raises(ArgumentError, match="takes 16 x 16"):
         model(pyapp.tensor([[IMAGE] * 16]), pixel_values=pyapp.zeros(1, 3, 16, 12))
+
+
+def test_the_text_of_tiles_is_that_of_transformers() -> None:
+    """AyaVisionProcessor.replace_image_token's, of transformers 5.24."""
+    model, part = make("aya_vision"), "<|IMG_PATCH|>" * 4
+    assert model.picture_text(0, 0) == f"<|START_OF_IMG|>TILE_GLOBAL{part}<|END_OF_IMG|>"
+    two = f"<|START_OF_IMG|>TILE_1{part}TILE_2{part}TILE_GLOBAL{part}<|END_OF_IMG|>"
+    assert model.picture_text(1, 2) == two and model.tokens_in(1, 2) == two.count("<|IMG_PATCH|>")
 
 
 def test_names_of_older_files() -> None:

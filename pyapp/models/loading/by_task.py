@@ -86,6 +86,7 @@ TASK_OF_CLASS = {
     "OwlViTForObjectDetection": "zero-shot-object-detection",
     "Owlv2ForObjectDetection": "zero-shot-object-detection",
     "ForObjectDetection": "object-detection",
+    "CLIPSegForImageSegmentation": "zero-shot-semantic-segmentation",
     "ForSemanticSegmentation": "semantic-segmentation",
     "ForDepthEstimation": "depth-estimation",
     "SamModel": "mask-generation",

@@ -26,7 +26,8 @@ from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
 WITH_TOKENIZER = (
-    "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection", "visual-document-retrieval"
+    "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection",
+    "zero-shot-semantic-segmentation", "visual-document-retrieval",
 )  # fmt: skip
 
 

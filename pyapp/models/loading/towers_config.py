@@ -173,6 +173,9 @@ class TowersConfig:
     vision_config: Any
     values: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        """ModelError for values that cannot be; a model has its own (without this one the decorator calls none)."""
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. Older files have the parts' own values in
