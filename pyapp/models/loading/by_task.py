@@ -84,6 +84,7 @@ TASK_OF_CLASS = {
     "VisionEncoderDecoderModel": "image-to-text",
     "ForObjectDetection": "object-detection",
     "ForSemanticSegmentation": "semantic-segmentation",
+    "Mask2FormerForUniversalSegmentation": "semantic-segmentation",
     "ForDepthEstimation": "depth-estimation",
     "SamModel": "mask-generation",
     "Sam2Model": "mask-generation",
