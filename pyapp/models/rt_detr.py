@@ -13,7 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ModuleList, Sequential
-from pyapp.nn.detection import Detector, PlacesLayer, PositionedAttention, PredictionHead
+from pyapp.nn.detection import Detector, PlacesLayer, PointAttention, PositionedAttention, PredictionHead
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.residual import DeepEmbeddings, ResidualStages
 from pyapp.nn.vision import as_map, as_sequence, check_pictures, freeze_norms
@@ -221,39 +221,6 @@ class HybridEncoder(Module):
         return joined
 
 
-class PointAttention(Module):
-    """Attention of queries to a few points of each map around their boxes (Zhu et al. 2020, arXiv 2010.04159)."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width, self.heads = config.d_model, config.decoder_attention_heads
-        self.levels, self.points = len(config.stages), config.decoder_n_points
-        count = self.heads * self.levels * self.points
-        self.sampling_offsets = Linear(width, 2 * count)
-        self.attention_weights = Linear(width, count)
-        self.value_proj = Linear(width, width)
-        self.output_proj = Linear(width, width)
-
-    def forward(self, x: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """x (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of maps of `sizes` → (B, Q, D)."""
-        batch, queries, width = x.shape
-        heads, levels, points = self.heads, self.levels, self.points
-        steps = self.sampling_offsets(x).reshape(batch, queries, heads, levels, points, 2)
-        weights = ops.softmax(self.attention_weights(x).reshape(batch, queries, heads, levels * points), 3)
-        weights = weights.permute(0, 2, 1, 3).reshape(batch * heads, 1, queries, levels * points)
-        box = boxes.reshape(batch, queries, 1, 1, 1, 4)
-        places = box[..., :2] + steps * box[..., 2:] * (0.5 / points)  # (B, Q, H, L, P, 2)
-        grid = (2 * places - 1).permute(0, 2, 3, 1, 4, 5).reshape(batch * heads, levels, queries, points, 2)
-        values = self.value_proj(source).transpose(1, 2)  # (B, D, S)
-        found, first = [], 0
-        for level, (rows, columns) in enumerate(sizes):
-            part = values.narrow(2, first, rows * columns).reshape(batch * heads, width // heads, rows, columns)
-            found.append(ops.grid_sample(part, grid.select(1, level), align_corners=False))  # (B * H, d, Q, P)
-            first += rows * columns
-        y = (ops.cat(found, 3) * weights).sum(3)  # (B * H, d, Q)
-        return self.output_proj(y.reshape(batch, width, queries).transpose(1, 2))
-
-
 class DecoderLayer(Module):
     """Queries attend to each other, then to points of the maps; a feed-forward part. A norm follows each residual."""
 
@@ -262,7 +229,9 @@ class DecoderLayer(Module):
         width = config.d_model
         self.self_attn = PositionedAttention(width, config.decoder_attention_heads)
         self.self_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
-        self.encoder_attn = PointAttention(config)
+        self.points = config.decoder_n_points
+        levels = len(config.stages)
+        self.encoder_attn = PointAttention(width, config.decoder_attention_heads, levels, self.points)
         self.encoder_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
         self.fc1 = Linear(width, config.decoder_ffn_dim)
         self.fc2 = Linear(config.decoder_ffn_dim, width)
@@ -272,7 +241,9 @@ class DecoderLayer(Module):
     def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
         """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of maps of `sizes` → (B, Q, D)."""
         x = self.self_attn_layer_norm(self.self_attn(x, places, x))
-        x = self.encoder_attn_layer_norm(x + self.encoder_attn(x + places, boxes, source, sizes))
+        box, queries = boxes.reshape(*boxes.shape[:2], 1, 1, 1, 4), x + places
+        points = box[..., :2] + self.encoder_attn.steps(queries) * box[..., 2:] * (0.5 / self.points)
+        x = self.encoder_attn_layer_norm(x + self.encoder_attn(queries, points, source, sizes))
         return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
 
 

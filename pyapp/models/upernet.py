@@ -11,10 +11,10 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, LayerNorm, Module, ModuleDict, ModuleList
+from pyapp.nn import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Module, ModuleList
 from pyapp.nn.convnext import EPSILON, Embeddings, Encoder
-from pyapp.nn.vision import ImageModel, as_map, check_pictures, over_channels
-from pyapp.nn.windows import WindowEmbeddings, WindowEncoder
+from pyapp.nn.vision import ImageModel, check_pictures, norms_of_stages, over_channels
+from pyapp.nn.windows import WindowMaps
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, ConvNextConfig, PictureConfig, WindowConfig, check_numbers
@@ -92,18 +92,13 @@ class Config(PictureConfig):
         return [own.embed_dim << i for i in range(len(own.depths))]
 
 
-def _norms(widths: list[int], epsilon: float) -> ModuleDict:
-    """The norm of each stage's map."""
-    return ModuleDict({f"stage{i + 1}": LayerNorm(width, epsilon) for i, width in enumerate(widths)})
-
-
 class ConvNextMaps(Module):
     """A ConvNeXt that gives the map of each stage."""
 
     def __init__(self, config: ConvNextBackbone) -> None:
         super().__init__()
         self.embeddings, self.encoder = Embeddings(config), Encoder(config)
-        self.hidden_states_norms = _norms(list(config.hidden_sizes), EPSILON)
+        self.hidden_states_norms = norms_of_stages(config.hidden_sizes, EPSILON)
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
         """pixel_values (B, 3, H, W) → maps (B, C, H', W')."""
@@ -111,27 +106,6 @@ class ConvNextMaps(Module):
         for stage, norm in zip(self.encoder.stages, self.hidden_states_norms.values(), strict=True):
             x = stage(x)
             found.append(over_channels(x, norm))
-        return found
-
-
-class SwinMaps(Module):
-    """A Swin that gives the map of each stage, before it is made smaller."""
-
-    def __init__(self, config: SwinBackbone, widths: list[int]) -> None:
-        super().__init__()
-        self.embeddings, self.encoder = WindowEmbeddings(config), WindowEncoder(config)
-        self.hidden_states_norms = _norms(widths, 1e-5)
-
-    def forward(self, pixel_values: Tensor) -> list[Tensor]:
-        """pixel_values (B, 3, H, W) → maps (B, C, H', W')."""
-        x, size = self.embeddings(pixel_values)  # (B, H' * W', C)
-        found = []
-        for stage, norm in zip(self.encoder.layers, self.hidden_states_norms.values(), strict=True):
-            for layer in stage.blocks:
-                x = layer(x, size)
-            found.append(as_map(norm(x), *size))
-            if stage.downsample is not None:
-                x, size = stage.downsample(x, size), ((size[0] + 1) // 2, (size[1] + 1) // 2)
         return found
 
 
@@ -189,7 +163,7 @@ class UperNet(ImageModel):
         super().__init__()
         self.config, own = config, config.backbone_config
         convnext = isinstance(own, ConvNextBackbone)
-        self.backbone: Module = ConvNextMaps(own) if convnext else SwinMaps(own, config.widths)
+        self.backbone: Module = ConvNextMaps(own) if convnext else WindowMaps(own)
         self.decode_head = Head(config)
         patch = own.patch_size if convnext else own.patch_size[0]
         self.least = patch << (len(config.widths) - 1)

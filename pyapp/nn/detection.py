@@ -102,6 +102,41 @@ class PositionedAttention(Module):
         return self.out_proj(attend(parts[0], parts[1], parts[2], None), residual)
 
 
+class PointAttention(Module):
+    """Attention of queries to a few points of each map (Zhu et al. 2020, arXiv 2010.04159)."""
+
+    def __init__(self, width: int, heads: int, levels: int, points: int) -> None:
+        super().__init__()
+        self.heads, self.levels, self.points = heads, levels, points
+        count = heads * levels * points
+        self.sampling_offsets = Linear(width, 2 * count)
+        self.attention_weights = Linear(width, count)
+        self.value_proj = Linear(width, width)
+        self.output_proj = Linear(width, width)
+
+    def steps(self, x: Tensor) -> Tensor:
+        """x (B, Q, D) → how far the points are from where a query is (B, Q, H, L, P, 2), in units of the model."""
+        return self.sampling_offsets(x).reshape(*x.shape[:2], self.heads, self.levels, self.points, 2)
+
+    def forward(self, x: Tensor, places: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """x (B, Q, D), places (B, Q, H, L, P, 2) of points as parts of the maps' sides, source (B, S, D) of maps of
+        `sizes` → (B, Q, D).
+        """
+        batch, queries, width = x.shape
+        heads, levels, points = self.heads, self.levels, self.points
+        weights = ops.softmax(self.attention_weights(x).reshape(batch, queries, heads, levels * points), 3)
+        weights = weights.permute(0, 2, 1, 3).reshape(batch * heads, 1, queries, levels * points)
+        grid = (2 * places - 1).permute(0, 2, 3, 1, 4, 5).reshape(batch * heads, levels, queries, points, 2)
+        values = self.value_proj(source).transpose(1, 2)  # (B, D, S)
+        found, first = [], 0
+        for level, (rows, columns) in enumerate(sizes):
+            part = values.narrow(2, first, rows * columns).reshape(batch * heads, width // heads, rows, columns)
+            found.append(ops.grid_sample(part, grid.select(1, level), align_corners=False))  # (B * H, d, Q, P)
+            first += rows * columns
+        y = (ops.cat(found, 3) * weights).sum(3)  # (B * H, d, Q)
+        return self.output_proj(y.reshape(batch, width, queries).transpose(1, 2))
+
+
 class PlacesLayer(Module):
     """A layer of the encoder: attention of places to each other, and a feed-forward part, each with a residual and a
     norm: after them, or before each part (`first`).

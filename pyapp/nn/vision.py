@@ -6,7 +6,7 @@ states (B, T, D): those of its special tokens, then those of the patches, row by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..engine import Device, Tensor, ops
@@ -14,7 +14,7 @@ from ..engine.user_errors import describe
 from ..errors import InputError
 from .encoders import Intermediate, Pooler, SelfAttention, first_token
 from .layers.channel_normalization import BatchNorm2d
-from .layers.containers import ModuleList
+from .layers.containers import ModuleDict, ModuleList
 from .layers.convolution import Conv2d
 from .layers.gated import activation_named
 from .layers.linear import Linear, ResidualLinear
@@ -85,6 +85,11 @@ def squares(x: Tensor, side: int) -> Tensor:
 def over_channels(x: Tensor, norm: LayerNorm) -> Tensor:
     """The norm of each pixel's channels: x (B, C, H, W) → (B, C, H, W)."""
     return norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+def norms_of_stages(widths: Iterable[int], epsilon: float) -> ModuleDict:
+    """The norms of the maps of all stages, by their names: stage1, stage2 …"""
+    return ModuleDict({f"stage{i + 1}": LayerNorm(width, epsilon) for i, width in enumerate(widths)})
 
 
 def token(width: int) -> Tensor:

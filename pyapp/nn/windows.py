@@ -16,7 +16,7 @@ from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
-from .vision import PatchEmbeddings, resized_positions
+from .vision import PatchEmbeddings, as_map, norms_of_stages, resized_positions
 
 HIDDEN = -100.0  # added to the score of a place that is no neighbour of the other
 
@@ -210,3 +210,24 @@ class WindowEncoder(Module):
         for stage in self.layers:
             x, size = stage(x, size)
         return x
+
+
+class WindowMaps(Module):
+    """An encoder that gives the map of each stage, before it is made smaller."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.embeddings, self.encoder = WindowEmbeddings(config), WindowEncoder(config)
+        self.hidden_states_norms = norms_of_stages((config.embed_dim << i for i in range(len(config.depths))), 1e-5)
+
+    def forward(self, pixel_values: Tensor) -> list[Tensor]:
+        """pixel_values (B, 3, H, W) → maps (B, C, H', W')."""
+        x, size = self.embeddings(pixel_values)  # (B, H' * W', C)
+        found = []
+        for stage, norm in zip(self.encoder.layers, self.hidden_states_norms.values(), strict=True):
+            for layer in stage.blocks:
+                x = layer(x, size)
+            found.append(as_map(norm(x), *size))
+            if stage.downsample is not None:
+                x, size = stage.downsample(x, size), ((size[0] + 1) // 2, (size[1] + 1) // 2)
+        return found

@@ -75,6 +75,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         _defaults({"longest_edge": 4 * 364}, 1, max_image_size={"longest_edge": 364}, do_image_splitting=True),
     ),
     "Yolo": _defaults({"longest_edge": 640}, 2, do_normalize=False, ensure_multiple_of=32),
+    "Mask2Former": _defaults(LONG, 2, IMAGENET, size_divisor=32),
     "Sam2": _defaults({"height": 1024, "width": 1024}, 2, IMAGENET),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
@@ -89,6 +90,7 @@ KEEP_SHAPE = (
     "Detr",
     "Yolos",
     "RTDetr",
+    "Mask2Former",
     "Llava",
     "LlavaNext",
     "LlavaOnevision",
@@ -108,7 +110,7 @@ OF_MODEL = {
     **dict.fromkeys(OF_TIMM, "TimmWrapper"),
     "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
     "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
-    "rt_detr": "RTDetr", "segformer": "Segformer", "upernet": "Segformer", "sam": "Sam",
+    "rt_detr": "RTDetr", "segformer": "Segformer", "mask2former": "Mask2Former", "upernet": "Segformer", "sam": "Sam",
     "sam2": "Sam2", "sam2_video": "Sam2", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
     "llava": "CLIP", "gemma3": "Gemma3",
     **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
@@ -159,6 +161,7 @@ class ImageProcessor:
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
     ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
+    size_divisor: int = 0  # Mask2Former: each side is rounded up to a multiple of it
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
     max_num_patches: int = 256  # SigLIP 2: of a picture
@@ -215,6 +218,8 @@ class ImageProcessor:
         if type(self.resample) is not int or self.resample not in NUMBERED:
             _wrong("resample", self.resample, f"a filter's number, one of {', '.join(map(str, NUMBERED))}")
         both, multiple = ("patch_size", "merge_size"), ("ensure_multiple_of",)
+        if type(self.size_divisor) is not int or not 0 <= self.size_divisor <= 256:
+            _wrong("size_divisor", self.size_divisor, "a whole number from 0 to 256")
         factors = {
             **dict.fromkeys((*OF_PIXELS, "Pixtral"), both),
             "Siglip2": ("patch_size",),
@@ -274,6 +279,8 @@ class ImageProcessor:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
         if self.kind in ("Pixtral", "Siglip2"):
             return None
+        if self.kind == "Mask2Former" and self.do_resize:
+            return self._target(1, 1) if "height" in self.size else None
         if self.kind == "DPT" and self.do_resize:
             return None if self.keep_aspect_ratio else self._target(1, 1)
         exact = self.crop_size if self.do_center_crop else self.size if self.do_resize else {}
@@ -458,6 +465,11 @@ class ImageProcessor:
         if self.kind == "DPT":
             wanted = size["height"], size["width"]
             return _near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
+        if self.kind == "Mask2Former" and self.size_divisor:
+            own = size.get("height", 0), size.get("width", 0)
+            found = own if all(own) else _between(height, width, short or 1, long or 1)
+            high, wide = (side + -side % self.size_divisor for side in found)
+            return _plausible(high, wide)
         if self.kind == "Yolo":
             scale = size["longest_edge"] / max(height, width)
             return _plausible(max(1, round(height * scale)), max(1, round(width * scale)))
@@ -575,7 +587,8 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         found = dict(zip(("width", "height") if kind == "Donut" else ("height", "width"), given, strict=True))
     elif isinstance(given, dict):
         found = {name: value for name, value in given.items() if value is not None}
-        if kind in ("Detr", "Yolos", "RTDetr") and set(found) == {"shortest_edge"} and longest is not None:
+        both = kind in ("Detr", "Yolos", "RTDetr", "Mask2Former")
+        if both and set(found) == {"shortest_edge"} and longest is not None:
             found["longest_edge"] = longest
     else:
         found = None

@@ -140,6 +140,9 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
         return [found.logits, found.pred_boxes]
     if task == "depth-estimation":
         return [found.predicted_depth]
+    if hasattr(found, "masks_queries_logits"):  # before they are brought to the picture's size
+        labels = found.class_queries_logits.softmax(-1)[..., :-1]
+        return [torch.einsum("bqc, bqhw -> bchw", labels, found.masks_queries_logits.sigmoid())]
     if task == "image-features":
         return [found.last_hidden_state]
     return [found.logits]

@@ -86,6 +86,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
         "auxiliary_in_channels": 16,
     },
+    "mask2former": {
+        "model_type": "mask2former", "feature_size": 32, "mask_feature_size": 8, "hidden_dim": 16,
+        "encoder_feedforward_dim": 12, "encoder_layers": 1, "decoder_layers": 3, "num_attention_heads": 2,
+        "dim_feedforward": 12, "num_queries": 5, **_LABELS,
+        "backbone_config": {
+            "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1, 1, 1],
+            "num_heads": [2, 2, 2, 2], "window_size": 2, "out_features": ["stage1", "stage2", "stage3", "stage4"],
+        },
+    },
     "upernet_swin": {
         "model_type": "upernet", "hidden_size": 8, "pool_scales": [1], "use_auxiliary_head": False, **_LABELS,
         "backbone_config": {
@@ -286,6 +295,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
+    ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
     ("blip", "image-to-text"): "BlipForConditionalGeneration",
     ("florence2", "image-to-text"): "Florence2ForConditionalGeneration",

@@ -70,7 +70,8 @@ def drawn(model: Any) -> Any:
 
 def check(model: Any, expected: dict[str, Any], output: pyapp.Tensor) -> None:
     assert {name: list(value.shape) for name, value in model.named_parameters()} == expected["parameters"]
-    np.testing.assert_allclose(shown(output.numpy()), expected["output"], atol=1e-4, rtol=1e-4)
+    near = 1e-4 + 1e-5 * float(np.abs(expected["output"]).max())  # rounding of large outputs
+    np.testing.assert_allclose(shown(output.numpy()), expected["output"], atol=near, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", UNETS)

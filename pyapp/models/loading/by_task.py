@@ -88,6 +88,7 @@ TASK_OF_CLASS = {
     "ForObjectDetection": "object-detection",
     "CLIPSegForImageSegmentation": "zero-shot-semantic-segmentation",
     "ForSemanticSegmentation": "semantic-segmentation",
+    "Mask2FormerForUniversalSegmentation": "semantic-segmentation",
     "ForDepthEstimation": "depth-estimation",
     "SamModel": "mask-generation",
     "ForRetrieval": "visual-document-retrieval",

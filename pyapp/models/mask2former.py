@@ -1,0 +1,313 @@
+"""Mask2Former (Cheng et al. 2022, arXiv 2112.01527) over a Swin: queries, each with a label and a mask, attend to the
+places within their masks; the labels of all queries whose masks hold a place make the place's.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, no_grad, ops
+from pyapp.nn import Conv2d, Embedding, GroupNorm, LayerNorm, Linear, Module, ModuleList, Sequential
+from pyapp.nn.detection import PointAttention, PositionedAttention, sines_of_places
+from pyapp.nn.encoders import attend
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.vision import ImageModel, as_map, as_sequence, check_pictures
+from pyapp.nn.windows import WindowMaps
+
+from .loading.config import require
+from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, WindowConfig, check_numbers
+
+MODEL_TYPES = ("mask2former",)
+BASE = ""
+IGNORED = (
+    r"criterion\..*|model\.pixel_level_module\.encoder\.(swin\.)?(layernorm\..*|embeddings\.mask_token)|"
+    r".*relative_position_index"
+)
+LEVELS, POINTS = 3, 4  # maps that the queries read, and points of each map that a place reads
+GROUPS = 32  # of norms
+STRIDES = [4, 8, 16, 32]
+QUERIES = 1 << 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backbone(WindowConfig):
+    """The fields of backbone_config."""
+
+    model_type = "swin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(PictureConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+
+    backbone_config: Backbone
+    feature_size: int = 256
+    mask_feature_size: int = 256
+    hidden_dim: int = 256
+    encoder_feedforward_dim: int = 1024
+    activation_function: str = "relu"
+    encoder_layers: int = 6
+    decoder_layers: int = 10
+    num_attention_heads: int = 8
+    dim_feedforward: int = 2048
+    enforce_input_projection: bool = False
+    num_queries: int = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        widths = self.feature_size, self.mask_feature_size, self.hidden_dim
+        check_numbers("the widths", (*widths, self.encoder_feedforward_dim, self.dim_feedforward), WIDEST)
+        check_numbers("encoder_layers and decoder_layers", (self.encoder_layers, self.decoder_layers), DEEPEST)
+        check_numbers("num_queries", [self.num_queries], QUERIES)
+        require(self.feature_size % GROUPS == 0, f"feature_size is {self.feature_size}, no multiple of {GROUPS}")
+        for name in ("feature_size", "hidden_dim"):
+            fits = getattr(self, name) % (2 * self.num_attention_heads) == 0
+            require(fits, f"num_attention_heads {self.num_attention_heads} do not divide half of the {name}")
+        require(len(self.backbone_config.depths) == LEVELS + 1, "a backbone of other than four stages is not supported")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored. ModelError for other backbones than Swin."""
+        own = values.get("backbone_config")
+        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected the configuration of the backbone")
+        assert isinstance(own, dict)
+        kind = own.get("model_type", "swin")
+        require(kind == "swin", f"the backbone {kind!r:.60} is not known", "Known: swin")
+        backbone = Backbone.from_dict(own)
+        stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]
+        given = own.get("out_features", stages)
+        require(given == stages, f"out_features is {given!r:.80}, expected all stages: {', '.join(stages)}")
+        require(not values.get("pre_norm"), "Mask2Former with norms before its layers (pre_norm) is not supported")
+        strides, common = values.get("feature_strides", STRIDES), values.get("common_stride", STRIDES[0])
+        require(isinstance(strides, list | tuple) and list(strides) == STRIDES, f"feature_strides is {strides!r:.60}")
+        require(common == STRIDES[0], f"common_stride is {common!r:.60}, expected {STRIDES[0]}")
+        return super().from_dict({**values, "backbone_config": backbone})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"backbone_config": self.backbone_config.to_dict()}
+
+
+class PlacesLayer(Module):
+    """Attention of places to points of all maps, and a feed-forward part, each with a residual and a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.feature_size
+        self.self_attn = PointAttention(width, config.num_attention_heads, LEVELS, POINTS)
+        self.self_attn_layer_norm = LayerNorm(width)
+        self.fc1 = Linear(width, config.encoder_feedforward_dim)
+        self.fc2 = Linear(config.encoder_feedforward_dim, width)
+        self.final_layer_norm = LayerNorm(width)
+
+    def forward(self, x: Tensor, waves: Tensor, centres: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """x (B, S, D) of maps of `sizes` with the positions waves (1, S, D), centres (S, 2) → (B, S, D)."""
+        steps = self.self_attn.steps(x + waves)  # (B, S, H, L, P, 2)
+        sides = ops.tensor([[float(columns), float(rows)] for rows, columns in sizes], device=x.device)
+        places = centres.reshape(1, -1, 1, 1, 1, 2) + steps / sides.reshape(1, 1, 1, -1, 1, 2)
+        x = self.self_attn_layer_norm(x + self.self_attn(x + waves, places, x, sizes))
+        return self.final_layer_norm(x + self.fc2(ops.relu(self.fc1(x))))
+
+
+def _centres(sizes: list[tuple[int, int]], x: Tensor) -> Tensor:
+    """The centres (S, 2) of all places as parts of the picture's sides: x and y."""
+    found = []
+    for rows, columns in sizes:
+        down = (ops.arange(rows, dtype="float32", device=x.device) + 0.5) / rows
+        along = (ops.arange(columns, dtype="float32", device=x.device) + 0.5) / columns
+        shape = rows, columns
+        parts = [along.reshape(1, -1).expand(*shape), down.reshape(-1, 1).expand(*shape)]
+        found.append(ops.stack(parts, 2).reshape(-1, 2))
+    return ops.cat(found)
+
+
+class PixelDecoder(Module):
+    """The maps of the backbone in one width, whose places attend to one another, and the features of a finer map."""
+
+    def __init__(self, config: Config, widths: list[int]) -> None:
+        super().__init__()
+        width = config.feature_size
+        self.level_embed = new_parameter(ops.zeros, LEVELS, width)
+        self.input_projections = ModuleList(
+            Sequential(Conv2d(before, width, 1), GroupNorm(GROUPS, width)) for before in widths[: -LEVELS - 1 : -1]
+        )
+        self.encoder = Module()
+        self.encoder.layers = ModuleList(PlacesLayer(config) for _ in range(config.encoder_layers))
+        self.mask_projection = Conv2d(width, config.mask_feature_size, 1)
+        self.adapter_1 = Sequential(Conv2d(widths[0], width, 1, bias=False), GroupNorm(GROUPS, width))
+        self.layer_1 = Sequential(Conv2d(width, width, 3, padding=1, bias=False), GroupNorm(GROUPS, width))
+
+    def forward(self, maps: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+        """maps (B, D, H, W) of the stages → the last three (B, C, H, W), the coarsest first, and the features (B, M,
+        H', W') of the finest.
+        """
+        own = [layer(x) for layer, x in zip(self.input_projections, maps[::-1], strict=False)]
+        sizes = [(int(x.shape[2]), int(x.shape[3])) for x in own]
+        waves = [
+            sines_of_places(*size, int(own[0].shape[1]), own[0].device) + self.level_embed[i]
+            for i, size in enumerate(sizes)
+        ]
+        x, places, centres = ops.cat([as_sequence(x) for x in own], 1), ops.cat(waves, 1), _centres(sizes, own[0])
+        for layer in self.encoder.layers:
+            x = layer(x, places, centres, sizes)
+        found, first = [], 0
+        for rows, columns in sizes:
+            found.append(as_map(x.narrow(1, first, rows * columns), rows, columns))
+            first += rows * columns
+        fine = self.adapter_1(maps[0])
+        fine = fine + ops.interpolate(found[-1], size=tuple(fine.shape[2:]), mode="bilinear", align_corners=False)
+        return found, self.mask_projection(ops.relu(self.layer_1(fine)))
+
+
+class MaskedAttention(Module):
+    """Attention of queries to the places that a mask shows; the three projections are one matrix."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.in_proj_weight = new_parameter(ops.zeros, 3 * width, width)
+        self.in_proj_bias = new_parameter(ops.zeros, 3 * width)
+        self.out_proj = Linear(width, width)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        """q (B, Q, D), k and v (B, S, D), mask (B, 1, Q, S) bool → (B, Q, D)."""
+        weights, biases = ops.chunk(self.in_proj_weight, 3), ops.chunk(self.in_proj_bias, 3)
+        parts = [
+            ops.linear(x, weight, bias).reshape(*x.shape[:2], self.heads, -1)
+            for x, weight, bias in zip((q, k, v), weights, biases, strict=True)
+        ]
+        return self.out_proj(attend(parts[0], parts[1], parts[2], mask))
+
+
+class QueriesLayer(Module):
+    """Attention of queries to places and to each other, and a feed-forward part, each with a residual and a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, heads = config.hidden_dim, config.num_attention_heads
+        self.self_attn = PositionedAttention(width, heads)
+        self.self_attn_layer_norm = LayerNorm(width)
+        self.cross_attn = MaskedAttention(width, heads)
+        self.cross_attn_layer_norm = LayerNorm(width)
+        self.fc1 = Linear(width, config.dim_feedforward)
+        self.fc2 = Linear(config.dim_feedforward, width)
+        self.final_layer_norm = LayerNorm(width)
+        self.activation = activation_named(config.activation_function)
+
+    def forward(self, x: Tensor, queries: Tensor, source: Tensor, waves: Tensor, mask: Tensor) -> Tensor:
+        """x (B, Q, D) with queries (1, Q, D), source (B, S, D) with waves (1, S, D), mask (B, 1, Q, S) → (B, Q, D)."""
+        x = self.cross_attn_layer_norm(x + self.cross_attn(x + queries, source + waves, source, mask))
+        x = self.self_attn_layer_norm(self.self_attn(x, queries, x))
+        return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
+
+
+class Decoder(Module):
+    """The layers, and the masks of queries."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.hidden_dim
+        self.layers = ModuleList(QueriesLayer(config) for _ in range(config.decoder_layers - 1))
+        self.layernorm = LayerNorm(width)
+        self.mask_predictor = Module()
+        self.mask_predictor.mask_embedder = ModuleList(
+            ModuleList([Linear(width, config.mask_feature_size if last else width)]) for last in (False, False, True)
+        )
+
+    def masks(self, x: Tensor, features: Tensor) -> Tensor:
+        """x (B, Q, D), features (B, M, H, W) → the logits of masks (B, Q, H, W)."""
+        first, second, last = (part[0] for part in self.mask_predictor.mask_embedder)
+        y = last(ops.relu(second(ops.relu(first(x)))))  # (B, Q, M)
+        return (y @ features.flatten(2)).reshape(*y.shape[:2], *features.shape[2:])
+
+
+def _shown(masks: Tensor, size: tuple[int, int]) -> Tensor:
+    """The logits of masks (B, Q, H, W) → what each query sees of a map's places (B, 1, Q, S) bool: all, if its mask has
+    none.
+    """
+    with no_grad():
+        small = ops.interpolate(masks.detach(), size=size, mode="bilinear", align_corners=False)
+        inside = (small >= 0).flatten(2)  # (B, Q, S)
+        none = inside.to("int32").sum(2, keepdim=True) == 0
+        return (inside | none).unsqueeze(1)
+
+
+class Transformer(Module):
+    """The queries, and what they read of the maps."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, before = config.hidden_dim, config.feature_size
+        self.queries_embedder = Embedding(config.num_queries, width)
+        self.queries_features = Embedding(config.num_queries, width)
+        projects = before != width or config.enforce_input_projection
+        self.input_projections = ModuleList(
+            Conv2d(before, width, 1) if projects else Sequential() for _ in range(LEVELS)
+        )
+        self.decoder = Decoder(config)
+        self.level_embed = Embedding(LEVELS, width)
+
+    def forward(self, maps: list[Tensor], features: Tensor) -> tuple[Tensor, Tensor]:
+        """maps (B, C, H, W), features (B, M, H', W') → queries (B, Q, D), and the logits of their masks (B, Q, H',
+        W').
+        """
+        numbers = ops.arange(self.queries_embedder.num_embeddings, device=features.device)
+        levels = self.level_embed(ops.arange(LEVELS, device=features.device))  # (L, D)
+        sizes = [(int(x.shape[2]), int(x.shape[3])) for x in maps]
+        sources = [
+            as_sequence(layer(x)) + levels[i]
+            for i, (layer, x) in enumerate(zip(self.input_projections, maps, strict=True))
+        ]
+        waves = [sines_of_places(*size, int(levels.shape[1]), features.device) for size in sizes]
+        queries = self.queries_embedder(numbers).unsqueeze(0)  # (1, Q, D)
+        x = self.queries_features(numbers).unsqueeze(0).expand(features.shape[0], *queries.shape[1:])
+        decoder = self.decoder
+        masks = decoder.masks(decoder.layernorm(x), features)
+        for i, layer in enumerate(decoder.layers):
+            level = i % LEVELS
+            x = layer(x, queries, sources[level], waves[level], _shown(masks, sizes[level]))
+            masks = decoder.masks(decoder.layernorm(x), features)
+        return decoder.layernorm(x), masks
+
+
+class Mask2Former(ImageModel):
+    """The labels of the places of pictures of any size from the backbone's largest step on."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config, own = config, config.backbone_config
+        widths = [own.embed_dim << i for i in range(len(own.depths))]
+        self.least = own.patch_size[0] << (len(widths) - 1)
+        self.model = Module()
+        self.model.pixel_level_module = Module()
+        self.model.pixel_level_module.encoder = WindowMaps(own)
+        self.model.pixel_level_module.decoder = PixelDecoder(config, widths)
+        self.model.transformer_module = Transformer(config)
+        self.class_predictor = Linear(config.hidden_dim, len(config.labels) + 1)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → scores (B, labels, H', W') of places, from 0: of all queries, how surely they
+        have a label and hold a place.
+        """
+        check_pictures("Mask2Former", pixel_values, self.config.num_channels, least=self.least)
+        parts = self.model.pixel_level_module
+        maps, features = parts.decoder(parts.encoder(pixel_values))
+        queries, masks = self.model.transformer_module(maps, features)
+        labels = ops.softmax(self.class_predictor(queries), 2)[:, :, :-1]  # (B, Q, labels)
+        found = labels.transpose(1, 2) @ ops.sigmoid(masks).flatten(2)
+        return found.reshape(*found.shape[:2], *masks.shape[2:])
+
+
+def renamed(name: str) -> str:
+    """The model's name of a file's tensor."""
+    return name.replace(".encoder.swin.", ".encoder.", 1)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"semantic-segmentation": Mask2Former}
