@@ -10,6 +10,7 @@ from ..engine import Tensor, ops
 from ..engine.ops import cat
 
 CHUNK = 64  # tokens whose products with one another are computed at once
+FEATURE_CHUNK = 16  # where each feature of a key decays by itself: each product has as many factors
 EPSILON = 1e-6  # of the norms of keys and queries
 
 
@@ -27,9 +28,11 @@ def gated_delta_rule(
     """S = exp(decay) S + key (rate (value - key exp(decay) S)), y = query S / √K, with a state S (K, V) for each of H
     heads and keys and queries of length 1: query and key (B, T, G K), value (B, T, H V), rate in 0 … 1 and decay ≤ 0
     (B, T, H), state (B, H, K, V), None: zeros → (B, T, H V) and the next state. H / G heads share a query and a key:
-    neighbours, or with `tiled` those that are G heads apart.
+    neighbours, or with `tiled` those that are G heads apart. A decay (B, T, H K) is that of each feature of the keys
+    (Kimi Team 2025, arXiv 2510.26692).
     """
     texts, tokens, heads = rate.shape
+    by_feature = decay.shape[-1] != heads
     width, size = key.shape[-1] // groups, value.shape[-1] // heads
     one, every = ((1, groups), (heads // groups, groups)) if tiled else ((groups, 1), (groups, heads // groups))
     query, key = (
@@ -40,19 +43,21 @@ def gated_delta_rule(
         for x in (query, key)
     )  # (B, H, T, K)
     value = value.reshape(texts, tokens, heads, size).transpose(1, 2)  # (B, H, T, V)
-    rate, decay = (x.transpose(1, 2).unsqueeze(-1) for x in (rate, decay))  # (B, H, T, 1)
+    rate, decay = (x.reshape(texts, tokens, heads, -1).transpose(1, 2) for x in (rate, decay))  # (B, H, T, 1 or K)
     query = query * (1 / sqrt(width))
     if state is None:
         state = value.new_zeros((texts, heads, width, size))
     if tokens == 1:
-        state = state * decay.exp()
+        state = state * decay.exp().transpose(-1, -2)  # (B, H, K, V), of each row
         state = state + key.transpose(-1, -2) @ ((value - key @ state) * rate)
         y = query @ state
     else:
-        found = []
-        for start in range(0, tokens, CHUNK):
-            count = min(CHUNK, tokens - start)
-            y, state = _chunk(state, *(x.narrow(2, start, count) for x in (query, key, value, rate, decay)))
+        found, most, step = [], CHUNK, _chunk
+        if by_feature:
+            most, step = FEATURE_CHUNK, _chunk_by_feature
+        for start in range(0, tokens, most):
+            count = min(most, tokens - start)
+            y, state = step(state, *(x.narrow(2, start, count) for x in (query, key, value, rate, decay)))
             found.append(y)
         y = found[0] if len(found) == 1 else cat(found, 2)  # (B, H, T, V)
     return y.transpose(1, 2).reshape(texts, tokens, heads * size), state
@@ -80,6 +85,22 @@ def _chunk(
     y = (query * total.exp()) @ state + ((query @ keys) * between) @ new
     last = between.narrow(-2, count - 1, 1).transpose(-1, -2)  # (B, H, L, 1): the decay from each token to the end
     return y, state * total.narrow(2, count - 1, 1).exp() + (key * last).transpose(-1, -2) @ new
+
+
+def _chunk_by_feature(
+    state: Tensor, query: Tensor, key: Tensor, value: Tensor, rate: Tensor, decay: Tensor
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """As `_chunk`, with a decay (B, H, L, K)."""
+    total = decay.cumsum(2)  # (B, H, L, K)
+    between = (total.unsqueeze(3) - total.unsqueeze(2)).clamp(max=0.0).exp()  # (B, H, L, L, K): to token t in row t
+    between = between * key.unsqueeze(2)
+    mixed, seen = ((x.unsqueeze(3) * between).sum(-1) for x in (key * rate, query))  # (B, H, L, L)
+    solved = _inverse(mixed.tril(-1)) @ cat([value * rate, key * rate * total.exp()], -1)  # (B, H, L, V + K)
+    size, last = value.shape[-1], total.narrow(2, key.shape[2] - 1, 1)  # last: (B, H, 1, K)
+    new = solved.narrow(-1, 0, size) - solved.narrow(-1, size, key.shape[-1]) @ state  # (B, H, L, V)
+    y = (query * total.exp()) @ state + seen.tril() @ new
+    kept = key * (last - total).exp()  # (B, H, L, K)
+    return y, state * last.exp().transpose(-1, -2) + kept.transpose(-1, -2) @ new
 
 
 def _inverse(lower: Tensor) -> Tensor:

@@ -16,14 +16,14 @@ LATENT_EPSILON = 1e-6  # of the norms of latent vectors
 class LatentAttention(SelfAttention):
     """Attention whose keys and values are projections of one latent vector for each token. The queries go through the
     keys' projection instead, and the sums of latent vectors through the values': so the cache holds latent vectors, and
-    they are read once for all heads. Beside them is one key with rotary positions. `config` is a LatentConfig of
-    models/loading/latent.py.
+    they are read once for all heads. Beside them is one key with rotary positions (`rotary` None: without). `config` is
+    a LatentConfig of models/loading/latent.py.
     """
 
-    def __init__(self, config: Any, layer: int, rotary: RotaryTable) -> None:
+    def __init__(self, config: Any, layer: int, rotary: RotaryTable | None) -> None:
         heads, rank, rotated = config.num_attention_heads, config.kv_lora_rank, config.qk_rope_head_dim
         super().__init__(
-            layer, config.heads(scale=config.score_scale, interleaved=config.rope_interleave), rotary
+            layer, config.heads(scale=config.score_scale, interleaved=getattr(config, "rope_interleave", False)), rotary
         )  # fmt: skip
         self.rank, self.rotated, self.plain, self.value_dim = rank, rotated, config.qk_nope_head_dim, config.v_head_dim
         size, width, bias = config.hidden_size, heads * (config.qk_nope_head_dim + rotated), config.attention_bias

@@ -529,6 +529,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "final_logit_softcapping": None,
     },
     "flex_olmo": SMALL | {"model_type": "flex_olmo", "num_experts": 4, "num_experts_per_tok": 2},
+    "kimi_linear": {
+        "model_type": "kimi_linear",
+        "vocab_size": 96,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "moe_intermediate_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "num_experts": 4,
+        "num_experts_per_token": 2,
+        "kv_lora_rank": 12,
+        "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 6,
+        "layer_types": ["linear_attention", "full_attention"],
+        "mlp_layer_types": ["dense", "sparse"],
+        "linear_head_dim": 8,
+        "linear_num_heads": 2,
+        "model_max_length": 128,
+        "pad_token_id": 0,
+    },
     "dots1": SMALL
     | {
         "model_type": "dots1",
@@ -598,7 +620,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
 QUANTISED = list(CONFIGS)
 # Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1, or a state
 # remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys.
-SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts")
+SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

@@ -129,6 +129,7 @@ APART: dict[str, tuple[str, tuple[str, ...], tuple[str, str]]] = {
     "nemotron_h": ("mixer.experts", ("up_proj", "down_proj"), ("model.", "backbone.")),
     "minimax_m2": ("block_sparse_moe.experts", NUMBERED, (".mlp.", ".block_sparse_moe.")),
     "lfm2_moe": ("feed_forward.experts", NUMBERED, ("", "")),
+    "kimi_linear": ("block_sparse_moe.experts", NUMBERED, (".self_attn.forget_gate.", ".self_attn.")),
 }  # fmt: skip
 
 
@@ -146,6 +147,11 @@ def test_experts_apart(name: str, tmp_path: Path) -> None:
             for part, piece in zip(chosen, pieces, strict=True):
                 state[f"{before}.{place}.{expert}.{part}.weight"] = piece.contiguous()
     state = {key.replace(ours, theirs, 1) if ours else key: value for key, value in state.items()}
+    if name == "kimi_linear":  # whose convolutions are apart, too
+        parts = state.pop("model.layers.0.self_attn.conv1d.weight").chunk(3)
+        state |= {
+            f"model.layers.0.self_attn.{p}_conv1d.weight": x.contiguous() for p, x in zip("qkv", parts, strict=True)
+        }
     write_safetensors(tmp_path / "model.safetensors", state)
     np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", name)), logits(model))
     if name in ("mixtral", "qwen3_moe"):
@@ -371,6 +377,8 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("gemma4-experts", {"num_experts": None}, "num_experts"), ("gemma4", {"layer_types": ["odd"] * 4}, "layer_types"),
     ("gpt_neo", {"attention_types": [["local"]]}, "attention_types"), ("bitnet", {"ternary": "x"}, "ternary"),
     ("gpt_neo", {"attention_types": [[["local"], 3]]}, "attention_layers"), ("xglm", {"ffn_dim": 0}, "ffn_dim"),
+    ("kimi_linear", {"linear_conv_kernel_dim": 1}, "linear_conv"),
+    ("kimi_linear", {"layer_types": ["a"]}, "layer_types"),
     ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
     ("opt", {"activation_function": "exec"}, "activation"), ("bloom", {"n_head": 3}, "divide"),
     ("bloom", {"seq_length": 1 << 40}, "max_position_embeddings"), ("mpt", {"n_heads": 5}, "divide"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import pyapp
 from pyapp.nn.delta_rule import gated_delta_rule
@@ -16,16 +17,17 @@ def recurrence(state: np.ndarray, *inputs: np.ndarray) -> tuple[np.ndarray, np.n
     query, key = (x / np.sqrt(np.square(x).sum(-1, keepdims=True) + 1e-6) for x in (query, key))
     value, found = value.reshape(B, T, HEADS, SIZE), []
     for t in range(T):
-        state = state * np.exp(decay[:, t, :, None, None])
+        state = state * np.exp(decay[:, t].reshape(B, HEADS, -1, 1))
         missing = value[:, t] - np.einsum("bhk,bhkv->bhv", key[:, t], state)
         state = state + np.einsum("bhk,bhv->bhkv", key[:, t], missing * rate[:, t, :, None])
         found.append(np.einsum("bhk,bhkv->bhv", query[:, t], state) / np.sqrt(WIDTH))
     return np.stack(found, 1).reshape(B, T, HEADS * SIZE), state
 
 
-def test_chunks_are_the_recurrence() -> None:
+@pytest.mark.parametrize("decays", [1, WIDTH])  # of a head: one, or one for each feature of its key (arXiv 2510.26692)
+def test_chunks_are_the_recurrence(decays: int) -> None:
     random = np.random.default_rng(0)
-    shapes = ((GROUPS * WIDTH,), (GROUPS * WIDTH,), (HEADS * SIZE,), (HEADS,), (HEADS,))
+    shapes = ((GROUPS * WIDTH,), (GROUPS * WIDTH,), (HEADS * SIZE,), (HEADS,), (HEADS * decays,))
     inputs = [random.standard_normal((B, T, *shape)).astype(np.float32) for shape in shapes]
     inputs[1][:, 5:90] = inputs[1][:, 5:6]  # a key many times over, where a rounded inverse would be far off
     inputs[3], inputs[4] = 1 / (1 + np.exp(-inputs[3])), -np.exp(inputs[4] - 3)

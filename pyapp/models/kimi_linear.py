@@ -1,0 +1,225 @@
+"""Kimi Linear (Kimi Team 2025, arXiv 2510.26692): layers with a state by the delta rule, each feature of which decays
+by itself, beside layers of latent attention without positions; mixtures of experts as DeepSeek V3's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.engine.ops import cat, empty
+from pyapp.nn import Conv1d, Linear, Module, ResidualLinear, RMSNorm
+from pyapp.nn.decoder import DecoderStack
+from pyapp.nn.delta_rule import gated_delta_rule
+from pyapp.nn.hybrid import HybridLanguageModel
+from pyapp.nn.latent_attention import LatentAttention
+from pyapp.nn.layers.experts import GroupedRouter, SharedExpertsFeedForward
+from pyapp.nn.layers.gated import GatedFeedForward, activation_named
+from pyapp.nn.parameter import Initialization, new_parameter
+from pyapp.nn.state_space import causal_convolution
+
+from .loading.config import LIMITS, check_choice, require
+from .loading.latent import LatentConfig, latent_sizes
+from .loading.weights import Stored, experts_apart
+
+MODEL_TYPES = ("kimi_linear",)
+LINEAR, ATTENTION = "linear_attention", "full_attention"  # kinds of layers
+DENSE, SPARSE = "dense", "sparse"  # kinds of feed-forward layers
+# What DeepSeek calls the fields of config.json.
+FIELDS = {
+    "model_max_length": "max_position_embeddings", "moe_renormalize": "norm_topk_prob", "num_expert_group": "n_group",
+    "num_experts": "n_routed_experts", "num_experts_per_token": "num_experts_per_tok",
+    "num_shared_experts": "n_shared_experts",
+}  # fmt: skip
+OWN = {
+    "head_dim": "linear_head_dim",
+    "num_heads": "linear_num_heads",
+    "short_conv_kernel_size": "linear_conv_kernel_dim",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(LatentConfig):
+    """The fields of config.json, by DeepSeek's names."""
+
+    model_type = "kimi_linear"
+    defaults = {"max_position_embeddings": 1048576}
+
+    intermediate_size: int
+    moe_intermediate_size: int
+    rms_norm_eps: float = 1e-5
+    hidden_act: str = "silu"
+    n_routed_experts: int = 256
+    n_shared_experts: int = 1
+    num_experts_per_tok: int = 8
+    n_group: int = 1
+    topk_group: int = 1
+    norm_topk_prob: bool = True
+    routed_scaling_factor: float = 2.446
+    layer_types: list[str]
+    mlp_layer_types: list[str]
+    linear_head_dim: int = 128
+    linear_num_heads: int = 32
+    linear_conv_kernel_dim: int = 4
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        return super().from_dict({FIELDS.get(name, name): value for name, value in values.items()})
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With the types of the layers, which files give as numbers from 1 on, and the sizes of the cache."""
+        layers, own = values.get("num_hidden_layers"), values.get("linear_attn_config", {})
+        require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
+        require(isinstance(own, Mapping), f"linear_attn_config is {own!r:.40}, expected an object")
+        attends, dense = own.get("full_attn_layers"), values.get("first_k_dense_replace", 1)
+        numbers = attends if isinstance(attends, list) else [i + 1 for i in range(4, layers or 0, 4)]
+        kinds = [ATTENTION if i + 1 in numbers else LINEAR for i in range(layers or 0)]
+        parts = [DENSE if type(dense) is int and i < dense else SPARSE for i in range(layers or 0)]
+        found = {OWN[name]: value for name, value in own.items() if name in OWN}
+        return {"layer_types": kinds, "mlp_layer_types": parts} | values | found | latent_sizes(values)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice(self.num_experts_per_tok, self.n_routed_experts)
+        for name, known in (("layer_types", {LINEAR, ATTENTION}), ("mlp_layer_types", {DENSE, SPARSE})):
+            kinds = getattr(self, name)
+            fits = len(kinds) == self.num_hidden_layers and {*map(str, kinds)} <= known
+            require(fits, f"{name} is {kinds!r:.60}, expected {self.num_hidden_layers} of {' or '.join(sorted(known))}")
+        experts, groups = self.n_routed_experts, self.n_group
+        fits = experts % groups == 0 and self.topk_group <= groups and (groups == 1 or experts >= 2 * groups)
+        require(fits, f"n_group {groups} and topk_group {self.topk_group} do not fit {experts} experts")
+        require(self.linear_size <= LIMITS["hidden_size"], f"{self.linear_size:,} features of states are too many")
+        kernel = self.linear_conv_kernel_dim
+        require(2 <= kernel <= LIMITS["conv_kernel"], f"linear_conv_kernel_dim is {kernel}, expected 2 to 256")
+
+    def saved(self) -> dict[str, Any]:
+        """The object of a config.json that transformers reads too."""
+        theirs = {name: other for other, name in FIELDS.items()}
+        return {theirs.get(name, name): value for name, value in super().saved().items()}
+
+    @property
+    def linear_size(self) -> int:
+        """The features of all keys of a layer with a state."""
+        return self.linear_num_heads * self.linear_head_dim
+
+
+class ForgetGate(Module):
+    """How fast each feature of the keys decays."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.f_a_proj = Linear(config.hidden_size, config.linear_head_dim, bias=False)
+        self.f_b_proj = Linear(config.linear_head_dim, config.linear_size, bias=False)
+        self.dt_bias = new_parameter(empty, config.linear_size)
+        self.A_log = new_parameter(empty, 1, 1, config.linear_num_heads, 1)
+        if Initialization.on:
+            self.dt_bias.data.fill_(-4.0)
+            self.A_log.data.uniform_(1.0, 16.0).log_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., T, hidden_size) → logarithms (..., T, H K), 0 or less."""
+        step = (self.f_b_proj(self.f_a_proj(x)) + self.dt_bias).softplus()  # (..., T, H K)
+        rate = self.A_log.exp().reshape(-1, 1)  # (H, 1)
+        return (step.reshape(*x.shape[:-1], rate.shape[0], -1) * -rate).reshape(step.shape)
+
+
+class DeltaAttention(Module):
+    """Mixes each channel with its last tokens, and each head with its state, by the delta rule."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        size, width, features = config.hidden_size, config.linear_size, config.linear_head_dim
+        self.layer, self.heads = layer, config.linear_num_heads
+        self.activation = activation_named(config.hidden_act)
+        self.q_proj = Linear(size, width, bias=False)
+        self.k_proj = Linear(size, width, bias=False)
+        self.v_proj = Linear(size, width, bias=False)
+        self.conv1d = Conv1d(3 * width, 3 * width, config.linear_conv_kernel_dim, groups=3 * width, bias=False)
+        self.forget_gate = ForgetGate(config)
+        self.b_proj = Linear(size, self.heads, bias=False)
+        self.g_a_proj = Linear(size, features, bias=False)
+        self.g_b_proj = Linear(features, width, bias=False)
+        self.o_norm = RMSNorm(features, config.rms_norm_eps)
+        self.o_proj = ResidualLinear(width, size, bias=False)
+
+    def forward(self, x: Tensor, text: Any, residual: Tensor) -> Tensor:
+        """x and residual (..., T, hidden_size) → residual + the mixed tokens (..., T, hidden_size)."""
+        x = text.masked(x)
+        mixed = cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], -1)  # (..., T, 3 H K)
+        convolve = partial(causal_convolution, weight=self.conv1d.weight)
+        query, key, value = self.activation(text.carry(self.layer, 0, convolve, mixed)).chunk(3, -1)
+        rule = partial(gated_delta_rule, groups=self.heads)
+        rate, decay = self.b_proj(x).sigmoid(), self.forget_gate(x)
+        y = text.carry(self.layer, 1, rule, query, key, value, rate, decay)  # (..., T, H K)
+        gate = self.g_b_proj(self.g_a_proj(x)).sigmoid()
+        normed = self.o_norm(y.reshape(*y.shape[:-1], self.heads, -1)).reshape(y.shape)
+        return self.o_proj(normed * gate, residual)
+
+
+def feed_forward(config: Config, layer: int) -> Module:
+    """The feed-forward part of a layer."""
+    size = config.hidden_size
+    if config.mlp_layer_types[layer] == DENSE:
+        return GatedFeedForward(size, config.intermediate_size, config.hidden_act)
+    router = GroupedRouter(
+        size, config.n_routed_experts, config.num_experts_per_tok, (config.n_group, config.topk_group),
+        normalized=config.norm_topk_prob, scaling=config.routed_scaling_factor,
+    )  # fmt: skip
+    return SharedExpertsFeedForward(config, router)
+
+
+class Block(Module):
+    """Attention or a state, and feed-forward, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: Config, layer: int) -> None:
+        super().__init__()
+        size, epsilon = config.hidden_size, config.rms_norm_eps
+        attends = config.layer_types[layer] == ATTENTION
+        self.self_attn: Module = LatentAttention(config, layer, None) if attends else DeltaAttention(config, layer)
+        self.mlp = feed_forward(config, layer)
+        self.input_layernorm = RMSNorm(size, epsilon)
+        self.post_attention_layernorm = RMSNorm(size, epsilon)
+
+    def forward(self, x: Tensor, text: Any) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        x = self.self_attn(self.input_layernorm(x), text, x)
+        y: Tensor = self.mlp(self.post_attention_layernorm(x), x)
+        return y
+
+
+class KimiLinearForCausalLM(HybridLanguageModel):
+    """The language model."""
+
+    def __init__(self, config: Config) -> None:
+        size, width, features = config.hidden_size, config.linear_size, config.linear_head_dim
+        blocks = (Block(config, layer) for layer in range(config.num_hidden_layers))
+        super().__init__(config, DecoderStack(config.vocab_size, size, blocks, RMSNorm(size, config.rms_norm_eps)))
+        shapes = (config.linear_conv_kernel_dim - 1, 3 * width), (config.linear_num_heads, features, features)
+        self.state_shapes = [None if kind == ATTENTION else shapes for kind in config.layer_types]
+
+
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor."""
+    for part in ("f_a_proj.", "f_b_proj.", "dt_bias", "A_log"):
+        name = name.replace(f".self_attn.{part}", f".self_attn.forget_gate.{part}")
+    return name if ".experts." in name else name.replace(".block_sparse_moe.", ".mlp.")
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts, each matrix by itself, and the convolutions of a layer."""
+    place, parts = "block_sparse_moe.experts", ("w1", "w3", "w2")
+    found = experts_apart(tensors, place, parts, config.n_routed_experts, config.num_hidden_layers)
+    for layer in range(config.num_hidden_layers):
+        before = f"model.layers.{layer}.self_attn."
+        names = tuple(f"{before}{part}_conv1d.weight" for part in "qkv")
+        if names[0] in tensors:
+            found[f"{before}conv1d.weight"] = Stored(names, join=cat)
+    return found
+
+
+TASKS = {"causal-lm": KimiLinearForCausalLM}
