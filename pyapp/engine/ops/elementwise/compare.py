@@ -47,14 +47,14 @@ isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool")
 
 
 @function(method=True)
-@op()
+@op(vjp=_d_pick(lt))
 def fmax(a: Tensor, b: Tensor) -> Tensor:
     """The larger element; if one is NaN, the other. Equal elements share the gradient."""
     return where(a.isnan(), b, where(b.isnan(), a, maximum(a, b)))
 
 
 @function(method=True)
-@op()
+@op(vjp=_d_pick(gt))
 def fmin(a: Tensor, b: Tensor) -> Tensor:
     """The smaller element; if one is NaN, the other. Equal elements share the gradient."""
     return where(a.isnan(), b, where(b.isnan(), a, minimum(a, b)))
