@@ -1,4 +1,4 @@
-"""The Kullback-Leibler divergence of two distributions of the same kind."""
+"""The Kullback-Leibler divergence of two distributions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from .continuous import Exponential, Laplace, LogNormal, Normal, Uniform
 from .counts import Geometric, Poisson
 from .discrete import Bernoulli, Categorical, OneHotCategorical
 from .distribution import Distribution, Independent
+from .divergence_of_kinds import divergence_of_kinds
 from .gamma import Beta, Chi2, Dirichlet, Gamma
+from .low_rank import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal
 from .of_positive_numbers import HalfNormal
+from .transformed import TransformedDistribution
 from .transforms import sum_last
 
 
@@ -115,7 +118,7 @@ def _own(p: Distribution, q: Distribution) -> Callable[[Any, Any], Tensor] | Non
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """KL(p || q) in nats, in the shape of the batch. NotImplementedError for two of different kinds."""
+    """KL(p || q) in nats, in the shape of the batch. NotImplementedError where there is no formula."""
     own = _own(p, q) if _OWN else None
     if own is not None:
         return own(p, q)
@@ -125,6 +128,13 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
         return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
     kind = next((kind for kind in type(p).__mro__ if kind in _KINDS), None)
     found = _KINDS[kind] if kind is not None and kind in type(q).__mro__ else None
-    if found is None:
-        raise NotImplementedError(f"kl_divergence: not of {type(p).__name__} and {type(q).__name__}")
-    return found(p, q)
+    if found is not None and isinstance(p, LogNormal) == isinstance(q, LogNormal):
+        return found(p, q)
+    if isinstance(p, TransformedDistribution) and isinstance(q, TransformedDistribution):
+        if p.transforms != q.transforms or p.event_shape != q.event_shape:
+            raise NotImplementedError("kl_divergence: the two distributions have different transforms")
+        return kl_divergence(p.base_dist, q.base_dist)
+    normal = (MultivariateNormal, LowRankMultivariateNormal)
+    if isinstance(p, normal) and isinstance(q, normal):
+        return _multivariate(*(MultivariateNormal(d.loc, scale_tril=d.scale_tril) for d in (p, q)))
+    return divergence_of_kinds(p, q)

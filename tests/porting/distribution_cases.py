@@ -214,8 +214,34 @@ def _divergences(t: Any) -> list[Any]:
     ]  # fmt: skip
 
 
+def _divergences_of_kinds(t: Any) -> Any:
+    """Infinite where the first gives numbers that the second does not."""
+    d, a, b = t.distributions, t.tensor([1.5, 2.0]), t.tensor([0.5, 3.0])
+    made = {
+        "Beta": d.Beta(a, b), "ContinuousBernoulli": d.ContinuousBernoulli(t.tensor([0.3, 0.6])),
+        "Exponential": d.Exponential(a), "Gamma": d.Gamma(a, b), "Gumbel": d.Gumbel(b, a), "Laplace": d.Laplace(b, a),
+        "Normal": d.Normal(b, a), "Pareto": d.Pareto(a, b + 2), "Uniform": d.Uniform(t.tensor([0.2, -1.0]), b + 0.25),
+        "Binomial": d.Binomial(5, t.tensor([0.3, 0.6])), "Poisson": d.Poisson(a), "Cauchy": d.Cauchy(b, a),
+        "Bernoulli": d.Bernoulli(t.tensor([0.3, 0.6])), "LogNormal": d.LogNormal(b, a),
+        "LowRank": d.LowRankMultivariateNormal(a, t.ones(2, 1), b), "Full": d.MultivariateNormal(b, t.eye(2) + 0.5),
+    }  # fmt: skip
+    found = []
+    for p in made.values():
+        for q in made.values():
+            try:
+                found.append(d.kl_divergence(p, q))
+            except NotImplementedError:
+                found.append(None)
+    return found
+
+
 def calls() -> dict[str, Any]:
     """All cases by name, as functions of the framework."""
     found = {f"answers of {n}": lambda t, n=n: answers(t, n) for n in MADE}
     found |= {f"constraint {n}": lambda t, n=n: constrained(t, n) for n in CONSTRAINTS}
-    return found | {"a transform of one's own": _own, "transforms of parts": _parts, "more divergences": _divergences}
+    return found | {
+        "a transform of one's own": _own,
+        "transforms of parts": _parts,
+        "more divergences": _divergences,
+        "divergences of kinds": _divergences_of_kinds,
+    }

@@ -227,12 +227,8 @@ def arange(
     kind = as_dtype(dtype) if dtype is not None else _dtype.int64 if whole else _dtype.Default.dtype
     if whole or kind.category != 1:
         values = np.arange(start, end, step, dtype="int64" if whole else "float64")
-    else:  # integers from fractions: as torch, which cuts start and step before it counts
-        first, by = int(start), int(step)
-        if by == 0:
-            raise ValueError(f"arange: the step {step} is 0 in {kind}")
-        last = int(end) if kind is _dtype.int64 else first + by * ceil((end - start) / step)
-        values = np.arange(first, last, by, dtype="int64")
+    else:  # integers from fractions: as torch, which cuts start and step, but not to find the count
+        values = int(start) + int(step) * np.arange(ceil((end - start) / step), dtype="int64")
     return _finish(tensor_of(values, kind), device, requires_grad)
 
 

@@ -15,7 +15,7 @@ from .builders import binary, unary
 from .select import where
 
 
-def _d_pick(loses: Op) -> Any:
+def vjp_of_choice(loses: Op) -> Any:
     """max/min of two: the gradient goes to the chosen one; equal elements get half each, and where one is NaN both get
     all of it, as in torch.
     """
@@ -37,8 +37,8 @@ lt = binary("lt", lambda: np.less, None, out="bool", in_place=True, synonyms="le
 le = binary("le", lambda: np.less_equal, None, out="bool", in_place=True, synonyms="less_equal")
 gt = binary("gt", lambda: np.greater, None, out="bool", in_place=True, synonyms="greater")
 ge = binary("ge", lambda: np.greater_equal, None, out="bool", in_place=True, synonyms="greater_equal")
-maximum = binary("maximum", lambda: np.maximum, _d_pick(lt))
-minimum = binary("minimum", lambda: np.minimum, _d_pick(gt))
+maximum = binary("maximum", lambda: np.maximum, vjp_of_choice(lt))
+minimum = binary("minimum", lambda: np.minimum, vjp_of_choice(gt))
 isnan = unary("isnan", lambda x: np.isnan(x), None, out="bool")
 isinf = unary("isinf", lambda x: np.isinf(x), None, out="bool")
 isfinite = unary("isfinite", lambda x: np.isfinite(x), None, out="bool")
@@ -47,14 +47,14 @@ isneginf = unary("isneginf", lambda x: np.isneginf(x), None, out="bool")
 
 
 @function(method=True)
-@op()
+@op(vjp=vjp_of_choice(lt))
 def fmax(a: Tensor, b: Tensor) -> Tensor:
     """The larger element; if one is NaN, the other. Equal elements share the gradient."""
     return where(a.isnan(), b, where(b.isnan(), a, maximum(a, b)))
 
 
 @function(method=True)
-@op()
+@op(vjp=vjp_of_choice(gt))
 def fmin(a: Tensor, b: Tensor) -> Tensor:
     """The smaller element; if one is NaN, the other. Equal elements share the gradient."""
     return where(a.isnan(), b, where(b.isnan(), a, minimum(a, b)))

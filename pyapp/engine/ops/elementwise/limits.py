@@ -14,7 +14,7 @@ from ...shape import broadcast_shapes
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..element_updates import element_function
-from .compare import eq, gt, le, lt, maximum, minimum
+from .compare import eq, gt, le, lt, maximum, minimum, vjp_of_choice
 from .logical import logical_and, logical_or
 from .select import where
 
@@ -38,8 +38,8 @@ def _d_clamp(g: Tensor, _: Any, x: Tensor, low: Any, high: Any) -> Any:
         g = g if low is None else _where_above(g, x, float(low))
         return g if high is None else _where_below(g, x, float(high)), None, None
     if low is None or high is None:
-        limit, extreme = (low, maximum) if high is None else (high, minimum)
-        to_x, to_limit = extreme.vjp(g, None, x, limit)
+        limit, loses = (low, lt) if high is None else (high, gt)
+        to_x, to_limit = vjp_of_choice(loses)(g, None, x, limit)
         return (to_x, to_limit, None) if high is None else (to_x, None, to_limit)
     low, high = as_tensor(low, x), as_tensor(high, x)
     ordered, below, above = le(low, high), lt(x, low), gt(x, high)
