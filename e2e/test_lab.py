@@ -467,6 +467,27 @@ def test_files_and_the_stored_notebook(lab: LabPage, tmp_path: Path) -> None:
     lab.page.locator("#history-notebook > summary").click()
 
 
+def test_another_notebook_opens_while_one_is_stored(lab: LabPage) -> None:
+    lab.write("first")
+    lab.page.evaluate("""async () => {
+      const { lab } = pyappPage;
+      const put = lab.store.put;
+      const room = Promise.withResolvers();
+      lab.store.put = async (...all) => (await room.promise, put.apply(lab.store, all));
+      Object.defineProperty(document, "visibilityState", { value: "hidden", configurable: true });
+      lab.changed();
+      document.dispatchEvent(new Event("visibilitychange")); // stores it at once
+      delete document.visibilityState;
+      await lab.open({ title: "Second", cells: [{ kind: "code", source: "second" }] });
+      delete lab.store.put;
+      room.resolve();
+    }""")
+    lab.until("!pyappPage.lab.store.busy")
+    assert lab.page.evaluate("pyappPage.lab.store.list().then(([last]) => last.title)") == "Test"
+    assert lab.page.evaluate("[pyappPage.lab.cells[0].source, pyappPage.lab.unsaved]") == ["second", False]
+    expect(lab.error).to_have_count(0)
+
+
 def test_a_link_carries_a_notebook_and_runs_nothing(lab: LabPage) -> None:
     lab.write("shared = 1", "shared + 1")
     lab.page.evaluate("navigator.clipboard.writeText = async (text) => { globalThis.copied = text }")

@@ -58,9 +58,10 @@ def addresses(packages: Iterable[str], site: str, hosts: list[str], index: str) 
         if wheel and parts.scheme not in ("http", "https"):
             raise OptionError("the address of a wheel begins with https:", where=package)
         if (parts.scheme, parts.netloc) != urlsplit(site)[:2] and missing:
+            hosts_are = f"the host {missing[0]} is" if len(missing) == 1 else f"the hosts {' and '.join(missing)} are"
             raise OptionError(
-                f"the host {' and the host '.join(missing)} {'is' if len(missing) == 1 else 'are'} not allowed", where=package,
-                hint="Write what is missing under “Keys and settings”, “Hosts that cells may reach”, and restart Python",
+                f"{hosts_are} not allowed", where=package,
+                hint="Write that under “Keys and settings”, “Hosts that cells may reach”, and restart Python",
             )  # fmt: skip
         wanted.append(address)
     return wanted

@@ -301,7 +301,7 @@ def test_hosts_of_packages() -> None:
         with pytest.raises(OptionError, match="not allowed"):
             addresses([package], site, ["another.org"], "index.org")
     for hosts in ([], ["pypi.org"]):
-        with pytest.raises(OptionError, match="the host files.pythonhosted.org (is|are) not allowed"):
+        with pytest.raises(OptionError, match="files.pythonhosted.org (is|are) not allowed"):
             addresses(["rich"], site, hosts, "pypi.org")
     with pytest.raises(OptionError, match="begins with https"):
         addresses([f"file:///{wheel}"], site, [], "index.org")
