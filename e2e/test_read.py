@@ -41,7 +41,8 @@ DONE = "!pyappPage.read.button.running && pyappPage.read.pages.every(({ state })
 RESISTS_FINGERPRINTING = """() => {
   const { prototype } = CanvasRenderingContext2D;
   globalThis.getImageData = prototype.getImageData;
-  prototype.getImageData = (x, y, ...size) => new ImageData(new Uint8ClampedArray(4 * size[0] * size[1]).fill(255), ...size);
+  const white = (width, height) => new Uint8ClampedArray(4 * width * height).fill(255);
+  prototype.getImageData = (x, y, width, height) => new ImageData(white(width, height), width, height);
 }"""
 
 

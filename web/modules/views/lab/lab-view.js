@@ -542,18 +542,20 @@ class LabView {
     if (!this.unsaved) return;
     this.unsaved = false;
     const { title, cells } = this.data();
-    this.entry ??= this.store.begin(title);
-    this.entry.title = title;
-    this.entry.about = counted(cells.length, "cell");
+    const entry = (this.entry ??= this.store.begin(title));
+    entry.title = title;
+    entry.about = counted(cells.length, "cell");
     const files = this.filesChanged ? this.files.kept() : undefined;
     this.filesChanged = false;
     try {
-      await this.store.put(this.entry, { cells, running: this.runningCell?.position ?? null }, { files });
-      tabMemory.set(SHOWN, this.entry.id); // another one, if another tab had changed this notebook
-      await this.card.refresh(this.entry.id);
+      await this.store.put(entry, { cells, running: this.runningCell?.position ?? null }, { files });
+      if (this.entry === entry) tabMemory.set(SHOWN, entry.id); // another one, if another tab had changed this notebook
+      await this.card.refresh(this.entry?.id ?? null); // another notebook may be open meanwhile
     } catch (error) {
-      this.unsaved = true; // the next change, or leaving the tab, tries again
-      this.filesChanged ||= files !== undefined;
+      if (this.entry === entry) {
+        this.unsaved = true; // the next change, or leaving the tab, tries again
+        this.filesChanged ||= files !== undefined;
+      }
       showError(this.slot, error, this.app.actions);
     }
   }
