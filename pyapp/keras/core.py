@@ -432,6 +432,12 @@ class Layer(Configured, Module):
             if isinstance(module, Layer):
                 module._added_losses = []
 
+    def detach_losses(self) -> None:
+        """Keeps the values of the losses that calls have added, and no more of these calls."""
+        for module in self.modules():
+            if isinstance(module, Layer) and module._added_losses:
+                module._added_losses = [loss.detach() for loss in module._added_losses]
+
     def apply_constraints(self) -> None:
         """Moves constrained weights back into their sets, in place."""
         for module in self.modules():

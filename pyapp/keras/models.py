@@ -342,7 +342,7 @@ class Model(Layer):
         with no_grad():
             self.apply_constraints()
             self._gather(x, y, y_pred, loss.detach(), sample_weight)
-        self.clear_losses()
+        self.detach_losses()
 
     def train_step(self, data: Any) -> dict[str, Any]:
         """A step from (x, y, sample_weight); returns the numbers so far. A subclass may write its own."""

@@ -4,12 +4,12 @@ SeedGenerator, whose calls go on, or None for the default generator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..engine.lazy import np
-from ..engine.ops.random import Generator
+from ..engine.ops.random import Generator, default_generator
 from ..nn import init
 from ..nn.functional import dropout as _dropout
 from ..train.floats import floatx
@@ -24,14 +24,39 @@ class SeedGenerator:
     """The seed of functions of this module that goes on from call to call."""
 
     def __init__(self, seed: int | None = None, name: str | None = None, **_: Any) -> None:
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise ValueError(f"SeedGenerator: the seed is a whole number, not {seed!r:.60}")
         self.seed, self.name = seed, name or "seed_generator"
         self.generator = None if seed is None else Generator(seed)
 
+    @property
+    def state(self) -> Tensor:
+        """(2,) int64: the seed, and how much has been drawn since (in blocks of four numbers)."""
+        return ops.tensor(list((self.generator or default_generator).get_state()), dtype="int64")
+
+    def next(self, ordered: bool = True) -> Tensor:
+        """The state, (2,) int64, which functions of this module take as their seed; then it goes on by one."""
+        found = self.state
+        generator = self.generator or default_generator
+        generator.set_state((generator.initial_seed(), generator.offset + 1))
+        return found
+
+    def get_config(self) -> dict[str, Any]:
+        return {"seed": self.seed, "name": self.name}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> SeedGenerator:
+        return cls(**config)
+
 
 def generator_of(seed: Any) -> Generator | None:
-    """The generator of a seed, of a SeedGenerator, or itself; None for the default one."""
+    """The generator of a seed, of a SeedGenerator or of its state, or itself; None for the default one."""
     if isinstance(seed, Generator):
         return seed
+    if isinstance(seed, Tensor) and seed.shape == (2,):
+        made = Generator()
+        made.set_state((int(seed[0].item()), int(seed[1].item())))
+        return made
     return seed.generator if isinstance(seed, SeedGenerator) else None if seed is None else Generator(int(seed))
 
 

@@ -24,7 +24,7 @@ class ExponentialDecay(LearningRateSchedule):
 
     def __init__(
         self, initial_learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False,
-        name: str | None = None,
+        name: str = "ExponentialDecay",
     ) -> None:  # fmt: skip
         self.initial, self.steps, self.rate, self.staircase = initial_learning_rate, decay_steps, decay_rate, staircase
 
@@ -36,7 +36,7 @@ class ExponentialDecay(LearningRateSchedule):
 class PiecewiseConstantDecay(LearningRateSchedule):
     """values[k] up to and with step boundaries[k]."""
 
-    def __init__(self, boundaries: Sequence[float], values: Sequence[float], name: str | None = None) -> None:
+    def __init__(self, boundaries: Sequence[float], values: Sequence[float], name: str = "PiecewiseConstant") -> None:
         if len(boundaries) != len(values) - 1:
             raise ValueError("PiecewiseConstantDecay: there is one value more than boundaries")
         self.boundaries, self.values = list(boundaries), list(values)
@@ -50,7 +50,7 @@ class PolynomialDecay(LearningRateSchedule):
 
     def __init__(
         self, initial_learning_rate: float, decay_steps: float, end_learning_rate: float = 0.0001, power: float = 1.0,
-        cycle: bool = False, name: str | None = None,
+        cycle: bool = False, name: str = "PolynomialDecay",
     ) -> None:  # fmt: skip
         self.initial, self.steps, self.end, self.power, self.cycle = (
             initial_learning_rate, decay_steps, end_learning_rate, power, cycle,
@@ -67,7 +67,7 @@ class InverseTimeDecay(LearningRateSchedule):
 
     def __init__(
         self, initial_learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False,
-        name: str | None = None,
+        name: str = "InverseTimeDecay",
     ) -> None:  # fmt: skip
         self.initial, self.steps, self.rate, self.staircase = initial_learning_rate, decay_steps, decay_rate, staircase
 
@@ -80,7 +80,7 @@ class CosineDecay(LearningRateSchedule):
     """After a linear warm-up half a cosine down to alpha * the highest rate (Loshchilov and Hutter 2017)."""
 
     def __init__(
-        self, initial_learning_rate: float, decay_steps: float, alpha: float = 0.0, name: str | None = None,
+        self, initial_learning_rate: float, decay_steps: float, alpha: float = 0.0, name: str = "CosineDecay",
         warmup_target: float | None = None, warmup_steps: float = 0,
     ) -> None:  # fmt: skip
         self.initial, self.steps, self.alpha = initial_learning_rate, decay_steps, alpha
@@ -101,7 +101,7 @@ class CosineDecayRestarts(LearningRateSchedule):
 
     def __init__(
         self, initial_learning_rate: float, first_decay_steps: float, t_mul: float = 2.0, m_mul: float = 1.0,
-        alpha: float = 0.0, name: str | None = None,
+        alpha: float = 0.0, name: str = "SGDRDecay",
     ) -> None:  # fmt: skip
         self.initial, self.steps, self.t_mul, self.m_mul, self.alpha = (
             initial_learning_rate, first_decay_steps, t_mul, m_mul, alpha,

@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -495,7 +496,7 @@ class BackupAndRestore(Callback):
     """Keeps the state of a training in a folder after each epoch: weights, optimiser, random numbers. `fit` with the
     same folder goes on after the last epoch that was kept; what was done of an epoch that was interrupted is done
     again, so the result is that of one run on arrays. (A `datasets.Pipeline` has a state_dict() of its own.) At the end
-    the files are removed, unless `delete_checkpoint` is False.
+    the files are removed, and the folder if it is then empty, unless `delete_checkpoint` is False.
 
     StorageFullError, or another OSError; FileFormatError for a damaged file.
     """
@@ -548,3 +549,5 @@ class BackupAndRestore(Callback):
         if self._done and self.delete_checkpoint:
             for path in (self._note, *self.backup_dir.glob("training-*.safetensors")):
                 path.unlink(missing_ok=True)
+            with suppress(OSError):  # files of others, which keep their folder
+                self.backup_dir.rmdir()

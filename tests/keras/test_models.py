@@ -693,3 +693,32 @@ def test_a_checkpoint_without_its_number_saves_and_values_are_copies(tmp_path: P
         model.fit(x, y, verbose=0, callbacks=[schedule])
     with pytest.raises(ValueError, match=r"has \d layers, but none with the number 9"):
         model.get_layer(index=9)
+
+
+def test_losses_of_the_last_batch_are_kept_without_their_history() -> None:
+    class Penalised(layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            self.add_loss(0.01 * keras.ops.mean(inputs))
+            return inputs
+
+    model = keras.Sequential(
+        [keras.Input((2,)), Penalised(), layers.Dense(1, kernel_initializer="ones", kernel_regularizer="l2")]
+    )
+    model.compile("sgd", "mse")
+    x = np.array([[0.0, 1.0], [2.0, 3.0]], "float32")
+    model.fit(x, np.ones((2, 1), "float32"), batch_size=1, shuffle=False, verbose=0)
+    # Keras 3.15: 0.01 times the mean of the last batch, and the penalty of the weights after its step
+    assert [float(loss) for loss in model.losses] == pytest.approx([0.025, 0.012820789])
+    assert not model.losses[0].requires_grad
+
+
+def test_seeds_can_be_drawn() -> None:
+    seeds = keras.random.SeedGenerator(42)
+    assert seeds.state.tolist() == [42, 0]
+    first, second = seeds.next(), seeds.next()
+    assert (first.tolist(), second.tolist()) == ([42, 0], [42, 1])
+    drawn = [keras.random.normal((3,), seed=seed).tolist() for seed in (first, first, second, seeds)]
+    assert drawn[0] == drawn[1] and len({tuple(values) for values in drawn}) == 3
+    assert keras.random.SeedGenerator.from_config(seeds.get_config()).seed == 42
+    with pytest.raises(ValueError, match="the seed is a whole number"):
+        keras.random.SeedGenerator("a")

@@ -12,6 +12,10 @@ _LABELS = {"id2label": {"0": "no", "1": "perhaps", "2": "yes"}}
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "bert": {"model_type": "bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "jina_bert": {
+        "model_type": "bert", **_SIZES, **_LABELS, "pad_token_id": 0, "position_embedding_type": "alibi",
+        "feed_forward_type": "geglu",
+    },
     "roberta": {"model_type": "roberta", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
     "xlm_roberta": {
         "model_type": "xlm-roberta", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1,

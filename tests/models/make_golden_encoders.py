@@ -33,6 +33,43 @@ CLASSES = {
 }
 
 
+class NoPositions(torch.nn.Module):
+    def forward(self, places: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(())
+
+
+class GatedPart(torch.nn.Module):
+    """The feed-forward part of jina-bert, by its paper (arXiv 2310.19923) and the names of its files."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.gated_layers = torch.nn.Linear(config.hidden_size, 2 * config.intermediate_size, bias=False)
+        self.wo = torch.nn.Linear(config.intermediate_size, config.hidden_size)
+        self.layernorm = torch.nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, values = self.gated_layers(x).chunk(2, -1)
+        return self.layernorm(x + self.wo(torch.nn.functional.gelu(gate) * values))
+
+
+def become_jinas(model: Any) -> None:
+    """Turns BERT into jina-bert; `outputs` adds the biases by distance to the mask."""
+    encoder = getattr(model, "bert", model)
+    encoder.embeddings.position_embeddings = NoPositions()
+    for layer in encoder.encoder.layer:
+        del layer.intermediate, layer.output
+        layer.mlp = GatedPart(model.config)
+        layer.feed_forward_chunk = layer.mlp.forward
+
+
+def biases(mask: list[list[int]], heads: int) -> torch.Tensor:
+    """ALiBi of both directions, and minus infinity for padding: (B, H, T, T)."""
+    places = torch.arange(len(mask[0]))
+    slopes = torch.tensor([2.0 ** (-8 * (i + 1) / heads) for i in range(heads)])
+    found = -slopes[None, :, None, None] * (places[:, None] - places).abs()
+    return found.masked_fill(torch.tensor(mask)[:, None, None] == 0, torch.finfo(torch.float32).min)
+
+
 def model_of(name: str, task: str) -> Any:
     config = dict(CONFIGS[name])
     if task == "question-answering":
@@ -40,6 +77,8 @@ def model_of(name: str, task: str) -> Any:
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     made._attn_implementation = "eager"
     model = getattr(transformers, CLASSES[task]).from_config(made).float().eval()
+    if name == "jina_bert":
+        become_jinas(model)
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape))))
@@ -49,6 +88,8 @@ def model_of(name: str, task: str) -> Any:
 def outputs(model: Any, name: str, task: str) -> Any:
     ids, mask, types = batch(CONFIGS[name])
     given = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
+    if name == "jina_bert":
+        given["attention_mask"] = biases(mask, model.config.num_attention_heads)
     if types is not None:
         given["token_type_ids"] = torch.tensor(types)
     if name == "dpr":  # which gives the first token alone

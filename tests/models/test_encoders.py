@@ -165,6 +165,18 @@ def test_gtes_files_of_alibaba_load() -> None:
             module_of("gte").Config.from_dict(stretched | {"rope_scaling": scaling})
 
 
+def test_biases_by_distance_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long texts are read some queries at a time; and what Jina's configurations may not say."""
+    model = make("jina_bert", "features")
+    with pyapp.no_grad():
+        whole = run(model, "jina_bert").numpy()
+        monkeypatch.setattr("pyapp.nn.alibi_encoder.QUERIES", 3)
+        np.testing.assert_allclose(run(model, "jina_bert").numpy(), whole, atol=2e-6)
+    for changes in ({"feed_forward_type": "swiglu"}, {"position_embedding_type": "absolute"}):
+        with pytest.raises(ModelError, match="and feed_forward_type .* is not supported"):
+            module_of("jina_bert").Config.from_dict(CONFIGS["jina_bert"] | changes)
+
+
 def test_nomic_berts_files_on_the_hub_load() -> None:
     """Other names, queries, keys and values in one matrix, and a configuration of GPT-2's kind."""
     model = make("nomic_bert", "features")
