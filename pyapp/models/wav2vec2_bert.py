@@ -19,7 +19,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.encoders import as_bias, attend, visible_keys
+from pyapp.nn.encoders import as_bias, attend, until, visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
@@ -286,11 +286,7 @@ class Encoder(Module):
         if mask is None:
             return None
         ends = [self.pooled(int(count)) for count in mask.to("int32").sum(1).tolist()]
-        return [
-            ops.arange(most, dtype="int32", device=mask.device)
-            < ops.tensor([row[i] for row in ends], dtype="int32", device=mask.device).unsqueeze(1)
-            for i, most in enumerate(self.pooled(mask.shape[1]))
-        ]
+        return [until([row[i] for row in ends], most, mask.device) for i, most in enumerate(self.pooled(mask.shape[1]))]
 
 
 class Wav2Vec2BertForCTC(Module):
