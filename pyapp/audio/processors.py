@@ -50,6 +50,14 @@ def _checked(recordings: Sequence[Any]) -> list[NDArray[np.float32]]:
     return arrays
 
 
+def _mask_of(counts: Sequence[int]) -> Tensor | None:
+    """(B, F) int32, 0 behind each of the counts; None where all are equal."""
+    if len({*counts}) == 1:
+        return None
+    mask = np.arange(max(counts))[None, :] < np.array(counts)[:, None]
+    return from_numpy(mask.astype(np.int32))
+
+
 @dataclass(frozen=True)
 class SampleProcessor:
     """What prepares samples: `normalize` gives each recording the mean 0 and the variance 1; `masks`: the model was
@@ -143,10 +151,7 @@ class StandardizedProcessor:
         found = np.zeros((len(arrays), max(counts), self.bins), np.float32)
         for row, (array, count) in enumerate(zip(arrays, counts, strict=True)):
             found[row, :count] = self._bank(array, count)
-        if len({*counts}) == 1:
-            return from_numpy(found), None
-        mask = np.arange(max(counts))[None, :] < np.array(counts)[:, None]
-        return from_numpy(found), from_numpy(mask.astype(np.int32))
+        return from_numpy(found), _mask_of(counts)
 
     def _bank(self, samples: NDArray[np.float32], frames: int) -> NDArray[np.float64]:
         """(frames, bins)."""
@@ -160,6 +165,59 @@ class StandardizedProcessor:
         logs = np.log(power @ filters.T + self.guard)
         found: NDArray[np.float64] = (logs - logs.mean(0)) / (logs.std(0, ddof=1) + self.epsilon)
         return found
+
+
+@dataclass(frozen=True)
+class PairedBankProcessor:
+    """What makes the input of wav2vec 2.0 BERT: log-mel filter banks (pyapp.audio.filter_banks) with `bins` bins, of
+    which each has the mean 0 and the variance 1, two frames of 10 ms side by side; a last frame alone is left out.
+    """
+
+    bins: int = 80
+
+    samples = 2 * HOP  # of a pair
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json") -> PairedBankProcessor:
+        """From the object of a preprocessor_config.json of SeamlessM4T's feature extractor. ModelError for another
+        rate, and for other frames.
+        """
+        settings = _feature_settings(settings, where)
+        bins = settings.get("num_mel_bins", settings.get("feature_size", cls.bins))
+        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
+            raise ModelError(f"num_mel_bins is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
+        if settings.get("stride", 2) != 2:
+            raise ModelError(f"stride is {settings['stride']!r:.40}, expected 2", where=where)
+        return cls(bins)
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other vectors."""
+        read = config.get("feature_projection_input_dim", 160)
+        if read != 2 * self.bins:
+            raise ModelError(
+                f"it makes {2 * self.bins} numbers a moment, the model reads {read!r:.20}",
+                where=f"{where}: preprocessor_config.json", hint="Give the file that belongs to the weights",
+            )  # fmt: skip
+
+    @staticmethod
+    def frames_of(samples: int) -> int:
+        """The pairs of frames of so many samples."""
+        return max(0, 1 + (samples - FFT_SIZE) // HOP) // 2
+
+    def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, 2 bins) float32, zeros behind the shorter ones, and
+        the mask (B, F) int32 of what is not padding; None where nothing is. ArgumentError for less than a pair.
+        """
+        arrays = _checked(recordings)
+        counts = [self.frames_of(len(array)) for array in arrays]
+        if not min(counts):
+            raise ArgumentError(f"recordings have {counts} times two frames of 10 ms, expected one or more")
+        found = np.zeros((len(arrays), max(counts), 2 * self.bins), np.float32)
+        for row, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+            bank = filter_bank(array * np.float32(1 << 15), self.bins).astype(np.float64)
+            bank = (bank - bank.mean(0)) / np.sqrt(bank.var(0, ddof=1) + EPSILON)
+            found[row, :count] = bank[: 2 * count].reshape(count, -1)
+        return from_numpy(found), _mask_of(counts)
 
 
 @dataclass(frozen=True)

@@ -534,8 +534,8 @@ def load_speech_model(
     """Loads a Whisper model by name (embedded, or `owner/repo` on the hub), from a folder, a file (openai's .pt,
     whisper.cpp's ggml-*.bin, .safetensors with its config.json), or a mapping of roles ("model", "config", "tokenizer",
     "generation_config") to paths, bytes or ByteSources; a Moonshine or a language model that hears (Voxtral …), of
-    which it has "preprocessor_config" too, or a Parakeet, of which it has that or "processor_config"; or a wav2vec 2.0,
-    HuBERT or WavLM with characters, of which it has "vocab.json" and "tokenizer_config" as well.
+    which it has "preprocessor_config" too, or a Parakeet, of which it has that or "processor_config"; or a wav2vec 2.0
+    (BERT), HuBERT or WavLM with characters, of which it has "vocab.json" and "tokenizer_config" as well.
 
     `tokenizer` (tokenizer.json, or openai's .tiktoken) is needed if none is beside the model or in it. `dtype`
     ("float32", "float16", "q8_0") is the type to convert the matrices to; None keeps their type, except that small

@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
+from pyapp.engine import Tensor
 from pyapp.nn import Linear, Module
+from pyapp.nn.encoders import until
 from pyapp.nn.sound_text import SoundTextModel, SpectrogramEncoder
 
 from .loading import sound_text
@@ -76,9 +77,7 @@ class Qwen2AudioForConditionalGeneration(SoundTextModel):
     def picture_features(self, pixel_values: Tensor, frames: Sequence[int] | None = None) -> Tensor:
         heard = None
         if frames is not None:
-            device = pixel_values.device
-            counts = ops.tensor([*map(moments_in, frames)], dtype="int32", device=device).unsqueeze(1)  # (B, 1)
-            heard = ops.arange(pixel_values.shape[2] // 2, dtype="int32", device=device) < counts  # (B, moments)
+            heard = until([*map(moments_in, frames)], pixel_values.shape[2] // 2, pixel_values.device)
         return self.multi_modal_projector(self.audio_tower(pixel_values, heard))
 
     def transcription_prompt(self, sound: str, language: str | None, ends: Collection[str | None]) -> str:

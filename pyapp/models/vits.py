@@ -18,6 +18,7 @@ from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.encoders import until
 from pyapp.nn.hifi_gan import HifiGan, same
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
@@ -564,8 +565,7 @@ class Vits(Module):
 
 def _until(lengths: Sequence[int], most: int, device: Device) -> Tensor:
     """1.0 for the first frames of each text, as many as it has, (B, 1, F)."""
-    ends = ops.tensor(list(lengths), dtype="int32", device=device).reshape(len(lengths), 1, 1)
-    return (ops.arange(most, dtype="int32", device=device).reshape(1, 1, most) < ends).to("float32")
+    return until(lengths, most, device).unsqueeze(1).to("float32")
 
 
 def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:

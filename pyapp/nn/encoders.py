@@ -6,7 +6,7 @@ which no token attends to. Dropout is not applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..engine import Device, Tensor, ops
@@ -27,6 +27,13 @@ def visible_keys(attention_mask: Tensor | None) -> Tensor | None:
     if attention_mask is None:
         return None
     return (attention_mask != 0).reshape(attention_mask.shape[0], 1, 1, attention_mask.shape[1])
+
+
+def until(ends: Sequence[int], most: int, device: Device) -> Tensor:
+    """(B, most) bool: the places before the end of each row."""
+    return ops.arange(most, dtype="int32", device=device) < ops.tensor(
+        list(ends), dtype="int32", device=device
+    ).unsqueeze(1)
 
 
 def attend(

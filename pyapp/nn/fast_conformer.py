@@ -15,7 +15,7 @@ from ..engine import Tensor, no_grad, ops
 from ..engine.lazy import np
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
-from .encoders import as_bias, attend, visible_keys
+from .encoders import as_bias, attend, until, visible_keys
 from .layers.channel_normalization import BatchNorm1d
 from .layers.containers import ModuleList
 from .layers.convolution import Conv1d, Conv2d
@@ -156,11 +156,9 @@ class FastConformer(Module):
         """attention_mask (B, F) → (B, frames) bool for each of the halvings: what is not padding."""
         if attention_mask is None:
             return None
-        device = attention_mask.device
         ends = [self.halved(int(count)) for count in attention_mask.to("int32").sum(1).tolist()]
         return [
-            ops.arange(most, dtype="int32", device=device)
-            < ops.tensor([row[i] for row in ends], dtype="int32", device=device).unsqueeze(1)
+            until([row[i] for row in ends], most, attention_mask.device)
             for i, most in enumerate(self.halved(attention_mask.shape[1]))
         ]
 

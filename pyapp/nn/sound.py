@@ -12,7 +12,7 @@ from typing import Any
 from ..engine import Device, Tensor, no_grad, ops
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
-from .encoders import attend_joined, visible_keys
+from .encoders import attend_joined, until, visible_keys
 from .layers.channel_normalization import BatchNorm1d, GroupNorm
 from .layers.containers import ModuleList
 from .layers.convolution import Conv1d
@@ -225,9 +225,8 @@ class SoundEncoder(Module):
         """attention_mask (B, N) → (B, T) bool: the moments that are not padding."""
         if attention_mask is None:
             return None
-        counts = [self.moments(int(count)) for count in attention_mask.to("int32").sum(1).tolist()]
-        ends = ops.tensor(counts, dtype="int32", device=attention_mask.device).unsqueeze(1)  # (B, 1)
-        return ops.arange(moments, dtype="int32", device=attention_mask.device).unsqueeze(0) < ends
+        ends = [self.moments(int(count)) for count in attention_mask.to("int32").sum(1).tolist()]
+        return until(ends, moments, attention_mask.device)
 
     def warm_up(self) -> None:
         """Hears a moment of silence, so that the first recording starts sooner."""

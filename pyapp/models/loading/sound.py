@@ -1,4 +1,4 @@
-"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT, WavLM) or
+"""Load models that hear samples: those that name a character for each moment of speech (wav2vec 2.0, HuBERT …) or
 pieces of words (Parakeet), those that write its text (Moonshine), and language models that hear (Voxtral), with their
 characters or tokenizers and what prepares their samples.
 """

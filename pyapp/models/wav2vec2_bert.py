@@ -1,0 +1,316 @@
+"""wav2vec 2.0 BERT (Seamless Communication 2023, arXiv 2312.05187), which names a character for each moment: layers
+that attend, by content and near distances (Shaw et al. 2018, arXiv 1803.02155), and convolve over what was before
+(Gulati et al. 2020, arXiv 2005.08100), over pairs of frames of log-mel filter banks.
+
+`attention_mask` (B, F) is 0 where a frame is padding, which stands at the end. Parameters have the names of Hugging
+Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pyapp.audio.processors import PairedBankProcessor
+from pyapp.dataclass import dataclass
+from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.engine.lazy import np
+from pyapp.engine.user_errors import describe
+from pyapp.errors import ArgumentError
+from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.encoders import as_bias, attend, until, visible_keys
+from pyapp.nn.layers.feed_forward import FeedForward
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.layers.joined import JoinedLinear
+from pyapp.nn.layers.linear import ResidualLinear
+from pyapp.nn.parameter import new_parameter
+from pyapp.nn.relative_positions import by_distance
+
+from .loading.config import check_fields, read_config, require
+
+MODEL_TYPES = ("wav2vec2-bert",)
+BASE = "wav2vec2_bert"
+PROCESSOR = PairedBankProcessor
+LARGEST = 1 << 14
+NAMES = ("intermediate_dense", "output_dense")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The fields of config.json."""
+
+    vocab_size: int = 32
+    hidden_size: int = 1024
+    num_hidden_layers: int = 24
+    num_attention_heads: int = 16
+    intermediate_size: int = 4096
+    feature_projection_input_dim: int = 160
+    hidden_act: str = "swish"
+    layer_norm_eps: float = 1e-5
+    mask_time_prob: float = 0.05
+    mask_feature_prob: float = 0.0
+    pad_token_id: int = 0
+    add_adapter: bool = False
+    adapter_kernel_size: int = 3
+    adapter_stride: int = 2
+    num_adapter_layers: int = 1
+    adapter_act: str = "relu"
+    use_intermediate_ffn_before_adapter: bool = False
+    output_hidden_size: int | None = None
+    position_embeddings_type: str | None = "relative_key"
+    left_max_position_embeddings: int = 64
+    right_max_position_embeddings: int = 8
+    conv_depthwise_kernel_size: int = 31
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for width in (self.hidden_size, self.output_size):
+            heads = self.num_attention_heads
+            require(width <= LARGEST and width % heads == 0, f"num_attention_heads {heads} does not divide {width}")
+        kind = self.position_embeddings_type
+        require(kind == "relative_key", f"position_embeddings_type is {kind!r:.40}, expected 'relative_key'")
+        for name in ("left_max_position_embeddings", "right_max_position_embeddings", "feature_projection_input_dim",
+                     "conv_depthwise_kernel_size", "adapter_kernel_size", "adapter_stride"):  # fmt: skip
+            require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name):,}, expected at most {LARGEST:,}")
+        require(self.num_adapter_layers <= 64, f"num_adapter_layers is {self.num_adapter_layers}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": MODEL_TYPES[0]} | asdict(self)
+
+    @property
+    def output_size(self) -> int:
+        """The features of what the adapter gives."""
+        return self.output_hidden_size or self.hidden_size
+
+    @property
+    def samples_per_moment(self) -> int:
+        """The samples between two moments."""
+        pooled = self.adapter_stride**self.num_adapter_layers if self.add_adapter else 1
+        return PairedBankProcessor.samples * pooled
+
+
+class Attention(Module):
+    """Attention; with `near`, its scores depend on distances up to a few moments, too."""
+
+    def __init__(self, config: Config, width: int, near: bool) -> None:
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.linear_q, self.linear_k, self.linear_v = (Linear(width, width) for _ in range(3))
+        self.linear_out = ResidualLinear(width, width)
+        self.qkv = JoinedLinear("linear_q", "linear_k", "linear_v")
+        self.sides = config.left_max_position_embeddings, config.right_max_position_embeddings
+        self.distance_embedding = Embedding(sum(self.sides) + 1, width // self.heads) if near else None
+
+    def forward(self, x: Tensor, residual: Tensor, mask: Tensor | None) -> Tensor:
+        """x and residual (B, T, D), mask (B, 1, 1, T) → residual + attention (B, T, D)."""
+        batch, moments, width = x.shape
+        qkv = self.qkv(self, x).reshape(batch, moments, 3 * self.heads, -1)
+        q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))  # (B, T, H, D / H)
+        if self.distance_embedding is not None:
+            left, right = self.sides
+            ahead = np.arange(1 - moments, moments).clip(-left, right) + left  # of keys, from the farthest before on
+            rows = self.distance_embedding(ops.from_numpy(ahead.astype(np.int32)).to(x.device))  # (2 T - 1, D / H)
+            scores = (q.transpose(1, 2) @ rows.transpose(0, 1)) * (width // self.heads) ** -0.5
+            mask = as_bias(mask, by_distance(scores))
+        return self.linear_out(attend(q, k, v, mask), residual)
+
+
+class CausalConvolution(Module):
+    """A gate, a filter of each channel over the moments so far, a norm, an activation, and a linear layer."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, self.before = config.hidden_size, config.conv_depthwise_kernel_size - 1
+        self.layer_norm = LayerNorm(width, config.layer_norm_eps)
+        self.pointwise_conv1 = Conv1d(width, 2 * width, 1, bias=False)
+        self.depthwise_conv = Conv1d(width, width, self.before + 1, groups=width, bias=False)
+        self.depthwise_layer_norm = LayerNorm(width, config.layer_norm_eps)
+        self.activation = activation_named(config.hidden_act)
+        self.pointwise_conv2 = Conv1d(width, width, 1, bias=False)
+
+    def forward(self, x: Tensor, heard: Tensor | None) -> Tensor:
+        """x (B, T, D), heard (B, T) → (B, T, D)."""
+        x = self.layer_norm(x)
+        if heard is not None:
+            x = x * heard.to(x.dtype).unsqueeze(2)
+        x = ops.glu(self.pointwise_conv1(x.transpose(1, 2)), 1)  # (B, D, T)
+        x = self.depthwise_conv(ops.pad(x, (self.before, 0)))
+        x = self.activation(self.depthwise_layer_norm(x.transpose(1, 2)))
+        return self.pointwise_conv2(x.transpose(1, 2)).transpose(1, 2)
+
+
+class Layer(Module):
+    """Half of a feed-forward part, attention, a convolution, and the other half, each with a residual; then a norm."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, epsilon, sizes = config.hidden_size, config.layer_norm_eps, (config.intermediate_size, config.hidden_act)
+        self.ffn1_layer_norm = LayerNorm(width, epsilon)
+        self.ffn1 = FeedForward(width, *sizes, names=NAMES)
+        self.self_attn_layer_norm = LayerNorm(width, epsilon)
+        self.self_attn = Attention(config, width, near=True)
+        self.conv_module = CausalConvolution(config)
+        self.ffn2_layer_norm = LayerNorm(width, epsilon)
+        self.ffn2 = FeedForward(width, *sizes, names=NAMES)
+        self.final_layer_norm = LayerNorm(width, epsilon)
+
+    def forward(self, x: Tensor, heard: Tensor | None) -> Tensor:
+        """x (B, T, D), heard (B, T) → (B, T, D)."""
+        x = x + self.ffn1(self.ffn1_layer_norm(x)) * 0.5
+        x = self.self_attn(self.self_attn_layer_norm(x), x, visible_keys(heard))
+        x = x + self.conv_module(x, heard)
+        return self.final_layer_norm(x + self.ffn2(self.ffn2_layer_norm(x)) * 0.5)
+
+
+class AdapterLayer(Module):
+    """Attention among moments that a gated convolution has joined, and a feed-forward part."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, epsilon, stride = config.output_size, config.layer_norm_eps, config.adapter_stride
+        where = {"stride": stride, "padding": stride // 2}
+        self.residual_layer_norm = LayerNorm(width, epsilon)
+        self.residual_conv = Conv1d(width, 2 * width, config.adapter_kernel_size, **where)
+        self.self_attn_layer_norm = LayerNorm(width, epsilon)
+        self.self_attn_conv = Conv1d(width, 2 * width, config.adapter_kernel_size, **where)
+        self.self_attn = Attention(config, width, near=False)
+        self.ffn_layer_norm = LayerNorm(width, epsilon)
+        self.ffn = FeedForward(width, config.intermediate_size, config.adapter_act, names=NAMES)
+
+    def forward(self, x: Tensor, heard: Tensor | None) -> Tensor:
+        """x (B, T, D), heard (B, T') → (B, T', D)."""
+        residual, x = (
+            ops.glu(conv(norm(x).transpose(1, 2)), 1).transpose(1, 2)
+            for conv, norm in (
+                (self.residual_conv, self.residual_layer_norm),
+                (self.self_attn_conv, self.self_attn_layer_norm),
+            )
+        )
+        x = self.self_attn(x, residual, visible_keys(heard))
+        return self.ffn(self.ffn_layer_norm(x), x)
+
+
+class Adapter(Module):
+    """The layers that join moments, behind a projection if they have another width."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.proj = self.proj_layer_norm = None
+        if config.output_size != config.hidden_size:
+            self.proj = Linear(config.hidden_size, config.output_size)
+            self.proj_layer_norm = LayerNorm(config.output_size, config.layer_norm_eps)
+        self.layers = ModuleList(AdapterLayer(config) for _ in range(config.num_adapter_layers))
+
+    def forward(self, x: Tensor, heard: list[Tensor] | None) -> Tensor:
+        """x (B, T, D), heard: (B, T') behind each of the layers → (B, T', D')."""
+        if self.proj is not None and self.proj_layer_norm is not None:
+            x = self.proj_layer_norm(self.proj(x))
+        for i, layer in enumerate(self.layers):
+            x = layer(x, None if heard is None else heard[i])
+        return x
+
+
+class Projection(Module):
+    """A norm and a linear layer."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.layer_norm = LayerNorm(config.feature_projection_input_dim, config.layer_norm_eps)
+        self.projection = Linear(config.feature_projection_input_dim, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, F, C) → (B, F, D)."""
+        return self.projection(self.layer_norm(x))
+
+
+class Encoder(Module):
+    """The hidden states of recordings."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.feature_projection = Projection(config)
+        if config.mask_time_prob > 0 or config.mask_feature_prob > 0:  # a part of files, which training uses
+            self.masked_spec_embed = new_parameter(ops.zeros, config.hidden_size)
+        self.encoder = Module()
+        self.encoder.layers = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.intermediate_ffn = None
+        if config.use_intermediate_ffn_before_adapter:
+            self.intermediate_ffn = FeedForward(config.hidden_size, config.intermediate_size, "relu", names=NAMES)
+        self.adapter = Adapter(config) if config.add_adapter else None
+
+    def pooled(self, frames: int) -> list[int]:
+        """How many moments so many frames become behind each layer of the adapter."""
+        config, found = self.config, []
+        for _ in range(config.num_adapter_layers if config.add_adapter else 0):
+            frames = (frames + config.adapter_stride // 2 * 2 - config.adapter_kernel_size) // config.adapter_stride + 1
+            found.append(max(0, frames))
+        return found
+
+    def moments(self, samples: int) -> int:
+        """The moments T of so many samples; 0 if they are too few for one."""
+        frames = PairedBankProcessor.frames_of(samples)
+        return [frames, *self.pooled(frames)][-1] if frames else 0
+
+    def warm_up(self) -> None:
+        """Hears some frames of silence, so that the first recording starts sooner."""
+        size = self.config.feature_projection_input_dim
+        with no_grad():
+            self(ops.zeros(1, 8, size, device=self.feature_projection.projection.weight.device))
+
+    def forward(self, input_features: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """input_features (B, F, C), attention_mask (B, F) → (B, T, D). ArgumentError for another shape."""
+        size = self.config.feature_projection_input_dim
+        if input_features.ndim != 3 or input_features.shape[2] != size or not input_features.shape[1]:
+            raise ArgumentError(f"filter banks are (B, F, {size}), not {describe(input_features)}")
+        if attention_mask is not None and attention_mask.shape != input_features.shape[:2]:
+            raise ArgumentError(f"attention_mask is {describe(attention_mask)}, the banks {describe(input_features)}")
+        x = self.feature_projection(input_features)
+        if attention_mask is not None:
+            x = x * attention_mask.to(x.dtype).unsqueeze(2)
+        for layer in self.encoder.layers:
+            x = layer(x, attention_mask)
+        if self.intermediate_ffn is not None:
+            x = x + self.intermediate_ffn(x) * 0.5
+        return x if self.adapter is None else self.adapter(x, self._joined(attention_mask))
+
+    def _joined(self, mask: Tensor | None) -> list[Tensor] | None:
+        """mask (B, F) → (B, T') bool behind each layer of the adapter."""
+        if mask is None:
+            return None
+        ends = [self.pooled(int(count)) for count in mask.to("int32").sum(1).tolist()]
+        return [until([row[i] for row in ends], most, mask.device) for i, most in enumerate(self.pooled(mask.shape[1]))]
+
+
+class Wav2Vec2BertForCTC(Module):
+    """Scores of characters for each moment."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.wav2vec2_bert = Encoder(config)
+        self.lm_head = Linear(config.output_size if config.add_adapter else config.hidden_size, config.vocab_size)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder below the head."""
+        return self.wav2vec2_bert
+
+    @property
+    def device(self) -> Device:
+        """The device on which the model computes."""
+        return self.lm_head.weight.device
+
+    def forward(self, input_features: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """input_features (B, F, C), attention_mask (B, F) → logits (B, T, V)."""
+        return self.lm_head(self.wav2vec2_bert(input_features, attention_mask))
+
+
+TASKS = {"speech-recognition": Wav2Vec2BertForCTC}

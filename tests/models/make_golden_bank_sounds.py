@@ -1,0 +1,56 @@
+"""Makes golden_bank_sounds/NAME.json with transformers, one for each configuration of bank_sound_configs.py:
+
+    PYTHONPATH=. python tests/models/make_golden_bank_sounds.py
+
+A file has what the processor makes of two recordings, logits of the first and of both with padding, the names and
+shapes of the parameters, and their gradients. The weights are not stored: seeded.py makes them here and in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from tests.models.bank_sound_configs import CONFIGS, LABELS, SAMPLES, SETTINGS
+from tests.models.parakeet_configs import sounds
+from tests.models.seeded import gradients_of, rounded, shown, sound_weights
+
+FOLDER = Path(__file__).with_name("golden_bank_sounds")
+
+
+def golden(name: str) -> dict[str, Any]:
+    config = dict(CONFIGS[name])
+    made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    made._attn_implementation = "eager"
+    model = transformers.AutoModelForCTC.from_config(made).float().eval()
+    with torch.no_grad():
+        for key, tensor in model.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
+    extractor = transformers.SeamlessM4TFeatureExtractor(**SETTINGS)
+    recordings = [sounds(count) for count in SAMPLES]
+    alone = extractor(recordings[0], sampling_rate=16000, return_tensors="pt")
+    batch = extractor(recordings, sampling_rate=16000, padding=True, return_tensors="pt")
+    ends = batch["attention_mask"].unsqueeze(-1)
+    with torch.no_grad():
+        padded = model(**batch).logits
+    found = model(**alone, labels=torch.tensor([LABELS]))
+    found.loss.backward()
+    return {
+        "parameters": gradients_of(model), "loss": float(found.loss.detach()),
+        "input": rounded(shown((batch["input_features"] * ends).numpy())),
+        "logits": rounded(shown(found.logits.detach().numpy(), 96)), "padded": rounded(padded[1, :7].reshape(-1)),
+        "numbers": found.logits[0].argmax(-1).tolist(), "moments": [found.logits.shape[1], int(ends[1].sum())],
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in CONFIGS:
+        found = golden(name)
+        (FOLDER / f"{name}.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+        print(name, found["numbers"], found["moments"])
