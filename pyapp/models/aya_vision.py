@@ -5,15 +5,13 @@ neighbouring patches become one vector each by a gated layer, and Command R7B or
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size, states_of
+from pyapp.nn.picture_text import ANY, MergedTiles, Size
 from pyapp.nn.towers import VisionTower
-from pyapp.nn.vision import squares
 
 from .loading import picture_text
 from .loading.config import require
@@ -69,23 +67,22 @@ class Config(LayeredConfig):
 
 
 class Projector(Module):
-    """One vector of the text's size of each square of neighbouring patches."""
+    """One vector of the text's size of each square of patches."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.side = config.merged
-        width = config.vision_config.hidden_size * len(config.counts) * self.side**2
+        width = config.vision_config.hidden_size * len(config.counts) * config.merged**2
         self.layernorm = LayerNorm(width, config.epsilon)
         self.linear_1 = Linear(width, config.inner)
         self.linear_2 = Linear(config.inner // 2, config.text_config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, rows, columns, W) → (B, rows * columns / side², D)."""
-        x, gate = self.linear_1(self.layernorm(squares(x, self.side))).chunk(2, -1)
+        """x (B, T, width) → (B, T, D)."""
+        x, gate = self.linear_1(self.layernorm(x)).chunk(2, -1)
         return self.linear_2(ops.silu(gate) * x)
 
 
-class AyaVisionForConditionalGeneration(PictureTextModel):
+class AyaVisionForConditionalGeneration(MergedTiles):
     """Pictures and text to text."""
 
     placeholder, part = "<image>", "<|IMG_PATCH|>"
@@ -95,21 +92,9 @@ class AyaVisionForConditionalGeneration(PictureTextModel):
         self.vision_tower = VisionTower(config.vision_config, class_token=False)
         self.multi_modal_projector = Projector(config)
 
-    @property
-    def picture_tokens(self) -> int:
-        found: int = self.config.vision_config.patches // self.config.merged**2
-        return found
-
-    def prepared_by(self, processor: Any) -> Any:
-        return replace(processor, crop_to_patches=True)
-
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         names = [*(f"TILE_{i + 1}" for i in range(rows * columns)), "TILE_GLOBAL"]
         return f"<|START_OF_IMG|>{''.join(name + self.part * self.picture_tokens for name in names)}<|END_OF_IMG|>"
-
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        x = states_of(self.vision_tower, pixel_values, self.config)
-        return self.multi_modal_projector(x.reshape(x.shape[0], *self.config.vision_config.grid, x.shape[2]))
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: AyaVisionForConditionalGeneration}

@@ -5,7 +5,6 @@ and the whole, squares of neighbouring patches become one vector each, and a lan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -15,9 +14,9 @@ from pyapp.nn.encoders import attend_joined
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
-from pyapp.nn.picture_text import ANY, PictureTextModel, Size, TwoLayers, states_of
+from pyapp.nn.picture_text import ANY, MergedTiles, Size, TwoLayers
 from pyapp.nn.scaled_vision import ScaledEmbeddings
-from pyapp.nn.vision import ImageModel, check_pictures, squares
+from pyapp.nn.vision import ImageModel, check_pictures
 
 from .loading import picture_text
 from .loading.config import require
@@ -154,7 +153,7 @@ class Projector(TwoLayers):
         return super().forward(self.layer_norm(x))
 
 
-class InternVLForConditionalGeneration(PictureTextModel):
+class InternVLForConditionalGeneration(MergedTiles):
     """Pictures and text to text."""
 
     placeholder = part = "<IMG_CONTEXT>"
@@ -164,21 +163,8 @@ class InternVLForConditionalGeneration(PictureTextModel):
         self.vision_tower = Tower(config.vision_config)
         self.multi_modal_projector = Projector(config)
 
-    @property
-    def picture_tokens(self) -> int:
-        found: int = self.config.vision_config.patches // self.config.merged**2
-        return found
-
-    def prepared_by(self, processor: Any) -> Any:
-        return replace(processor, crop_to_patches=True)
-
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         return f"<img>{self.part * self.tokens_in(rows, columns)}</img>"
-
-    def picture_features(self, pixel_values: Tensor) -> Tensor:
-        x = states_of(self.vision_tower, pixel_values, self.config)
-        x = x.reshape(x.shape[0], *self.config.vision_config.grid, x.shape[2])
-        return self.multi_modal_projector(squares(x, self.config.merged))
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: InternVLForConditionalGeneration}

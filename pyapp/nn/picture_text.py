@@ -5,6 +5,7 @@ projector makes vectors of the size of embeddings of what it saw, and these stan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -17,7 +18,7 @@ from .heads import Heads, split_heads
 from .layers.gated import activation_named
 from .layers.linear import Linear
 from .module import Module
-from .vision import check_pictures
+from .vision import check_pictures, squares
 
 Size = tuple[int, int]  # of a picture: height and width
 ANY = (1, 1)  # the size of a picture, where it does not matter
@@ -412,6 +413,26 @@ class GridPictures(PictureTextModel):
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         self.grid(pixel_values)
         found: Tensor = self.vision_tower(pixel_values)
+        return found
+
+
+class MergedTiles(PictureTextModel):
+    """A language model that sees tiles of a picture and the whole, where squares of neighbouring patches, of as many
+    rows and columns as its configuration's `merged` says, become one vector each.
+    """
+
+    @property
+    def picture_tokens(self) -> int:
+        found: int = self.config.vision_config.patches // self.config.merged**2
+        return found
+
+    def prepared_by(self, processor: Any) -> Any:
+        return replace(processor, crop_to_patches=True)
+
+    def picture_features(self, pixel_values: Tensor) -> Tensor:
+        x = states_of(self.vision_tower, pixel_values, self.config)
+        x = x.reshape(x.shape[0], *self.config.vision_config.grid, x.shape[2])
+        found: Tensor = self.multi_modal_projector(squares(x, self.config.merged))
         return found
 
 
