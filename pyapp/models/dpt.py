@@ -14,8 +14,7 @@ from pyapp.engine import Tensor, ops
 from pyapp.nn import BatchNorm2d, Conv2d, Linear, Module, ModuleList
 from pyapp.nn.fused_maps import Neck
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageModel, PatchEmbeddings, VisionEncoder, as_map, check_pictures, token, with_tokens
+from pyapp.nn.vision import ImageModel, PlacedPatches, VisionEncoder, as_map, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PatchConfig, check_factors, check_numbers, from_start
@@ -75,21 +74,6 @@ class Config(PatchConfig):
     def metric(self) -> bool:
         """Whether depths are metres, and not nearness in a unit of each picture."""
         return False
-
-
-class Embeddings(Module):
-    """The class token and the patches, with their positions."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.cls_token = token(width)
-        self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
-        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 1, width)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → (B, 1 + patches, D)."""
-        return with_tokens(self.patch_embeddings(pixel_values), self.cls_token) + self.position_embeddings
 
 
 class DptNeck(Neck):
@@ -166,7 +150,7 @@ class Dpt(ImageModel):
     def __init__(self, config: Config, head: Module) -> None:
         super().__init__()
         self.config = config
-        self.dpt = VisionEncoder(config, Embeddings(config), pooler=False)
+        self.dpt = VisionEncoder(config, PlacedPatches(config), pooler=False)
         self.dpt.layernorm = None  # type: ignore[assignment]
         self.neck = DptNeck(config)
         self.head = head

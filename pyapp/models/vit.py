@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
-from pyapp.nn.parameter import new_parameter
-from pyapp.nn.vision import ImageHead, PatchEmbeddings, VisionEncoder, token, with_tokens
+from pyapp.nn.vision import ImageHead, PlacedPatches, VisionEncoder
 
 from .loading.pictures_config import PooledConfig
 
@@ -27,26 +25,11 @@ class Config(PooledConfig):
     model_type = MODEL_TYPES[0]
 
 
-class Embeddings(Module):
-    """The class token and the patches, with their positions."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.cls_token = token(width)
-        self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
-        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 1, width)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → (B, 1 + patches, D)."""
-        return with_tokens(self.patch_embeddings(pixel_values), self.cls_token) + self.position_embeddings
-
-
 class ViT(VisionEncoder):
     """The encoder."""
 
     def __init__(self, config: Config, pooler: bool = True) -> None:
-        super().__init__(config, Embeddings(config), pooler)
+        super().__init__(config, PlacedPatches(config), pooler)
 
 
 def image_classification(config: Config) -> ImageHead:

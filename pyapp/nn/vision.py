@@ -119,6 +119,21 @@ def resized_positions(
     return ops.cat(parts, 1)
 
 
+class PlacedPatches(Module):
+    """The class token and the patches, with their positions."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        width = config.hidden_size
+        self.cls_token = token(width)
+        self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
+        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 1, width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → (B, 1 + patches, D)."""
+        return with_tokens(self.patch_embeddings(pixel_values), self.cls_token) + self.position_embeddings
+
+
 def mean_of_places(x: Tensor) -> Tensor:
     """x (B, C, H, W) → (B, C)."""
     return x.mean((2, 3))

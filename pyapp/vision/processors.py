@@ -60,6 +60,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Yolos": _defaults(LONG, 2, IMAGENET, do_pad=True),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
+    "DINOv3ViT": _defaults(SQUARE, 2, IMAGENET),
     "DPT": _defaults({"height": 384, "width": 384}, 3),
     "TimmWrapper": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
@@ -103,7 +104,7 @@ OF_TIMM = (
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "depth_anything": "DPT", "dpt": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
+    "dinov3_vit": "DINOv3ViT", "depth_anything": "DPT", "dpt": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
     "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2",
     "clipseg": "ViT", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",

@@ -74,6 +74,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "head_in_index": 1, "reassemble_factors": [1, 0.5], "neck_hidden_sizes": [6, 8],
         "backbone_config": _DINOV2 | {"out_features": ["stage1", "stage3"], "apply_layernorm": False},
     },
+    "dinov3_vit": {"model_type": "dinov3_vit", **_SIZES, "num_register_tokens": 2, "use_gated_mlp": True,
+                   "hidden_act": "silu"},
     "dpt": {
         "model_type": "dpt", **_SIZES, **_LABELS, "backbone_out_indices": [0, 1], "reassemble_factors": [2, 0.5],
         "neck_hidden_sizes": [6, 8], "fusion_hidden_size": 8, "use_batch_norm_in_fusion_residual": True,
@@ -341,6 +343,6 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 mobilenet_v2 "
-    "efficientnet yolos segformer swin detr table-transformer"
+    "dinov2 dinov2_with_registers dinov3_vit depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
+    "mobilenet_v2 efficientnet yolos segformer swin detr table-transformer"
 ).split()

@@ -88,6 +88,7 @@ CONFIGS |= {
             "img_size": 96, "embed_dim": [16, 24], "depth": [1, 1], "num_heads": [2, 3], "window_size": [4, 2],
         }],
     },
+    "dinov3": {"model_type": "dinov3_vit", "timm": ["vit_small_patch16_dinov3", _SMALL_VIT]},
     "beit": {"model_type": "beit", "timm": ["beit_base_patch16_224", _SMALL_VIT]},
     **{name: {
         "model_type": "hiera",
@@ -118,7 +119,7 @@ OTHER_DEVICE = (
     "mobilenetv4",
     "efficientnet",
 )  # run on another device
-FEATURES = ("dinov2", "dinov2_registers")  # compared without a head
+FEATURES = ("dinov2", "dinov2_registers", "dinov3")  # compared without a head
 
 
 def side_of(name: str) -> int:

@@ -338,6 +338,14 @@ def _beit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | No
     return None if found is None else found | {"model_type": "beit", "use_relative_position_bias": True}
 
 
+def _dinov3(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = _vit(match, given)
+    if found is None:
+        return None
+    biases = dict.fromkeys(("query_bias", "key_bias", "value_bias"), False)
+    return found | biases | {"model_type": "dinov3_vit", "layer_norm_eps": 1e-5, "num_register_tokens": 4}
+
+
 def _eva02(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     found = _vit(match, {**given, "img_size": given.get("img_size") or int(match["side"])})
     if found is None:
@@ -393,6 +401,13 @@ _BEIT = (
     *_PLAIN_VIT,
     (r"\.gamma_([12])$", r".lambda_\1"), (r"^fc_norm\.", "pooler.layernorm."),
 )  # fmt: skip
+_DINOV3 = (
+    (r"^(cls_token)$", r"embeddings.\1"), (r"^reg_token$", "embeddings.register_tokens"),
+    (r"^patch_embed\.proj\.", "embeddings.patch_embeddings."), (r"^blocks\.", "layer."),
+    (r"\.attn\.(q|k|v)\w+\.", r".attention.\1_proj."), (r"\.attn\.proj\.", ".attention.o_proj."),
+    (r"\.gamma_([12])$", r".layer_scale\1.lambda1"), (r"\.mlp\.fc1\.", ".mlp.up_proj."),
+    (r"\.mlp\.fc2\.", ".mlp.down_proj."),
+)  # fmt: skip
 _VIT_ARGUMENTS = ("embed_dim", "depth", "num_heads", "patch_size")
 FAMILIES = (
     Family("resnet", r"resnet\d+", _resnet, ((r"^fc\.", "classifier.1."),), ("layers", "channels")),
@@ -416,6 +431,8 @@ FAMILIES = (
            ("embed_dim", "num_heads", "stages", "patch_stride", "global_pos_size")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
+    Family("dinov3", r"vit_(?P<width>small|base|large)_patch(?P<patch>16)_dinov3", _dinov3, _DINOV3,
+           _VIT_ARGUMENTS),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,
            (*_VIT, (r"\.ls([12])\.gamma$", r".layer_scale\1.lambda1")), _VIT_ARGUMENTS, "token"),
     Family("convnext, convnextv2", r"convnext(?P<second>v2)?_(?P<width>[a-z]+)", _convnext, _CONVNEXT,
