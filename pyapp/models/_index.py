@@ -21,6 +21,7 @@ MODEL_TYPES = {
     "big_bird": "big_bird",
     "biogpt": "biogpt",
     "bitnet": "bitnet",
+    "blenderbot": "mbart",
     "blip": "blip",
     "blip-2": "blip2",
     "bloom": "bloom",

@@ -1,7 +1,7 @@
 """mBART (Liu et al. 2020, arXiv 2001.08210): BART in many languages, with the norms before each part and after the last
 layers. A language's token begins or ends a text. Also models of the same layers with fixed positions: M2M100 (Fan et
 al. 2020, arXiv 2010.11125) and NLLB (2022, arXiv 2207.04672), and Pegasus for summaries (Zhang et al. 2019, arXiv
-1912.08777).
+1912.08777); and Blenderbot (Roller et al. 2020, arXiv 2004.13637), which answers what is said to it.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.nn import Module
+from pyapp.nn import Embedding, Module
 from pyapp.nn.sequence_to_sequence import (
     POSITION_OFFSET,
     BartLanguageModel,
@@ -29,14 +29,18 @@ from pyapp.nn.sinusoids import padded_sinusoids, paired_sinusoids
 from .loading.config import require
 from .loading.sequence_config import SequenceToSequenceConfig
 
-MODEL_TYPES = ("mbart", "m2m_100", "pegasus")
+MODEL_TYPES = ("mbart", "m2m_100", "pegasus", "blenderbot")
 BASE = "model"  # the name of encoder and decoder in files with a head
 IGNORED = r"(model\.)?(encoder|decoder)\.embed_positions\.weights?"  # of fixed positions, which are computed here
 # What a config.json leaves out, by its model_type.
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "m2m_100": {"activation_function": "relu", "scale_embedding": True},
     "pegasus": {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1},
-}
+    "blenderbot": {
+        "max_position_embeddings": 128, "pad_token_id": 0, "bos_token_id": 1, "decoder_start_token_id": 1,
+        "forced_eos_token_id": 2,
+    },
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,11 @@ class Config(SequenceToSequenceConfig):
         """The source's hidden states have the decoder's width."""
 
 
+def _learned(config: Any) -> Module:
+    """A table of positions whose first row counts."""
+    return Embedding(config.max_position_embeddings, config.d_model)
+
+
 def _fixed(make: Callable[..., Any], *sizes: int) -> Callable[[Any], Module]:
     return lambda config: FixedPositions(partial(make, *sizes))
 
@@ -84,6 +93,8 @@ class MBart(BartLanguageModel):
         places, width, padding = config.max_position_embeddings, config.d_model, config.pad_token_id
         if config.kind == "mbart":
             model = BartModel(config, norm_first=True)
+        elif config.kind == "blenderbot":
+            model = BartModel(config, _learned, 0, norm_embedding=False, norm_first=True)
         else:
             fairseq = config.kind == "m2m_100"
             positions = (

@@ -1,5 +1,5 @@
 """MPT (MosaicML 2023): linear biases of the attention instead of positions, layer norms without biases before each
-part, a plain feed-forward layer.
+part, a plain feed-forward layer. Replit Code 1.5 has fewer heads of keys and values.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from .loading.gguf import Gguf
 MODEL_TYPES = ("mpt",)
 LARGEST = 1 << 20  # of the numbers in attn_config
 # Settings of other models of this family, which transformers does not read either, and what they are here.
-FIXED = {"attn_type": "multihead_attention", "alibi": True, "qk_ln": False, "prefix_lm": False}
+FIXED: Mapping[str, Any] = {"alibi": True, "qk_ln": False, "prefix_lm": False}
+ALL, GROUPED, ONE = "multihead_attention", "grouped_query_attention", "multiquery_attention"  # attn_type
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The fields of config.json. `attn_config` has `clip_qkv`, `softmax_scale` and `alibi_bias_max`, which
-    transformers reads as 8 in all models (in that of long stories it is 16).
+    """The fields of config.json. `attn_config` has `clip_qkv`, `softmax_scale`, `alibi_bias_max`, which transformers
+    reads as 8 in all models (in that of long stories it is 16), and `kv_n_heads`, None: as many as there are heads.
     """
 
     vocab_size: int
@@ -45,6 +46,9 @@ class Config:
     def __post_init__(self) -> None:
         check_fields(self)
         require(self.d_model % self.n_heads == 0, f"n_heads {self.n_heads} does not divide d_model {self.d_model}")
+        own = self.num_key_value_heads
+        fits = type(own) is int and 1 <= own <= self.n_heads and self.n_heads % own == 0
+        require(fits, f"attn_config has kv_n_heads {own!r:.40}, expected a divisor of n_heads {self.n_heads}")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -54,7 +58,8 @@ class Config:
         for name, expected in FIXED.items():
             found = given.get(name, expected)
             require(found == expected, f"attn_config has {name} {found!r:.40}, and only {expected!r} is known")
-        for name, expected in (("no_bias", True), ("logit_scale", None)):
+        plain: tuple[tuple[str, Any], ...] = ("no_bias", True), ("logit_scale", None)
+        for name, expected in plain:
             found = values.get(name, expected)
             require(found == expected, f"{name} is {found!r:.40}, and only {expected!r} is known")
         own: dict[str, Any] = {"alibi_bias_max": given.get("alibi_bias_max", 8)}
@@ -62,6 +67,11 @@ class Config:
         for name, value in own.items():
             plausible = value is None or (type(value) in (int, float) and 0 < value <= LARGEST)
             require(plausible, f"attn_config has {name} {value!r:.40}, expected a number from 0 to {LARGEST:,}")
+        kind, grouped = given.get("attn_type", ALL), given.get("kv_n_heads")
+        require(
+            kind in (ALL, GROUPED, ONE), f"attn_config has attn_type {kind!r:.40}, expected {ALL}, {GROUPED} or {ONE}"
+        )
+        own["kv_n_heads"] = 1 if kind == ONE else grouped
         return read_config(cls, {**values, "attn_config": own})
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +92,8 @@ class Config:
 
     @property
     def num_key_value_heads(self) -> int:
-        return self.n_heads
+        own: int | None = self.attn_config.get("kv_n_heads")
+        return self.n_heads if own is None else own
 
     @property
     def head_dim(self) -> int:
@@ -96,12 +107,11 @@ class Attention(SelfAttention):
 
     def __init__(self, config: Config, layer: int) -> None:
         size, count, own = config.d_model, config.n_heads, config.attn_config
-        biases = tensor(slopes(count, own["alibi_bias_max"]))
-        super().__init__(
-            layer, Heads(count, count, config.head_dim, scale=own["softmax_scale"], slopes=biases), None
-        )  # fmt: skip
+        biases, grouped = tensor(slopes(count, own["alibi_bias_max"])), config.num_key_value_heads
+        heads = Heads(count, grouped, config.head_dim, scale=own["softmax_scale"], slopes=biases)
+        super().__init__(layer, heads, None)
         self.limit: float | None = own["clip_qkv"]
-        self.Wqkv = Linear(size, 3 * size, bias=False)
+        self.Wqkv = Linear(size, heads.width, bias=False)
         self.out_proj = ResidualLinear(size, size, bias=False)
 
     def forward(self, x: Tensor, text: Text, residual: Tensor) -> Tensor:
@@ -151,6 +161,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     inner, width = values.get("feed_forward_length"), found.get("d_model")
     own = {
         "clip_qkv": values.get("attention.clamp_kqv") or None,
+        "kv_n_heads": None if (grouped := values.get("attention.head_count_kv")) == found.get("n_heads") else grouped,
         "alibi_bias_max": values.get("attention.max_alibi_bias"), "alibi": values.get("attention.max_alibi_bias") != 0,
     }  # fmt: skip
     ratio = inner // width if type(inner) is int and type(width) is int and width > 0 else 4
@@ -174,6 +185,7 @@ GGUF = Gguf(
     write=lambda config: {
         "feed_forward_length": config.expansion_ratio * config.d_model,
         "attention.clamp_kqv": config.attn_config["clip_qkv"],
+        "attention.head_count_kv": config.attn_config["kv_n_heads"],
         "attention.max_alibi_bias": float(config.attn_config["alibi_bias_max"]),
     },
     read=_from_gguf,

@@ -22,6 +22,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "mbart": {"model_type": "mbart", **_SIZES, "scale_embedding": True, "decoder_start_token_id": 2},
     "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},
     "pegasus": {"model_type": "pegasus", **_SIZES, "decoder_start_token_id": 5},
+    "blenderbot": {"model_type": "blenderbot", **_SIZES, "scale_embedding": True, "encoder_no_repeat_ngram_size": 0},
     "marian": {
         "model_type": "marian", **_SIZES, "pad_token_id": 39, "decoder_start_token_id": 39, "scale_embedding": True,
         "activation_function": "swish",

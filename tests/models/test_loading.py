@@ -87,6 +87,26 @@ def test_the_language_model_of_one_that_sees_pictures(name: str, tmp_path: Path)
     np.testing.assert_array_equal(logits(found), logits(model))
 
 
+@pytest.mark.parametrize(("kind", "grouped"), [("grouped_query_attention", 2), ("multiquery_attention", None)])
+def test_grouped_heads_of_mpt(kind: str, grouped: int | None, tmp_path: Path) -> None:
+    """As the same model with the heads of keys and values repeated (Replit Code 1.5)."""
+    own = {"attn_type": kind, "kv_n_heads": grouped}
+    model, state = model_and_state("mpt")
+    count, size = grouped or 1, 8
+    few = dict(state)
+    for name in [name for name in state if name.endswith("Wqkv.weight")]:
+        queries, keys, values = state[name].chunk(3)
+        first = [part.reshape(4, size, 32)[:count] for part in (keys, values)]  # the heads that are kept
+        few[name] = pyapp.cat([queries, *(part.reshape(-1, 32) for part in first)]).contiguous()
+        again = [part.repeat_interleave(4 // count, 0).reshape(32, 32) for part in first]
+        state[name] = pyapp.cat([queries, *again]).contiguous()
+    write_safetensors(tmp_path / "many.safetensors", state)
+    write_safetensors(tmp_path / "few.safetensors", few)
+    wanted = logits(load(tmp_path / "many.safetensors", "mpt"))
+    found = load(tmp_path / "few.safetensors", "mpt", attn_config=own)
+    np.testing.assert_allclose(logits(found), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_chatglm_is_glm_under_other_names(tmp_path: Path) -> None:
     model, state = model_and_state("glm", attention_bias=True)
     theirs: dict[str, Tensor] = {"transformer.rotary_pos_emb.inv_freq": pyapp.ones(3)}
@@ -382,6 +402,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("opt", {"ffn_dim": 0}, "ffn_dim"), ("opt", {"word_embed_proj_dim": 1 << 40}, "word_embed_proj_dim"),
     ("opt", {"activation_function": "exec"}, "activation"), ("bloom", {"n_head": 3}, "divide"),
     ("bloom", {"seq_length": 1 << 40}, "max_position_embeddings"), ("mpt", {"n_heads": 5}, "divide"),
+    ("mpt", {"attn_config": {"kv_n_heads": 3}}, "kv_n_heads"),
     ("mpt", {"attn_config": 3}, "attn_config"), ("mpt", {"attn_config": {"qk_ln": True}}, "qk_ln"),
     ("mpt", {"attn_config": {"alibi_bias_max": float("inf")}}, "alibi_bias_max"),
     ("mpt", {"no_bias": False}, "no_bias"), ("gptj", {"rotary_dim": 10}, "rotary_dim"),
