@@ -38,7 +38,7 @@ def test_picking_keeps_the_bits(dtype: str) -> None:
 
 def test_slopes_at_the_limits() -> None:
     f = nn.functional
-    assert slopes(lambda x: x.clamp(-1, 1), -2.0, -1.0, 0.0, 1.0, 2.0) == [0, 1, 1, 1, 0]
+    assert slopes(lambda x: x.clamp(-1, 1), -2.0, -1.0, 0.0, 1.0, 2.0) == [0, 0, 1, 0, 0]
     assert slopes(f.hardtanh, -2.0, -1.0, 0.0, 1.0, 2.0) == [0, 0, 1, 0, 0]
     assert slopes(f.hardtanh, float("nan"), float("inf"), -float("inf")) == [1, 0, 0]
     assert slopes(f.relu6, 0.0, 3.0, 6.0) == [0, 1, 0]

@@ -128,7 +128,11 @@ def test_errors_of_functions() -> None:
         (lambda: pyapp.func.grad(lambda a: a.sum(), argnums=2)(x), RuntimeError, "no argument 2"),
         (lambda: pyapp.vmap(lambda a, b: a)(x, pyapp.ones(2)), ValueError, r"\[2, 3\] examples"),
         (lambda: pyapp.vmap(lambda a: 1)(x), ValueError, "must give tensors"),
-        (lambda: pyapp.func.functional_call(pyapp.nn.Linear(1, 1), {"w": x}, (x,)), KeyError, "unexpected"),
+        (
+            lambda: pyapp.func.functional_call(pyapp.nn.Linear(1, 1), {"w": x}, (x,), strict=True),
+            KeyError,
+            "unexpected",
+        ),
     ):
         with pytest.raises(error, match=message):
             call()

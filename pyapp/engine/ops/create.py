@@ -175,7 +175,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     if array.dtype.kind == "c" and dtype is not None and not as_dtype(dtype).is_complex:
         raise TypeError(f"tensor: {type(data).__name__} holds complex numbers, which {as_dtype(dtype)} does not hold")
     if array.dtype == object or array.dtype.kind in "USVmM":
-        raise (TypeError if not array.ndim or array.dtype.kind in "US" else ValueError)(
+        raise (ValueError if array.ndim else TypeError)(
             f"tensor: cannot make numbers of {type(data).__name__} holding {array.dtype}"
         )
     if dtype is not None:

@@ -14,7 +14,7 @@ def functional_call(
     tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
     """Calls a module with its parameters and buffers replaced by other tensors, by dotted name (a mapping, or several);
-    those that are not named are kept. KeyError for unknown names, and with `strict` for missing ones.
+    those that are not named are kept. Other names are left out; with `strict` KeyError for them and for missing ones.
     """
     given: dict[str, Tensor] = {}
     dicts = parameter_and_buffer_dicts
@@ -23,10 +23,9 @@ def functional_call(
     known = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     unknown = [name for name in given if name not in known]
     missing = [name for name in known if name not in given]
-    if unknown or (strict and missing):
-        raise KeyError(
-            f"functional_call: unexpected {unknown or 'nothing'}, missing {missing if strict else 'nothing'}"
-        )
+    if strict and (unknown or missing):
+        raise KeyError(f"functional_call: unexpected {unknown or 'nothing'}, missing {missing or 'nothing'}")
+    given = {name: value for name, value in given.items() if name in known}
     if tie_weights:
         by_id = {id(known[name]): value for name, value in given.items()}
         given.update({n: by_id[id(t)] for n, t in known.items() if n not in given and id(t) in by_id})
