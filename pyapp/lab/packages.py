@@ -8,8 +8,6 @@ from urllib.parse import urljoin, urlsplit
 
 from pyapp.errors import OptionError
 
-WHEELS = {"pypi.org": ["files.pythonhosted.org"]}  # where an index has its wheels, if that is another host
-
 
 class Host(Protocol):
     """The worker: the address of the site, the hosts that the visitor allows, and `micropip` of the site."""
@@ -53,15 +51,13 @@ def addresses(packages: Iterable[str], site: str, hosts: list[str], index: str) 
         wheel = package.endswith(".whl")
         address = urljoin(site, package) if wheel else package
         parts = urlsplit(address)
-        needed = [parts.netloc] if wheel else [index, *WHEELS.get(index, [])]
-        missing = [host for host in needed if host not in hosts]
+        host = parts.netloc if wheel else index
         if wheel and parts.scheme not in ("http", "https"):
             raise OptionError("the address of a wheel begins with https:", where=package)
-        if (parts.scheme, parts.netloc) != urlsplit(site)[:2] and missing:
-            hosts_are = f"the host {missing[0]} is" if len(missing) == 1 else f"the hosts {' and '.join(missing)} are"
+        if (parts.scheme, parts.netloc) != urlsplit(site)[:2] and host not in hosts:
             raise OptionError(
-                f"{hosts_are} not allowed", where=package,
-                hint="Write that under “Keys and settings”, “Hosts that cells may reach”, and restart Python",
+                f"the host {host} is not allowed", where=package,
+                hint="Add it to the hosts that cells may reach, in the Lab's settings, and restart Python",
             )  # fmt: skip
         wanted.append(address)
     return wanted

@@ -300,9 +300,6 @@ def test_hosts_of_packages() -> None:
     for package in ("rich", f"https://other.org/{wheel}", f"http://example.org/{wheel}", f"//evil.org/{wheel}"):
         with pytest.raises(OptionError, match="not allowed"):
             addresses([package], site, ["another.org"], "index.org")
-    for hosts in ([], ["pypi.org"]):
-        with pytest.raises(OptionError, match="files.pythonhosted.org (is|are) not allowed"):
-            addresses(["rich"], site, hosts, "pypi.org")
     with pytest.raises(OptionError, match="begins with https"):
         addresses([f"file:///{wheel}"], site, [], "index.org")
     with pytest.raises(OptionError, match="in the page only"):
