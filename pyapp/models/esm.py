@@ -1,5 +1,5 @@
 """ESM-2 (Lin et al. 2022, bioRxiv 2022.07.20.500902) and ESM-1b: encoders of proteins, whose words are amino acids.
-BERT with norms before the parts, and with rotary or learned positions. Nucleotide Transformer has this architecture.
+BERT with norms before the parts, and rotary or learned positions. Nucleotide Transformer (v1) has this architecture.
 
 Parameters have the names of Hugging Face's files. The heads that predict contacts and folds are left out.
 """

@@ -65,13 +65,16 @@ def whole_token_document(
     """The tokenizer.json of ESM's vocabulary of amino acids: tokens are found anywhere in the text, the longest first;
     what is between them, up to a space, is unknown. `settings` as of wordpiece_document.
     """
-    names = {role: token_name(settings, f"{role}_token", usual) for role, usual in ESM_NAMES.items()}
+    ends = settings.get("eos_token", "") is not None  # null: texts have no token at their end
+    names = {
+        role: token_name(settings, f"{role}_token", usual) for role, usual in ESM_NAMES.items() if ends or role != "eos"
+    }
     missing = [name for name in names.values() if name not in vocabulary]
     if missing:
         raise FileFormatError(
             f"the vocabulary has no token {missing[0]!r:.60}", where=where, hint="Give ESM's vocab.txt"
         )
-    front, behind = ([(names[role], vocabulary[names[role]])] for role in ("cls", "eos"))
+    front, behind = ([(name, vocabulary[name]) for name in (names.get(role),) if name] for role in ("cls", "eos"))
     special = set(names.values())
     return document(
         {

@@ -224,6 +224,8 @@ def test_classes_of_vocabularies() -> None:
     for text, ids in (("MK<mask>J AY x", [20, 15, 32, 3, 5, 19, 3]), ("mkJJT.-", [3, 11, 29, 30])):
         assert amino_acids.encode(text) == [0, *ids, 2]
     assert amino_acids.encode("MK", "TA") == [0, 20, 15, 2, 11, 5, 2]
+    endless = {"tokenizer_config.json": b'{"tokenizer_class": "EsmTokenizer", "eos_token": null}'}
+    assert load_tokenizer(esm | endless).encode("MK") == [0, 20, 15]
     with pytest.raises(FileFormatError, match="no token '<eos>'"):
         load_tokenizer(esm | {"vocab.txt": b"<cls>\n<unk>\n<pad>\n<mask>"})
     files = {"vocab.json": json.dumps(byte_of_character()).encode()}  # each byte is a token, its number the id
