@@ -177,10 +177,12 @@ def _read(
     if key.endswith(".txt") and looks_like_text(head):
         if key == MERGES:
             raise ModelError("merges.txt needs the vocab.json of the same folder", where=where, hint=HINT)
-        from pyapp.text.vocabulary_files import read_vocab_txt, wordpiece_document
+        from pyapp.text.vocabulary_files import read_vocab_txt, whole_token_document, wordpiece_document
 
         vocabulary = read_vocab_txt(read_utf8(read_whole(source), where), where)
-        return Tokenizer(wordpiece_document(vocabulary, settings, where), settings, end_ids=ends, where=where)
+        proteins = str(settings.get("tokenizer_class")).startswith("Esm")
+        made = (whole_token_document if proteins else wordpiece_document)(vocabulary, settings, where)
+        return Tokenizer(made, settings, end_ids=ends, where=where)
     if key.endswith((".tiktoken", ".model")) and looks_like_text(head):
         return _read_tiktoken(source, settings, ends)
     if kind := _foreign(source):

@@ -59,6 +59,36 @@ def wordpiece_document(
     )  # fmt: skip
 
 
+def whole_token_document(
+    vocabulary: Mapping[str, int], settings: Mapping[str, Any], where: str = "vocab.txt"
+) -> dict[str, Any]:
+    """The tokenizer.json of ESM's vocabulary of amino acids: tokens are found anywhere in the text, the longest first;
+    what is between them, up to a space, is unknown. `settings` as of wordpiece_document.
+    """
+    ends = settings.get("eos_token", "") is not None  # null: texts have no token at their end
+    names = {
+        role: token_name(settings, f"{role}_token", usual) for role, usual in ESM_NAMES.items() if ends or role != "eos"
+    }
+    missing = [name for name in names.values() if name not in vocabulary]
+    if missing:
+        raise FileFormatError(
+            f"the vocabulary has no token {missing[0]!r:.60}", where=where, hint="Give ESM's vocab.txt"
+        )
+    front, behind = ([(name, vocabulary[name]) for name in (names.get(role),) if name] for role in ("cls", "eos"))
+    special = set(names.values())
+    return document(
+        {
+            "type": "WordPiece", "unk_token": names["unk"], "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": WORD_LIMIT, "vocab": dict(vocabulary),
+        },
+        added_tokens=[added_token(number, name, special=name in special) for name, number in vocabulary.items()],
+        pre_tokenizer={"type": "Split", "pattern": {"Regex": r"\s+"}, "behavior": "Removed", "invert": False},
+        post_processor=template(front, behind, between=behind, second_type=0),
+        decoder={"type": "WordPiece", "prefix": "##", "cleanup": False},
+    )  # fmt: skip
+
+
+ESM_NAMES = {"unk": "<unk>", "cls": "<cls>", "eos": "<eos>", "pad": "<pad>", "mask": "<mask>"}
 MPNET_NAMES = {"unk": "[UNK]", "cls": "<s>", "sep": "</s>", "pad": "<pad>", "mask": "<mask>"}
 BERT_NAMES = {"unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "pad": "[PAD]", "mask": "[MASK]"}
 

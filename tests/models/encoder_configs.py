@@ -71,13 +71,22 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "jina_embeddings_v3": {
         "model_type": "jina_embeddings_v3", **_SIZES, **_LABELS, "pad_token_id": 1, "rope_theta": 200.0,
     },
+    "esm": {
+        "model_type": "esm", **_SIZES, **_LABELS, "pad_token_id": 1, "mask_token_id": 11, "token_dropout": True,
+        "position_embedding_type": "rotary", "rope_theta": 100.0,
+    },
+    "esm_learned": {
+        "model_type": "esm", **_SIZES, **_LABELS, "pad_token_id": 1, "emb_layer_norm_before": True,
+    },
     "xlnet": {
         "model_type": "xlnet", "vocab_size": 40, "d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, **_LABELS,
         "pad_token_id": 5, "clamp_len": 4,
     },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
-OTHER_DEVICE = tuple(name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr"))  # run on another device
+OTHER_DEVICE = tuple(
+    name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr", "esm_learned")
+)  # run on another device
 # Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {

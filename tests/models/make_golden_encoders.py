@@ -79,6 +79,9 @@ def model_of(name: str, task: str) -> Any:
     model = getattr(transformers, CLASSES[task]).from_config(made).float().eval()
     if name == "jina_bert":
         become_jinas(model)
+    for module in model.modules():
+        if hasattr(module, "contact_head"):  # ESM's, which pyapp leaves out
+            module.contact_head = None
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(torch.from_numpy(draw(key, tuple(parameter.shape))))

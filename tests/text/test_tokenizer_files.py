@@ -210,11 +210,24 @@ def test_wordpiece() -> None:
 
 
 def test_classes_of_vocabularies() -> None:
-    """MPNet's special tokens, and the normal form of Qwen2's and GPT-NeoX's texts, as transformers has them."""
+    """MPNet's special tokens, ESM's amino acids, and the normal form of Qwen2's and GPT-NeoX's texts: transformers'."""
     vocabulary = "<s> <pad> </s> <unk> [UNK] the ca ##t dog <mask>".replace(" ", "\n").encode()
     mpnet = {"vocab.txt": vocabulary, "tokenizer_config.json": b'{"tokenizer_class": "MPNetTokenizer"}'}
     encoded = load_tokenizer(mpnet)("the cat", "Dog x")
     assert encoded.ids == [0, 5, 6, 7, 2, 2, 8, 4, 2] and encoded.type_ids == [0, 0, 0, 0, 0, 0, 1, 1, 1]
+    proteins = " ".join(["<cls> <pad> <eos> <unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1> <mask>"])
+    esm = {
+        "vocab.txt": proteins.replace(" ", "\n").encode(),
+        "tokenizer_config.json": b'{"tokenizer_class": "EsmTokenizer"}',
+    }
+    amino_acids = load_tokenizer(esm)
+    for text, ids in (("MK<mask>J AY x", [20, 15, 32, 3, 5, 19, 3]), ("mkJJT.-", [3, 11, 29, 30])):
+        assert amino_acids.encode(text) == [0, *ids, 2]
+    assert amino_acids.encode("MK", "TA") == [0, 20, 15, 2, 11, 5, 2]
+    endless = {"tokenizer_config.json": b'{"tokenizer_class": "EsmTokenizer", "eos_token": null}'}
+    assert load_tokenizer(esm | endless).encode("MK") == [0, 20, 15]
+    with pytest.raises(FileFormatError, match="no token '<eos>'"):
+        load_tokenizer(esm | {"vocab.txt": b"<cls>\n<unk>\n<pad>\n<mask>"})
     files = {"vocab.json": json.dumps(byte_of_character()).encode()}  # each byte is a token, its number the id
     for kind, ids in (("Qwen2", "\u00e9"), ("GPTNeoX", "\u00e9"), ("GPT2", "e\u0301")):
         settings = json.dumps({"tokenizer_class": f"{kind}Tokenizer"}).encode()
