@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from pyapp import tasks
+from pyapp.cli import cli
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Error, Item, Metric, Segment, Token
 from pyapp.serve.client import Server
@@ -181,16 +180,17 @@ def test_foreign_servers(answer: bytes, says: str) -> None:
     assert isinstance(found, Error) and says in found.what, found
 
 
-def test_the_commands(process: Process, model_folders: dict[str, Path], tmp_path: Path) -> None:
-    environment = {**os.environ, "PYAPP_API_KEY": "secret", "PYTHONPATH": str(ROOT)}
+def test_the_commands(
+    process: Process, model_folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYAPP_API_KEY", "secret")
     url = f"http://127.0.0.1:{process.port}"
 
-    def run(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pyapp", *arguments, "--server", url]
-        return subprocess.run(command, input=text, capture_output=True, text=True, env=environment, timeout=120)
+    def run(*arguments: str, text: str | None = None) -> Any:
+        return CliRunner().invoke(cli, [*arguments, "--server", url], input=text, standalone_mode=False)
 
     talked = run("chat", "chat", "--temperature", "0", "-n", "6", text="hello\n/regenerate\n")
-    assert talked.returncode == 0, talked.stderr
+    assert talked.return_value == 0, talked.stderr
     first, second = talked.stdout.splitlines()
     assert first == second and "6 tokens" in talked.stderr
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
@@ -198,4 +198,4 @@ def test_the_commands(process: Process, model_folders: dict[str, Path], tmp_path
     assert [len(json.loads(line)) for line in vectors.stdout.splitlines()] == [64, 64, 64], vectors.stderr
     assert run("rerank", "the cat sat", str(tmp_path / "texts.txt"), "-m", "embedder").stdout.count("\n") == 3
     wrong = run("chat", "--tokenizer", "x", text="hello\n")
-    assert wrong.returncode == 1 and "tokenizer" in wrong.stderr and "server" in wrong.stderr
+    assert wrong.return_value == 1 and "tokenizer" in wrong.stderr and "server" in wrong.stderr

@@ -89,9 +89,12 @@ def test_odd_values_of_every_field_are_answered(client: Any) -> None:
     from pyapp.serve import openapi
 
     odd, asked, wrong = cycle(ODD), 0, []
+    seen: set[int] = set()  # routes that are the same by another name
     for (_, path), route in openapi.ROUTES.items():
-        if route.example is None or route.form:
+        if route.example is None or route.form or id(route) in seen:
             continue
+        seen.add(id(route))
+        path = path.replace("{name:path}", "chat")
         example = dict(route.example)
         example |= {name: 2 for name in ("max_tokens", "max_output_tokens") if name in (route.fields or {})}
         inner = (route.fields or {}).get("parameters", {}).get("properties", {})

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.serve.conftest import ROOT, Process
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.native_only
 
 KEY = {"Authorization": "Bearer secret"}
 LONG = {"prompt": "hello", "max_tokens": 400, "temperature": 0}
+CHANNELS = 16
 
 
 @pytest.fixture(scope="module")
@@ -204,11 +206,11 @@ def test_the_limit_of_open_files_is_raised() -> None:
 def test_memory_of_large_recordings_goes_back_to_the_system() -> None:
     """They pass through several threads, each of which would keep as much for itself."""
     with wave.open(str(ROOT / "web/models/speech/samples/weather.wav")) as reader:
-        settings, samples = reader.getparams(), reader.readframes(1 << 30)
+        settings, samples = reader.getparams(), np.frombuffer(reader.readframes(1 << 30), "<i2")
     buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as writer:
-        writer.setparams(settings)
-        writer.writeframes(b"".join([samples, bytes(len(samples) * 40)]))  # of silence most
+    with wave.open(buffer, "wb") as writer:  # many channels: much to keep and little to hear
+        writer.setparams(settings._replace(nchannels=CHANNELS))
+        writer.writeframes(samples.repeat(CHANNELS).tobytes() + bytes(6 << 20))
     edge = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n', b"\r\n--B--\r\n"
     body = edge[0] + buffer.getvalue() + edge[1]
     with Process("speech") as server:
