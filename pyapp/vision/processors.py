@@ -104,7 +104,8 @@ OF_TIMM = (
 # The processors of models whose file says none.
 OF_MODEL = {
     "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "dinov3_vit": "DINOv3ViT", "depth_anything": "DPT", "dpt": "DPT", "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
+    "dinov3_vit": "DINOv3ViT", "depth_anything": "DPT", "dpt": "DPT",
+    "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
     "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2",
     "clipseg": "ViT", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
     "mobilenet_v2": "MobileNetV2",
