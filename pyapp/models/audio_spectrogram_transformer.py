@@ -7,8 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
@@ -18,7 +16,7 @@ from pyapp.nn import Conv2d, LayerNorm, Linear, Module
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.vision import VisionEncoder, as_sequence, token, with_tokens
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, require
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("audio-spectrogram-transformer",)
@@ -28,10 +26,12 @@ PATCHES = 1 << 20  # of a spectrogram
 
 
 @dataclass(frozen=True)
-class Config(Labelled):
+class Config(Labelled, FileConfig):
     """The hyper-parameters, by the names of config.json. max_length and num_mel_bins: the frames and bins of a
     spectrogram.
     """
+
+    model_type = "audio-spectrogram-transformer"
 
     hidden_size: int = 768
     num_hidden_layers: int = 12
@@ -49,7 +49,7 @@ class Config(Labelled):
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         heads = self.num_attention_heads
         require(self.hidden_size % heads == 0, f"{heads} heads do not divide hidden_size {self.hidden_size}")
         for name in ("patch_size", "frequency_stride", "time_stride", "max_length", "num_mel_bins"):
@@ -57,15 +57,6 @@ class Config(Labelled):
         smallest = min(self.max_length, self.num_mel_bins)
         require(self.patch_size <= smallest, f"patch_size {self.patch_size} is more than max_length or num_mel_bins")
         require(self.patches <= PATCHES, f"{self.patches:,} patches, expected at most {PATCHES:,}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def patches(self) -> int:

@@ -18,7 +18,7 @@ from pyapp.nn import Conv1d, Conv2d, Module, ModuleList
 from pyapp.nn.layers.channel_normalization import BatchNorm1d, BatchNorm2d
 from pyapp.nn.vision import check_pictures
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, read_config, require
 
 MODEL_TYPES = ("ctc_reader",)
 BASE = ""
@@ -30,11 +30,13 @@ ALPHABET_LIMIT = 1 << 16
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(FileConfig):
     """`alphabet`: the characters, from class 1 on; class 0 is the blank. `height`: of pictures. `channels`: of the
     four stages of filters. `width`, `layers`, `expansion`, `kernel`: of the layers along the line. `normalized`:
     whether norms of batches stand behind the filters, as in training; otherwise filters have biases.
     """
+
+    model_type = "ctc_reader"
 
     alphabet: str
     height: int = 32
@@ -46,7 +48,7 @@ class Config:
     normalized: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(0 < len(self.alphabet) <= ALPHABET_LIMIT, f"alphabet has {len(self.alphabet):,} characters")
         require(len(set(self.alphabet)) == len(self.alphabet), "alphabet has a character twice")
         require(len(self.channels) == 4, f"channels are {len(self.channels)} numbers, expected 4")
@@ -62,10 +64,6 @@ class Config:
         plausible = isinstance(channels, list | tuple) and all(type(number) is int for number in channels)
         require(plausible, f"channels is {channels!r:.60}, expected four numbers")
         return read_config(cls, {**values, "channels": tuple(channels)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def classes(self) -> int:

@@ -6,7 +6,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -16,7 +15,7 @@ from pyapp.nn.encoders import Encoder, Headed, LinearHead, Words, attend_joined,
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, require
 from .loading.gguf import WITHOUT_TYPES, Gguf, encoder_settings
 from .loading.labels import Labelled
 
@@ -27,8 +26,10 @@ BASE = "distilbert"  # the encoder's name in files with a head
 
 
 @dataclass(frozen=True)
-class Config(Labelled):
+class Config(Labelled, FileConfig):
     """The hyper-parameters, by the names of config.json."""
+
+    model_type = "distilbert"
 
     vocab_size: int
     dim: int
@@ -43,17 +44,8 @@ class Config(Labelled):
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(self.dim % self.n_heads == 0, f"n_heads {self.n_heads} does not divide dim {self.dim}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def hidden_size(self) -> int:

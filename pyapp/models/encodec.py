@@ -7,10 +7,8 @@ codebook has the entry that is nearest to what those before it leave over.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from math import floor, log2
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -22,7 +20,7 @@ from pyapp.nn.seanet import ResidualQuantizer, decoder, encoder
 from pyapp.nn.sound_codes import Codes, check_codes, check_samples
 
 from .loading.codec_config import MOST_CODEBOOKS, MOST_LAYERS, SeanetConfig
-from .loading.config import read_config, require
+from .loading.config import require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
@@ -36,6 +34,8 @@ SMALLEST = 1e-8  # added to the loudness of a chunk
 @dataclass(frozen=True, kw_only=True)
 class Config(SeanetConfig):
     """The fields of config.json."""
+
+    model_type = "encodec"
 
     target_bandwidths: list[float] = (1.5, 3.0, 6.0, 12.0, 24.0)  # type: ignore[assignment]
     normalize: bool = False
@@ -64,15 +64,6 @@ class Config(SeanetConfig):
         require(length is None or 0 < length <= 3600, f"chunk_length_s is {length}")
         require(overlap is None or 0 <= overlap < 1, f"overlap is {overlap}, expected a number from 0 to 1")
         require((length is None) == (overlap is None), "chunk_length_s and overlap belong together")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def moments(self) -> int:

@@ -9,7 +9,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -37,6 +36,8 @@ RARE = 1e-5  # the least use of an entry by which its sum is divided
 @dataclass(frozen=True, kw_only=True)
 class Config(SeanetConfig):
     """The fields of config.json. frame_rate: codes a second."""
+
+    model_type = "mimi"
 
     hidden_size: int = 512
     num_filters: int = 64
@@ -84,10 +85,6 @@ class Config(SeanetConfig):
         """From the object of a config.json."""
         rate = values.get("frame_rate", values.get("_frame_rate"))
         return read_config(cls, {**values, "frame_rate": rate, "rope_parameters": rope_parameters(values)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     norm_type = "none"  # of the convolutions
 

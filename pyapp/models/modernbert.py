@@ -7,7 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -18,7 +17,7 @@ from pyapp.nn.encoders import Encoder, Headed, Words, attend, first_token, visib
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.modernbert import FeedForward, NormedEmbedding, Prediction, biased_norm
 
-from .loading.config import check_fields, check_heads, check_padding, read_config, require
+from .loading.config import FileConfig, check_heads, check_padding, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings
 from .loading.labels import Labelled
 from .loading.modernbert_config import FULL, SLIDING, THETA, check_layers, layers_and_angles
@@ -28,8 +27,10 @@ BASE = "model"  # the encoder's name in files with a head
 
 
 @dataclass(frozen=True)
-class Config(Labelled):
+class Config(Labelled, FileConfig):
     """The hyper-parameters, by the names of config.json. `local_attention` is the width of a window."""
+
+    model_type = "modernbert"
 
     vocab_size: int
     hidden_size: int
@@ -55,7 +56,7 @@ class Config(Labelled):
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_heads(
             self.hidden_size, self.num_attention_heads, self.num_attention_heads, None, self.max_position_embeddings
         )
@@ -74,10 +75,6 @@ class Config(Labelled):
         """
         types, rotary = layers_and_angles(values)
         return read_config(cls, {**values, "layer_types": types, "rope_parameters": rotary})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def head_dim(self) -> int:

@@ -7,8 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
@@ -18,7 +16,7 @@ from pyapp.nn.encoders import visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.speech_writer import Attention, Decoder, SampleEncoder, SpeechWriter
 
-from .loading.config import check_fields, require
+from .loading.config import require
 from .loading.sound_config import WriterConfig
 
 MODEL_TYPES = ("moonshine",)
@@ -30,6 +28,8 @@ STRIDE = 64 * 3 * 2  # samples of a moment
 @dataclass(frozen=True)
 class Config(WriterConfig):
     """The hyper-parameters, by the names of config.json."""
+
+    model_type = "moonshine"
 
     rotated = 0.9
 
@@ -45,7 +45,7 @@ class Config(WriterConfig):
     decoder_hidden_act: str = "silu"
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         heads = self.encoder_num_attention_heads
         counts = (
             heads, self.decoder_num_attention_heads, self.encoder_num_key_value_heads or heads,
@@ -56,10 +56,6 @@ class Config(WriterConfig):
             f"its attentions have {', '.join(map(str, counts))} heads: they are the same in models of this kind",
         )
         self.check(heads, self.encoder_num_hidden_layers, self.decoder_num_hidden_layers)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def num_hidden_layers(self) -> int:

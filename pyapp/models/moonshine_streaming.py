@@ -7,7 +7,6 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -80,6 +79,8 @@ class EncoderConfig:
 class Config(WriterConfig):
     """The hyper-parameters, by the names of config.json; encoder_config has those of the encoder."""
 
+    model_type = "moonshine_streaming"
+
     rotated = 0.8
 
     hidden_size: int = 320
@@ -95,17 +96,13 @@ class Config(WriterConfig):
     encoder_config: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         heads = self.num_attention_heads
         require(
             self.num_key_value_heads in (None, heads),
             f"num_key_value_heads is {self.num_key_value_heads}, expected the {heads} of num_attention_heads",
         )
         self.check(heads, self.encoder.num_hidden_layers, self.num_hidden_layers)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def encoder(self) -> EncoderConfig:

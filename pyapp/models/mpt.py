@@ -5,7 +5,6 @@ part, a plain feed-forward layer. Replit Code 1.5 has fewer heads of keys and va
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -17,7 +16,7 @@ from pyapp.nn.heads import Heads
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.linear_biases import slopes
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, read_config, require
 from .loading.gguf import Gguf
 
 MODEL_TYPES = ("mpt",)
@@ -28,10 +27,12 @@ ALL, GROUPED, ONE = "multihead_attention", "grouped_query_attention", "multiquer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(FileConfig):
     """The fields of config.json. `attn_config` has `clip_qkv`, `softmax_scale`, `alibi_bias_max`, which transformers
     reads as 8 in all models (in that of long stories it is 16), and `kv_n_heads`, None: as many as there are heads.
     """
+
+    model_type = "mpt"
 
     vocab_size: int
     d_model: int
@@ -44,7 +45,7 @@ class Config:
     tie_word_embeddings: bool = True
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(self.d_model % self.n_heads == 0, f"n_heads {self.n_heads} does not divide d_model {self.d_model}")
         own = self.num_key_value_heads
         fits = type(own) is int and 1 <= own <= self.n_heads and self.n_heads % own == 0
@@ -73,10 +74,6 @@ class Config:
         )
         own["kv_n_heads"] = 1 if kind == ONE else grouped
         return read_config(cls, {**values, "attn_config": own})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": "mpt"} | asdict(self)
 
     @property
     def hidden_size(self) -> int:

@@ -7,7 +7,6 @@ Parameters have the names of Hugging Face's library. The files on the hub have o
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,7 +17,7 @@ from pyapp.nn.encoders import Headed, Transform, Words
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.rotary_encoder import RotaryEncoder, RotaryTextClassification, rotary_token_classification
 
-from .loading.config import check_fields, check_heads, read_config, require
+from .loading.config import FileConfig, check_heads, read_config, require
 from .loading.gguf import ENCODER_KEYS, Gguf, encoder_settings, rows_in
 from .loading.labels import Labelled
 from .loading.weights import Stored, rows_of
@@ -39,8 +38,10 @@ OLDER_NAMES = {
 
 
 @dataclass(frozen=True)
-class Config(Labelled):
+class Config(Labelled, FileConfig):
     """The hyper-parameters, by the names of Hugging Face's library."""
+
+    model_type = "nomic_bert"
 
     bias: ClassVar[bool] = False  # of projections
     gated: ClassVar[bool] = True  # feed-forward parts
@@ -62,7 +63,7 @@ class Config(Labelled):
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         heads = self.num_attention_heads
         check_heads(self.hidden_size, heads, heads, self.head_dim, self.max_position_embeddings)
         require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
@@ -79,10 +80,6 @@ class Config(Labelled):
         require(isinstance(given, dict), f"rope_parameters is {given!r:.60}, expected an object")
         theta = values.get("rotary_emb_base") or THETA
         return read_config(cls, found | {"rope_parameters": {"rope_type": "default", "rope_theta": theta} | given})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def size(self) -> int:

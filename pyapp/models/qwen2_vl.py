@@ -9,7 +9,6 @@ too, and what some of its layers see is added behind the first layers of the tex
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from math import isqrt
 from typing import Any
 
@@ -25,7 +24,7 @@ from pyapp.nn.rotary import grid_rotations
 from pyapp.nn.vision import ImageModel, squares
 
 from .loading import picture_text
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, read_config, require
 from .loading.picture_text import GridConfig
 from .loading.weights import Stored
 
@@ -58,7 +57,7 @@ renamed = picture_text.renamed
 
 
 @dataclass(frozen=True, kw_only=True)
-class TowerConfig:
+class TowerConfig(FileConfig):
     """The fields of vision_config."""
 
     model_type = "qwen2_vl_vision"
@@ -76,13 +75,8 @@ class TowerConfig:
     spatial_merge_size: int = 2
     temporal_patch_size: int = 2
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TowerConfig:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         width, heads = self.width, self.num_heads
         require(
             width <= 1 << 16 and width % heads == 0 and width // heads % 4 == 0,
@@ -94,10 +88,6 @@ class TowerConfig:
         require(
             self.in_channels == 3 and self.temporal_patch_size <= 16, "pictures have 3 channels, patches few frames"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
 
     @property
     def width(self) -> int:

@@ -6,7 +6,6 @@ overflowing, is not needed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from math import log
 from typing import Any
@@ -20,7 +19,7 @@ from pyapp.nn.decoder import DecoderStack, Text
 from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.recurrent import RecurrentLanguageModel, StateText
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, read_config, require
 
 MODEL_TYPES = ("rwkv",)
 LAST_EPSILON = 1e-5  # of the last norm, whatever the configuration says
@@ -28,8 +27,10 @@ LOWEST, PADDING = -1e38, -1e30  # logarithms of the weight of no token, and of p
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(FileConfig):
     """The fields of config.json."""
+
+    model_type = "rwkv"
 
     vocab_size: int
     hidden_size: int
@@ -40,9 +41,6 @@ class Config:
     layer_norm_epsilon: float = 1e-5
     tie_word_embeddings: bool = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
@@ -50,10 +48,6 @@ class Config:
         hidden: Any = given.get("hidden_size")
         require(type(hidden) is int and hidden >= 1, f"hidden_size is {hidden!r:.60}, expected a whole number")
         return read_config(cls, {"attention_hidden_size": hidden, "intermediate_size": 4 * hidden} | given)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": "rwkv"} | asdict(self)
 
     @property
     def max_seq_len(self) -> int:

@@ -187,6 +187,15 @@ class Config:
         return self.backbone_config.num_channels
 
 
+def largest_of_four(x: Tensor) -> Tensor:
+    """x (B, H, W, ...) → (B, H / 2, W / 2, ...): the largest values of four neighbours. Lines, then columns: each step
+    reduces one dim of three, which kernels of every device do.
+    """
+    batch, high, wide, *rest = x.shape
+    x = x.reshape(batch * high // 2, 2, -1).amax(1)  # (B * H / 2, W * ...)
+    return x.reshape(batch * high * wide // 4, 2, -1).amax(1).reshape(batch, high // 2, wide // 2, *rest)
+
+
 class Attention(Module):
     """Attention of all places of a window; `pools`: of four queries the largest values are one."""
 
@@ -201,8 +210,8 @@ class Attention(Module):
         batch, high, wide, _ = x.shape
         q, k, v = self.qkv(x).reshape(batch, high * wide, 3, self.heads, -1).unbind(2)  # (B, H * W, heads, d)
         if self.pools:
+            q = largest_of_four(q.reshape(batch, high, wide, *q.shape[2:])).reshape(batch, -1, *q.shape[2:])
             high, wide = high // 2, wide // 2
-            q = q.reshape(batch, high, 2, wide, 2, self.heads, -1).amax((2, 4)).reshape(batch, -1, *q.shape[2:])
         return self.proj(attend(q, k, v, None)).reshape(batch, high, wide, -1)
 
 
@@ -224,8 +233,7 @@ class Block(Module):
         """x (B, H, W, D) → (B, H', W', width)."""
         y, window = self.layer_norm1(x), self.window
         if self.proj is not None:
-            batch, high, wide, _ = y.shape
-            x = self.proj(y).reshape(batch, high // 2, 2, wide // 2, 2, -1).amax((2, 4))  # (B, H / 2, W / 2, width)
+            x = largest_of_four(self.proj(y))  # (B, H / 2, W / 2, width)
         if not window:
             y = self.attn(y)
         else:

@@ -8,9 +8,7 @@ Parameters have the names of Hugging Face's files, but for the feed-forward part
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
@@ -25,7 +23,7 @@ from pyapp.nn.sequence_to_sequence import CachedMemory, DecoderLayer, FixedPosit
 from pyapp.nn.sinusoids import interleaved_sinusoids
 from pyapp.nn.sound import SoundAttention, SoundLayer
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, require
 from .loading.hifi_gan_config import LARGEST
 
 MODEL_TYPES = ("speecht5",)
@@ -42,8 +40,10 @@ def renamed(name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(FileConfig):
     """The fields of config.json."""
+
+    model_type = "speecht5"
 
     vocab_size: int = 81
     hidden_size: int = 768
@@ -73,7 +73,7 @@ class Config:
     do_stable_layer_norm, adapter_size = False, None  # of nn.sound's layers
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         width = self.hidden_size
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             require(0 < heads and width % heads == 0, f"{heads} heads do not divide hidden_size {width}")
@@ -90,15 +90,6 @@ class Config:
         require(kernel % 2 == 1 and kernel <= LARGEST, f"speech_decoder_postnet_kernel is {kernel}, expected odd")
         require(0 <= dropout < 1, f"speech_decoder_prenet_dropout is {dropout}, expected 0 to 1")
         require(self.layer_norm_eps == 1e-5, f"layer_norm_eps is {self.layer_norm_eps}, expected 1e-05")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def intermediate_size(self) -> int:

@@ -6,15 +6,13 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn.hifi_gan import HifiGan
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, require
 from .loading.hifi_gan_config import LARGEST, check_hifi_gan
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
@@ -24,8 +22,10 @@ BASE = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(FileConfig):
     """The fields of config.json."""
+
+    model_type = "speecht5_hifigan"
 
     model_in_dim: int = 80
     sampling_rate: int = 16000
@@ -38,19 +38,10 @@ class Config:
     normalize_before: bool = True
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_hifi_gan(self)
         require(self.model_in_dim <= LARGEST, f"model_in_dim is {self.model_in_dim}, expected at most {LARGEST}")
         require(100 <= self.sampling_rate <= 1_536_000, f"sampling_rate is {self.sampling_rate} Hz")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 class Vocoder(HifiGan):

@@ -7,24 +7,24 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import Module
 from pyapp.nn.sequence_to_sequence import POSITION_OFFSET, BartTextDecoder, Decoder, FixedPositions, learned_positions
 from pyapp.nn.sinusoids import padded_sinusoids
 
-from .loading.config import check_depth, check_fields, check_padding, read_config, require
+from .loading.config import FileConfig, check_depth, check_padding, require
 
 MODEL_TYPES = ("trocr",)
 BASE = "model"  # the name of the decoder in files with a head
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(FileConfig):
     """The hyper-parameters, by the names of config.json."""
+
+    model_type = "trocr"
 
     vocab_size: int = 50265
     d_model: int = 1024
@@ -41,7 +41,7 @@ class Config:
     cross_attention_hidden_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         heads = self.decoder_attention_heads
         require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         require(
@@ -49,15 +49,6 @@ class Config:
         )
         check_depth(self.decoder_layers)
         check_padding(self.pad_token_id, self.vocab_size)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def width(self) -> int:

@@ -8,9 +8,8 @@ The parts that only training needs are not there: the encoder of spectrograms an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from math import exp, log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -24,7 +23,7 @@ from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, require
 from .loading.hifi_gan_config import LARGEST, MOST_LAYERS, check_hifi_gan
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
@@ -40,8 +39,10 @@ Noise = Callable[[tuple[int, ...]], Tensor]  # normal numbers of a shape
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(FileConfig):
     """The fields of config.json."""
+
+    model_type = "vits"
 
     vocab_size: int = 38
     hidden_size: int = 192
@@ -81,7 +82,7 @@ class Config:
     pad_token_id: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_hifi_gan(self)
         for name in ("wavenet_kernel_size", "duration_predictor_kernel_size"):
             value = getattr(self, name)
@@ -116,15 +117,6 @@ class Config:
         require(padding is None or padding < self.vocab_size, f"pad_token_id is {padding}, of {self.vocab_size} tokens")
         require(self.window_size <= MOST_TOKENS, f"window_size is {self.window_size}")
         require(100 <= self.sampling_rate <= 1_536_000, f"sampling_rate is {self.sampling_rate} Hz")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
 
 # -- the text

@@ -8,10 +8,6 @@ Face's files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
-
 from pyapp.audio.processors import PairedBankProcessor
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -27,7 +23,7 @@ from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.relative_positions import by_distance
 
-from .loading.config import check_fields, read_config, require
+from .loading.config import FileConfig, require
 
 MODEL_TYPES = ("wav2vec2-bert",)
 BASE = "wav2vec2_bert"
@@ -37,8 +33,10 @@ NAMES = ("intermediate_dense", "output_dense")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(FileConfig):
     """The fields of config.json."""
+
+    model_type = "wav2vec2-bert"
 
     vocab_size: int = 32
     hidden_size: int = 1024
@@ -64,7 +62,7 @@ class Config:
     conv_depthwise_kernel_size: int = 31
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for width in (self.hidden_size, self.output_size):
             heads = self.num_attention_heads
             require(width <= LARGEST and width % heads == 0, f"num_attention_heads {heads} does not divide {width}")
@@ -74,15 +72,6 @@ class Config:
                      "conv_depthwise_kernel_size", "adapter_kernel_size", "adapter_stride"):  # fmt: skip
             require(getattr(self, name) <= LARGEST, f"{name} is {getattr(self, name):,}, expected at most {LARGEST:,}")
         require(self.num_adapter_layers <= 64, f"num_adapter_layers is {self.num_adapter_layers}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def output_size(self) -> int:

@@ -8,7 +8,6 @@ not there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from math import log
 from typing import Any
 
@@ -19,7 +18,7 @@ from pyapp.nn.encoders import Encoder, Headed, LinearHead, first_token, last_tok
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
 
-from .loading.config import check_fields, check_padding, read_config, require
+from .loading.config import FileConfig, check_padding, read_config, require
 from .loading.labels import Labelled
 
 MODEL_TYPES = ("xlnet",)
@@ -30,10 +29,12 @@ SUMMARIES = ("last", "first", "mean")
 
 
 @dataclass(frozen=True)
-class Config(Labelled):
+class Config(Labelled, FileConfig):
     """The hyper-parameters, by the names of config.json. clamp_len: larger distances count as this one; files
     have -1 where there is none.
     """
+
+    model_type = "xlnet"
 
     vocab_size: int
     d_model: int
@@ -53,7 +54,7 @@ class Config(Labelled):
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(
             self.d_model % (2 * self.n_head) == 0, f"n_head {self.n_head} and 2 do not divide d_model {self.d_model}"
         )
@@ -73,10 +74,6 @@ class Config(Labelled):
         clamp = values.get("clamp_len")
         none = type(clamp) is int and clamp <= 0
         return read_config(cls, {**values, "clamp_len": None if none else clamp})
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": MODEL_TYPES[0]} | asdict(self)
 
     @property
     def hidden_size(self) -> int:

@@ -20,8 +20,9 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     if len(counts) < x.ndim:
         raise ValueError(f"repeat: {counts} names fewer dims than {describe(x)} has")
     shape = (1,) * (len(counts) - x.ndim) + x.shape
-    spread = [size for n, count in zip(shape, counts, strict=True) for size in (count, n)]
-    ones = [size for n in shape for size in (1, n)]
+    # A dim of copies before each that is repeated.
+    spread = [size for n, count in zip(shape, counts, strict=True) for size in ((n,) if count == 1 else (count, n))]
+    ones = [size for n, count in zip(shape, counts, strict=True) for size in ((n,) if count == 1 else (1, n))]
     wide = expand(reshape(x, tuple(ones)), tuple(spread))
     found = reshape(wide, tuple(n * c for n, c in zip(shape, counts, strict=True)))
     return found.clone() if found.storage is x.storage else found

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from math import prod
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import FileConfig, require
 
 LARGEST, MOST_NUMBERS = 1 << 13, 16  # channels, taps and steps of a convolution; ratios of a codec
 MOST_CODEBOOKS, MOST_ENTRIES = 256, 1 << 20
@@ -41,22 +39,12 @@ def check_codec(config: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MonoConfig:
+class MonoConfig(FileConfig):
     """What configurations of codecs of one channel have in common. `ratios`: the field with the steps of the encoder's
     convolutions.
     """
 
-    model_type: ClassVar[str]
     ratios: ClassVar[str]
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
 
     @property
     def step(self) -> int:
@@ -70,7 +58,7 @@ class MonoConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeanetConfig:
+class SeanetConfig(FileConfig):
     """The fields of codecs with SEANet's convolutions (pyapp.nn.seanet), and EnCodec's usual values."""
 
     sampling_rate: int = 24000
@@ -91,7 +79,7 @@ class SeanetConfig:
     use_conv_shortcut: bool = True
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_numbers(self, "upsampling_ratios")
         check_sizes(self, "hidden_size", "kernel_size", "last_kernel_size", "residual_kernel_size", "compress")
         width = self.num_filters << len(self.upsampling_ratios)

@@ -191,13 +191,31 @@ def rotary_of_windows(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"sliding_attention": local, "full_attention": full}
 
 
+@dataclass(frozen=True)
+class FileConfig:
+    """The hyper-parameters of a model, by the names of config.json. A model adds its fields."""
+
+    model_type: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored. ModelError for what no model has."""
+        return read_config(cls, values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"model_type": self.model_type} | asdict(self)
+
+
 @dataclass(frozen=True, kw_only=True)
-class DecoderConfig:
+class DecoderConfig(FileConfig):
     """The fields of config.json that all decoder-only models have. A model adds its own, and its defaults where
     config.json leaves fields out.
     """
 
-    model_type: ClassVar[str]
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     vocab_size: int
@@ -211,7 +229,7 @@ class DecoderConfig:
     tie_word_embeddings: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         check_heads(
             self.hidden_size, self.num_attention_heads, self.num_key_value_heads, self.head_dim,
             self.max_position_embeddings,
@@ -243,10 +261,6 @@ class DecoderConfig:
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The fields, with those that a model derives from others."""
         return values
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
 
     def saved(self) -> dict[str, Any]:
         """The object of a config.json that transformers reads too."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, check_heads, check_padding, read_config, require
+from .config import FileConfig, check_heads, check_padding, require
 from .labels import Labelled
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderConfig(Labelled):
+class EncoderConfig(Labelled, FileConfig):
     """The fields of BERT and its kin. A model adds its own."""
-
-    model_type: ClassVar[str]
 
     vocab_size: int
     hidden_size: int
@@ -31,21 +27,12 @@ class EncoderConfig(Labelled):
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(
             self.hidden_size % self.num_attention_heads == 0,
             f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
         )
         check_padding(getattr(self, "pad_token_id", None), self.vocab_size)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, ClassVar
-
 from pyapp.dataclass import dataclass
 
-from .config import check_fields, read_config, require
+from .config import FileConfig, require
 
 GGUF_NAMES = {
     "transformer.wte": "token_embd", "transformer.wpe": "position_embd", "transformer.ln_f": "output_norm",
@@ -26,10 +22,8 @@ GGUF_KEYS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpt2Config:
+class Gpt2Config(FileConfig):
     """The fields of config.json that models of GPT-2's form have."""
-
-    model_type: ClassVar[str]
 
     vocab_size: int
     n_positions: int = 1024
@@ -43,17 +37,8 @@ class Gpt2Config:
     tie_word_embeddings: bool = True
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(self.n_embd % self.n_head == 0, f"n_head {self.n_head} does not divide n_embd {self.n_embd}")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
 
     @property
     def hidden_size(self) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import DEEPEST, check_depth, check_fields, read_config, require
+from .config import DEEPEST, FileConfig, check_depth, require
 from .labels import Labelled
 
 SIDE_LIMIT = 1 << 14  # pixels
@@ -60,27 +59,16 @@ def check_stages(widths: Any, depths: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureConfig(Labelled):
+class PictureConfig(Labelled, FileConfig):
     """The fields of all models of pictures."""
-
-    model_type: ClassVar[str]
 
     num_channels: int = 3
     id2label: dict[str, str] | None = None
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         require(self.num_channels <= 1 << 10, f"num_channels is {self.num_channels:,}, expected at most 1,024")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, ClassVar
-
 from pyapp.dataclass import dataclass
 
-from .config import check_depth, check_fields, check_padding, read_config, require
+from .config import FileConfig, check_depth, check_padding, require
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequenceToSequenceConfig:
+class SequenceToSequenceConfig(FileConfig):
     """The hyper-parameters, by the names of config.json. A model adds its own."""
-
-    model_type: ClassVar[str]
 
     vocab_size: int
     d_model: int
@@ -34,17 +28,8 @@ class SequenceToSequenceConfig:
     decoder_start_token_id: int = 2
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         check_depth(max(self.encoder_layers, self.decoder_layers))
         check_padding(self.pad_token_id, self.vocab_size)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Any:
-        """From the object of a config.json; other keys are ignored."""
-        return read_config(cls, values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)

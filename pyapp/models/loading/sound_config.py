@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from math import prod
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 
-from .config import check_depth, check_fields, check_heads, check_padding, read_config, require, rope_parameters
+from .config import (
+    FileConfig,
+    check_depth,
+    check_heads,
+    check_padding,
+    read_config,
+    require,
+    rope_parameters,
+)
 from .labels import Labelled
 
 CONVOLUTIONS = ("conv_dim", "conv_stride", "conv_kernel")
@@ -18,10 +25,8 @@ NORMS = ("group", "layer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoundConfig(Labelled):
+class SoundConfig(Labelled, FileConfig):
     """The fields of config.json. A model adds its own."""
-
-    model_type: ClassVar[str]
 
     vocab_size: int = 32
     hidden_size: int = 768
@@ -48,7 +53,7 @@ class SoundConfig(Labelled):
     num_labels: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         lists: dict[str, Any] = {name: getattr(self, name) for name in CONVOLUTIONS}
         for name, values in lists.items():
             plausible = 0 < len(values) <= MOST_LAYERS and all(type(v) is int and 0 < v <= LARGEST for v in values)
@@ -77,10 +82,6 @@ class SoundConfig(Labelled):
         )
         return read_config(cls, values)
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {"model_type": self.model_type} | asdict(self)
-
     @property
     def adapter_size(self) -> int | None:
         """The features between the two matrices of the adapter in each layer; None: there are none."""
@@ -93,7 +94,7 @@ class SoundConfig(Labelled):
 
 
 @dataclass(frozen=True)
-class WriterConfig:
+class WriterConfig(FileConfig):
     """What configurations of models have in common that write what they hear (Moonshine)."""
 
     rotated: ClassVar[float]  # the part of a head that is rotated, where a file does not say it
