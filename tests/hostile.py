@@ -21,7 +21,7 @@ VALUES: tuple[Any, ...] = (
     [[]], [0], [None] * 3, ["a", "b"], [["a", 0.0]] * 3, {}, {"type": "Sequence"}, {"": ""}, {"content": 1}, [{}] * 3,
 )  # fmt: skip
 
-SECONDS = 5.0
+SECONDS = 30.0 if IN_BROWSER else 5.0
 
 
 @contextmanager

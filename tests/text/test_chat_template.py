@@ -17,7 +17,7 @@ from pyapp.text import template_sandbox
 from pyapp.text.chat_template import ChatTemplate, render
 from pyapp.text.tokenizer import Tokenizer
 from tests.text.chat_templates import CASES, SPECIAL, TEMPLATES, TOOLS, USER
-from tests.together import fewer_in_browser
+from tests.together import IN_BROWSER, fewer_in_browser
 
 GOLDEN = json.loads(Path(__file__).with_name("golden_chat.json").read_text("utf-8"))
 
@@ -180,7 +180,7 @@ def test_hostile_templates(message: str, monkeypatch: pytest.MonkeyPatch) -> Non
     start = time.process_time()
     with pytest.raises(ModelError, match=message):
         render(HOSTILE[message], [USER])
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < (60 if IN_BROWSER else 5)  # there it is the time of day, on a busy machine
 
 
 def test_output_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,7 +111,7 @@ def test_text_of_100_kb(tokenizer: Tokenizer) -> None:
     start = time.perf_counter()
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
-    assert time.perf_counter() - start < 3
+    assert time.perf_counter() - start < 20  # a method that takes quadratic time would take minutes
 
 
 def test_lone_surrogates_count_as_replacement_characters(tokenizer: Tokenizer) -> None:

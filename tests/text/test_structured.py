@@ -21,7 +21,7 @@ from pyapp.text.patterns import Pattern
 from pyapp.text.structured import CompiledForm, TextForm, Vocabulary
 from tests.text.small_model import write_model
 from tests.text.table_model import TableModel, TableTokenizer
-from tests.together import fewer_in_browser
+from tests.together import IN_BROWSER, fewer_in_browser
 
 TOKENIZER: Any = TableTokenizer()
 
@@ -372,7 +372,7 @@ def test_hostile_patterns_with_lengths_end_soon(schema: Any) -> None:
         compile_expression(Schema({"type": "string", **schema}).expression(), "json_schema")
     except OptionError as error:
         assert "too large" in str(error)
-    assert time.process_time() - start < 1.5  # 0.4 s natively
+    assert time.process_time() - start < (20 if IN_BROWSER else 1.5)  # 0.4 s natively
 
 
 # -- texts of models
