@@ -252,7 +252,8 @@ class Gemma4ForCausalLM(CausalLanguageModel):
     def _empty_cache(self, capacity: int, dtype: Any, texts: int | None) -> Any:
         """Of the layers that compute keys and values: one cache for each kind of heads."""
         config = self.config
-        heads = [config.attention(i) for i in range(config.num_hidden_layers - config.num_kv_shared_layers)]
+        own_layers = self.stack.layers[: config.num_hidden_layers - config.num_kv_shared_layers]
+        heads = [layer.self_attn.heads for layer in own_layers]  # of this process
         sizes = [(own.kv_heads, own.head_dim) for own in heads]
         kinds = sorted({*sizes})
         parts = [
