@@ -18,6 +18,7 @@ from .loading.config import require
 from .loading.picture_text import LayeredConfig
 
 MODEL_TYPES = ("aya_vision",)
+IMAGE_PROCESSOR = "GotOcr2"  # of files that name none
 IGNORED = picture_text.POOLING
 WIDEST = 1 << 20  # columns of the projector
 renamed = picture_text.renamed

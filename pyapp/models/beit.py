@@ -32,6 +32,7 @@ from .loading.config import require
 from .loading.pictures_config import PatchConfig
 
 MODEL_TYPES = ("beit",)
+IMAGE_PROCESSOR = "Beit"  # of files that name none
 BASE = "beit"  # the encoder's name in files with a head
 IGNORED = r"(beit\.)?embeddings\.mask_token|.*relative_position_index"  # of the first training; computed here
 

@@ -22,6 +22,7 @@ from .loading.pictures_config import PatchConfig
 from .loading.towers_config import TextConfig, TowersConfig
 
 MODEL_TYPES = ("blip",)
+IMAGE_PROCESSOR = "Blip"  # of files that name none
 BASE = ""
 IGNORED = r".*\.position_ids|text_decoder\.cls\.predictions\.decoder\..*"  # the decoder is the table of words
 

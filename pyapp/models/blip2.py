@@ -22,6 +22,7 @@ from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import PatchConfig
 
 MODEL_TYPES = ("blip-2",)
+IMAGE_PROCESSOR = "Blip"  # of files that name none
 renamed = picture_text.renamed
 
 

@@ -17,6 +17,7 @@ from .loading.encoder_config import BertConfig
 from .loading.towers_config import ClipVisionConfig, ProjectedConfig
 
 MODEL_TYPES = ("chinese_clip",)
+IMAGE_PROCESSOR = "ChineseCLIP"  # of files that name none
 BASE = ""
 IGNORED = r".*\.position_ids|text_model\.pooler\..*"
 

@@ -15,6 +15,7 @@ from pyapp.nn.towers import ProjectedTowers, TextTower, at_ends
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
 
 MODEL_TYPES = ("clip",)
+IMAGE_PROCESSOR = "CLIP"  # of files that name none
 BASE = ""
 IGNORED = r".*\.position_ids"
 

@@ -22,6 +22,7 @@ from .loading.pictures_config import WIDEST
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
 
 MODEL_TYPES = ("clipseg",)
+IMAGE_PROCESSOR = "ViT"  # of files that name none
 BASE = ""
 IGNORED = r".*\.position_ids|clip\.(visual_projection\.weight|logit_scale)|clip\.vision_model\.post_layernorm\..*"
 # The whole numbers of config.json for the decoder, their usual and their largest values.

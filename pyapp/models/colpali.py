@@ -22,6 +22,7 @@ from .loading import picture_text
 from .loading.config import require
 
 MODEL_TYPES = ("colpali", "colqwen2")
+IMAGE_PROCESSOR = {"colpali": "Siglip", "colqwen2": "Qwen2VL"}  # of files that name none
 BASE = ""
 IGNORED = rf"vlm\.(language_model\.)?lm_head\..*|vlm\.{picture_text.POOLING}"
 TASK = "visual-document-retrieval"

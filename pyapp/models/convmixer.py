@@ -18,6 +18,7 @@ from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig
 
 MODEL_TYPES = ("convmixer",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 
 

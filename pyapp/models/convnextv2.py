@@ -15,6 +15,7 @@ from pyapp.nn.vision import ImageHead
 from .loading.pictures_config import ConvNextConfig
 
 MODEL_TYPES = ("convnextv2",)
+IMAGE_PROCESSOR = "ConvNext"  # of files that name none
 BASE = "convnextv2"  # the network's name in files with a head
 
 

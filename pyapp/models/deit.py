@@ -19,6 +19,7 @@ from pyapp.nn.vision import ImageHead, ImageModel, PatchEmbeddings, VisionEncode
 from .loading.pictures_config import PooledConfig
 
 MODEL_TYPES = ("deit",)
+IMAGE_PROCESSOR = "DeiT"  # of files that name none
 BASE = "deit"  # the encoder's name in files with a head
 IGNORED = r"(deit\.)?embeddings\.mask_token"  # of the first training
 

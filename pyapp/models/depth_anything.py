@@ -21,6 +21,7 @@ from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, ScaledConfig, check_factors, check_numbers, from_start, pair
 
 MODEL_TYPES = ("depth_anything",)
+IMAGE_PROCESSOR = "DPT"  # of files that name none
 BASE = ""
 IGNORED = r"backbone\.embeddings\.mask_token"  # of the first training
 

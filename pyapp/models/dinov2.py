@@ -16,6 +16,7 @@ from pyapp.nn.vision import ImageHead
 from .loading.pictures_config import ScaledConfig
 
 MODEL_TYPES = ("dinov2",)
+IMAGE_PROCESSOR = "Bit"  # of files that name none
 BASE = "dinov2"  # the encoder's name in files with a head
 IGNORED = r"(dinov2\.)?embeddings\.mask_token"  # of the first training
 

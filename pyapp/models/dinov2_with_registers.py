@@ -16,6 +16,7 @@ from pyapp.nn.vision import ImageHead
 from .loading.pictures_config import ScaledConfig, check_numbers
 
 MODEL_TYPES = ("dinov2_with_registers",)
+IMAGE_PROCESSOR = "Bit"  # of files that name none
 BASE = MODEL_TYPES[0]  # the encoder's name in files with a head
 IGNORED = rf"({BASE}\.)?embeddings\.mask_token"  # of the first training
 

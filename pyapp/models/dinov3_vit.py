@@ -23,6 +23,7 @@ from .loading.config import require
 from .loading.pictures_config import PatchConfig
 
 MODEL_TYPES = ("dinov3_vit",)
+IMAGE_PROCESSOR = "DINOv3ViT"  # of files that name none
 BASE = ""
 IGNORED = r"embeddings\.mask_token"  # of the training
 MOST_REGISTERS = 1 << 10

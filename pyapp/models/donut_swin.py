@@ -18,6 +18,7 @@ from .loading.config import require
 from .loading.pictures_config import WindowConfig
 
 MODEL_TYPES = ("donut-swin",)
+IMAGE_PROCESSOR = "Donut"  # of files that name none
 BASE = "donut"  # the encoder's name in files with a head
 IGNORED = r"(donut\.)?embeddings\.mask_token|.*relative_position_index"  # of the first training; computed here
 

@@ -20,6 +20,7 @@ from .loading.config import require
 from .loading.pictures_config import WIDEST, PatchConfig, check_factors, check_numbers, from_start
 
 MODEL_TYPES = ("dpt",)
+IMAGE_PROCESSOR = "DPT"  # of files that name none
 BASE = ""
 IGNORED = r"auxiliary_head\..*|dpt\.(pooler|layernorm)\..*"  # for training, and what no head reads
 READOUTS = ("ignore", "add", "project")

@@ -19,6 +19,7 @@ from .loading.config import check_depth, require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("efficientnet",)
+IMAGE_PROCESSOR = "EfficientNet"  # of files that name none
 BASE = "efficientnet"  # the network's name in files with a head
 STEM, LAST = 32, 1280  # channels of the first and of the last filter
 

@@ -18,6 +18,7 @@ from .loading.config import DEEPEST, require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("efficientvit",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 SCALE = 5  # pixels of a side of the filter that sees the larger scale
 EPSILON = 1e-5  # of the quotient of the attention, and of the head's norm of batches

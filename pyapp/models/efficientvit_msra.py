@@ -22,6 +22,7 @@ from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers, pair
 
 MODEL_TYPES = ("efficientvit_msra",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 IGNORED = r".*attention_bias_idxs"  # computed here
 PATCH = 16  # pixels of a side of a place of the first stage

@@ -20,6 +20,7 @@ from .loading.config import require
 from .loading.pictures_config import PatchConfig
 
 MODEL_TYPES = ("eva02",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 SLOWEST = 10_000.0  # of the speeds at which queries and keys turn
 

@@ -22,6 +22,7 @@ from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, check_stages
 
 MODEL_TYPES = ("fastvit",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 HEAD_WIDTH = 32  # channels of a head of attention
 PATCH, MIXED, PLACED = 7, 3, 7  # pixels of a side of filters: between stages, of places, of positions

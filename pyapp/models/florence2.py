@@ -25,6 +25,7 @@ from ._index import MODEL_TYPES as MODULES
 from .loading.config import check_fields, read_config, require
 
 MODEL_TYPES = ("florence2",)
+IMAGE_PROCESSOR = "CLIP"  # of files that name none
 BASE = ""
 IGNORED = r".*visual_temporal_embed\.pos_idx_to_embed"  # computed
 WIDEST = 1 << 14

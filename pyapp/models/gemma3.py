@@ -21,6 +21,7 @@ from .loading.config import require
 from .loading.picture_text import PictureTextConfig
 
 MODEL_TYPES = ("gemma3",)
+IMAGE_PROCESSOR = "Gemma3"  # of files that name none
 IGNORED = picture_text.POOLING
 renamed = picture_text.renamed
 

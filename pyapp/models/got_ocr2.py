@@ -18,6 +18,7 @@ from .loading.picture_text import PictureTextConfig
 from .loading.towers_config import SamVisionConfig
 
 MODEL_TYPES = ("got_ocr2",)
+IMAGE_PROCESSOR = "GotOcr2"  # of files that name none
 renamed = picture_text.renamed
 
 

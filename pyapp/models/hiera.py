@@ -22,6 +22,7 @@ from .loading.config import DEEPEST, require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, pair
 
 MODEL_TYPES = ("hiera",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 KERNEL = 7  # pixels of a side of a patch
 HALVINGS = 3  # of the sides, between four stages

@@ -20,6 +20,7 @@ from .loading.picture_text import PictureTextConfig
 from .loading.towers_config import SiglipVisionConfig
 
 MODEL_TYPES = ("idefics3", "smolvlm")
+IMAGE_PROCESSOR = {"idefics3": "Idefics3", "smolvlm": "SmolVLM"}  # of files that name none
 renamed = picture_text.renamed
 KINDS = ("idefics3", "idefics3_vision", "smolvlm", "smolvlm_vision", "siglip_vision_model")
 

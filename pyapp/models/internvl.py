@@ -24,6 +24,7 @@ from .loading.picture_text import LayeredConfig
 from .loading.pictures_config import PatchConfig
 
 MODEL_TYPES = ("internvl",)
+IMAGE_PROCESSOR = "GotOcr2"  # of files that name none
 IGNORED = r"(model\.)?vision_tower\.embeddings\.mask_token"  # of training
 renamed = picture_text.renamed
 NORMS: Mapping[str, Any] = {"layer_norm": LayerNorm, "rms_norm": RMSNorm}

@@ -21,6 +21,7 @@ from .loading.picture_text import LayeredConfig
 from .loading.towers_config import PixtralVisionConfig
 
 MODEL_TYPES = ("llava",)
+IMAGE_PROCESSOR = "CLIP"  # of files that name none
 IGNORED = picture_text.POOLING
 renamed = picture_text.renamed
 

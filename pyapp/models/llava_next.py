@@ -27,6 +27,7 @@ from .loading.config import require
 from .loading.picture_text import LayeredConfig
 
 MODEL_TYPES = ("llava_next", "llava_onevision")
+IMAGE_PROCESSOR = {"llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision"}  # of files that name none
 IGNORED = picture_text.POOLING
 renamed = picture_text.renamed
 USUAL_RATIO = "anyres_max_9"

@@ -152,7 +152,10 @@ def load_model(
         if task == SEES and processor is not None:
             from pyapp.vision.processors import ImageProcessor
 
-            prepares = ImageProcessor.from_settings(read_settings(processor), str(settings["model_type"]))
+            from .loading.image_processors import usual_processor
+
+            usual = usual_processor(str(settings["model_type"]))
+            prepares = ImageProcessor.from_settings(read_settings(processor), usual)
         if task == HEARS:
             from pyapp.audio.processors import SpectrogramProcessor
 

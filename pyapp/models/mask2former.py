@@ -23,6 +23,7 @@ from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, WindowConfig, check_numbers
 
 MODEL_TYPES = ("mask2former",)
+IMAGE_PROCESSOR = "Mask2Former"  # of files that name none
 BASE = ""
 IGNORED = (
     r"criterion\..*|model\.pixel_level_module\.encoder\.(swin\.)?(layernorm\..*|embeddings\.mask_token)|"

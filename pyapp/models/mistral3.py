@@ -19,6 +19,7 @@ from .loading.picture_text import LayeredConfig
 from .loading.towers_config import PixtralVisionConfig
 
 MODEL_TYPES = ("mistral3",)
+IMAGE_PROCESSOR = "Pixtral"  # of files that name none
 renamed = picture_text.renamed
 
 

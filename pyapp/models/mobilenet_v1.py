@@ -16,6 +16,7 @@ from .loading.config import require
 from .loading.pictures_config import PictureConfig
 
 MODEL_TYPES = ("mobilenet_v1",)
+IMAGE_PROCESSOR = "MobileNetV1"  # of files that name none
 BASE = "mobilenet_v1"  # the network's name in files with a head
 WIDTHS = (32, 64, 128, 128, 256, 256, *[512] * 6, 1024, 1024)  # channels of the stem and after each layer
 STRIDES = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)

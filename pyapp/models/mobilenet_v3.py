@@ -23,6 +23,7 @@ from .loading.config import require
 from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("mobilenet_v3",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 BLOCK = re.compile(
     r"(?P<kind>[a-z]+)_r(?P<repeats>\d{1,3})(_a(?P<first>\d{1,2}))?_k(?P<kernel>\d{1,2})(_h(?P<heads>\d{1,3}))?"

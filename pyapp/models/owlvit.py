@@ -21,6 +21,7 @@ from .loading.config import require
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
 
 MODEL_TYPES = ("owlvit", "owlv2")
+IMAGE_PROCESSOR = {"owlvit": "OwlViT", "owlv2": "Owlv2"}  # of files that name none
 BASE = ""
 IGNORED = r".*\.position_ids|owl(vit|v2)\.(visual_projection\.weight|logit_scale)|objectness_head\..*|box_bias"
 EPSILON = 1e-6  # of vectors' lengths

@@ -23,6 +23,7 @@ from .loading.picture_text import GridConfig
 from .loading.towers_config import SiglipVisionConfig
 
 MODEL_TYPES = ("paddleocr_vl",)
+IMAGE_PROCESSOR = "PaddleOCRVL"  # of files that name none
 IGNORED = rf"{picture_text.POOLING}|(model\.)?visual\.vision_model\.(head|embeddings\.packing_position_embedding)\..*"
 THETA = 10000.0  # of the tower's rotary positions
 PARTS = ("text_config", "vision_config", "model_type", "architectures", "tie_word_embeddings")

@@ -18,6 +18,7 @@ from .loading import picture_text
 from .loading.picture_text import PictureTextConfig
 
 MODEL_TYPES = ("paligemma",)
+IMAGE_PROCESSOR = "Siglip"  # of files that name none
 IGNORED = picture_text.POOLING
 renamed = picture_text.renamed
 

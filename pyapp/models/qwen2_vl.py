@@ -29,6 +29,7 @@ from .loading.picture_text import GridConfig
 from .loading.weights import Stored
 
 MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+IMAGE_PROCESSOR = "Qwen2VL"  # of files that name none
 EPSILON = 1e-6
 THETA = 10000.0  # of the tower's rotary positions
 PARTS = ("text_config", "vision_config", "model_type", "architectures")

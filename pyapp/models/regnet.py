@@ -19,6 +19,7 @@ from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, check_stages
 
 MODEL_TYPES = ("regnet",)
+IMAGE_PROCESSOR = "ConvNext"  # of files that name none
 BASE = "regnet"  # the network's name in files with a head
 
 

@@ -24,6 +24,7 @@ from .loading.config import DEEPEST, require
 from .loading.pictures_config import WIDEST, PictureConfig
 
 MODEL_TYPES = ("repvgg",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 BLOCK = re.compile(
     r"(?P<kind>rep|one)_r(?P<repeats>\d{1,3})_k(?P<kernel>\d{1,2})_s(?P<stride>[12])(_g(?P<groups>\d{1,4})|_(?P<each>each))?"

@@ -16,6 +16,7 @@ from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, mean_of_place
 from .loading.pictures_config import ResidualConfig
 
 MODEL_TYPES = ("resnet",)
+IMAGE_PROCESSOR = "ConvNext"  # of files that name none
 BASE = "resnet"  # the network's name in files with a head
 
 

@@ -22,6 +22,7 @@ from .loading.config import check_depth, require
 from .loading.pictures_config import WIDEST, PictureConfig, ResidualConfig, check_numbers
 
 MODEL_TYPES = ("rt_detr",)
+IMAGE_PROCESSOR = "RTDetr"  # of files that name none
 BASE = "model"  # the name of all but the heads in files
 IGNORED = r"(model\.)?denoising_class_embed\.weight|(class_embed|bbox_embed)\..*"  # of the training; the decoder's own
 BLOCKS = 3  # filters of a joint

@@ -26,6 +26,7 @@ from .loading.masks_config import LAYER_RATE, MaskConfig, PromptConfig
 from .loading.towers_config import SamVisionConfig
 
 MODEL_TYPES = ("sam",)
+IMAGE_PROCESSOR = "Sam"  # of files that name none
 BASE = ""
 IGNORED = r"prompt_encoder\.shared_embedding\.positional_embedding"  # the same as shared_image_embedding's
 

@@ -24,6 +24,7 @@ from .loading.masks_config import MaskConfig, PromptConfig
 from .loading.pictures_config import DEEPEST, PATCHES, WIDEST, check_numbers, pair
 
 MODEL_TYPES = ("sam2", "sam2_video")
+IMAGE_PROCESSOR = "Sam2"  # of files that name none
 BASE = ""
 IGNORED = (
     r"(memory_|mask_downsample|object_pointer_proj|temporal_positional_encoding_projection_layer|"

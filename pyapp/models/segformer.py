@@ -20,6 +20,7 @@ from .loading.config import require
 from .loading.pictures_config import WIDEST, PictureConfig, check_numbers, check_stages
 
 MODEL_TYPES = ("segformer",)
+IMAGE_PROCESSOR = "Segformer"  # of files that name none
 BASE = "segformer"  # the encoder's name in files with a head
 
 

@@ -23,6 +23,7 @@ from .loading.config import require
 from .loading.towers_config import NaflexVisionConfig, SiglipVisionConfig, TextConfig, TowersConfig
 
 MODEL_TYPES = ("siglip", "siglip2")
+IMAGE_PROCESSOR = {"siglip": "Siglip", "siglip2": "Siglip2"}  # of files that name none
 BASE = ""
 IGNORED = r".*\.position_ids"
 

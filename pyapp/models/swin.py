@@ -16,6 +16,7 @@ from pyapp.nn.windows import WindowEmbeddings, WindowEncoder
 from .loading.pictures_config import WindowConfig
 
 MODEL_TYPES = ("swin",)
+IMAGE_PROCESSOR = "ViT"  # of files that name none
 BASE = "swin"  # the encoder's name in files with a head
 IGNORED = r"(swin\.)?embeddings\.mask_token|.*relative_position_index"  # of the first training; computed here
 

@@ -15,6 +15,7 @@ from pyapp.nn.detection import QueryDetector, from_timm
 from .loading.pictures_config import DetectorConfig
 
 MODEL_TYPES = ("table-transformer",)
+IMAGE_PROCESSOR = "Detr"  # of files that name none
 BASE = "model"  # the name of all but the heads in files
 renamed = from_timm
 

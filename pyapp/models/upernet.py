@@ -20,6 +20,7 @@ from .loading.config import require
 from .loading.pictures_config import WIDEST, ConvNextConfig, PictureConfig, WindowConfig, check_numbers
 
 MODEL_TYPES = ("upernet",)
+IMAGE_PROCESSOR = "Segformer"  # of files that name none
 BASE = ""
 IGNORED = (  # for training, and what no head reads
     r"auxiliary_head\..*|backbone\.(layernorm\..*|embeddings\.mask_token)|backbone\.swin\.layernorm\..*|"

@@ -19,6 +19,7 @@ from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, check_numbe
 from .loading.weights import Stored
 
 MODEL_TYPES = ("vgg",)
+IMAGE_PROCESSOR = "TimmWrapper"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 PLACES = 7  # rows, and columns, of the map that the full layers read
 

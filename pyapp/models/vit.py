@@ -14,6 +14,7 @@ from pyapp.nn.vision import ImageHead, PlacedPatches, VisionEncoder
 from .loading.pictures_config import PooledConfig
 
 MODEL_TYPES = ("vit",)
+IMAGE_PROCESSOR = "ViT"  # of files that name none
 BASE = "vit"  # the encoder's name in files with a head
 IGNORED = r"(vit\.)?embeddings\.mask_token"  # of the first training
 

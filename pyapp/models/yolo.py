@@ -34,6 +34,7 @@ from .loading.config import DEEPEST, require
 from .loading.pictures_config import SIDE_LIMIT, WIDEST, PictureConfig, check_numbers
 
 MODEL_TYPES = ("yolo",)
+IMAGE_PROCESSOR = "Yolo"  # of files that name none
 BASE = ""  # files with a head put nothing before the network's names
 LAYER = re.compile(
     r"cn_c(?P<filter>\d{1,5})|up|jn_(?P<other>\d{1,3})|pp_i(?P<pooled>\d{1,5})_c(?P<pool>\d{1,5})"

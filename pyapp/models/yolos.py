@@ -27,6 +27,7 @@ from .loading.config import require
 from .loading.pictures_config import PatchConfig
 
 MODEL_TYPES = ("yolos",)
+IMAGE_PROCESSOR = "Yolos"  # of files that name none
 BASE = "vit"  # the encoder's name in files with a head
 
 

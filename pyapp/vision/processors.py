@@ -98,30 +98,6 @@ KEEP_SHAPE = (
 )
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
 OF_PIXELS = ("Qwen2VL", "PaddleOCRVL")  # whose size is a number of pixels, of which patches are made
-OF_TIMM = (
-    "timm_wrapper mobilenet_v3 vgg repvgg convmixer fastvit efficientvit efficientvit_msra hiera eva02".split()
-)  # model types
-# The processors of models whose file says none.
-OF_MODEL = {
-    "vit": "ViT", "deit": "DeiT", "beit": "Beit", "dinov2": "Bit", "dinov2_with_registers": "Bit",
-    "dinov3_vit": "DINOv3ViT", "depth_anything": "DPT", "dpt": "DPT",
-    "clip": "CLIP", "siglip": "Siglip", "siglip2": "Siglip2",
-    "chinese_clip": "ChineseCLIP", "owlvit": "OwlViT", "owlv2": "Owlv2",
-    "clipseg": "ViT", "blip": "Blip", "mobilenet_v1": "MobileNetV1",
-    "mobilenet_v2": "MobileNetV2",
-    **dict.fromkeys(OF_TIMM, "TimmWrapper"),
-    "efficientnet": "EfficientNet", **dict.fromkeys(("convnext", "convnextv2", "regnet", "resnet"), "ConvNext"),
-    "swin": "ViT", "donut-swin": "Donut", "detr": "Detr", "table-transformer": "Detr", "yolos": "Yolos", "yolo": "Yolo",
-    "rt_detr": "RTDetr", "segformer": "Segformer", "mask2former": "Mask2Former", "upernet": "Segformer", "sam": "Sam",
-    "sam2": "Sam2", "sam2_video": "Sam2", "idefics3": "Idefics3", "smolvlm": "SmolVLM",
-    "llava": "CLIP", "gemma3": "Gemma3",
-    **dict.fromkeys(("paligemma", "colpali"), "Siglip"),
-    "mistral3": "Pixtral", "llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision",
-    **dict.fromkeys(("internvl", "got_ocr2", "aya_vision"), "GotOcr2"),
-    "paddleocr_vl": "PaddleOCRVL", "florence2": "CLIP",
-    "blip-2": "Blip",
-    **dict.fromkeys(("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "colqwen2"), "Qwen2VL"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -177,13 +153,13 @@ class ImageProcessor:
     pan_and_scan_min_ratio_to_activate: float = 1.2  # of the longer to the shorter side
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any], model_type: str = "") -> ImageProcessor:
-        """From the object of a preprocessor_config.json, or of a processor_config.json. ModelError for an unknown
-        processor and for values that cannot be.
+    def from_settings(cls, settings: Mapping[str, Any], usual: str | None = None) -> ImageProcessor:
+        """From the object of a preprocessor_config.json, or of a processor_config.json. usual: its kind where it says
+        none, by its name in DEFAULTS. ModelError for an unknown processor and for values that cannot be.
         """
         own = settings.get("image_processor")
         settings = own if isinstance(own, dict) else settings
-        kind = _kind(settings, model_type)
+        kind = _kind(settings, usual)
         found = dict(DEFAULTS[kind])
         found |= {name: settings[name] for name in cls.__dataclass_fields__ if settings.get(name) is not None}
         old_pad = settings.get("pad_and_return_pixel_mask")
@@ -560,12 +536,12 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _kind(settings: Mapping[str, Any], model_type: str) -> str:
+def _kind(settings: Mapping[str, Any], usual: str | None) -> str:
     """The processor's name in DEFAULTS."""
     named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     if named is None:
-        if model_type in OF_MODEL:
-            return OF_MODEL[model_type]
+        if usual is not None:
+            return usual
         raise ModelError("it does not say the image_processor_type", where="preprocessor_config.json", hint=HINT)
     short = str(named).removesuffix("Fast").removesuffix("Pil")
     short = short.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")

@@ -17,8 +17,10 @@ import pytest
 import pyapp
 from pyapp import nn
 from pyapp.errors import ArgumentError, ModelError
-from pyapp.models._index import MODEL_TYPES, TASKS
+from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
+from pyapp.models.loading.image_processors import usual_processor
 from pyapp.text.sequence_to_sequence import SearchOptions, search
+from pyapp.vision.processors import DEFAULTS
 from tests.models.picture_configs import (
     BOXES,
     CONFIGS,
@@ -290,3 +292,11 @@ def test_parts_that_contradict_each_other_are_named() -> None:
     ):
         with pytest.raises(ModelError, match=message):
             make(name, TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][0], **change)
+
+
+@pytest.mark.native_only  # imports every model
+def test_the_usual_processors_are_known() -> None:
+    found = {kind: usual_processor(kind) for kind in (*MODEL_TYPES, *SEEING)}
+    assert {kind for kind, name in found.items() if name is not None and name not in DEFAULTS} == set()
+    assert found["bert"] is None and found["sam2_video"] == "Sam2" and found["siglip2"] == "Siglip2"
+    assert {kind for kind in SEEING if found[kind] is None} == set()

@@ -138,9 +138,7 @@ def test_the_tensors_of_every_architecture_have_timms_names_and_shapes() -> None
 def test_pictures_are_prepared_as_by_timm() -> None:
     """Against the processor cases of make_golden_timms.py."""
     for case in golden("pictures")["cases"]:
-        processor = ImageProcessor.from_settings(
-            timm.processor_settings({"pretrained_cfg": case["config"]}), "timm_wrapper"
-        )
+        processor = ImageProcessor.from_settings(timm.processor_settings({"pretrained_cfg": case["config"]}))
         height, width = case["size"]
         image = pyapp.from_numpy(seeded_picture(height, width))
         found = processor([image]).pixel_values.numpy()

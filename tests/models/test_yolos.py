@@ -149,7 +149,7 @@ def test_objects_are_those_of_ultralytics(name: str) -> None:
 
 def test_pictures_are_framed_as_by_ultralytics() -> None:
     """OpenCV rounds sums of integers, so that a value may differ by one."""
-    processor = ImageProcessor.from_settings({"size": {"longest_edge": max(SEEN)}}, "yolo")
+    processor = ImageProcessor.from_settings({"size": {"longest_edge": max(SEEN)}}, "Yolo")
     for case in golden("framed")["cases"]:
         found = processor([pyapp.from_numpy(seen_picture(*case["size"]))]).pixel_values.numpy()[0]
         found = found.transpose(1, 2, 0) * 255

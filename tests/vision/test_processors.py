@@ -106,8 +106,8 @@ def test_older_files() -> None:
     """One number for the size, two for Donut's, the name of the feature extractor or none, one number for the mean."""
     old = ImageProcessor.from_settings
     assert old({"feature_extractor_type": "ViTFeatureExtractor", "size": 384}).size == {"height": 384, "width": 384}
-    assert old({"size": 224, "crop_size": 200}, "clip").size == {"shortest_edge": 224}
-    assert old({"crop_size": 200}, "clip").fixed_size == (200, 200)
+    assert old({"size": 224, "crop_size": 200}, "CLIP").size == {"shortest_edge": 224}
+    assert old({"crop_size": 200}, "CLIP").fixed_size == (200, 200)
     assert old({"image_processor_type": "DonutFeatureExtractor", "size": [960, 1280]}).fixed_size == (1280, 960)
     assert old({"size": 800, "max_size": 1333}, "detr").size == {"shortest_edge": 800, "longest_edge": 1333}
     assert old({"image_mean": 0.5, "image_std": 0.25}, "vit").image_std == (0.25,) * 3
@@ -125,7 +125,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
         with pytest.raises(ModelError, match="preprocessor_config.json"):
             processor("vit", **change)
     with pytest.raises(ModelError, match="image_processor_type"):
-        ImageProcessor.from_settings({}, "bert")
+        ImageProcessor.from_settings({})
     images = [pyapp.from_numpy(picture) for picture in pictures()]
     with pytest.raises(ArgumentError, match="several sizes"):
         processor("vit", do_resize=False)(images)

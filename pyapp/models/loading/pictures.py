@@ -23,6 +23,7 @@ from pyapp.vision.processors import ImageProcessor
 
 from . import open_clip, timm, ultralytics
 from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_of, settings_in
+from .image_processors import usual_processor
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
 WITH_TOKENIZER = (
@@ -145,7 +146,7 @@ def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImagePr
         found = ultralytics.processor_settings(settings)
     parts = (settings.get("encoder"), settings)
     kinds = [str(part.get("model_type", "")) for part in parts if isinstance(part, dict)]
-    return ImageProcessor.from_settings(found, kinds[0])
+    return ImageProcessor.from_settings(found, usual_processor(kinds[0]))
 
 
 def _check_fit(processor: ImageProcessor, model: Any, name: str) -> None:

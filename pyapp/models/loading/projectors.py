@@ -27,6 +27,7 @@ from pyapp.vision.processors import ImageProcessor
 from .._index import MODEL_TYPES, SEEING
 from .config import DEEPEST
 from .gguf import Gguf, GgufForm, neighbouring_pairs, stored_in
+from .image_processors import usual_processor
 from .picture_text import TASK
 from .weights import IGNORED, Stored, load_weights, slots
 
@@ -214,7 +215,7 @@ class ProjectorFile:
         more = {name: self.values.get(f"clip.vision.{name}") for name in ("image_mean", "image_std")}
         if None in more.values():
             raise ModelError("it does not say image_mean and image_std", where=self.where, hint=AGAIN)
-        return ImageProcessor.from_settings(more | self.kind.processor(self), self.kind.model_type)
+        return ImageProcessor.from_settings(more | self.kind.processor(self), usual_processor(self.kind.model_type))
 
     def read_model(
         self, module: Any, kind: Any, checkpoint: Checkpoint, settings: Mapping[str, Any], dtype: str | None,
