@@ -109,10 +109,10 @@ def test_older_files() -> None:
     assert old({"size": 224, "crop_size": 200}, "CLIP").size == {"shortest_edge": 224}
     assert old({"crop_size": 200}, "CLIP").fixed_size == (200, 200)
     assert old({"image_processor_type": "DonutFeatureExtractor", "size": [960, 1280]}).fixed_size == (1280, 960)
-    assert old({"size": 800, "max_size": 1333}, "detr").size == {"shortest_edge": 800, "longest_edge": 1333}
-    assert old({"image_mean": 0.5, "image_std": 0.25}, "vit").image_std == (0.25,) * 3
+    assert old({"size": 800, "max_size": 1333}, "Detr").size == {"shortest_edge": 800, "longest_edge": 1333}
+    assert old({"image_mean": 0.5, "image_std": 0.25}, "ViT").image_std == (0.25,) * 3
     assert old({"image_processor_type": "ViTImageProcessorFast"}).kind == "ViT"
-    assert old({}, "deit").do_center_crop and not old({}, "vit").do_center_crop
+    assert old({}, "DeiT").do_center_crop and not old({}, "ViT").do_center_crop
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
