@@ -6,10 +6,9 @@ from math import sqrt
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
-from pyapp.nn.decoder import CausalLanguageModel, SelfAttention, Text
-from pyapp.nn.decoder_blocks import GPT2Block, GPT2Stack
+from pyapp.nn.decoder import SelfAttention, Text
+from pyapp.nn.decoder_blocks import GPT2LanguageModel
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.linear import TransposedLinear
 
 from .loading.gguf import Gguf
@@ -44,19 +43,11 @@ class Attention(SelfAttention):
         return self.c_proj(self.attend(self.c_attn(x), text), residual)
 
 
-class GPT2LMHeadModel(CausalLanguageModel):
+class GPT2LMHeadModel(GPT2LanguageModel):
     """The language model."""
 
-    base_model_prefix = "transformer"
-
-    def __init__(self, config: Config) -> None:
-        blocks = (GPT2Block(config, Attention(config, layer), self._inner(config)) for layer in range(config.n_layer))
-        super().__init__(config, GPT2Stack(config, blocks))
-
-    @staticmethod
-    def _inner(config: Config) -> FeedForward:
-        names = "c_fc", "c_proj"
-        return FeedForward(config.n_embd, config.inner_size, config.activation_function, names=names, transposed=True)
+    attention = Attention
+    transposed = True
 
 
 GGUF = Gguf(

@@ -9,10 +9,9 @@ from math import sqrt
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Linear, ResidualLinear
-from pyapp.nn.decoder import CausalLanguageModel, SelfAttention, Text, heads_together
-from pyapp.nn.decoder_blocks import GPT2Block, GPT2Stack
+from pyapp.nn.decoder import SelfAttention, Text, heads_together
+from pyapp.nn.decoder_blocks import GPT2LanguageModel
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.gguf import Gguf, grouped_rows
 from .loading.gpt2_form import GGUF_KEYS, GGUF_NAMES, Gpt2Config
@@ -56,19 +55,10 @@ class Attention(SelfAttention):
         return self.c_proj(self.attend(qkv, text), residual)
 
 
-class GPTBigCodeForCausalLM(CausalLanguageModel):
+class GPTBigCodeForCausalLM(GPT2LanguageModel):
     """The language model."""
 
-    base_model_prefix = "transformer"
-
-    def __init__(self, config: Config) -> None:
-        blocks = (GPT2Block(config, Attention(config, layer), self._inner(config)) for layer in range(config.n_layer))
-        super().__init__(config, GPT2Stack(config, blocks))
-
-    @staticmethod
-    def _inner(config: Config) -> FeedForward:
-        names = "c_fc", "c_proj"
-        return FeedForward(config.n_embd, config.inner_size, config.activation_function, names=names)
+    attention = Attention
 
 
 def _order(name: str, config: Config) -> list[int] | None:

@@ -10,10 +10,9 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import Module
-from pyapp.nn.decoder import CausalLanguageModel, GroupedQueryAttention, Text
-from pyapp.nn.decoder_blocks import GPT2Block, GPT2Stack
+from pyapp.nn.decoder import GroupedQueryAttention, Text
+from pyapp.nn.decoder_blocks import GPT2LanguageModel
 from pyapp.nn.heads import Heads
-from pyapp.nn.layers.feed_forward import FeedForward
 
 from .loading.config import LIMITS, require
 from .loading.gpt2_form import Gpt2Config
@@ -98,18 +97,10 @@ class Attention(Module):
         return y
 
 
-class GPTNeoForCausalLM(CausalLanguageModel):
+class GPTNeoForCausalLM(GPT2LanguageModel):
     """The language model."""
 
-    base_model_prefix = "transformer"
-
-    def __init__(self, config: Config) -> None:
-        blocks = (GPT2Block(config, Attention(config, layer), self._inner(config)) for layer in range(config.n_layer))
-        super().__init__(config, GPT2Stack(config, blocks))
-
-    @staticmethod
-    def _inner(config: Config) -> FeedForward:
-        return FeedForward(config.n_embd, config.inner_size, config.activation_function, names=("c_fc", "c_proj"))
+    attention = Attention
 
 
 TASKS = {"causal-lm": GPTNeoForCausalLM}

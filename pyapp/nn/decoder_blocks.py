@@ -21,6 +21,7 @@ from .decoder import (
 )
 from .heads import Heads, split_heads
 from .layers.embedding import Embedding
+from .layers.feed_forward import FeedForward
 from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm, RMSNorm
 from .module import Module
@@ -213,6 +214,26 @@ class GPT2Stack(DecoderStack):
     def embedded(self, tokens: Tensor, text: Text) -> Tensor:
         x: Tensor = self.embedding(tokens) + self.wpe(text.positions(tokens))
         return x
+
+
+class GPT2LanguageModel(CausalLanguageModel):
+    """The language model of GPT-2 and its kin: `attention(config, layer)` makes the attention of a layer. `transposed`:
+    whether files have the matrices of the feed-forward parts by columns.
+    """
+
+    base_model_prefix = "transformer"
+    attention: Callable[[Any, int], Module]
+    transposed = False
+
+    def __init__(self, config: Any) -> None:
+        def block(layer: int) -> GPT2Block:
+            names = "c_fc", "c_proj"
+            inner = FeedForward(
+                config.n_embd, config.inner_size, config.activation_function, names=names, transposed=self.transposed
+            )
+            return GPT2Block(config, type(self).attention(config, layer), inner)
+
+        super().__init__(config, GPT2Stack(config, (block(layer) for layer in range(config.n_layer))))
 
 
 class RotaryLanguageModel(CausalLanguageModel):
