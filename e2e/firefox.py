@@ -89,6 +89,8 @@ class Firefox(DrivenBrowser):
         self.call("browsingContext.navigate", context=self.tab, url=url, wait="interactive")
 
     def reload(self) -> None:
+        """As soon as the page has stored what was made: before, it asks a user first, and waits for the answer."""
+        self.until('dispatchEvent(new Event("beforeunload", { cancelable: true }))')
         self.call("browsingContext.reload", context=self.tab, wait="interactive")
 
     def evaluate(self, expression: str) -> Any:
