@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 TEMPERATURE, TOP_K = 0.9, 50  # as its authors draw
 SECONDS = 30.0  # of a sentence, at most
-FIXED = (("rate", 1.0), ("noise", None), ("noise_duration", None))  # settings of other models
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,7 @@ class FrameVoice:
         self, ids: Sequence[int], options: SpeakOptions, generator: Generator, seed: int
     ) -> Iterator[NDArray[np.float32] | None]:
         """The samples of a sentence; None between steps."""
-        for name, usual in FIXED:
-            if getattr(options, name) != usual:
-                raise OptionError("this model has its own", where=name, hint="Leave it out")
+        options.refuse_variations()
         prompt, draw = self.prompt(self._words.decode(list(ids)), options.speaker), Uniform(seed % (1 << 31)).draw
 
         def choose(logits: Tensor) -> int:

@@ -66,6 +66,13 @@ class SpeakOptions:
         """The seed of a sentence, which is spoken alike whatever comes before it."""
         return (self.seed + sentence) % SEEDS
 
+    def refuse_variations(self) -> None:
+        """OptionError for a rate or noise that is not the usual one, of models that have their own."""
+        usual = SpeakOptions()
+        for name in ("rate", "noise", "noise_duration"):
+            if getattr(self, name) != getattr(usual, name):
+                raise OptionError("this model has its own", where=name, hint="Leave it out")
+
     def silence(self, rate: int) -> bytes:
         """The samples of a pause, 16 bits each."""
         return bytes(2 * round(self.pause * rate))

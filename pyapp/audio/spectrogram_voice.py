@@ -22,7 +22,6 @@ ENDS = 0.5  # the probability from which on the speech ends
 FRAMES_PER_TOKEN = 20.0  # at most
 ENDED: Any = object()  # there are no more samples
 STEPS_AT_ONCE = 16  # between two turns of other work
-FIXED = (("rate", 1.0), ("noise", None), ("noise_duration", None))  # settings of other models
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,7 @@ class SpectrogramVoice:
         self, ids: Sequence[int], options: SpeakOptions, generator: Generator, seed: int
     ) -> Iterator[NDArray[np.float32] | None]:
         """The samples of a sentence in parts; None between steps."""
-        for name, usual in FIXED:
-            if getattr(options, name) != usual:
-                raise OptionError("this model has its own", where=name, hint="Leave it out")
+        options.refuse_variations()
         dropout = self.config.speech_decoder_prenet_dropout
 
         def keep(shape: tuple[int, ...]) -> Tensor:

@@ -102,9 +102,7 @@ class TokenVoice:
         self, ids: Sequence[int], options: SpeakOptions, generator: Generator, seed: int
     ) -> Iterator[NDArray[np.float32] | None]:
         """The samples of a sentence; None between steps."""
-        for name, usual in (("rate", 1.0), ("noise", None), ("noise_duration", None)):
-            if getattr(options, name) != usual:
-                raise OptionError("this model has its own", where=name, hint="Leave it out")
+        options.refuse_variations()
         prompt, ends = self.prompt(VOICES[options.speaker], ids), self._number(TOKEN.format(SPEECH_ENDS))
         sampling = SamplingOptions(
             temperature=TEMPERATURE, top_p=TOP_P, repetition_penalty=PENALTY, seed=seed % (1 << 31),

@@ -43,10 +43,8 @@ OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which lang
 # A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
-READ_QUANTISED = {
-    ("gpt_oss", "mxfp4"),
-    ("bitnet", "bitnet"),
-}  # model types, and methods of quantising their weights that they read
+# Model types, and methods of quantising their weights that they read.
+READ_QUANTISED = {("gpt_oss", "mxfp4"), ("bitnet", "bitnet")}
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
 

@@ -47,12 +47,13 @@ from .tool_calls import Tools
 from .vectors import MOST_INPUTS, embedded, refuse_cut, shortened
 
 LATEST = ":latest"
-# Options of Ollama's for its own memory and machine, and for methods that are not here at their usual values.
+# Options of Ollama's for its own memory and machine, and for details of methods that are not here.
 WITHOUT_EFFECT = (
     "num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "low_vram", "use_mmap", "use_mlock",
-    "numa", "vocab_only", "f16_kv", "logits_all", "repeat_last_n", "penalize_newline", "mirostat", "mirostat_eta",
-    "mirostat_tau", "tfs_z", "draft_num_predict",
+    "numa", "vocab_only", "f16_kv", "logits_all", "repeat_last_n", "penalize_newline", "mirostat_eta",
+    "mirostat_tau", "draft_num_predict",
 )  # fmt: skip
+METHODS = {"mirostat": 0, "tfs_z": 1}  # that are not here, and the values that say so
 EFFORTS = ("low", "medium", "high")
 
 
@@ -177,6 +178,9 @@ def settings_of(fields: Fields, context: Context) -> Asked:
     elif form not in (None, ""):
         raise fields.wrong("format", 'must be "json" or a JSON schema', "invalid_type")
     asked = asked_of(inner, context.settings, None, wanted, interface=OLLAMA)
+    for name, off in METHODS.items():
+        if inner.any(name, off) != off:
+            raise inner.wrong(name, f"must be {off}: pyapp does not draw tokens by this method")
     inner.end(WITHOUT_EFFECT)
     return asked
 

@@ -79,6 +79,7 @@ def test_what_is_refused(client: Any) -> None:
     for body, what in (
         ({"model": "none", "messages": HELLO}, "'none' does not exist"),
         ({"messages": HELLO, "options": {"temperature": -1}}, "options.temperature"),
+        ({"messages": HELLO, "options": {"mirostat": 2}}, "options.mirostat: must be 0"),
         ({"messages": HELLO, "options": {"num_predict": "a"}}, "options.num_predict"),
         ({"messages": HELLO, "options": {"nobodys": 1}}, "options.nobodys: there is no such field"),
         ({"messages": HELLO, "format": "yaml"}, "format"),
