@@ -144,7 +144,7 @@ OLLAMA_TEXT: dict[str, Schema] = {
         OLLAMA.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
             "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
             *WITHOUT_EFFECT)
-    }, **ignored(*ollama.WITHOUT_EFFECT)),
+    }, **{name: {"const": value} for name, value in ollama.METHODS.items()}, **ignored(*ollama.WITHOUT_EFFECT)),
     **ignored("keep_alive"),
 }  # fmt: skip
 OLLAMA_DETAILS = an_object(format=TEXT, family=TEXT, families=array(TEXT), parameter_size=TEXT, quantization_level=TEXT)

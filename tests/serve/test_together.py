@@ -84,9 +84,14 @@ def test_forms_and_guesses_in_a_batch(server: Process, client: Any) -> None:
     alone = [ask(options) for options in TEXTS]
     steps, new = server.metric("pyapp_steps_total"), server.metric("pyapp_new_tokens_total")
     assert 0 < server.metric("pyapp_tokens_guessed_right_total") < server.metric("pyapp_tokens_guessed_total")
-    assert at_once([lambda options=options: ask(options) for options in TEXTS]) == alone  # type: ignore[misc]
-    assert server.metric("pyapp_new_tokens_total") == 2 * new
-    assert server.metric("pyapp_steps_total") - steps < 0.8 * steps  # the texts shared their steps
+    for turn in range(2, 8):  # on a machine that others use, requests may come one after the other
+        before = server.metric("pyapp_steps_total")
+        assert at_once([lambda options=options: ask(options) for options in TEXTS]) == alone  # type: ignore[misc]
+        assert server.metric("pyapp_new_tokens_total") == turn * new
+        if server.metric("pyapp_steps_total") - before < 0.8 * steps:  # the texts shared their steps
+            break
+    else:
+        raise AssertionError("the texts shared no steps")
     contents = [choice["message"].get("content") for choice in alone]
     child = json.loads(contents[1])
     assert child["age"] in (3, 4) and len(child["name"]) <= 8
