@@ -40,6 +40,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer, tokens_are_bytes
 from pyapp.text.vocabulary_files import checked_vocabulary
 
+from .._index import MODEL_TYPES, TASKS
 from . import timm
 from .labels import labels_of
 from .sentence_folders import (
@@ -61,55 +62,31 @@ TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
 MORE_FILES = re.compile(
     FILES + r"|(0_\w+/)?(" + "|".join(map(re.escape, (*TOKENIZER_FILES, SOURCE_PIECES))) + ")"
 )  # fmt: skip
-# The ends of the classes that config.json names in `architectures`.
-TASK_OF_CLASS = {
-    "ForMaskedLM": "masked-lm",
-    "Wav2Vec2ForSequenceClassification": "audio-classification",
-    "HubertForSequenceClassification": "audio-classification",
-    "WavLMForSequenceClassification": "audio-classification",
-    "ForSequenceClassification": "sequence-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
-    "BlipForConditionalGeneration": "image-to-text",
-    "Florence2ForConditionalGeneration": "image-to-text",
-    "MoonshineForConditionalGeneration": "speech-recognition",
-    "MoonshineStreamingForConditionalGeneration": "speech-recognition",
-    "CsmForConditionalGeneration": "text-to-speech",
-    "VoxtralForConditionalGeneration": "speech-recognition",
-    "Qwen2AudioForConditionalGeneration": "speech-recognition",
-    "MusicgenForConditionalGeneration": "text-to-audio",
-    "ForConditionalGeneration": "seq2seq-lm",
-    "MTModel": "seq2seq-lm",
-    "ForImageClassification": "image-classification",
-    "ForImageClassificationWithTeacher": "image-classification",
-    "VisionEncoderDecoderModel": "image-to-text",
-    "OwlViTForObjectDetection": "zero-shot-object-detection",
-    "Owlv2ForObjectDetection": "zero-shot-object-detection",
-    "ForObjectDetection": "object-detection",
-    "CLIPSegForImageSegmentation": "zero-shot-semantic-segmentation",
-    "ForSemanticSegmentation": "semantic-segmentation",
-    "Mask2FormerForUniversalSegmentation": "semantic-segmentation",
-    "ForDepthEstimation": "depth-estimation",
-    "SamModel": "mask-generation",
-    "ForRetrieval": "visual-document-retrieval",
-    "Sam2Model": "mask-generation",
-    "Sam2VideoModel": "mask-generation",
-    "CLIPModel": "zero-shot-image-classification",
-    "ForCTC": "speech-recognition",
-    "ForRNNT": "speech-recognition",
-    "ForTDT": "speech-recognition",
-    "ClapModel": "zero-shot-audio-classification",
-    "SiglipModel": "zero-shot-image-classification",
-    "Siglip2Model": "zero-shot-image-classification",
-    "VitsModel": "text-to-speech",
-    "ForTextToSpeech": "text-to-speech",
-    "ForSpeechToText": "speech-recognition",
-    "SpeechT5HifiGan": "vocoder",
-    "ForAudioClassification": "audio-classification",
-    "EncodecModel": "audio-codec",
-    "DacModel": "audio-codec",
-    "MimiModel": "audio-codec",
-}
+# The ends of the classes that config.json names in `architectures`, and what they can mean, by architecture.
+HEADS = {
+    "ForMaskedLM": ("masked-lm",),
+    "ForSequenceClassification": ("sequence-classification", "audio-classification"),
+    "ForTokenClassification": ("token-classification",),
+    "ForQuestionAnswering": ("question-answering",),
+    "ForConditionalGeneration": (
+        "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
+        "audio-text-to-text",
+    ),
+    "ForImageClassification": ("image-classification",),
+    "ForImageClassificationWithTeacher": ("image-classification",),
+    "ForObjectDetection": ("object-detection", "zero-shot-object-detection"),
+    "ForImageSegmentation": ("semantic-segmentation", "zero-shot-semantic-segmentation"),
+    "ForSemanticSegmentation": ("semantic-segmentation",),
+    "ForUniversalSegmentation": ("semantic-segmentation",),
+    "ForDepthEstimation": ("depth-estimation",),
+    "ForRetrieval": ("visual-document-retrieval",),
+    "ForCTC": ("speech-recognition",),
+    "ForRNNT": ("speech-recognition",),
+    "ForTDT": ("speech-recognition",),
+    "ForSpeechToText": ("speech-recognition",),
+    "ForTextToSpeech": ("text-to-speech",),
+    "ForAudioClassification": ("audio-classification",),
+}  # fmt: skip
 FEATURES = ("features", "image-features")  # what encoders of any head give
 OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
@@ -196,7 +173,7 @@ def ranking_task(settings: Mapping[str, Any], files: Mapping[str, Any]) -> str:
     kinds = {part.kind for part in parts_in(files)}
     if "LogitScore" in kinds or (first.endswith("ForCausalLM") and not kinds - {"Transformer"}):
         return "causal-lm"
-    return "sequence-classification" if own_task(first) == "sequence-classification" else "features"
+    return "sequence-classification" if own_task(settings) == "sequence-classification" else "features"
 
 
 def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
@@ -339,7 +316,7 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
     if module_of(settings, where, task) is None:
         raise ModelError(f"this configuration names no architecture for {task}", where=where)
     classes = settings.get("architectures")
-    made_for = own_task(classes[0]) if isinstance(classes, list) and classes else None
+    made_for = own_task(settings)
     if classes and task not in FEATURES and made_for is not None and made_for != task:
         raise ModelError(
             f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where,
@@ -347,9 +324,22 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
         )  # fmt: skip
 
 
-def own_task(name: Any) -> str | None:
-    """The task of a class of transformers; None if its name does not tell."""
-    return next((task for end, task in TASK_OF_CLASS.items() if str(name).endswith(end)), None)
+def known_tasks(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the architecture of a configuration is for here; empty for an unknown one."""
+    kind = settings.get("model_type")
+    return TASKS.get(MODEL_TYPES.get(kind, ""), ()) if isinstance(kind, str) else ()
+
+
+def own_task(settings: Mapping[str, Any]) -> str | None:
+    """The task that a checkpoint was made for, by its architecture and the first class that config.json names; None
+    if they do not tell, as with the base of several heads.
+    """
+    classes, known = settings.get("architectures"), known_tasks(settings)
+    name = str(classes[0]) if isinstance(classes, list) and classes else ""
+    for end, tasks in HEADS.items():
+        if name.endswith(end):
+            return next((task for task in known if task in tasks), tasks[0])
+    return known[0] if name and len(known) == 1 and known != ("causal-lm",) else None
 
 
 def build(
