@@ -7,13 +7,13 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device
+from pyapp.engine import Device, ops
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
@@ -34,7 +34,7 @@ from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
 from pyapp.nn.decoder import CausalLanguageModel
 from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
-from pyapp.nn.parameter import skip_initialization
+from pyapp.nn.parameter import Parameter, skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer, tokens_are_bytes
@@ -87,6 +87,7 @@ HEADS = {
     "ForTextToSpeech": ("text-to-speech",),
     "ForAudioClassification": ("audio-classification",),
 }  # fmt: skip
+DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 FEATURES = ("features", "image-features")  # what encoders of any head give
 OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
@@ -121,25 +122,34 @@ def load_task_model(
     *,
     dtype: str | None = None,
     device: Device | str | None = None,
+    labels: Sequence[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedTaskModel:
     """Loads a folder of Hugging Face's or sentence-transformers', its files by their paths in it, or a name on the hub,
     for a task.
 
-    dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. The parameters need no
-    gradients: call `model.requires_grad_()` to train. A file without the layers of the task's head is refused by name;
-    layers of other heads are left out, which a Notice tells. Raises ModelNotFoundError, DownloadError,
-    FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
+    dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. labels: those of a
+    classifier that is to be trained, in place of the file's; layers of its head that the file lacks, or has for other
+    labels, are new. The parameters need no gradients: call `model.requires_grad_()` to train. A file without the layers
+    of the task's head is refused by name; layers of other heads are left out, which a Notice tells. Raises
+    ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files and not has_word_vectors(files):
             found = read_settings(files["config"])
-            check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
+            if labels is None:
+                check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
+            elif task not in known_tasks(found):
+                raise ModelError(
+                    f"models of the architecture {found.get('model_type')!r:.40} are not for {task}", where=name
+                )
 
     name, files = files_of(source, check, report, cancel, MORE_FILES)
+    if labels is not None and "config" not in files:
+        raise ModelError(f"a new head for {task} needs a folder with config.json", where=name)
     if name.lower().endswith(".gguf") or str(files["model"]).lower().endswith(".gguf"):
         chosen = "features" if task == RANKING else task
         return _load_gguf(name, files["model"], chosen, dtype, device, report, cancel)
@@ -147,7 +157,10 @@ def load_task_model(
         return _load_word_vectors(name, source, files, dtype, device)
     settings = settings_in(files, name)
     task = ranking_task(settings, files) if task == RANKING else task
-    check_task(settings, name_of(files["config"]), task)
+    if labels is None:
+        check_task(settings, name_of(files["config"]), task)
+    else:
+        settings |= {"id2label": {str(i): label for i, label in enumerate(labels)}, "num_labels": None}
     tokenizer, answers = _tokenizer(name, source, files), None
     if task == "causal-lm":  # a ranking's: one that ranks nothing is refused before its weights are read
         scores = [read_json(files[part.file("config.json")], dict) for part in parts_in(files)
@@ -155,7 +168,7 @@ def load_task_model(
         answers = answer_ids(tokenizer, settings, scores[0] if scores else None, name)
     release_memory()
     with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel, labels is not None)
     check_tokenizer(tokenizer, model, name)
     if task == "features":
         model = embedder(model, files, settings, dtype, device)
@@ -350,8 +363,11 @@ def build(
     device: Device | str | None = None,
     report: Callable[[Event], None] = lambda event: None,
     cancel: Cancel | None = None,
+    new_head: bool = False,
 ) -> Module:
-    """The model of a configuration for a task, with the weights of a checkpoint."""
+    """The model of a configuration for a task, with the weights of a checkpoint. new_head: layers of the head that do
+    not fit the checkpoint, or are not there, are new.
+    """
     where = checkpoint.source.name
     module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
     own_names = not is_llama_cpps(checkpoint)
@@ -381,15 +397,37 @@ def build(
     else:
         stored = stored_parameters(module, config, model, checkpoint)
     base = module.BASE if hasattr(module, "BASE") else model.base_model_prefix
+    optional = _initialised_head(model, base, getattr(config, "initializer_range", DEVIATION)) if new_head else ()
     left = load_weights(
         model, checkpoint, stored=stored, base=base, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
-        device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False,
+        device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False, optional=optional,
     )  # fmt: skip
     left = load_buffers(model, checkpoint, left, base, renames, device)
     if left and task not in FEATURES:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
+
+
+def _initialised_head(model: Module, base: str, deviation: float) -> set[str]:
+    """Initialises what is not the encoder `base`, and its pooler, as transformers does: matrices from a normal
+    distribution, biases 0, scales of norms 1. Returns the names of these parameters.
+    """
+    found = set()
+    for path, module in model._paths():
+        if (path == base or path.startswith(f"{base}.")) and "pooler" not in path:
+            continue
+        for attribute, parameter in list(module._parameters.items()):
+            if parameter is None:
+                continue
+            shape = tuple(parameter.shape)
+            if len(shape) > 1:
+                value = ops.randn(shape) * deviation
+            else:
+                value = ops.zeros(shape) if attribute == "bias" else ops.ones(shape)
+            setattr(module, attribute, Parameter(value, requires_grad=False))
+            found.add(f"{path}.{attribute}" if path else attribute)
+    return found
 
 
 def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str) -> Module:

@@ -1,5 +1,7 @@
-"""Fine-tuning of language models on the user's texts and conversations, with an adapter or as a whole."""
+"""Fine-tuning on the user's files: of language models, with an adapter or as a whole, and of encoders."""
 
-from .training import FinetuneSettings, finetune
+from .encoders import EncoderSettings, finetune_encoder
+from .starting import finetune
+from .training import FinetuneSettings, finetune_language_model
 
-__all__ = ["FinetuneSettings", "finetune"]
+__all__ = ["EncoderSettings", "FinetuneSettings", "finetune", "finetune_encoder", "finetune_language_model"]

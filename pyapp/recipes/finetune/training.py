@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,22 +19,18 @@ from pyapp.events import Cancel, Event, Item, Metric, Notice, Progress, Token
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
 from pyapp.models.loading.writing_folder import write_model
-from pyapp.nn import Module, Parameter, checkpoint_blocks
-from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
-from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
-from pyapp.recipes.chooser import Chooser
+from pyapp.nn import checkpoint_blocks
 from pyapp.text.generate import generate_from
 from pyapp.text.options import SamplingOptions, check_number
 from pyapp.text.session import Session
 from pyapp.train.preferences import check_dpo, completion_log_probs, dpo_loss
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.token_rows import padded, token_loss, total_loss
-from pyapp.train.trainer import Trainer
 
 from .examples import Example, Examples, Pair, Row, digest_of, read_examples
+from .steps import TOO_FEW, Trained, divided, make_trainable, trainer_of
 
 BATCH = 4  # held-out rows at a time
-MOST_HELD_OUT = 64  # rows, unless a file of them is given
 SAMPLE_TOKENS = 48
 LORA_RATE, FULL_RATE = 2e-4, 2e-5
 PREFERENCE_SHARE = 0.05  # of these rates, for pairs of answers: large steps forget how to speak
@@ -116,54 +112,6 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-class Shuffled:
-    """Batches of rows: every pass has all rows once, in an order of its own. `position` counts the rows so far."""
-
-    def __init__(self, rows: Sequence[Example], size: int, seed: int) -> None:
-        self.position = 0
-        self._rows, self._size, self._seed = rows, size, seed
-        self._order: tuple[int, list[int]] = (-1, [])
-
-    def batch(self) -> list[Example]:
-        found = []
-        for _ in range(self._size):
-            epoch, place = divmod(self.position, len(self._rows))
-            if self._order[0] != epoch:
-                draw = Chooser("order of examples", self._seed, epoch).random
-                keys = [draw() for _ in self._rows]
-                self._order = epoch, sorted(range(len(keys)), key=keys.__getitem__)
-            found.append(self._rows[self._order[1][place]])
-            self.position += 1
-        return found
-
-
-class Trained(Module):
-    """A model whose state is only what is trained: checkpoints do not repeat the base model."""
-
-    def __init__(self, model: Module) -> None:
-        super().__init__()
-        object.__setattr__(self, "whole", model)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens (B, T) → logits (B, T, V)."""
-        logits: Tensor = self.whole(tokens)
-        return logits
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
-        return ((name, value) for name, value in self.whole.named_parameters() if value.requires_grad)
-
-    def state_dict(self, **kwargs: Any) -> dict[str, Any]:
-        return {name: value.detach() for name, value in self.named_parameters()}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        own = dict(self.named_parameters())
-        if own.keys() != state_dict.keys():
-            raise KeyError("the checkpoint has other parameters")
-        with no_grad():
-            for name, value in own.items():
-                value.copy_(state_dict[name].to(value.device))
-
-
 class FinetuneTraining(ResumableTraining):
     """Trains an adapter of a model, or all its weights, in a folder, which gets the checkpoint, and the adapter or the
     model.
@@ -182,19 +130,11 @@ class FinetuneTraining(ResumableTraining):
         self.model = model
         prepare(self.model, settings)
         trained = Trained(self.model)
-        parameters = list(trained.parameters())
-        self.parameters = sum(parameter.numel() for parameter in parameters)
-        kind: Callable[..., Optimizer] = AdamW8bit if settings.eight_bits else AdamW
+        self.parameters = sum(parameter.numel() for parameter in trained.parameters())
         rate = settings.rate or (FULL_RATE if settings.full else LORA_RATE) * self.rate_share
-        numbers = {"lr": rate, "weight_decay": settings.weight_decay}
-        half = any(parameter.dtype.name in ("float16", "bfloat16") for parameter in parameters)
-        optimizer = MasterWeights(kind, parameters, **numbers) if half else kind(parameters, **numbers)
-        warmup = max(1, settings.steps // 30)
-        self.trainer = Trainer(
-            trained, Shuffled(examples.rows, settings.rows, settings.seed), self._loss, optimizer,
-            LambdaLR(optimizer, warmup_cosine(warmup, max(settings.steps, warmup + 1), floor=0.1)),
-            accumulate=settings.accumulate, weight=lambda rows: sum(row.targets for row in rows),
-        )  # fmt: skip
+        self.trainer = trainer_of(
+            trained, examples.rows, self._loss, settings, rate, lambda rows: sum(row.targets for row in rows)
+        )
         self.model.train()
 
     def _region(self) -> Any:
@@ -387,17 +327,7 @@ class PreferenceTraining(FinetuneTraining):
 def prepare(model: Any, settings: FinetuneSettings) -> None:
     """Adds the adapter, or makes all weights trainable."""
     if settings.full:
-        made: dict[int, Tensor] = {}
-        for module in model.modules():
-            for name, value in list(module._parameters.items()):
-                if value.dtype.is_quantized:
-                    raise OptionError(
-                        f"the model's weights are {value.dtype.name}, which has no gradients", where="full",
-                        hint='Train an adapter, or load the model with --quantized ""',
-                    )  # fmt: skip
-                if id(value) not in made:  # dense: transposed views and mapped files cannot be trained
-                    made[id(value)] = Parameter(value.detach().clone().contiguous())
-                setattr(module, name, made[id(value)])
+        make_trainable(model)
     else:
         default_generator.manual_seed(settings.seed)
         add_adapter(model, settings.lora())
@@ -410,20 +340,7 @@ def batch_of(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
     return padded([row.ids[:-1] for row in rows], 0), padded([row.padded_targets() for row in rows], -100)
 
 
-def divided(rows: list[Any], share: float, seed: int) -> tuple[list[Any], list[Any]]:
-    """(rows to train on, held-out rows): a share of them, chosen by the seed; none of fewer than ten."""
-    count = min(MOST_HELD_OUT, round(len(rows) * share))
-    if len(rows) >= 10 and share:
-        count = max(1, count)
-    elif len(rows) < 10:
-        count = 0
-    draw = Chooser("held-out examples", seed).random
-    keys = [draw() for _ in rows]
-    chosen = set(sorted(range(len(rows)), key=keys.__getitem__)[:count])
-    return [row for i, row in enumerate(rows) if i not in chosen], [rows[i] for i in sorted(chosen)]
-
-
-def finetune(
+def finetune_language_model(
     model: str | os.PathLike[str],
     data: str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -436,8 +353,8 @@ def finetune(
     cancel: Cancel | None = None,
     **settings: Any,
 ) -> Iterator[Event]:
-    """Trains a model further on a file in the folder `out`, or continues an interrupted run there: Progress, Metric, an
-    Item with a sample at each evaluation, and finally Done.
+    """Trains a language model further on a file in the folder `out`, or continues an interrupted run there: Progress,
+    Metric, an Item with a sample at each evaluation, and finally Done.
 
     `settings` are those of FinetuneSettings. Leaves the adapter (adapter_config.json, adapter_model.safetensors), or
     with `full` the model's folder, a checkpoint and, with Pillow, loss.png. `evaluate_every`: steps; by default ten
@@ -447,9 +364,6 @@ def finetune(
     cancel = cancel or Cancel()
     given = {"model": os.fspath(model), "data": "", **settings}
     settings_of(FinetuneSettings, given)
-    for path in (data, held_out_data):
-        if path is not None and not Path(path).is_file():
-            raise OptionError("there is no such file", where=os.fspath(path), hint="Give a .jsonl or .txt file")
     yield Progress("loading the model", 0, 1)
     quantized = str(settings.get("quantized") or "")
     loaded = load_model(
@@ -493,9 +407,7 @@ def _notices(loaded: LoadedModel, examples: Examples, held_out: Sequence[Example
     if examples.without_answer:
         yield Notice(f"{examples.without_answer} examples had nothing to learn and were left out")
     if not held_out:
-        yield Notice(
-            "there are too few examples to keep some for judging", hint="Give more, or a file of its own: --eval"
-        )
+        yield Notice(TOO_FEW, hint="Give more, or a file of its own: --eval")
 
 
-__all__ = ["FinetuneSettings", "finetune"]
+__all__ = ["FinetuneSettings", "finetune_language_model"]
