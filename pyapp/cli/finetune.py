@@ -1,4 +1,4 @@
-"""`pyapp finetune` and `pyapp merge`: training a language model further, and writing it with the adapter inside."""
+"""`pyapp finetune` and `pyapp merge`: training a model further, and writing a language model with the adapter inside."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
 
 TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", "Memory"
+
+# By the task of an encoder.
+RIGHT = {
+    "sequence-classification": "texts, {:.0%} are right", "token-classification": "words, {:.0%} are right",
+    "features": "texts, {:.0%} find their own",
+}  # fmt: skip
+TRIES = {
+    "sequence-classification": "pyapp classify TEXTS -m {}", "token-classification": "pyapp label TEXTS -m {}",
+    "features": "pyapp embed TEXTS -m {}",
+}  # fmt: skip
 
 
 class FinetuneView(TrainView):
@@ -43,16 +53,20 @@ class FinetuneView(TrainView):
             before, after = results["held_out_loss_before"], results["held_out_loss"]
             unit = results.get("unit", "nats/token").replace("/", " per ")
             click.echo(f"held-out loss {after:.4f} {unit}, {before:.4f} before")
+        task = results.get("task")
         if "held_out_accuracy" in results:
-            click.echo(f"of the held-out pairs, {results['held_out_accuracy']:.0%} are the right way round")
+            what = RIGHT[task] if task in RIGHT else "pairs, {:.0%} are the right way round"
+            click.echo(f"of the held-out {what.format(results['held_out_accuracy'])}")
+        if "held_out_correlation" in results:
+            click.echo(f"correlation with the held-out scores {results['held_out_correlation']:.3f}")
         if results["adapter"]:
             click.echo(f"try it:   pyapp generate {self._model} --adapter {self._folder} -p …")
             click.echo(f"write it: pyapp merge {self._model} {self._folder} MERGED")
         else:
-            click.echo(f"try it: pyapp generate {self._folder} -p …")
+            click.echo(f"try it: {TRIES[task] if task in TRIES else 'pyapp generate {} -p …'}".format(self._folder))
 
 
-@command(short_help="Train a language model on your own texts.")
+@command(short_help="Train a language model or an encoder on your own texts.")
 @click.argument("model")
 @click.argument("data", type=click.Path(exists=True, dir_okay=False))
 @click.option("-o", "--out-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
@@ -79,10 +93,10 @@ class FinetuneView(TrainView):
     STEPS,
     "--rate",
     type=click.FloatRange(0, 1),
-    help="Learning rate. [default: 2e-4, with --full 2e-5; of pairs 1e-5, 1e-6]",
+    help="Learning rate. [default: 2e-4, with --full and of encoders 2e-5; of pairs 1e-5, 1e-6]",
 )
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
-@option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4]")
+@option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4, of encoders 16]")
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
@@ -97,12 +111,16 @@ class FinetuneView(TrainView):
 def finetune(
     model: str, data: str, out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any
 ) -> int:
-    """Train a language model further on your own texts or conversations.
+    """Train a language model further on your own texts or conversations, or an encoder on labelled texts.
 
     MODEL is any language model that pyapp loads. DATA is a .jsonl file with {"messages": […]}, {"prompt": …,
     "completion": …} or {"text": …} in each line, or a text file. Of conversations and completions only the answers are
     learnt. Lines with {"prompt": …, "chosen": …, "rejected": …} train by preferences (DPO). By default an adapter
     (LoRA) is trained, the model stays as it is, and may be quantised; its files are those of peft.
+
+    If MODEL is an encoder (BERT, ModernBERT …), DATA is a .jsonl, .csv or .tsv file, and all weights are trained: a
+    classifier of {"text": …, "label": …}, a reranker of {"text": …, "text_pair": …, "score": …}, a tagger of {"tokens":
+    […], "tags": […]}, an embedder of {"anchor": …, "positive": …} or {"sentence1": …, "sentence2": …, "score": …}.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """

@@ -62,7 +62,7 @@ async def finetune(
     model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str], *, resume: bool = True,
     cancel: Cancel | None = None, **settings: Any,
 ) -> Events:  # fmt: skip
-    """Trains a language model further on the file `data`, in the folder `out`: the events of
+    """Trains a language model or an encoder further on the file `data`, in the folder `out`: the events of
     pyapp.recipes.finetune.finetune. See train_story.
     """
     with needs_recipes():

@@ -42,23 +42,22 @@ def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
 
 
 def write_encoder(
-    model: Module, settings: Mapping[str, Any], files: Mapping[str, Path], folder: str | os.PathLike[str],
-    inner: str = "",
+    model: Module, settings: Mapping[str, Any], files: Mapping[str, Path], folder: str | os.PathLike[str]
 ) -> Path:  # fmt: skip
-    """Writes an encoder or a classifier into a folder, which is made if need be; returns the file of weights, which
-    lies in its folder `inner`, as does config.json, with `settings`. `files` are copied to their paths below the
-    folder: those of the tokenizer, and of sentence-transformers. OSError or StorageFullError.
+    """Writes an encoder or a classifier into a folder, which is made if need be; returns the file of weights.
+    `settings` become config.json, `files` are copied to their paths below the folder: those of the tokenizer, and of
+    sentence-transformers. OSError or StorageFullError.
     """
     place = Path(folder)
-    (place / inner).mkdir(parents=True, exist_ok=True)
+    place.mkdir(parents=True, exist_ok=True)
     for name, source in files.items():
         target = place / name
         target.parent.mkdir(exist_ok=True)
         with open_sink(target) as file:
             file.write(source.read_bytes())
-    file_of_weights = place / inner / "model.safetensors"
+    file_of_weights = place / "model.safetensors"
     write_safetensors(file_of_weights, {name: value.detach() for name, value in all_tensors(model).items()}, PYTORCH)
-    write_json(place / inner / "config.json", settings)
+    write_json(place / "config.json", settings)
     return file_of_weights
 
 

@@ -26,7 +26,7 @@ from pyapp.events import Cancel, Event, Metric, Notice, Progress
 from pyapp.models.load import read_settings
 from pyapp.models.loading.by_task import MORE_FILES, TOKENIZER_FILES, LoadedTaskModel, load_task_model, own_task
 from pyapp.models.loading.labels import labels_of
-from pyapp.models.loading.sentence_folders import parts_in
+from pyapp.models.loading.sentence_folders import parts_in, read_json
 from pyapp.models.loading.writing_folder import write_encoder, write_json
 from pyapp.models.sentences.embedding import MODULES, POOLING_FIELDS, Pooling, SentenceEmbedder
 from pyapp.nn import functional as F
@@ -118,7 +118,7 @@ class EncoderTraining(ResumableTraining):
         super().__init__(folder, settings)
         self.loaded, self.files, self.rows, self.held_out_rows = loaded, files, rows, held_out
         self.model: Any = loaded.model
-        make_trainable(self.model)
+        make_trainable(self.model.encoder if self.task == "features" else self.model)  # parts behind it stay
         trained = Trained(self.model)
         self.parameters = sum(parameter.numel() for parameter in trained.parameters())
         self.trainer = trainer_of(trained, rows, self._loss, settings, settings.rate or RATE, len)
@@ -293,10 +293,14 @@ class EmbedderTraining(EncoderTraining):
         """Writes the folder with the parts behind the encoder as they were, or with the pooling that it was trained
         with.
         """
-        kept = {name: path for name, path in self.files.items() if MORE_FILES.fullmatch(name)}
-        inner = parts_in(self.files)[0].folder if MODULES in self.files else ""
-        write_encoder(self.loaded.model.encoder, self._config(), kept, self.folder, inner)
-        if MODULES not in self.files:
+        inner = f"{parts_in(self.files)[0].folder}/" if MODULES in self.files else ""
+        kept = {name.removeprefix(inner): path for name, path in self.files.items() if MORE_FILES.fullmatch(name)}
+        write_encoder(self.loaded.model.encoder, self._config(), kept, self.folder)
+        if MODULES in self.files:
+            modules = read_json(self.files[MODULES], list)
+            modules[0]["path"] = ""  # the encoder is beside it now
+            write_json(self.folder / MODULES, modules)
+        else:
             write_pooling(self.loaded.model.pooling, self.loaded.model.config.hidden_size, self.folder)
 
 
