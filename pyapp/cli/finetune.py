@@ -1,4 +1,4 @@
-"""`pyapp finetune` and `pyapp merge`: training a model further, and writing a language model with the adapter inside."""
+"""`pyapp finetune` and `pyapp merge`: training a model further, and writing one with its adapter inside."""
 
 from __future__ import annotations
 
