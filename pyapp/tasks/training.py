@@ -67,6 +67,15 @@ async def finetune(
     """
     with needs_recipes():
         from pyapp.recipes.finetune import finetune as train
+    from pyapp import hub
+    from pyapp.models.loading.by_task import MORE_FILES
+
+    cancel = cancel or Cancel()
+    fetch = partial(hub.resolve, model, cancel=cancel, also=MORE_FILES)  # a download takes minutes
+    async with aclosing(reported(lambda report: fetch(report=report))) as downloading:
+        async for found in downloading:
+            if not isinstance(found, Result):
+                yield found
     async with aclosing(_trained(partial(train, model, data), out, resume, cancel, settings)) as events:
         async for event in events:
             yield event

@@ -15,6 +15,7 @@ from pyapp.models.load import TEXT, read_settings
 from pyapp.models.loading.by_task import MORE_FILES, known_tasks
 
 from .encoders import EncoderSettings, finetune_encoder
+from .labelled import SEPARATORS
 from .training import FinetuneSettings, finetune_language_model
 
 WHOLE = ("full", "tokenizer")  # settings that encoders need not be given: all weights are trained
@@ -31,6 +32,12 @@ def finetune(
         if path is not None and not Path(path).is_file():
             raise OptionError("there is no such file", where=os.fspath(path), hint="Give a .jsonl, .csv or .txt file")
     if not is_encoder(model, settings.get("cancel")):
+        for path in (data, held_out_data):
+            if path is not None and Path(path).suffix.lower() in SEPARATORS:
+                raise OptionError(
+                    "tables are for encoders, and the model is none", where=os.fspath(path),
+                    hint="Give a .jsonl or .txt file, or an encoder such as BERT",
+                )  # fmt: skip
         yield from finetune_language_model(model, data, out, held_out_data=held_out_data, **settings)
         return
     known = {field.name for field in fields(EncoderSettings)}
