@@ -31,14 +31,13 @@ from pyapp.models.loading.writing_folder import write_encoder, write_json
 from pyapp.models.sentences.embedding import MODULES, POOLING_FIELDS, Pooling, SentenceEmbedder
 from pyapp.nn import functional as F
 from pyapp.text.encoding import Encoding
-from pyapp.text.options import check_number
 from pyapp.train.embedding_losses import cosent_loss, multiple_negatives_ranking_loss
 from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.token_rows import IGNORED, padded
 
 from .examples import digest_of
 from .labelled import LabelledFile, read_labelled
-from .steps import TOO_FEW, Trained, divided, make_trainable, trainer_of
+from .steps import TOO_FEW, StepSettings, Trained, divided, make_trainable, trainer_of
 
 RATE = 2e-5
 LENGTH = 512  # tokens, where the model reads more
@@ -55,41 +54,11 @@ CLASSES = {
 
 
 @dataclass(frozen=True)
-class EncoderSettings:
-    """The settings that determine the result.
+class EncoderSettings(StepSettings):
+    """As StepSettings. rate 0: 2e-5. length 0: as many tokens as the model reads, at most 512."""
 
-    model: a name or folder. data, held_out_data: the SHA-256 of the files. epochs: passes over the data, unless `steps`
-    says how many steps to take. rate 0: 2e-5. A batch has `rows` examples of up to `length` tokens (0: as many as the
-    model reads, at most 512), a step `accumulate` batches. held_out: the share of examples to judge by. bfloat16:
-    products run in bfloat16, under autocast. eight_bits: AdamW8bit.
-    """
-
-    model: str
-    data: str
-    steps: int = 0
-    seed: int = 1
-    epochs: float = 3.0
-    rate: float = 0.0
-    weight_decay: float = 0.0
     rows: int = 16
-    accumulate: int = 1
     length: int = 0
-    held_out: float = 0.05
-    held_out_data: str = ""
-    bfloat16: bool = False
-    eight_bits: bool = False
-
-    def __post_init__(self) -> None:
-        check_number("steps", self.steps, 0, 10_000_000, whole=True)
-        for name in ("rows", "accumulate"):
-            check_number(name, getattr(self, name), 1, 65536, whole=True)
-        check_number("length", self.length, 0, 1 << 20, whole=True)
-        check_number("epochs", self.epochs, 0, 10_000)
-        check_number("rate", self.rate, 0, 1)
-        check_number("weight_decay", self.weight_decay, 0, 1)
-        check_number("held_out", self.held_out, 0, 0.9)
-        if not self.epochs:
-            raise OptionError("epochs must be above 0")
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,16 +5,56 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import OptionError
 from pyapp.nn import Module, Parameter
 from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.chooser import Chooser
+from pyapp.text.options import check_number
 from pyapp.train.trainer import Loss, Trainer
 
 MOST_HELD_OUT = 64  # rows, unless a file of them is given
 TOO_FEW = "there are too few examples to keep some for judging"
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """The settings that determine the result of any fine-tuning.
+
+    model: a name, folder or file. data, held_out_data: the SHA-256 of the files. epochs: passes over the data, unless
+    `steps` says how many steps to take. rate 0: the usual one. A batch has `rows` examples of up to `length` tokens, a
+    step `accumulate` batches. held_out: the share of examples to judge by. bfloat16: products run in bfloat16, under
+    autocast. eight_bits: AdamW8bit.
+    """
+
+    model: str
+    data: str
+    steps: int = 0
+    seed: int = 1
+    epochs: float = 3.0
+    rate: float = 0.0
+    weight_decay: float = 0.0
+    rows: int = 4
+    accumulate: int = 1
+    length: int = 512
+    held_out: float = 0.05
+    held_out_data: str = ""
+    bfloat16: bool = False
+    eight_bits: bool = False
+
+    def __post_init__(self) -> None:
+        check_number("steps", self.steps, 0, 10_000_000, whole=True)
+        for name in ("rows", "accumulate"):
+            check_number(name, getattr(self, name), 1, 65536, whole=True)
+        check_number("length", self.length, 0, 1 << 20, whole=True)
+        check_number("epochs", self.epochs, 0, 10_000)
+        check_number("rate", self.rate, 0, 1)
+        check_number("weight_decay", self.weight_decay, 0, 1)
+        check_number("held_out", self.held_out, 0, 0.9)
+        if not self.epochs:
+            raise OptionError("epochs must be above 0")
 
 
 class Shuffled:
@@ -83,11 +123,10 @@ def make_trainable(model: Module) -> None:
 
 
 def trainer_of(
-    model: Module, rows: Sequence[Any], loss: Loss, settings: Any, rate: float, weight: Callable[[Any], float]
+    model: Module, rows: Sequence[Any], loss: Loss, settings: StepSettings, rate: float, weight: Callable[[Any], float]
 ) -> Trainer:  # fmt: skip
     """The trainer of a model over shuffled rows: AdamW, a warm-up of a thirtieth of the steps, then a cosine to a tenth
-    of the rate. `settings` has rows, seed, steps, accumulate, weight_decay and eight_bits; `weight` of a batch is its
-    share in the mean over the batches of a step.
+    of the rate. `weight` of a batch is its share in the mean over the batches of a step.
     """
     parameters = list(model.parameters())
     kind: Callable[..., Optimizer] = AdamW8bit if settings.eight_bits else AdamW

@@ -28,7 +28,7 @@ from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.token_rows import padded, token_loss, total_loss
 
 from .examples import Example, Examples, Pair, Row, digest_of, read_examples
-from .steps import TOO_FEW, Trained, divided, make_trainable, trainer_of
+from .steps import TOO_FEW, StepSettings, Trained, divided, make_trainable, trainer_of
 
 BATCH = 4  # held-out rows at a time
 SAMPLE_TOKENS = 48
@@ -37,25 +37,15 @@ PREFERENCE_SHARE = 0.05  # of these rates, for pairs of answers: large steps for
 
 
 @dataclass(frozen=True)
-class FinetuneSettings:
-    """The settings that determine the result.
-
-    model: a name, folder or file. data, held_out_data: the SHA-256 of the files. epochs: passes over the data, unless
-    `steps` says how many steps to take. rank, alpha, dropout, targets, dora: of the adapter (adapters.LoraConfig;
-    alpha 0: twice the rank; targets: names separated by commas, or "all-linear"); full: all weights are trained,
-    without an adapter. quantized: the block type of the base model's matrices. rate 0: 2e-4, or 2e-5 with `full`. A
-    batch has `rows` of up to `length` tokens, a step `accumulate` batches. held_out: the share of rows to judge by.
-    whole: names of modules that are trained whole beside the adapter ("lm_head", "embed_tokens"), by commas.
-    bfloat16: products run in bfloat16, under autocast. checkpointing: blocks are computed again. eight_bits: AdamW8bit.
-    rslora: the adapter's factor is alpha / sqrt(rank). Of pairs of answers: beta, preference (the loss, one of
-    train.preferences.DPO_LOSSES) and label_smoothing; their rates are a twentieth.
+class FinetuneSettings(StepSettings):
+    """As StepSettings, and these. rank, alpha, dropout, targets, dora: of the adapter (adapters.LoraConfig; alpha 0:
+    twice the rank; targets: names separated by commas, or "all-linear"); full: all weights are trained, without an
+    adapter. quantized: the block type of the base model's matrices. rate 0: 2e-4, or 2e-5 with `full`. whole: names of
+    modules that are trained whole beside the adapter ("lm_head", "embed_tokens"), by commas. checkpointing: blocks are
+    computed again. rslora: the adapter's factor is alpha / sqrt(rank). Of pairs of answers: beta, preference (the loss,
+    one of train.preferences.DPO_LOSSES) and label_smoothing; their rates are a twentieth.
     """
 
-    model: str
-    data: str
-    steps: int = 0
-    seed: int = 1
-    epochs: float = 3.0
     rank: int = 8
     alpha: float = 0.0
     dropout: float = 0.0
@@ -64,32 +54,15 @@ class FinetuneSettings:
     whole: str = ""
     full: bool = False
     quantized: str = ""
-    rate: float = 0.0
-    weight_decay: float = 0.0
-    rows: int = 4
-    accumulate: int = 1
-    length: int = 512
-    held_out: float = 0.05
-    held_out_data: str = ""
-    bfloat16: bool = False
     checkpointing: bool = False
-    eight_bits: bool = False
     rslora: bool = False
     beta: float = 0.1
     preference: str = "sigmoid"
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number("steps", self.steps, 0, 10_000_000, whole=True)
-        for name in ("rows", "accumulate"):
-            check_number(name, getattr(self, name), 1, 65536, whole=True)
+        super().__post_init__()
         check_number("length", self.length, 2, 1 << 20, whole=True)
-        check_number("epochs", self.epochs, 0, 10_000)
-        check_number("rate", self.rate, 0, 1)
-        check_number("weight_decay", self.weight_decay, 0, 1)
-        check_number("held_out", self.held_out, 0, 0.9)
-        if not self.epochs:
-            raise OptionError("epochs must be above 0")
         if self.full and self.quantized:
             raise OptionError(
                 "block-quantised weights have no gradients", where="quantized", hint="Train an adapter, without full"
