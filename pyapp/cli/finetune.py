@@ -16,14 +16,14 @@ from pyapp.text.options import SEEDS
 
 TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", "Memory"
 
-# By the task of an encoder.
+# By the task of a model that is trained whole.
 RIGHT = {
     "sequence-classification": "texts, {:.0%} are right", "token-classification": "words, {:.0%} are right",
-    "features": "texts, {:.0%} find their own",
+    "features": "texts, {:.0%} find their own", "image-classification": "pictures, {:.0%} are right",
 }  # fmt: skip
 TRIES = {
     "sequence-classification": "pyapp classify TEXTS -m {}", "token-classification": "pyapp label TEXTS -m {}",
-    "features": "pyapp embed TEXTS -m {}",
+    "features": "pyapp embed TEXTS -m {}", "image-classification": "pyapp classify-image PICTURES -m {}",
 }  # fmt: skip
 
 
@@ -66,12 +66,12 @@ class FinetuneView(TrainView):
             click.echo(f"try it: {TRIES[task] if task in TRIES else 'pyapp generate {} -p …'}".format(self._folder))
 
 
-@command(short_help="Train a language model or an encoder on your own texts.")
+@command(short_help="Train a model on your own texts or pictures.")
 @click.argument("model")
-@click.argument("data", type=click.Path(exists=True, dir_okay=False))
+@click.argument("data", type=click.Path(exists=True))
 @click.option("-o", "--out-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
               help="The folder for the adapter (or the model), the loss curve and the checkpoint.")  # fmt: skip
-@click.option("--eval", "held_out_data", type=click.Path(exists=True, dir_okay=False),
+@click.option("--eval", "held_out_data", type=click.Path(exists=True),
               help="Examples to judge by. [default: a share of DATA, --held-out]")  # fmt: skip
 @click.option("--held-out", type=click.FloatRange(0, 0.9), help="Share of DATA to judge by. [default: 0.05]")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
@@ -93,10 +93,10 @@ class FinetuneView(TrainView):
     STEPS,
     "--rate",
     type=click.FloatRange(0, 1),
-    help="Learning rate. [default: 2e-4, with --full and of encoders 2e-5; of pairs 1e-5, 1e-6]",
+    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of pairs 1e-5, 1e-6]",
 )
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
-@option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4, of encoders 16]")
+@option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4, of others 16]")
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
@@ -111,7 +111,7 @@ class FinetuneView(TrainView):
 def finetune(
     model: str, data: str, out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any
 ) -> int:
-    """Train a language model further on your own texts or conversations, or an encoder on labelled texts.
+    """Train a language model further on your own texts or conversations, or an encoder on labelled texts or pictures.
 
     MODEL is any language model that pyapp loads. DATA is a .jsonl file with {"messages": […]}, {"prompt": …,
     "completion": …} or {"text": …} in each line, or a text file. Of conversations and completions only the answers are
@@ -121,6 +121,8 @@ def finetune(
     If MODEL is an encoder (BERT, ModernBERT …), DATA is a .jsonl, .csv or .tsv file, and all weights are trained: a
     classifier of {"text": …, "label": …}, a reranker of {"text": …, "text_pair": …, "score": …}, a tagger of {"tokens":
     […], "tags": […]}, an embedder of {"anchor": …, "positive": …} or {"sentence1": …, "sentence2": …, "score": …}.
+
+    If MODEL classifies pictures (ViT, ConvNeXt, ResNet …), DATA is a folder with a folder of pictures for each class.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """

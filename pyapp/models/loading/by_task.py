@@ -142,10 +142,8 @@ def load_task_model(
             found = read_settings(files["config"])
             if labels is None:
                 check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
-            elif task not in known_tasks(found):
-                raise ModelError(
-                    f"models of the architecture {found.get('model_type')!r:.40} are not for {task}", where=name
-                )
+            else:
+                check_new_head(found, name, task)
 
     name, files = files_of(source, check, report, cancel, MORE_FILES)
     if labels is not None and "config" not in files:
@@ -160,7 +158,7 @@ def load_task_model(
     if labels is None:
         check_task(settings, name_of(files["config"]), task)
     else:
-        settings |= {"id2label": {str(i): label for i, label in enumerate(labels)}, "num_labels": None}
+        settings |= with_labels(labels)
     tokenizer, answers = _tokenizer(name, source, files), None
     if task == "causal-lm":  # a ranking's: one that ranks nothing is refused before its weights are read
         scores = [read_json(files[part.file("config.json")], dict) for part in parts_in(files)
@@ -335,6 +333,21 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
             f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where,
             hint="Choose a model whose config.json names a class for this task",
         )  # fmt: skip
+
+
+def check_new_head(settings: Mapping[str, Any], where: str, task: str) -> None:
+    """ModelError for an architecture that gets no new head for a task."""
+    kind = settings.get("model_type")
+    module = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
+    if module is None or task not in TASKS[module]:
+        raise ModelError(f"models of the architecture {kind!r:.40} are not for {task}", where=where)
+    if not importlib.import_module(f"pyapp.models.{module}").BASE:
+        raise ModelError(f"models of the architecture {kind!r:.40} get no new head: train another one", where=where)
+
+
+def with_labels(labels: Sequence[str]) -> dict[str, Any]:
+    """What config.json says of the labels of a classifier."""
+    return {"id2label": {str(number): label for number, label in enumerate(labels)}, "num_labels": None}
 
 
 def known_tasks(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -41,12 +41,12 @@ def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
     return file
 
 
-def write_encoder(
+def write_folder(
     model: Module, settings: Mapping[str, Any], files: Mapping[str, Path], folder: str | os.PathLike[str]
 ) -> Path:  # fmt: skip
-    """Writes an encoder or a classifier into a folder, which is made if need be; returns the file of weights.
-    `settings` become config.json, `files` are copied to their paths below the folder: those of the tokenizer, and of
-    sentence-transformers. OSError or StorageFullError.
+    """Writes a model into a folder, which is made if need be; returns the file of weights.
+    `settings` become config.json, `files` are copied to their paths below the folder: those of its tokenizer,
+    its image processor, and of sentence-transformers. OSError or StorageFullError.
     """
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)

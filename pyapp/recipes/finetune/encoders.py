@@ -7,10 +7,8 @@ All weights are trained, without dropout. The result is a folder as transformers
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -18,47 +16,28 @@ from typing import Any
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, autocast, no_grad, ops
-from pyapp.engine.dtype import bfloat16
+from pyapp.engine import Tensor, ops
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import ModelError, OptionError
-from pyapp.events import Cancel, Event, Metric, Notice, Progress
+from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.models.load import read_settings
-from pyapp.models.loading.by_task import MORE_FILES, TOKENIZER_FILES, LoadedTaskModel, load_task_model, own_task
-from pyapp.models.loading.labels import labels_of
+from pyapp.models.loading.by_task import MORE_FILES, TOKENIZER_FILES, LoadedTaskModel, load_task_model
 from pyapp.models.loading.sentence_folders import parts_in, read_json
-from pyapp.models.loading.writing_folder import write_encoder, write_json
+from pyapp.models.loading.writing_folder import write_folder, write_json
 from pyapp.models.sentences.embedding import MODULES, POOLING_FIELDS, Pooling, SentenceEmbedder
 from pyapp.nn import functional as F
 from pyapp.text.encoding import Encoding
 from pyapp.train.embedding_losses import cosent_loss, multiple_negatives_ranking_loss
-from pyapp.train.resumable import ResumableTraining, settings_of
+from pyapp.train.resumable import settings_of
 from pyapp.train.token_rows import IGNORED, padded
 
 from .examples import digest_of
 from .labelled import LabelledFile, read_labelled
-from .steps import TOO_FEW, StepSettings, Trained, divided, make_trainable, trainer_of
+from .steps import TOO_FEW, divided
+from .whole import MOST_HELD_OUT, LabelTraining, WholeSettings, WholeTraining, labels_for
 
-RATE = 2e-5
 LENGTH = 512  # tokens, where the model reads more
-BATCH = 32  # held-out examples at a time
-MOST_HELD_OUT = 512
 POOLING_FOLDER = "1_Pooling"
-# Keys of config.json that the training makes untrue.
-CHANGED = ("torch_dtype", "num_labels", "problem_type", "quantization_config", "sentence_transformers")
-# The ends of transformers' classes, by task.
-CLASSES = {
-    "features": "Model", "sequence-classification": "ForSequenceClassification",
-    "token-classification": "ForTokenClassification",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class EncoderSettings(StepSettings):
-    """As StepSettings. rate 0: 2e-5. length 0: as many tokens as the model reads, at most 512."""
-
-    rows: int = 16
-    length: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,63 +50,17 @@ class Row:
     target: Any
 
 
-class EncoderTraining(ResumableTraining):
-    """Base: trains all weights of a model over rows in a folder, which gets the checkpoint and the model."""
-
-    title = "Loss of the fine-tuning"
-    unit = "nats/text"
-    quality = "accuracy"
-    task: str
-    """That loads the model."""
-
-    def __init__(
-        self, folder: Path, settings: EncoderSettings, loaded: LoadedTaskModel, files: Mapping[str, Path],
-        rows: Sequence[Row], held_out: Sequence[Row],
-    ) -> None:  # fmt: skip
-        super().__init__(folder, settings)
-        self.loaded, self.files, self.rows, self.held_out_rows = loaded, files, rows, held_out
-        self.model: Any = loaded.model
-        make_trainable(self.model.encoder if self.task == "features" else self.model)  # parts behind it stay
-        trained = Trained(self.model)
-        self.parameters = sum(parameter.numel() for parameter in trained.parameters())
-        self.trainer = trainer_of(trained, rows, self._loss, settings, settings.rate or RATE, len)
-        self.model.train()
-        self.held_out_quality = 0.0
-
-    # -- what a kind of training says
+class TextTraining(WholeTraining):
+    """Base: of texts."""
 
     def outputs(self, model: Any, rows: Sequence[Row]) -> tuple[Tensor, ...]:
         """What the model computes of rows, float32."""
         return (self._run(model, [row.encodings[0] for row in rows]),)
 
-    def loss(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> Tensor:
-        """The mean loss of rows, a scalar."""
-        raise NotImplementedError
-
-    def judged(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> list[tuple[float, float]]:
-        """(what was found, what it should be) of each row, or of each of its words."""
-        raise NotImplementedError
-
-    def quality_of(self, pairs: Sequence[tuple[float, float]]) -> float:
-        """The quality of all held-out rows, by `judged`: the share that is right."""
-        return sum(found == wanted for found, wanted in pairs) / len(pairs)
-
     def export(self) -> None:
         """Writes the model's folder."""
         words = {name: path for name, path in self.files.items() if name in TOKENIZER_FILES}
-        write_encoder(self.model, self._config(), words, self.folder)
-
-    # -- what all have
-
-    def _config(self) -> dict[str, Any]:
-        """The object of config.json: that of the model that was trained further, for this task."""
-        found = {key: value for key, value in self.loaded.settings.items() if value is not None and key not in CHANGED}
-        found |= {"dtype": "float32", "architectures": [class_for(found, self.task)]}
-        if self.task != "features":
-            labels = self.model.config.labels
-            found["id2label"] = {str(number): label for number, label in enumerate(labels)}
-            found["label2id"] = {label: number for number, label in enumerate(labels)}
-        return found
+        write_folder(self.model, self.config(), words, self.folder)
 
     def _run(self, model: Any, encodings: Sequence[Encoding], *more: Any) -> Tensor:
         """Encodings → the model's output as float32."""
@@ -137,76 +70,18 @@ class EncoderTraining(ResumableTraining):
         ids = padded([one.ids for one in encodings], fill).to(device)  # (B, T)
         mask = padded([one.attention_mask for one in encodings], 0).to(device)  # (B, T)
         types = padded([one.type_ids for one in encodings], 0).to(device)  # (B, T)
-        with autocast.region(bfloat16, device) if self.settings.bfloat16 else nullcontext():
+        with self.region():
             found: Tensor = model(ids, mask, types, *more)
         return found.float()
 
-    def _loss(self, model: Any, rows: Sequence[Row]) -> tuple[Tensor, float]:
-        loss = self.loss(self.outputs(model, rows), rows)
-        return loss, float(loss.item())
 
-    def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
-        """The remaining steps; before the first one, the held-out loss of the model as it was."""
-        if self.judges() and not self.trainer.step_count:
-            self.trainer.held_out.append((0, self.held_out_loss()))
-            yield Metric("held_out_loss", self.trainer.held_out[0][1], self.unit, 0)
-            yield Metric(f"held_out_{self.quality}", self.held_out_quality, "", 0)
-        yield from super()._train(steps, evaluate_every, save_every, cancel)
-
-    def judges(self) -> bool:
-        return bool(self.held_out_rows)
-
-    def held_out_loss(self) -> float:
-        """The mean loss of the held-out rows; keeps their quality."""
-        total, pairs = 0.0, []
-        self.model.eval()
-        try:
-            with no_grad():
-                for first in range(0, len(self.held_out_rows), BATCH):
-                    batch = self.held_out_rows[first : first + BATCH]
-                    found = self.outputs(self.model, batch)
-                    total += float(self.loss(found, batch).item()) * len(batch)
-                    pairs += self.judged(found, batch)
-        finally:
-            self.model.train()
-        self.held_out_quality = self.quality_of(pairs)
-        return total / len(self.held_out_rows)
-
-    def evaluated(self, cancel: Cancel) -> Iterator[Event]:
-        """The quality of the held-out rows."""
-        if self.judges():
-            yield Metric(f"held_out_{self.quality}", self.held_out_quality, "", self.trainer.step_count)
-
-    def results(self) -> dict[str, Any]:
-        """What was trained, for which task, and the held-out loss before and after."""
-        found: dict[str, Any] = {
-            "parameters": self.parameters, "examples": len(self.rows), "adapter": False, "task": self.task,
-            "loss": self.trainer.losses[-1], "unit": self.unit,
-        }  # fmt: skip
-        if self.judges():
-            found |= {"held_out_rows": len(self.held_out_rows), "held_out_loss": self.held_out_loss()}
-            found |= {"held_out_loss_before": self.trainer.held_out[0][1]}
-            found[f"held_out_{self.quality}"] = self.held_out_quality
-        return found
-
-    def speed(self, steps_per_second: float) -> tuple[float, str]:
-        return steps_per_second * self.settings.rows * self.settings.accumulate, "examples/s"
-
-
-class ClassifierTraining(EncoderTraining):
-    """Texts, or pairs of texts, and their labels: cross-entropy."""
+class ClassifierTraining(LabelTraining, TextTraining):
+    """Texts, or pairs of texts, and their labels."""
 
     task = "sequence-classification"
 
-    def loss(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> Tensor:
-        logits = outputs[0]  # (B, labels)
-        return F.cross_entropy(logits, ops.tensor([row.target for row in rows], device=logits.device))
 
-    def judged(self, outputs: Sequence[Tensor], rows: Sequence[Row]) -> list[tuple[float, float]]:
-        return list(zip(outputs[0].argmax(1).tolist(), (row.target for row in rows), strict=True))
-
-
-class ScorerTraining(EncoderTraining):
+class ScorerTraining(TextTraining):
     """Pairs of texts and scores from 0 to 1: binary cross-entropy of one output. A cross-encoder, as rerankers are."""
 
     task = "sequence-classification"
@@ -222,7 +97,7 @@ class ScorerTraining(EncoderTraining):
         return [(float(above), float(row.target > 0.5)) for above, row in zip(found, rows, strict=True)]
 
 
-class TaggerTraining(EncoderTraining):
+class TaggerTraining(TextTraining):
     """Words and their tags: cross-entropy of each word's first token."""
 
     task = "token-classification"
@@ -247,10 +122,16 @@ class TaggerTraining(EncoderTraining):
         ]
 
 
-class EmbedderTraining(EncoderTraining):
-    """Base: each text of a row becomes a vector."""
+class EmbedderTraining(TextTraining):
+    """Base: each text of a row becomes a vector. Parts behind the encoder stay as they are."""
 
     task = "features"
+
+    def __init__(
+        self, folder: Path, settings: WholeSettings, loaded: Any, files: Mapping[str, Path], rows: Sequence[Row],
+        held_out: Sequence[Row],
+    ) -> None:  # fmt: skip
+        super().__init__(folder, settings, loaded, files, rows, held_out, loaded.model.encoder)
 
     def outputs(self, model: Any, rows: Sequence[Row]) -> tuple[Tensor, ...]:
         """(B, D) of the first texts, of the second ones …"""
@@ -264,7 +145,7 @@ class EmbedderTraining(EncoderTraining):
         """
         inner = f"{parts_in(self.files)[0].folder}/" if MODULES in self.files else ""
         kept = {name.removeprefix(inner): path for name, path in self.files.items() if MORE_FILES.fullmatch(name)}
-        write_encoder(self.loaded.model.encoder, self._config(), kept, self.folder)
+        write_folder(self.loaded.model.encoder, self.config(), kept, self.folder)
         if MODULES in self.files:
             modules = read_json(self.files[MODULES], list)
             modules[0]["path"] = ""  # the encoder is beside it now
@@ -326,7 +207,7 @@ def _correlation(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 # By the form of the examples (labelled.READERS).
-TRAININGS: dict[str, type[EncoderTraining]] = {
+TRAININGS: dict[str, type[TextTraining]] = {
     "texts with labels": ClassifierTraining,
     "pairs with labels": ClassifierTraining,
     "pairs with scores": ScorerTraining,
@@ -335,15 +216,6 @@ TRAININGS: dict[str, type[EncoderTraining]] = {
     "triplets": ContrastTraining,
     "texts that belong together": ContrastTraining,
 }
-
-
-def class_for(settings: Mapping[str, Any], task: str) -> str:
-    """The class of transformers for a task, by the one that config.json names or by its model_type."""
-    named = settings.get("architectures")
-    first = named[0] if isinstance(named, list) and named else None
-    family = re.sub(r"(For\w+|Model)$", "", first) if isinstance(first, str) else ""
-    family = family or "".join(part.capitalize() for part in re.split(r"\W|_", str(settings.get("model_type"))))
-    return family + CLASSES[task]
 
 
 def write_pooling(pooling: Pooling, width: int, folder: Path) -> None:
@@ -357,14 +229,6 @@ def write_pooling(pooling: Pooling, width: int, folder: Path) -> None:
     write_json(folder / MODULES, modules)
     (folder / POOLING_FOLDER).mkdir(exist_ok=True)
     write_json(folder / POOLING_FOLDER / "config.json", {"word_embedding_dimension": width} | modes)
-
-
-def labels_for(found: LabelledFile, settings: Mapping[str, Any], task: str) -> tuple[str, ...]:
-    """The labels to train: the model's own, if it is a classifier that has all of the file's, else the file's."""
-    if not found.labels:
-        return ("score",)
-    own = labels_of(settings) if own_task(settings) == task else ()
-    return own if set(found.labels) <= set(own) else found.labels
 
 
 def rows_of(found: LabelledFile, loaded: LoadedTaskModel, length: int) -> tuple[list[Row], int]:
@@ -436,12 +300,12 @@ def finetune_encoder(
     """Trains an encoder further on a file of labelled examples in the folder `out`, or continues an interrupted run
     there: Progress, Metric and finally Done.
 
-    `settings` are those of EncoderSettings. What is trained follows from the form of the examples (labelled.FORMS).
+    `settings` are those of WholeSettings. What is trained follows from the form of the examples (labelled.FORMS).
     Leaves the model's folder, a checkpoint and, with Pillow, loss.png. Errors as those of finetune.
     """
     cancel = cancel or Cancel()
     given = {"model": os.fspath(model), "data": "", **settings}
-    chosen = settings_of(EncoderSettings, given)
+    chosen = settings_of(WholeSettings, given)
     yield Progress("reading the examples", 0, 1)
     examples = read_labelled(Path(data))
     kind = TRAININGS[examples.form]
@@ -458,7 +322,7 @@ def finetune_encoder(
     default_generator.manual_seed(chosen.seed)  # of the new layers
     loaded = load_task_model(
         model, kind.task, dtype="float32", device=device, cancel=cancel,
-        labels=None if kind.task == "features" else labels_for(examples, own, kind.task),
+        labels=None if kind.task == "features" else labels_for(examples.labels or ("score",), own, kind.task),
     )  # fmt: skip
     encoder = loaded.model.encoder
     if kind.task == "features" and not isinstance(loaded.model, SentenceEmbedder):
@@ -484,8 +348,8 @@ def finetune_encoder(
         yield Notice(f"{cut} examples were longer than {given['length']} tokens and were cut", hint="Raise --length")
     if not held_out:
         yield Notice(TOO_FEW, hint="Give more, or a file of its own: --eval")
-    training = kind(Path(out), settings_of(EncoderSettings, given), loaded, files, rows, held_out)
+    training = kind(Path(out), settings_of(WholeSettings, given), loaded, files, rows, held_out)
     yield from training.run(evaluate_every or max(1, training.settings.steps // 10), save_every, cancel)
 
 
-__all__ = ["EncoderSettings", "finetune_encoder"]
+__all__ = ["finetune_encoder"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,46 +14,58 @@ from pyapp.events import Event
 from pyapp.models.load import TEXT, read_settings
 from pyapp.models.loading.by_task import MORE_FILES, known_tasks
 
-from .encoders import EncoderSettings, finetune_encoder
+from .encoders import finetune_encoder
 from .labelled import SEPARATORS
+from .pictures import finetune_pictures
 from .training import FinetuneSettings, finetune_language_model
+from .whole import WholeSettings
 
-WHOLE = ("full", "tokenizer")  # settings that encoders need not be given: all weights are trained
+WHOLE = ("full", "tokenizer")  # settings that others than language models need not be given: all weights are trained
 
 
 def finetune(
     model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str], *,
     held_out_data: str | os.PathLike[str] | None = None, **settings: Any,
 ) -> Iterator[Event]:  # fmt: skip
-    """Trains a model further on a file in the folder `out`, or continues an interrupted run there: an encoder by
-    finetune_encoder, any other by finetune_language_model, whose arguments these are.
+    """Trains a model further on a file in the folder `out`, or continues an interrupted run there: an encoder of texts
+    by finetune_encoder, a model of pictures by finetune_pictures, any other by finetune_language_model, whose arguments
+    these are.
     """
-    for path in (data, held_out_data):
-        if path is not None and not Path(path).is_file():
-            raise OptionError("there is no such file", where=os.fspath(path), hint="Give a .jsonl, .csv or .txt file")
-    if not is_encoder(model, settings.get("cancel")):
-        for path in (data, held_out_data):
-            if path is not None and Path(path).suffix.lower() in SEPARATORS:
-                raise OptionError(
-                    "tables are for encoders, and the model is none", where=os.fspath(path),
-                    hint="Give a .jsonl or .txt file, or an encoder such as BERT",
-                )  # fmt: skip
-        yield from finetune_language_model(model, data, out, held_out_data=held_out_data, **settings)
-        return
-    known = {field.name for field in fields(EncoderSettings)}
-    given = {name: value for name, value in settings.items() if name not in WHOLE}
-    other = next((field.name for field in fields(FinetuneSettings) if field.name in given.keys() - known), None)
+    given = [Path(path) for path in (data, held_out_data) if path is not None]
+    for path in given:
+        if not path.exists():
+            raise OptionError("there is no such file", where=str(path), hint="Give a .jsonl, .csv or .txt file")
+    train, suited, hint = _training_of(model, settings.get("cancel"))
+    other = next((path for path in given if not suited(path)), None)
     if other is not None:
-        raise OptionError(
-            "is a setting of language models: of an encoder, all weights are trained", where=other, hint="Leave it out"
-        )
-    yield from finetune_encoder(model, data, out, held_out_data=held_out_data, **given)
+        raise OptionError("the model is not trained on this kind of data", where=str(other), hint=hint)
+    if train is not finetune_language_model:
+        settings = {name: value for name, value in settings.items() if name not in WHOLE}
+        foreign = {field.name for field in fields(FinetuneSettings)} - {field.name for field in fields(WholeSettings)}
+        name = next((name for name in settings if name in foreign), None)
+        if name is not None:
+            raise OptionError(
+                "is a setting of language models: of any other, all weights are trained", where=name,
+                hint="Leave it out",
+            )  # fmt: skip
+    yield from train(model, data, out, held_out_data=held_out_data, **settings)
 
 
-def is_encoder(model: str | os.PathLike[str], cancel: Any = None) -> bool:
-    """Whether a model is an encoder of texts, by its config.json. Downloads it if need be."""
+def _training_of(
+    model: str | os.PathLike[str], cancel: Any
+) -> tuple[Callable[..., Iterator[Event]], Callable[[Path], bool], str]:
+    """How a model is trained, by its config.json; which data are suited, and what to give. Downloads the model if need
+    be.
+    """
     files = hub.resolve(model, cancel=cancel, also=MORE_FILES).files
-    if "config" not in files or str(files["model"]).lower().endswith(".gguf"):
-        return False
-    tasks = known_tasks(read_settings(files["config"]))
-    return "features" in tasks and TEXT not in tasks and "seq2seq-lm" not in tasks
+    readable = "config" in files and not str(files["model"]).lower().endswith(".gguf")
+    tasks = known_tasks(read_settings(files["config"])) if readable else ()
+    if "image-classification" in tasks:
+        return finetune_pictures, Path.is_dir, "Give a folder with a folder of pictures for each class"
+    if "features" in tasks and TEXT not in tasks and "seq2seq-lm" not in tasks:
+        return finetune_encoder, Path.is_file, "Give a .jsonl, .csv or .tsv file"
+    return (
+        finetune_language_model,
+        lambda path: path.is_file() and path.suffix.lower() not in SEPARATORS,
+        "Give a .jsonl or .txt file, or a model for it: tables are for encoders, folders for models of pictures",
+    )
