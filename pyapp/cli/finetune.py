@@ -20,10 +20,12 @@ TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", 
 RIGHT = {
     "sequence-classification": "texts, {:.0%} are right", "token-classification": "words, {:.0%} are right",
     "features": "texts, {:.0%} find their own", "image-classification": "pictures, {:.0%} are right",
+    "speech-recognition": "tokens, {:.0%} are right",
 }  # fmt: skip
 TRIES = {
     "sequence-classification": "pyapp classify TEXTS -m {}", "token-classification": "pyapp label TEXTS -m {}",
     "features": "pyapp embed TEXTS -m {}", "image-classification": "pyapp classify-image PICTURES -m {}",
+    "speech-recognition": "pyapp transcribe RECORDING --model {}",
 }  # fmt: skip
 
 
@@ -66,7 +68,7 @@ class FinetuneView(TrainView):
             click.echo(f"try it: {TRIES[task] if task in TRIES else 'pyapp generate {} -p …'}".format(self._folder))
 
 
-@command(short_help="Train a model on your own texts or pictures.")
+@command(short_help="Train a model on your own texts, pictures or recordings.")
 @click.argument("model")
 @click.argument("data", type=click.Path(exists=True))
 @click.option("-o", "--out-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
@@ -96,9 +98,16 @@ class FinetuneView(TrainView):
     help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of pairs 1e-5, 1e-6]",
 )
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
-@option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4, of others 16]")
+@option(
+    STEPS,
+    "--batch",
+    "rows",
+    type=click.IntRange(min=1),
+    help="Examples at a time. [default: 4; of other models 16, of Whisper 8]",
+)
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
+@option(STEPS, "--language", help="Of the recordings, unless their lines say it. [default: en]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
 @option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True), help="How near to the old model. [default: 0.1]")
@@ -111,7 +120,8 @@ class FinetuneView(TrainView):
 def finetune(
     model: str, data: str, out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any
 ) -> int:
-    """Train a language model further on your own texts or conversations, or an encoder on labelled texts or pictures.
+    """Train a model further: a language model on your own texts or conversations, others on labelled texts, pictures or
+    recordings.
 
     MODEL is any language model that pyapp loads. DATA is a .jsonl file with {"messages": […]}, {"prompt": …,
     "completion": …} or {"text": …} in each line, or a text file. Of conversations and completions only the answers are
@@ -123,6 +133,8 @@ def finetune(
     […], "tags": […]}, an embedder of {"anchor": …, "positive": …} or {"sentence1": …, "sentence2": …, "score": …}.
 
     If MODEL classifies pictures (ViT, ConvNeXt, ResNet …), DATA is a folder with a folder of pictures for each class.
+
+    If MODEL is a Whisper, DATA is a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in each line.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyapp.engine import Tensor
 from pyapp.formats import write_llama2c, write_safetensors
 from pyapp.formats.sink import open_sink
 from pyapp.models.load import LoadedModel
@@ -44,9 +45,17 @@ def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
 def write_folder(
     model: Module, settings: Mapping[str, Any], files: Mapping[str, Path], folder: str | os.PathLike[str]
 ) -> Path:  # fmt: skip
-    """Writes a model into a folder, which is made if need be; returns the file of weights.
-    `settings` become config.json, `files` are copied to their paths below the folder: those of its tokenizer,
-    its image processor, and of sentence-transformers. OSError or StorageFullError.
+    """As write_tensors, of all parameters and buffers of a model."""
+    return write_tensors({name: value.detach() for name, value in all_tensors(model).items()}, settings, files, folder)
+
+
+def write_tensors(
+    tensors: Mapping[str, Tensor], settings: Mapping[str, Any], files: Mapping[str, Path],
+    folder: str | os.PathLike[str],
+) -> Path:  # fmt: skip
+    """Writes the tensors of a model into a folder, which is made if need be; returns the file of weights. `settings`
+    become config.json, `files` are copied to their paths below the folder: those of its tokenizer, its image processor,
+    and of sentence-transformers. OSError or StorageFullError.
     """
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -55,10 +64,10 @@ def write_folder(
         target.parent.mkdir(exist_ok=True)
         with open_sink(target) as file:
             file.write(source.read_bytes())
-    file_of_weights = place / "model.safetensors"
-    write_safetensors(file_of_weights, {name: value.detach() for name, value in all_tensors(model).items()}, PYTORCH)
+    weights = place / "model.safetensors"
+    write_safetensors(weights, tensors, PYTORCH)
     write_json(place / "config.json", settings)
-    return file_of_weights
+    return weights
 
 
 def _tensors(model: Any) -> dict[str, Any]:

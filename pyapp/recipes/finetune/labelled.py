@@ -115,12 +115,10 @@ FORMS = "; ".join(", ".join(fields) for fields, _ in READERS.values())
 
 def read_labelled(path: Path) -> LabelledFile:
     """The examples of a file. FileFormatError names the line that is not valid, or has another form than the first."""
-    check_size(path)
-    separator = SEPARATORS.get(path.suffix.lower())
     form: str | None = None
     rows: list[Labelled] = []
     labels: set[str] = set()
-    for where, entry in json_lines(path) if separator is None else _table(path, separator):
+    for where, entry in entries(path):
         found = _form_of(entry, where)
         if form not in (None, found):
             raise FileFormatError(
@@ -139,6 +137,13 @@ def read_labelled(path: Path) -> LabelledFile:
     if form is None:
         raise FileFormatError("there is nothing to learn in this file", where=str(path), hint=f"Its fields are {FORMS}")
     return LabelledFile(form, rows, tuple(sorted(labels, key=_order)))
+
+
+def entries(path: Path) -> Iterator[tuple[str, Any]]:
+    """(place, value) of each line of a .jsonl file, or of each row of a table, values by column."""
+    check_size(path)
+    separator = SEPARATORS.get(path.suffix.lower())
+    return json_lines(path) if separator is None else _table(path, separator)
 
 
 def _order(label: str) -> tuple[int, int | str]:

@@ -17,6 +17,7 @@ from pyapp.models.loading.by_task import MORE_FILES, known_tasks
 from .encoders import finetune_encoder
 from .labelled import SEPARATORS
 from .pictures import finetune_pictures
+from .recordings import finetune_whisper
 from .training import FinetuneSettings, finetune_language_model
 from .whole import WholeSettings
 
@@ -28,8 +29,8 @@ def finetune(
     held_out_data: str | os.PathLike[str] | None = None, **settings: Any,
 ) -> Iterator[Event]:  # fmt: skip
     """Trains a model further on a file in the folder `out`, or continues an interrupted run there: an encoder of texts
-    by finetune_encoder, a model of pictures by finetune_pictures, any other by finetune_language_model, whose arguments
-    these are.
+    by finetune_encoder, a model of pictures by finetune_pictures, a Whisper by finetune_whisper, any other by
+    finetune_language_model, whose arguments these are.
     """
     given = [Path(path) for path in (data, held_out_data) if path is not None]
     for path in given:
@@ -59,7 +60,10 @@ def _training_of(
     """
     files = hub.resolve(model, cancel=cancel, also=MORE_FILES).files
     readable = "config" in files and not str(files["model"]).lower().endswith(".gguf")
-    tasks = known_tasks(read_settings(files["config"])) if readable else ()
+    settings = read_settings(files["config"]) if readable else {}
+    tasks = known_tasks(settings)
+    if settings.get("model_type") == "whisper":
+        return finetune_whisper, Path.is_file, "Give a .jsonl, .csv or .tsv file that names recordings"
     if "image-classification" in tasks:
         return finetune_pictures, Path.is_dir, "Give a folder with a folder of pictures for each class"
     if "features" in tasks and TEXT not in tasks and "seq2seq-lm" not in tasks:
