@@ -2,14 +2,9 @@
 pictures, and of Whisper.
 """
 
-from .encoders import finetune_encoder
-from .pictures import finetune_pictures
-from .recordings import RecordingSettings, finetune_whisper
+from .recordings import RecordingSettings
 from .starting import finetune
-from .training import FinetuneSettings, finetune_language_model
+from .training import FinetuneSettings
 from .whole import WholeSettings
 
-__all__ = [
-    "FinetuneSettings", "RecordingSettings", "WholeSettings", "finetune", "finetune_encoder",
-    "finetune_language_model", "finetune_pictures", "finetune_whisper",
-]  # fmt: skip
+__all__ = ["FinetuneSettings", "RecordingSettings", "WholeSettings", "finetune"]

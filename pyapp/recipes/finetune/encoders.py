@@ -6,7 +6,6 @@ All weights are trained, without dropout. The result is a folder as transformers
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import ModelError, OptionError
-from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.events import Event, Notice, Progress
 from pyapp.models.load import read_settings
 from pyapp.models.loading.by_task import MORE_FILES, TOKENIZER_FILES, LoadedTaskModel, load_task_model
 from pyapp.models.loading.sentence_folders import parts_in, read_json
@@ -28,13 +27,12 @@ from pyapp.models.sentences.embedding import MODULES, POOLING_FIELDS, Pooling, S
 from pyapp.nn import functional as F
 from pyapp.text.encoding import Encoding
 from pyapp.train.embedding_losses import cosent_loss, multiple_negatives_ranking_loss
-from pyapp.train.resumable import settings_of
 from pyapp.train.token_rows import IGNORED, padded
 
 from .examples import digest_of
 from .labelled import LabelledFile, read_labelled
-from .steps import TOO_FEW, divided
-from .whole import MOST_HELD_OUT, LabelTraining, WholeSettings, WholeTraining, labels_for
+from .steps import Request
+from .whole import LabelTraining, WholeSettings, WholeTraining, labels_for
 
 LENGTH = 512  # tokens, where the model reads more
 POOLING_FOLDER = "1_Pooling"
@@ -285,43 +283,26 @@ def _token_labels(encoding: Encoding, words: Sequence[str], labels: Sequence[int
     return found
 
 
-def finetune_encoder(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    held_out_data: str | os.PathLike[str] | None = None,
-    evaluate_every: int | None = None,
-    save_every: int = 100,
-    device: str | None = None,
-    cancel: Cancel | None = None,
-    **settings: Any,
-) -> Iterator[Event]:
-    """Trains an encoder further on a file of labelled examples in the folder `out`, or continues an interrupted run
-    there: Progress, Metric and finally Done.
-
-    `settings` are those of WholeSettings. What is trained follows from the form of the examples (labelled.FORMS).
-    Leaves the model's folder, a checkpoint and, with Pillow, loss.png. Errors as those of finetune.
+def finetune_encoder(request: Request) -> Iterator[Event]:
+    """Trains an encoder further on a file of labelled examples, with the settings of WholeSettings: Progress, Metric
+    and finally Done. What is trained follows from the form of the examples (labelled.FORMS).
     """
-    cancel = cancel or Cancel()
-    given = {"model": os.fspath(model), "data": "", **settings}
-    chosen = settings_of(WholeSettings, given)
+    chosen = request.settings_as(WholeSettings)
     yield Progress("reading the examples", 0, 1)
-    examples = read_labelled(Path(data))
+    examples = read_labelled(request.data)
     kind = TRAININGS[examples.form]
-    given["data"] = digest_of(Path(data))
-    judged = None
-    if held_out_data is not None:
-        judged = read_labelled(Path(held_out_data))
+    more, judged = {"data": digest_of(request.data)}, None
+    if request.held_out_data is not None:
+        judged = read_labelled(request.held_out_data)
         if judged.form != examples.form:
             raise OptionError(f"has {judged.form}, the data {examples.form}", where="held_out_data")
-        given["held_out_data"] = digest_of(Path(held_out_data))
+        more["held_out_data"] = digest_of(request.held_out_data)
     yield Progress("loading the model", 0, 1)
-    files = hub.resolve(model, cancel=cancel, also=MORE_FILES).files
+    files = hub.resolve(request.model, cancel=request.cancel, also=MORE_FILES).files
     own = read_settings(files["config"])
     default_generator.manual_seed(chosen.seed)  # of the new layers
     loaded = load_task_model(
-        model, kind.task, dtype="float32", device=device, cancel=cancel,
+        request.model, kind.task, dtype="float32", device=request.device, cancel=request.cancel,
         labels=None if kind.task == "features" else labels_for(examples.labels or ("score",), own, kind.task),
     )  # fmt: skip
     encoder = loaded.model.encoder
@@ -335,21 +316,12 @@ def finetune_encoder(
     most = min(getattr(loaded.model, "most", encoder.most), loaded.tokenizer.max_length or encoder.most)
     if chosen.length > most:
         raise OptionError(f"the model reads up to {most} tokens, not {chosen.length}", where="length")
-    given["length"] = chosen.length or min(most, LENGTH)
-    rows, cut = rows_of(examples, loaded, given["length"])
-    if judged is None:
-        rows, held_out = divided(rows, chosen.held_out, chosen.seed, MOST_HELD_OUT)
-    else:
-        held_out, _ = rows_of(judged, loaded, given["length"])
-    given["rows"] = min(chosen.rows, len(rows))  # an example twice in a batch would be its own wrong answer
-    if not chosen.steps:
-        given["steps"] = max(1, round(len(rows) / (given["rows"] * chosen.accumulate) * chosen.epochs))
+    settings = request.settings_as(WholeSettings, length=chosen.length or min(most, LENGTH), **more)
+    rows, cut = rows_of(examples, loaded, settings.length)
+    held_out = None if judged is None else rows_of(judged, loaded, settings.length)[0]
     if cut:
-        yield Notice(f"{cut} examples were longer than {given['length']} tokens and were cut", hint="Raise --length")
-    if not held_out:
-        yield Notice(TOO_FEW, hint="Give more, or a file of its own: --eval")
-    training = kind(Path(out), settings_of(WholeSettings, given), loaded, files, rows, held_out)
-    yield from training.run(evaluate_every or max(1, training.settings.steps // 10), save_every, cancel)
+        yield Notice(f"{cut} examples were longer than {settings.length} tokens and were cut", hint="Raise --length")
+    yield from kind.started(request, settings, loaded, files, rows, held_out)
 
 
 __all__ = ["finetune_encoder"]

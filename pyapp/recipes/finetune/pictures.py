@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -14,17 +13,16 @@ from pyapp.datasets.folders import ImageFolder
 from pyapp.engine import Tensor
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import ArgumentError, FileFormatError
-from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.events import Event, Progress
 from pyapp.models.load import read_settings
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.models.loading.writing_folder import write_folder
 from pyapp.nn import BatchNorm1d, BatchNorm2d
-from pyapp.train.resumable import settings_of
 from pyapp.vision.reading import read_image
 
 from .examples import digest_of
-from .steps import TOO_FEW, divided
-from .whole import MOST_HELD_OUT, LabelTraining, WholeSettings, labels_for
+from .steps import Request
+from .whole import LabelTraining, WholeSettings, labels_for
 
 PROCESSOR = "preprocessor_config.json"
 
@@ -87,51 +85,29 @@ def rows_of(pictures: ImageFolder, labels: Sequence[str]) -> list[Picture]:
     return [Picture(path, numbers[pictures.classes[number]]) for path, number in pictures.samples]
 
 
-def finetune_pictures(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    held_out_data: str | os.PathLike[str] | None = None,
-    evaluate_every: int | None = None,
-    save_every: int = 100,
-    device: str | None = None,
-    cancel: Cancel | None = None,
-    **settings: Any,
-) -> Iterator[Event]:
-    """Trains a model of pictures further as a classifier, on a folder with a folder of pictures for each class, in the
-    folder `out`, or continues an interrupted run there: Progress, Metric and finally Done.
-
-    `settings` are those of WholeSettings. Leaves the model's folder, a checkpoint and, with Pillow, loss.png. Errors as
-    those of finetune.
+def finetune_pictures(request: Request) -> Iterator[Event]:
+    """Trains a model of pictures further as a classifier, on a folder with a folder of pictures for each class, with
+    the settings of WholeSettings: Progress, Metric and finally Done.
     """
-    cancel = cancel or Cancel()
-    given = {"model": os.fspath(model), "data": "", **settings}
-    chosen = settings_of(WholeSettings, given)
+    chosen = request.settings_as(WholeSettings)
     yield Progress("reading the pictures", 0, 1)
-    pictures = ImageFolder(data)
-    given["data"] = digest_of_folder(pictures)
+    pictures = ImageFolder(request.data)
+    more = {"data": digest_of_folder(pictures)}
     yield Progress("loading the model", 0, 1)
-    files: Mapping[str, Path] = hub.resolve(model, cancel=cancel).files
+    files: Mapping[str, Path] = hub.resolve(request.model, cancel=request.cancel).files
     labels = labels_for(tuple(pictures.classes), read_settings(files["config"]), PictureTraining.task)
     default_generator.manual_seed(chosen.seed)  # of the new layers
     loaded = load_image_model(
-        model, PictureTraining.task, dtype="float32", device=device, cancel=cancel, labels=labels
+        request.model, PictureTraining.task, dtype="float32", device=request.device, cancel=request.cancel,
+        labels=labels,
     )  # fmt: skip
-    rows = rows_of(pictures, labels)
-    if held_out_data is None:
-        rows, held_out = divided(rows, chosen.held_out, chosen.seed, MOST_HELD_OUT)
-    else:
-        judged = ImageFolder(held_out_data)
-        given["held_out_data"] = digest_of_folder(judged)
+    held_out = None
+    if request.held_out_data is not None:
+        judged = ImageFolder(request.held_out_data)
+        more["held_out_data"] = digest_of_folder(judged)
         held_out = rows_of(judged, labels)
-    given["rows"] = min(chosen.rows, len(rows))
-    if not chosen.steps:
-        given["steps"] = max(1, round(len(rows) / (given["rows"] * chosen.accumulate) * chosen.epochs))
-    if not held_out:
-        yield Notice(TOO_FEW, hint="Give more, or a folder of their own: --eval")
-    training = PictureTraining(Path(out), settings_of(WholeSettings, given), loaded, files, rows, held_out)
-    yield from training.run(evaluate_every or max(1, training.settings.steps // 10), save_every, cancel)
+    settings = request.settings_as(WholeSettings, **more)
+    yield from PictureTraining.started(request, settings, loaded, files, rows_of(pictures, labels), held_out)
 
 
 __all__ = ["finetune_pictures"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,13 +20,12 @@ from pyapp.models.loading.by_task import MORE_FILES
 from pyapp.models.loading.writing_folder import write_tensors
 from pyapp.models.whisper.weights import hugging_face_name, unfused
 from pyapp.text.whisper_tokenizer import WhisperTokenizer
-from pyapp.train.resumable import settings_of
 from pyapp.train.token_rows import IGNORED, padded, token_loss
 
 from .examples import digest_of
 from .labelled import entries
-from .steps import TOO_FEW, divided
-from .whole import MOST_HELD_OUT, WholeSettings, WholeTraining
+from .steps import Request
+from .whole import WholeSettings, WholeTraining
 
 FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
 FORMS = "; ".join(", ".join(names) for names in FIELDS)
@@ -125,56 +123,32 @@ def read_recordings(
     yield rows, left_out
 
 
-def finetune_whisper(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    held_out_data: str | os.PathLike[str] | None = None,
-    evaluate_every: int | None = None,
-    save_every: int = 100,
-    device: str | None = None,
-    cancel: Cancel | None = None,
-    **settings: Any,
-) -> Iterator[Event]:
-    """Trains a Whisper further on the recordings that a .jsonl, .csv or .tsv file names, with what is said in them, in
-    the folder `out`, or continues an interrupted run there: Progress, Metric and finally Done.
-
-    `settings` are those of RecordingSettings. Leaves the model's folder, a checkpoint and, with Pillow, loss.png.
-    Errors as those of finetune.
+def finetune_whisper(request: Request) -> Iterator[Event]:
+    """Trains a Whisper further on the recordings that a .jsonl, .csv or .tsv file names, with what is said in them,
+    with the settings of RecordingSettings: Progress, Metric and finally Done.
     """
-    cancel = cancel or Cancel()
-    given = {"model": os.fspath(model), "data": "", **settings}
-    chosen = settings_of(RecordingSettings, given)
+    chosen = request.settings_as(RecordingSettings)
     yield Progress("loading the model", 0, 1)
-    files: Mapping[str, Path] = hub.resolve(model, cancel=cancel, also=MORE_FILES).files
-    loaded = load_speech_model(model, dtype="float32", device=device, cancel=cancel)
+    files: Mapping[str, Path] = hub.resolve(request.model, cancel=request.cancel, also=MORE_FILES).files
+    loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
         raise ModelError("the model is no Whisper", where=loaded.name)
     read: dict[str, list[Recording]] = {}
-    left_out = 0
-    for name, path in (("data", data), ("held_out_data", held_out_data)):
+    digests, left_out = {}, 0
+    for name, path in (("data", request.data), ("held_out_data", request.held_out_data)):
         if path is None:
             continue
-        for event in read_recordings(Path(path), loaded, chosen.language, cancel):
+        for event in read_recordings(path, loaded, chosen.language, request.cancel):
             if isinstance(event, Progress):
                 yield event
             else:
                 read[name], more = event
                 left_out += more
-        given[name] = digest_of(Path(path))
-    rows, held_out = read["data"], read.get("held_out_data")
-    if held_out is None:
-        rows, held_out = divided(rows, chosen.held_out, chosen.seed, MOST_HELD_OUT)
-    given["rows"] = min(chosen.rows, len(rows))
-    if not chosen.steps:
-        given["steps"] = max(1, round(len(rows) / (given["rows"] * chosen.accumulate) * chosen.epochs))
+        digests[name] = digest_of(path)
     if left_out:
         yield Notice(f"{left_out} recordings are longer than the model's window and were left out", hint="Cut them")
-    if not held_out:
-        yield Notice(TOO_FEW, hint="Give more, or a file of their own: --eval")
-    training = WhisperTraining(Path(out), settings_of(RecordingSettings, given), loaded, files, rows, held_out)
-    yield from training.run(evaluate_every or max(1, training.settings.steps // 10), save_every, cancel)
+    settings = request.settings_as(RecordingSettings, **digests)
+    yield from WhisperTraining.started(request, settings, loaded, files, read["data"], read.get("held_out_data"))
 
 
 __all__ = ["RecordingSettings", "finetune_whisper"]

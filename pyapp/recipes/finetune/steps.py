@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import OptionError
+from pyapp.events import Cancel, Event
 from pyapp.nn import Module, Parameter
 from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
 from pyapp.recipes.chooser import Chooser
 from pyapp.text.options import check_number
+from pyapp.train.resumable import ResumableTraining, settings_of
 from pyapp.train.trainer import Loss, Trainer
 
 MOST_HELD_OUT = 64  # rows, unless a file of them is given
@@ -55,6 +59,41 @@ class StepSettings:
         check_number("held_out", self.held_out, 0, 0.9)
         if not self.epochs:
             raise OptionError("epochs must be above 0")
+
+    def for_examples(self, count: int) -> Self:
+        """With the steps that `epochs` means for so many examples, unless `steps` are given."""
+        per_epoch = count / (self.rows * self.accumulate)
+        return self if self.steps else replace(self, steps=max(1, round(per_epoch * self.epochs)))
+
+
+S = TypeVar("S", bound=StepSettings)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a fine-tuning is asked for: the model, the files or folders of examples, the folder for the result, how
+    often to judge (None: ten times in all) and to save, in steps, and settings by name.
+    """
+
+    model: str
+    data: Path
+    out: Path
+    held_out_data: Path | None = None
+    evaluate_every: int | None = None
+    save_every: int = 100
+    device: str | None = None
+    tokenizer: Any = None
+    cancel: Cancel = field(default_factory=Cancel)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings_as(self, kind: type[S], **more: Any) -> S:
+        """The settings as `kind`, with `more`. OptionError for unknown ones."""
+        return settings_of(kind, {"model": self.model, "data": "", **self.settings, **more})
+
+    def run(self, training: ResumableTraining) -> Iterator[Event]:
+        """The events of a training."""
+        often = self.evaluate_every or max(1, training.settings.steps // 10)
+        yield from training.run(often, self.save_every, self.cancel)
 
 
 class Shuffled:

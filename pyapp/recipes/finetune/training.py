@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -24,11 +23,11 @@ from pyapp.text.generate import generate_from
 from pyapp.text.options import SamplingOptions, check_number
 from pyapp.text.session import Session
 from pyapp.train.preferences import check_dpo, completion_log_probs, dpo_loss
-from pyapp.train.resumable import ResumableTraining, settings_of
+from pyapp.train.resumable import ResumableTraining
 from pyapp.train.token_rows import padded, token_loss, total_loss
 
 from .examples import Example, Examples, Pair, Row, digest_of, read_examples
-from .steps import TOO_FEW, StepSettings, Trained, divided, make_trainable, trainer_of
+from .steps import TOO_FEW, Request, StepSettings, Trained, divided, make_trainable, trainer_of
 
 BATCH = 4  # held-out rows at a time
 SAMPLE_TOKENS = 48
@@ -313,63 +312,38 @@ def batch_of(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
     return padded([row.ids[:-1] for row in rows], 0), padded([row.padded_targets() for row in rows], -100)
 
 
-def finetune_language_model(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    held_out_data: str | os.PathLike[str] | None = None,
-    evaluate_every: int | None = None,
-    save_every: int = 100,
-    device: str | None = None,
-    tokenizer: Any = None,
-    cancel: Cancel | None = None,
-    **settings: Any,
-) -> Iterator[Event]:
-    """Trains a language model further on a file in the folder `out`, or continues an interrupted run there: Progress,
-    Metric, an Item with a sample at each evaluation, and finally Done.
-
-    `settings` are those of FinetuneSettings. Leaves the adapter (adapter_config.json, adapter_model.safetensors), or
-    with `full` the model's folder, a checkpoint and, with Pillow, loss.png. `evaluate_every`: steps; by default ten
-    times in all. The same settings give the same weights, however often it was interrupted. Raises OptionError,
-    FileFormatError for the data, PyappError for other settings than those begun with, and errors of load_model.
+def finetune_language_model(request: Request) -> Iterator[Event]:
+    """Trains a language model further on a file, with the settings of FinetuneSettings: Progress, Metric, an Item with
+    a sample at each evaluation, and finally Done. Leaves the adapter (adapter_config.json, adapter_model.safetensors),
+    or with `full` the model's folder.
     """
-    cancel = cancel or Cancel()
-    given = {"model": os.fspath(model), "data": "", **settings}
-    settings_of(FinetuneSettings, given)
+    chosen = request.settings_as(FinetuneSettings)
     yield Progress("loading the model", 0, 1)
-    quantized = str(settings.get("quantized") or "")
     loaded = load_model(
-        model, tokenizer, dtype=quantized or None, device=device, cancel=cancel, pictures=False
+        request.model, request.tokenizer, dtype=chosen.quantized or None, device=request.device, cancel=request.cancel,
+        pictures=False,
     )  # fmt: skip
-    longest = loaded.model.config.max_seq_len
-    if settings.get("length", FinetuneSettings.length) > longest:
-        if "length" in settings:
-            raise OptionError(f"the model reads up to {longest} tokens, not {settings['length']}", where="length")
-        given["length"] = longest
-    length = int(given.get("length", FinetuneSettings.length))
+    longest, length = loaded.model.config.max_seq_len, chosen.length
+    if length > longest:
+        if "length" in request.settings:
+            raise OptionError(f"the model reads up to {longest} tokens, not {length}", where="length")
+        length = longest
     yield Progress("reading the examples", 0, 1)
-    examples = read_examples(Path(data), loaded.tokenizer, length)
-    given["data"] = digest_of(Path(data))
-    if held_out_data is not None:
-        judged = read_examples(Path(held_out_data), loaded.tokenizer, length)
+    examples = read_examples(request.data, loaded.tokenizer, length)
+    more = {"length": length, "data": digest_of(request.data)}
+    if request.held_out_data is not None:
+        judged = read_examples(request.held_out_data, loaded.tokenizer, length)
         if judged.pairs != examples.pairs:
             raise OptionError("only one of the two files has pairs of answers", where="held_out_data")
         held_out = judged.rows
-        given["held_out_data"] = digest_of(Path(held_out_data))
+        more["held_out_data"] = digest_of(request.held_out_data)
     else:
-        share, seed = given.get("held_out", FinetuneSettings.held_out), given.get("seed", FinetuneSettings.seed)
-        rows, held_out = divided(examples.rows, share, seed)
+        rows, held_out = divided(examples.rows, chosen.held_out, chosen.seed)
         examples = replace(examples, rows=rows)
     yield from _notices(loaded, examples, held_out, length)
-    chosen = settings_of(FinetuneSettings, given)
-    if not chosen.steps:
-        per_epoch = len(examples.rows) / (chosen.rows * chosen.accumulate)
-        chosen = settings_of(FinetuneSettings, {**given, "steps": max(1, round(per_epoch * chosen.epochs))})
+    settings = request.settings_as(FinetuneSettings, **more).for_examples(len(examples.rows))
     kind = PreferenceTraining if examples.pairs else FinetuneTraining
-    training = kind(Path(out), chosen, loaded, examples, held_out)
-    often = evaluate_every or max(1, chosen.steps // 10)
-    yield from training.run(often, save_every, cancel)
+    yield from request.run(kind(request.out, settings, loaded, examples, held_out))
 
 
 def _notices(loaded: LoadedModel, examples: Examples, held_out: Sequence[Example], length: int) -> Iterator[Notice]:

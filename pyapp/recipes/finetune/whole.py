@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, autocast, no_grad, ops
 from pyapp.engine.dtype import bfloat16
-from pyapp.events import Cancel, Event, Metric
+from pyapp.events import Cancel, Event, Metric, Notice
 from pyapp.models.loading.by_task import own_task
 from pyapp.models.loading.labels import labels_of
 from pyapp.nn import Module
 from pyapp.nn import functional as F
 from pyapp.train.resumable import ResumableTraining
 
-from .steps import StepSettings, Trained, make_trainable, trainer_of
+from .steps import TOO_FEW, Request, StepSettings, Trained, divided, make_trainable, trainer_of
 
 RATE = 2e-5
 BATCH = 32  # held-out examples at a time
@@ -64,6 +65,20 @@ class WholeTraining(ResumableTraining):
         self.trainer = trainer_of(module, rows, self._loss, settings, settings.rate or RATE, len)
         self.to_training()
         self.held_out_quality = 0.0
+
+    @classmethod
+    def started(
+        cls, request: Request, settings: WholeSettings, loaded: Any, files: Mapping[str, Path], rows: Sequence[Any],
+        held_out: Sequence[Any] | None,
+    ) -> Iterator[Event]:  # fmt: skip
+        """The events of a training on rows, of which a share is held out unless there are held-out ones."""
+        if held_out is None:
+            rows, held_out = divided(rows, settings.held_out, settings.seed, MOST_HELD_OUT)
+        if not held_out:
+            yield Notice(TOO_FEW, hint="Give more, or others with --eval")
+        # An example twice in a batch would be its own wrong answer.
+        settings = replace(settings, rows=min(settings.rows, len(rows))).for_examples(len(rows))
+        yield from request.run(cls(request.out, settings, loaded, files, rows, held_out))
 
     # -- what a kind of training says
 
