@@ -42,6 +42,7 @@ from pyapp.text.vocabulary_files import checked_vocabulary
 
 from . import timm
 from .labels import labels_of
+from .quantised.methods import as_floats
 from .sentence_folders import (
     FILES,
     MODEL2VEC,
@@ -362,7 +363,7 @@ def build(
     cancel: Cancel | None = None,
 ) -> Module:
     """The model of a configuration for a task, with the weights of a checkpoint."""
-    where = checkpoint.source.name
+    where, checkpoint = checkpoint.source.name, as_floats(checkpoint, settings)
     module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
     own_names = not is_llama_cpps(checkpoint)
     adapted = module.adapted(settings, checkpoint.tensors) if own_names and hasattr(module, "adapted") else settings
