@@ -334,7 +334,7 @@ def test_weights_that_other_libraries_quantised_are_refused_before_they_are_read
         }.items():
             config = {"model_type": name, "quantization_config": json.loads(given)}
             (tmp_path / "config.json").write_text(json.dumps(config))
-            with pytest.raises(ModelError, match=f"config.json: its weights are quantised {told}"):
+            with pytest.raises(ModelError, match=f"config.json: its weights are quantised .*{told}"):
                 load_model(tmp_path) if task == "causal-lm" else load_task_model(tmp_path, task)
 
 
