@@ -253,15 +253,14 @@ async def quantize(
     """
     from pyapp.formats.convert import quantize_file
     from pyapp.models.load import weights_of
-    from pyapp.models.loading.writing_gguf import gguf_view
+    from pyapp.models.loading.writing_gguf import floats_view, gguf_view
 
     cancel = cancel or Cancel()
 
     def work(report: Callable[[Event], None]) -> dict[str, Any]:
         file = weights_of(source)
-        return quantize_file(
-            file, target, kind, imatrix=imatrix, keep=keep, view=gguf_view(file), report=report, cancel=cancel
-        )
+        view = gguf_view(file) if os.fspath(target).endswith(".gguf") else floats_view(file)
+        return quantize_file(file, target, kind, imatrix=imatrix, keep=keep, view=view, report=report, cancel=cancel)
 
     try:
         async with aclosing(reported(work)) as events:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import optim
+from pyapp import optim, tasks
 from pyapp.adapters import LoraConfig, add_adapter
 from pyapp.engine import quant
 from pyapp.errors import ModelError
@@ -203,3 +204,32 @@ def test_configurations_in_words() -> None:
     assert described({"quantization_config": {"quant_method": "quanto"}}) == "quanto"
     assert described({}) == ""
     assert described({"text_config": {"quantization_config": {"load_in_8bit": True}}}) == "bitsandbytes, 8 bits"
+
+
+@pytest.mark.parametrize("end", ["gguf", "safetensors"])
+def test_a_folder_is_converted(end: str, tmp_path: Path) -> None:
+    with open_checkpoint(GOLDEN / "llama_awq.safetensors") as checkpoint:
+        settings, expected = settings_in(checkpoint), json.loads(checkpoint.metadata["logits"])
+        write_safetensors(tmp_path / "model.safetensors", {name: checkpoint.read(name) for name in checkpoint.tensors})
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    target = tmp_path / f"new.{end}"
+    events = asyncio.run(gathered(tasks.quantize(tmp_path, target, "float32")))
+    assert events[-1].results["types"] == {"float32": 12}
+    with open_checkpoint(target) as checkpoint:
+        assert "quantization_config" not in checkpoint.config
+        model = build(checkpoint, lambda event: None, Cancel())
+    with pyapp.no_grad():
+        found = model(pyapp.tensor([TEXT], dtype="int32")).numpy()[0, -1]
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+async def gathered(events: Any) -> list[Any]:
+    return [event async for event in events]
+
+
+def test_inspect_names_the_method(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"a.qweight": pyapp.zeros(8, 2, dtype="int32")})
+    given = {"quant_method": "awq", "group_size": 64}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "quantization_config": given}))
+    done = asyncio.run(gathered(tasks.inspect(tmp_path)))[-1]
+    assert done.results["quantization"] == "awq, 4 bits, groups of 64"

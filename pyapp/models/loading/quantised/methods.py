@@ -35,6 +35,13 @@ def quantization_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+def unquantised(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without what says how weights are quantised."""
+    found = {key: value for key, value in settings.items() if key not in PLACES}
+    text = found.get("text_config")
+    return found | ({"text_config": unquantised(text)} if isinstance(text, Mapping) else {})
+
+
 def _method(given: Mapping[str, Any]) -> str:
     """The name of the method, also where the file says it in another way."""
     method = given.get("quant_method")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
-PIECE = 1 << 21  # numbers computed together
+PIECE = 1 << 20  # numbers computed together
 BLOCK = 32  # numbers of a block
 # Block types by the integers that they hold, all with one scale in float16, the smallest first.
 HOLDS = {"q4_0": (-8, 7), "q5_0": (-16, 15), "q8_0": (-128, 127)}
