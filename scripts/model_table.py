@@ -93,7 +93,9 @@ bit (of 8-bit bitsandbytes and channels of int8 to the last bit of float32). `py
 | `fp8`, `fbgemm_fp8` | float8_e4m3fn, scales of blocks, rows or matrices | 16-bit floats |
 | `bitsandbytes` | nf4, fp4, with scales quantised or not | 16-bit floats |
 | | 8 bits | q8_group |
-| `mxfp4`, `bitnet` | the experts of gpt-oss; BitNet's matrices | mxfp4; q2_K |
+| `modelopt` | FP8 and NVFP4 | 16-bit floats |
+| `bitnet` | packed matrices | q2_K, or q4_0 where rows are no multiple of 256; factors are rounded to float16 |
+| `mxfp4` | the experts of gpt-oss | mxfp4 |
 
 16-bit floats are the model's own type (bfloat16 unless the file says float16), with each number rounded once, as
 transformers does where a card has no kernels for the form. No matrix takes more than that, and `--type q8_0` (in

@@ -137,6 +137,15 @@ def microscaling(rows: int, columns: int) -> dict[str, torch.Tensor]:
     return {"weight_scale": 2.0 ** torch.randint(-9, -3, (rows, columns // 32)).float()}
 
 
+def modelopt(rows: int, columns: int) -> Made:
+    """Those of nvfp4 of compressed-tensors under other names, with a power of two, whose inverse is exact."""
+    how = scheme("tensor_group", 4, "float", group_size=16)
+    own, expected = compressed("nvfp4-pack-quantized", how, lambda *shape: nvidia(*shape) | {
+        "weight_global_scale": torch.tensor([1024.0])})(rows, columns)  # fmt: skip
+    parts = {"weight": own["weight_packed"], "weight_scale": own["weight_scale"], "input_scale": torch.tensor(1.0)}
+    return parts | {"weight_scale_2": 1 / own["weight_global_scale"][0]}, expected
+
+
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 FP8 = {"quant_method": "fp8", "weight_block_size": BLOCK}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32}
@@ -162,6 +171,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[int, int], Made]]] = {
     "ct_int8": (CT, compressed("int-quantized", scheme("channel", 8), by_row)),
     "ct_float8": (CT, compressed("float-quantized", scheme("channel", 8, "float"), by_row)),
     "ct_nvfp4": (CT, compressed("nvfp4-pack-quantized", scheme("tensor_group", 4, "float", group_size=16), nvidia)),
+    "modelopt": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, modelopt),
     "ct_mxfp4": (CT, compressed("mxfp4-pack-quantized", scheme("group", 4, "float", group_size=32), microscaling)),
 }  # fmt: skip
 SIZES = {"gptq_3": (32, 64)}  # the others are 16 x 64

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp.engine import quant
+from pyapp.engine import Tensor, quant
 from pyapp.errors import ModelError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
-from pyapp.models.bitnet import Config, ternary_matrix
+from pyapp.models.bitnet import Config
 from pyapp.models.load import build, module_of
+from pyapp.models.loading.quantised.methods import as_floats
 from tests.models.decoder_configs import CONFIGS
 from tests.models.test_decoders import CLOSE, TEXT, make, numbers
 
@@ -51,12 +52,19 @@ def test_published_files(form: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(found.reshape(-1), GOLDEN[form], **CLOSE)
 
 
-def test_rows_of_whole_blocks_stay_in_blocks() -> None:
+def test_rows_of_whole_blocks_stay_in_blocks(tmp_path: Path) -> None:
     matrix = np.random.default_rng(0).integers(-1, 2, (16, 512))
-    found = ternary_matrix(pyapp.from_numpy(packed(matrix)), pyapp.tensor([1.21875]))
-    assert found.dtype.is_quantized and found.shape == (16, 512)
+    settings = {"quantization_config": {"quant_method": "bitnet", "linear_class": "autobitlinear"}}
+
+    def read(data: np.ndarray) -> Tensor:
+        write_safetensors(tmp_path / "m.safetensors", {"a.weight": data, "a.weight_scale": np.float32([1.21875])})
+        with open_checkpoint(tmp_path / "m.safetensors") as checkpoint:
+            return as_floats(checkpoint, settings).read("a.weight")
+
+    found = read(packed(matrix))
+    assert found.dtype.name == "q2_K" and found.shape == (16, 512)
     np.testing.assert_array_equal(quant.dequantize(found).numpy(), matrix * 1.21875)
-    with pytest.raises(ModelError, match="other than -1, 0 and 1"):
-        ternary_matrix(pyapp.full((1, 8), 0xFF, dtype="uint8"), pyapp.ones(1))
+    with pytest.raises(ModelError, match="'a.weight' has numbers other than -1, 0 and 1"):
+        read(np.full((4, 256), 0xFF, np.uint8))
     with pytest.raises(ModelError, match="linear_class"):
         Config.from_dict(CONFIGS["bitnet"] | {"quantization_config": {"linear_class": "x"}})

@@ -178,24 +178,34 @@ def _of_bytes(checkpoint: Checkpoint, layer: str, shape: tuple[int, int], groups
 
 
 def _four_bit_floats(checkpoint: Checkpoint, layer: str, dtype: str) -> Weight:
-    name = f"{layer}.weight_packed"
-    shape = checkpoint.tensors[name].shape
-    expect(len(shape) == 2, checkpoint, name, "are no uint8 (N, K / 2)")
-    outputs, inputs = shape[0], 2 * shape[1]
+    name, own = f"{layer}.weight_packed", f"{layer}.weight"
     divisor = f"{layer}.weight_global_scale"
     if divisor in checkpoint.tensors:
-        expect_tensor(checkpoint, name, divisor, ("float32",), (1,), ())
-        of_groups = outputs, inputs // NV_GROUP
-        scales = expect_tensor(checkpoint, name, f"{layer}.weight_scale", ("float8_e4m3fn",), of_groups)
-        expect(inputs % NV_GROUP == 0, checkpoint, name, f"are no whole groups of {NV_GROUP}")
-        read: Any = partial(_nv_floats, checkpoint, layer, (outputs, inputs))
-        return Weight(f"{layer}.weight", (outputs, inputs), dtype, (name, scales, divisor), read)
-    of_groups = outputs, inputs // MX_GROUP
+        return nv_weight(checkpoint, name, own, divisor, dtype, divides=True)
+    outputs, inputs = _pairs_of(checkpoint, name, MX_GROUP)
     kinds = ("uint8", "float8_e8m0fnu")
-    scales = expect_tensor(checkpoint, name, f"{layer}.weight_scale", kinds, of_groups)
-    expect(inputs % MX_GROUP == 0, checkpoint, name, f"are no whole groups of {MX_GROUP}")
+    scales = expect_tensor(checkpoint, name, f"{own}_scale", kinds, (outputs, inputs // MX_GROUP))
     read = partial(_mx_floats, checkpoint, layer, (outputs, inputs))
-    return Weight(f"{layer}.weight", (outputs, inputs), dtype, (name, scales), read)
+    return Weight(own, (outputs, inputs), dtype, (name, scales), read)
+
+
+def nv_weight(checkpoint: Checkpoint, name: str, own: str, factor: str, dtype: str, *, divides: bool = False) -> Weight:
+    """The weight `own` in NVFP4: pairs of numbers `name`, its scales, and one number `factor` that multiplies these, or
+    divides them.
+    """
+    outputs, inputs = _pairs_of(checkpoint, name, NV_GROUP)
+    expect_tensor(checkpoint, name, factor, ("float32",), (1,), ())
+    groups = outputs, inputs // NV_GROUP
+    scales = expect_tensor(checkpoint, name, f"{own}_scale", ("float8_e4m3fn",), groups)
+    read = partial(_nv_floats, checkpoint, name, scales, factor, divides)
+    return Weight(own, (outputs, inputs), dtype, (name, scales, factor), read)
+
+
+def _pairs_of(checkpoint: Checkpoint, name: str, group: int) -> tuple[int, int]:
+    """The shape (N, K) of the matrix with two numbers in each byte of (N, K / 2)."""
+    shape = checkpoint.tensors[name].shape
+    expect(len(shape) == 2 and 2 * shape[1] % group == 0, checkpoint, name, f"are no rows of groups of {group}")
+    return shape[0], 2 * shape[1]
 
 
 def _mx_floats(checkpoint: Checkpoint, layer: str, shape: tuple[int, int]) -> MxFloats:
@@ -207,15 +217,16 @@ def _mx_floats(checkpoint: Checkpoint, layer: str, shape: tuple[int, int]) -> Mx
     )
 
 
-def _nv_floats(checkpoint: Checkpoint, layer: str, shape: tuple[int, int]) -> Floats:
-    pairs = whole_numbers(checkpoint, f"{layer}.weight_packed")
-    divisor = floats(checkpoint, f"{layer}.weight_global_scale").reshape(-1)[0]
-    scales = floats(checkpoint, f"{layer}.weight_scale") / divisor  # (N, K / 16)
+def _nv_floats(checkpoint: Checkpoint, name: str, scale: str, factor: str, divides: bool) -> Floats:
+    pairs = whole_numbers(checkpoint, name)
+    scales, number = floats(checkpoint, scale), floats(checkpoint, factor).reshape(-1)[0]
+    scales = scales / number if divides else scales * number  # (N, K / 16)
+    width = 2 * pairs.shape[1]
     table = code_table("float4_e2m1fn")
     table = np.stack(np.broadcast_arrays(table, table[:, None]), -1).reshape(256, 2)  # of each byte
 
     def rows(first: int, count: int) -> Array:
         values = table[pairs[first : first + count]].reshape(count, -1, NV_GROUP)
-        return (values * scales[first : first + count, :, None]).reshape(count, shape[1])
+        return (values * scales[first : first + count, :, None]).reshape(count, width)
 
-    return Floats(shape, rows)
+    return Floats((len(pairs), width), rows)

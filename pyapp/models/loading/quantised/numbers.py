@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import quant
-from pyapp.engine.blocks.layout import BLOCK_TYPES, gather
+from pyapp.engine.blocks.layout import BLOCK_TYPES, READABLE, gather
 from pyapp.engine.device import cpu
 from pyapp.engine.dtype import as_dtype
 from pyapp.engine.lazy import np
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 20  # numbers computed together
 BLOCK = 32  # numbers of a block
-# Block types by the integers that they hold, all with one scale in float16, the smallest first.
-HOLDS = {"q4_0": (-8, 7), "q5_0": (-16, 15), "q8_0": (-128, 127)}
+# Block types by the integers that they hold with one scale in float16, the smallest first. Blocks of q2_K are made of
+# those of tq2_0, which are for such numbers.
+HOLDS = {"q2_K": (-1, 1), "q4_0": (-8, 7), "q5_0": (-16, 15), "q8_0": (-128, 127)}
 
 
 @dataclass(frozen=True)
 class Integers:
     """A matrix (N, K) of scale * (code - zero). codes: a function of the first row and their number that gives codes
     (rows, K) from `lowest` to `highest`. scales: (N, G) float32. zeros: (N, G) integers, or one for all. groups: (K,)
-    the column of scales of each column of the matrix; None: each `group` columns share one.
+    the column of scales of each column of the matrix; None: each `group` columns share one. halves: whether scales may
+    be rounded to float16.
     """
 
     shape: tuple[int, int]
@@ -45,6 +47,7 @@ class Integers:
     zeros: Any
     group: int
     groups: Array | None = None
+    halves: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,16 @@ def exact_type(numbers: Numbers) -> str | None:
         return None
     zeros = np.asarray(numbers.zeros)
     lowest, highest = numbers.lowest - int(zeros.max()), numbers.highest - int(zeros.min())
-    fitting = [name for name, (first, last) in HOLDS.items() if first <= lowest and highest <= last]
+    fitting = [
+        name for name, (first, last) in HOLDS.items()
+        if first <= lowest and highest <= last
+        and numbers.shape[1] % BLOCK_TYPES[name].values == 0 and numbers.group % BLOCK_TYPES[name].values == 0
+    ]  # fmt: skip
     if not fitting:
         return None
     with np.errstate(over="ignore"):
         halves = numbers.scales.astype(np.float16)
-    return fitting[0] if np.array_equal(halves, numbers.scales) else "q8_group"
+    return fitting[0] if numbers.halves or np.array_equal(halves, numbers.scales) else "q8_group"
 
 
 def filled(numbers: Numbers, name: str, dtype: str, device: Device | None, where: str | None) -> Tensor:
@@ -138,7 +145,7 @@ def _in_blocks(numbers: Numbers, kind: str, first: int, count: int) -> Tensor:
     assert isinstance(numbers, Integers)
     each = np.arange(0, shape[1], BLOCK) // numbers.group  # the column of scales of each block
     scales = numbers.scales[first : first + count][:, each].reshape(-1)
-    offset = -HOLDS[kind][0] if kind in ("q4_0", "q5_0") else 0
+    offset = -HOLDS[kind][0] if kind in ("q2_K", "q4_0", "q5_0") else 0
     codes: Any = numbers.codes(first, count).reshape(count, -1, BLOCK)
     if np.ndim(numbers.zeros) == 0:
         shift: Any = offset - int(numbers.zeros)
@@ -149,6 +156,13 @@ def _in_blocks(numbers: Numbers, kind: str, first: int, count: int) -> Tensor:
     if kind == "q8_group":
         quants = codes.view(np.int8).reshape(-1)
         return quant.from_groups(quants, np.ascontiguousarray(scales, np.float32), shape, BLOCK)
+    if kind == "q2_K":
+        blocks = _empty_blocks("tq2_0", codes.size // BLOCK_TYPES[kind].values)
+        blocks["d"], blocks["low"] = (
+            scales[:: BLOCK_TYPES[kind].values // BLOCK],
+            gather(codes.reshape(len(blocks), -1), 32, 2),
+        )
+        return quant.from_blocks(blocks.tobytes(), shape, "tq2_0")
     blocks = _empty_blocks(kind, len(codes))
     blocks["d"] = scales
     if kind == "q8_0":
@@ -161,7 +175,7 @@ def _in_blocks(numbers: Numbers, kind: str, first: int, count: int) -> Tensor:
 
 
 def _empty_blocks(kind: str, count: int) -> Array:
-    return np.empty(count, np.dtype(list(BLOCK_TYPES[kind].fields)))
+    return np.empty(count, np.dtype(list(READABLE[kind].fields)))
 
 
 # -- numbers in words
