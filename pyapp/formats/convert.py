@@ -91,7 +91,8 @@ def quantize_file(
     gives some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices
     whose names match KEPT or the regular expression `keep`. Rows that are no multiple of 256 get the SHORTER type.
     Blocks in .safetensors are read by pyapp alone (block_rows.py). `view` gives a checkpoint other names and
-    forms. `imatrix` names the columns that count. `report` receives Progress in bytes of the source. Returns what was written: `file size types weighted source_size`. Raises
+    forms. `imatrix` names the columns that count. `report` receives Progress in bytes of the source. Returns what was
+    written: `file size types weighted source_size`. Raises
     OptionError, FileFormatError, ModelError for NaN and infinite weights, Cancelled once `cancel` is set.
     """
     path, kind = Path(target), type_name(kind)

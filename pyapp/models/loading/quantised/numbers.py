@@ -158,10 +158,8 @@ def _in_blocks(numbers: Numbers, kind: str, first: int, count: int) -> Tensor:
         return quant.from_groups(quants, np.ascontiguousarray(scales, np.float32), shape, BLOCK)
     if kind == "q2_K":
         blocks = _empty_blocks("tq2_0", codes.size // BLOCK_TYPES[kind].values)
-        blocks["d"], blocks["low"] = (
-            scales[:: BLOCK_TYPES[kind].values // BLOCK],
-            gather(codes.reshape(len(blocks), -1), 32, 2),
-        )
+        blocks["d"] = scales[:: BLOCK_TYPES[kind].values // BLOCK]
+        blocks["low"] = gather(codes.reshape(len(blocks), -1), 32, 2)
         return quant.from_blocks(blocks.tobytes(), shape, "tq2_0")
     blocks = _empty_blocks(kind, len(codes))
     blocks["d"] = scales
