@@ -93,6 +93,7 @@ bit (of 8-bit bitsandbytes and channels of int8 to the last bit of float32). `py
 | `fp8`, `fbgemm_fp8` | float8_e4m3fn, scales of blocks, rows or matrices | 16-bit floats |
 | `bitsandbytes` | nf4, fp4, with scales quantised or not | 16-bit floats |
 | | 8 bits | q8_group |
+| `hqq` | 1, 2, 3, 4 and 8 bits, both axes | 16-bit floats |
 | `modelopt` | FP8 and NVFP4 | 16-bit floats |
 | `bitnet` | packed matrices | q2_K, or q4_0 where rows are no multiple of 256; factors are rounded to float16 |
 | `mxfp4` | the experts of gpt-oss | mxfp4 |

@@ -1,6 +1,6 @@
 """Write golden_quantised/: matrices and small Llamas as other libraries quantise them, and what they stand for.
 
-    pip install --no-deps bitsandbytes compressed-tensors loguru auto-gptq
+    pip install --no-deps bitsandbytes compressed-tensors loguru auto-gptq hqq termcolor
     python -m tests.models.make_golden_quantised
 
 A file of a matrix has the layer "layer" and the tensor "expected", which the library dequantised. A file of a Llama
@@ -20,6 +20,8 @@ from auto_gptq.nn_modules.qlinear.qlinear_cuda import QuantLinear
 from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.entrypoints.convert.converters.autoawq import AutoAWQConverter
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+from hqq.core.quantize import Quantizer
+from hqq.core.utils import encode_safetensor_type
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
@@ -146,6 +148,17 @@ def modelopt(rows: int, columns: int) -> Made:
     return parts | {"weight_scale_2": 1 / own["weight_global_scale"][0]}, expected
 
 
+def hqq(bits: int, axis: int, dtype: torch.dtype) -> Callable[[int, int], Made]:
+    def make(rows: int, columns: int) -> Made:
+        weight = torch.randn(rows, columns) * 0.05
+        packed, meta = Quantizer.quantize(weight, nbits=bits, group_size=32, axis=axis, optimize=False, device="cpu")
+        meta = {name: value.to(dtype) if name in ("scale", "zero") else value for name, value in meta.items()}
+        expected = Quantizer.dequantize(packed, meta | {"compute_dtype": dtype})
+        return {"W_q": packed, **{name: encode_safetensor_type(value) for name, value in meta.items()}}, expected
+
+    return make
+
+
 BNB = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 FP8 = {"quant_method": "fp8", "weight_block_size": BLOCK}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32}
@@ -172,6 +185,8 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[int, int], Made]]] = {
     "ct_float8": (CT, compressed("float-quantized", scheme("channel", 8, "float"), by_row)),
     "ct_nvfp4": (CT, compressed("nvfp4-pack-quantized", scheme("tensor_group", 4, "float", group_size=16), nvidia)),
     "modelopt": ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, modelopt),
+    "hqq": ({"quant_method": "hqq"}, hqq(4, 1, torch.float16)),
+    "hqq_3": ({"quant_method": "hqq"}, hqq(3, 0, torch.bfloat16)),
     "ct_mxfp4": (CT, compressed("mxfp4-pack-quantized", scheme("group", 4, "float", group_size=32), microscaling)),
 }  # fmt: skip
 SIZES = {"gptq_3": (32, 64)}  # the others are 16 x 64

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # The module that reads a method's tensors; "": the architecture that is published so (gpt-oss) reads its experts.
 METHODS = {
     "fp8": "float8", "fbgemm_fp8": "float8", "awq": "awq", "gptq": "gptq", "bitsandbytes": "bitsandbytes",
-    "compressed-tensors": "compressed_tensors", "modelopt": "modelopt", "bitnet": "ternary", "mxfp4": "",
+    "compressed-tensors": "compressed_tensors", "modelopt": "modelopt", "hqq": "hqq", "bitnet": "ternary",
+    "mxfp4": "",
 }  # fmt: skip
 PLACES = ("quantization_config", "compression_config")  # the second in files of 2024
 PACKED_AS = {"auto_gptq": "gptq", "gptq": "gptq", "auto_awq": "awq", "awq": "awq"}  # packing_format of AutoRound
