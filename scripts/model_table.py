@@ -74,7 +74,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 
 GGUF files may have any of ggml's types. The kernels compute with most of them; matrices of the others become another
 type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, tq1_0 and tq2_0 keep their values; the
-others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
+others change at most as much as float32 does in q8_0. Such a model takes more memory than its file. I2_S, the type of
+bitnet.cpp's files, becomes q2_K, with its factor rounded to float16.
 
 Folders whose config.json has a `quantization_config` are read by the method that it names, whatever the architecture;
 the tensors of the file say which layers it applies to. Tests compare the numbers with those of the libraries, bit for

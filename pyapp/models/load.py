@@ -376,7 +376,7 @@ def build(
     (loading.projectors), whose settings these are.
     """
     settings = settings_of(checkpoint, settings) if projector_file is None else settings or {}
-    if _may_be_quantised(settings):
+    if _may_be_quantised(settings) or any(info.dtype[:5] == "ggml_" for info in checkpoint.tensors.values()):
         from .loading.quantised.methods import as_floats
 
         checkpoint = as_floats(checkpoint, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from pyapp.engine import Tensor, quant
 from pyapp.errors import ModelError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.formats.convert import quantize_file
 from pyapp.models.bitnet import Config
 from pyapp.models.load import build, module_of
 from pyapp.models.loading.quantised.methods import as_floats
+from pyapp.models.loading.writing_gguf import gguf_view
+from tests.formats.gguf_builder import Builder
 from tests.models.decoder_configs import CONFIGS
 from tests.models.test_decoders import CLOSE, TEXT, make, numbers
 
@@ -50,6 +54,42 @@ def test_published_files(form: str, tmp_path: Path) -> None:
     with pyapp.no_grad():
         found = numbers(model(pyapp.tensor([TEXT], dtype="int32")))[0, [0, -1]]
     np.testing.assert_allclose(found.reshape(-1), GOLDEN[form], **CLOSE)
+
+
+def test_gguf_files_of_bitnet_cpp(tmp_path: Path) -> None:
+    """A file of llama.cpp's in which matrices are replaced by those of bitnet.cpp's type."""
+    sizes = {"hidden_size": 256, "intermediate_size": 128, "num_hidden_layers": 1}
+    model, random = make("bitnet", 0, **sizes), np.random.default_rng(0)
+    with pyapp.no_grad():
+        for name, value in model.named_parameters():
+            if "_proj." in name:
+                value.copy_(pyapp.from_numpy(random.integers(-1, 2, value.shape).astype(np.float32) * FACTOR))
+    write_safetensors(tmp_path / "model.safetensors", dict(model.state_dict()))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["bitnet"] | sizes))
+    path = tmp_path / "model.gguf"
+    quantize_file(tmp_path / "model.safetensors", path, "f32", view=gguf_view(tmp_path / "model.safetensors"))
+    data, builder = bytearray(path.read_bytes()), Builder()
+    with open_checkpoint(path) as checkpoint:
+        for name, info in checkpoint.tensors.items():
+            if re.search("attn_[qkvo]|ffn_(up|gate|down)\\.", name) and "norm" not in name:
+                begin = checkpoint._begins[name][0]  # type: ignore[attr-defined]
+                old, new = (builder.entry(name, info.shape, code, begin) for code in (0, 36))
+                data[:] = data.replace(old, new)
+                codes = (checkpoint.read(name).numpy() / FACTOR + 1).astype(np.uint8).reshape(-1, 4, 32)
+                packed = codes[:, 0] << 6 | codes[:, 1] << 4 | codes[:, 2] << 2 | codes[:, 3]
+                own = packed.tobytes() + np.float32(FACTOR).tobytes()
+                start = checkpoint._start + begin  # type: ignore[attr-defined]
+                data[start : start + len(own)] = own
+    (tmp_path / "new.gguf").write_bytes(data)
+    with open_checkpoint(tmp_path / "new.gguf") as checkpoint:
+        kinds = [info.dtype for info in checkpoint.tensors.values()]
+        found = build(checkpoint, lambda event: None, Cancel())
+        view = as_floats(checkpoint, {})
+        types = {view.read(name).dtype.name for name, info in view.tensors.items() if info.dtype == "float16"}
+    assert kinds.count("ggml_type_36") == 7 and types == {"q2_K", "q4_0"}
+    ids = pyapp.tensor([TEXT], dtype="int32")
+    with pyapp.no_grad():
+        np.testing.assert_array_equal(numbers(found(ids)), numbers(model(ids)))
 
 
 def test_rows_of_whole_blocks_stay_in_blocks(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ class QuantisedCheckpoint(Checkpoint):
         super().__init__(inner.source)
         self.inner, self.format = inner, inner.format
         self.config, self.metadata = inner.config, inner.metadata
+        if hasattr(inner, "values"):  # of GGUF
+            self.values = inner.values
         self._weights = {weight.name: weight for weight in weights}
         hidden = {part for weight in self._weights.values() for part in weight.parts} | set(unread)
         self.tensors = {name: info for name, info in inner.tensors.items() if name not in hidden}

@@ -36,6 +36,11 @@ def quantization_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {}
 
 
+def has_own_types(checkpoint: Checkpoint) -> bool:
+    """Whether a GGUF file has tensors of types that are not ggml's."""
+    return any(info.dtype.startswith("ggml_type_") for info in checkpoint.tensors.values())
+
+
 def unquantised(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration without what says how weights are quantised."""
     found = {key: value for key, value in settings.items() if key not in PLACES}
@@ -83,9 +88,16 @@ def _module(method: str) -> Any:
 
 def as_floats(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> Checkpoint:
     """A view of a checkpoint in which the matrices that a library quantised are tensors under their usual names; the
-    checkpoint itself where none are. ModelError as check_method's, and for tensors that do not fit one another.
+    checkpoint itself where none are. In GGUF files these are the matrices of bitnet.cpp's type. ModelError as
+    check_method's, and for tensors that do not fit one another.
     """
     given = quantization_of(settings)
+    if has_own_types(checkpoint):
+        from .checkpoint import QuantisedCheckpoint
+        from .i2_s import weights
+
+        found = weights(checkpoint)
+        return QuantisedCheckpoint(checkpoint, found) if found else checkpoint
     if not given or not METHODS.get(given["quant_method"]):
         return checkpoint
     check_method(settings, checkpoint.source.name)
@@ -95,8 +107,8 @@ def as_floats(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> Checkpoint
     sources = (settings, text if isinstance(text, Mapping) else {})
     names = (part.get(field) for part in sources for field in ("dtype", "torch_dtype"))
     dtype = next((name for name in names if name in ("float16", "bfloat16")), "bfloat16")
-    weights, unread = _module(given["quant_method"]).weights(checkpoint, given, dtype)
-    return QuantisedCheckpoint(checkpoint, weights, unread) if weights or unread else checkpoint
+    quantised, unread = _module(given["quant_method"]).weights(checkpoint, given, dtype)
+    return QuantisedCheckpoint(checkpoint, quantised, unread) if quantised or unread else checkpoint
 
 
 def described(settings: Mapping[str, Any]) -> str:
