@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.lazy import np
 
-from .checkpoint import Weight, expect, expect_tensor, floats, whole_numbers
+from .checkpoint import Weight, expect, expect_tensor, floats, packed_layers, whole_numbers
 from .numbers import Integers
 
 if TYPE_CHECKING:
@@ -40,15 +40,9 @@ def details(given: Mapping[str, Any]) -> list[str]:
 def weights(checkpoint: Checkpoint, given: Mapping[str, Any], dtype: str) -> tuple[list[Weight], list[str]]:
     """The quantised matrices, and the tensors that are not read."""
     found = []
-    for name, info in checkpoint.tensors.items():
-        if not name.endswith(".qweight"):
-            continue
-        layer = name.removesuffix(".qweight")
-        expect(info.dtype == "int32" and len(info.shape) == 2, checkpoint, name, "are no int32 (K, N / 8)")
-        inputs, words = info.shape
-        scales = expect_tensor(checkpoint, name, f"{layer}.scales", ("float16", "bfloat16", "float32"))
+    for name, layer, (inputs, words), scales in packed_layers(checkpoint):
         kind, shape = checkpoint.tensors[scales].dtype, checkpoint.tensors[scales].shape
-        fits = len(shape) == 2 and shape[1] == EACH * words and shape[0] > 0 and inputs % shape[0] == 0
+        fits = shape[1] == EACH * words and inputs % shape[0] == 0
         expect(fits, checkpoint, scales, f"are no (G, {EACH * words}) with a whole number of {inputs} inputs each")
         parts, zeros = [name, scales], f"{layer}.qzeros"
         if zeros in checkpoint.tensors:

@@ -113,7 +113,7 @@ def _places(checkpoint: Checkpoint, name: str, shape: tuple[int, ...], fields: M
         codes = whole_numbers(checkpoint, f"{name}.absmax")
         outer = floats(checkpoint, f"{name}.nested_absmax")
         scales = floats(checkpoint, f"{name}.nested_quant_map")[codes]
-        scales = scales * np.repeat(outer, fields["nested_blocksize"])[: len(scales)]
+        scales = scales * outer[np.arange(len(scales)) // fields["nested_blocksize"]]
         scales += np.float32(fields["nested_offset"])
     else:
         scales = floats(checkpoint, f"{name}.absmax")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import Checkpoint, TensorInfo
 
-from .numbers import Floats, MxFloats, Numbers, filled
+from .numbers import Numbers, filled
 
 if TYPE_CHECKING:
     from pyapp.engine.blocks.layout import Array
@@ -53,6 +52,7 @@ class QuantisedCheckpoint(Checkpoint):
         hidden = {part for weight in self._weights.values() for part in weight.parts} | set(unread)
         self.tensors = {name: info for name, info in inner.tensors.items() if name not in hidden}
         for name, weight in self._weights.items():
+            expect(0 not in weight.shape, inner, weight.parts[0], "are empty")
             size = sum(inner.tensors[part].nbytes for part in weight.parts)
             self.tensors[name] = TensorInfo(name, weight.dtype, weight.shape, size)
 
@@ -63,7 +63,7 @@ class QuantisedCheckpoint(Checkpoint):
     def _read(self, info: TensorInfo, finite: bool, device: Device | None) -> Tensor:
         weight = self._weights.get(info.name)
         if weight is None:
-            return self.inner._read(replace(info), finite, device)
+            return self.inner._read(info, finite, device)
         where = self.source.name if finite else None
         tensor = filled(weight.numbers(), weight.name, weight.dtype, device, where)
         for part in weight.parts:
@@ -125,6 +125,25 @@ def expect_tensor(checkpoint: Checkpoint, of: str, name: str, kinds: tuple[str, 
     return name
 
 
+def packed_layers(checkpoint: Checkpoint) -> Iterator[tuple[str, str, tuple[int, int], str]]:
+    """Of each layer of AWQ and GPTQ: the name of its qweight (int32), its own name, the shape of the qweight, and the
+    name of its scales, a matrix.
+    """
+    for name, info in checkpoint.tensors.items():
+        layer = name.removesuffix(".qweight")
+        if layer != name:
+            expect(
+                info.dtype == "int32" and len(info.shape) == 2 and info.numel > 0,
+                checkpoint,
+                name,
+                "are no int32 matrix",
+            )
+            scales = expect_tensor(checkpoint, name, f"{layer}.scales", ("float16", "bfloat16", "float32"))
+            found = checkpoint.tensors[scales]
+            expect(len(found.shape) == 2 and found.numel > 0, checkpoint, scales, "are no matrix")
+            yield name, layer, (info.shape[0], info.shape[1]), scales
+
+
 def unread_of(checkpoint: Checkpoint, ends: tuple[str, ...]) -> list[str]:
     """The tensors with these last parts of their names."""
     return [name for name in checkpoint.tensors if name.rpartition(".")[2] in ends]
@@ -133,9 +152,3 @@ def unread_of(checkpoint: Checkpoint, ends: tuple[str, ...]) -> list[str]:
 def flat_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     """The shape of the matrix of all rows."""
     return prod(shape[:-1]), shape[-1]
-
-
-__all__ = [
-    "Floats", "MxFloats", "QuantisedCheckpoint", "Weight", "expect", "expect_tensor", "flat_shape", "floats",
-    "unread_of", "whole_numbers",
-]  # fmt: skip

@@ -80,7 +80,7 @@ def _block_of(checkpoint: Checkpoint, name: str, scale: str, block: Any) -> tupl
     given = block if isinstance(block, list | tuple) and len(block) == 2 else (None, None)
     for size, count, said in zip((rows, columns), of_scale[-2:], given, strict=True):
         if isinstance(said, int) and said > 0 and -(-size // said) == count:
-            sizes.append(said)
+            sizes.append(min(said, size))
         else:
             expect(count > 0 and size % count == 0, checkpoint, scale, f"fit no {list(shape)}")
             sizes.append(size // count)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.engine.lazy import np
 
-from .checkpoint import Weight, expect, expect_tensor, floats, whole_numbers
+from .checkpoint import Weight, expect, expect_tensor, floats, packed_layers, whole_numbers
 from .numbers import Integers, numbers_in
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 BITS = (2, 3, 4, 8)
 FORMATS = ("gptq", "gptq_v2")
-HALVES = ("float16", "bfloat16", "float32")
 
 
 def problem(given: Mapping[str, Any]) -> str | None:
@@ -45,15 +44,9 @@ def details(given: Mapping[str, Any]) -> list[str]:
 def weights(checkpoint: Checkpoint, given: Mapping[str, Any], dtype: str) -> tuple[list[Weight], list[str]]:
     """The quantised matrices, and the tensors that are not read."""
     found = []
-    for name, info in checkpoint.tensors.items():
-        if not name.endswith(".qweight"):
-            continue
-        layer = name.removesuffix(".qweight")
-        expect(info.dtype == "int32" and len(info.shape) == 2, checkpoint, name, "are no int32 (K bits / 32, N)")
-        outputs = info.shape[1]
-        scales = expect_tensor(checkpoint, name, f"{layer}.scales", HALVES)
+    for name, layer, (height, outputs), scales in packed_layers(checkpoint):
         kind, shape = checkpoint.tensors[scales].dtype, checkpoint.tensors[scales].shape
-        expect(len(shape) == 2 and shape[1] == outputs and shape[0] > 0, checkpoint, scales, f"are no (G, {outputs})")
+        expect(shape[1] == outputs, checkpoint, scales, f"are no (G, {outputs})")
         bits, zeros, order = int(given.get("bits", 4)), f"{layer}.qzeros", f"{layer}.g_idx"
         parts = [name, scales]
         if zeros in checkpoint.tensors:
@@ -62,7 +55,7 @@ def weights(checkpoint: Checkpoint, given: Mapping[str, Any], dtype: str) -> tup
             expect(bits in BITS, checkpoint, zeros, f"are no integers of {BITS} bits")
             words = -(-outputs * bits // 32)
             parts.append(expect_tensor(checkpoint, name, zeros, ("int32",), (shape[0], words)))
-        inputs = info.shape[0] * 32 // bits
+        inputs = height * 32 // bits
         if order in checkpoint.tensors:
             parts.append(expect_tensor(checkpoint, name, order, ("int32", "int64"), (inputs,)))
         expect(inputs >= shape[0], checkpoint, name, f"have {inputs} inputs and {shape[0]} groups of them")
