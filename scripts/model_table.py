@@ -74,7 +74,37 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
 
 GGUF files may have any of ggml's types. The kernels compute with most of them; matrices of the others become another
 type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, tq1_0 and tq2_0 keep their values; the
-others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
+others change at most as much as float32 does in q8_0. Such a model takes more memory than its file. I2_S, the type of
+bitnet.cpp's files, becomes q2_K, with its factor rounded to float16.
+
+Folders whose config.json has a `quantization_config` are read by the method that it names, whatever the architecture;
+the tensors of the file say which layers it applies to. Tests compare the numbers with those of the libraries, bit for
+bit (of 8-bit bitsandbytes and channels of int8 to the last bit of float32). `pyapp inspect FOLDER` names the method.
+
+| quant_method | forms | in memory |
+| --- | --- | --- |
+| `awq` | version gemm, 4 bits | q5_0, which holds each number exactly |
+| `gptq` | 2, 3, 4 and 8 bits, zero points of both versions | the smallest exact one of q4_0, q5_0 and q8_0 |
+| | `desc_act`; 8 bits with other zero points than 128 | 16-bit floats |
+| `auto-round` | packed as auto_gptq or auto_awq | as these |
+| `compressed-tensors` | pack-quantized, of 1 to 8 bits | as GPTQ |
+| | int-quantized | q8_0, or q8_group where float16 does not hold the scales |
+| | mxfp4-pack-quantized | mxfp4 |
+| | float-quantized, mxfp8-quantized, nvfp4-pack-quantized | 16-bit floats |
+| `fp8`, `fbgemm_fp8` | float8_e4m3fn, scales of blocks, rows or matrices | 16-bit floats |
+| `bitsandbytes` | nf4, fp4, with scales quantised or not | 16-bit floats |
+| | 8 bits | q8_group |
+| `hqq` | 1, 2, 3, 4 and 8 bits, both axes | 16-bit floats |
+| `modelopt` | FP8 and NVFP4 | 16-bit floats |
+| `bitnet` | packed matrices | q2_K, or q4_0 where rows are no multiple of 256; factors are rounded to float16 |
+| `mxfp4` | the experts of gpt-oss | mxfp4 |
+
+16-bit floats are the model's own type (bfloat16 unless the file says float16), with each number rounded once, as
+transformers does where a card has no kernels for the form. No matrix takes more than that, and `--type q8_0` (in
+Python `dtype=`) or `pyapp quantize FOLDER model.gguf -t Q4_K_M` makes it small again. Activations that a method would
+round to 8 bits are not rounded. Groups that are no multiple of 32 columns become 16-bit floats, and so do the matrices
+of a model that several processes compute together. One tensor at a time is in memory beside the model. Other methods
+are refused by name before the weights are downloaded.
 
 Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
 (`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, FLUX.1 and Z-Image, from folders of

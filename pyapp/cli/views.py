@@ -183,6 +183,8 @@ class InspectView(View):
     def done(self, event: Done) -> None:
         results = event.results
         click.echo(f"{results['file']}: {results['format']}, {size(results['size'])}")
+        if "quantization" in results:
+            click.echo(f"quantised: {results['quantization']}")
         for title in ("config", "metadata"):
             if results[title]:
                 click.echo(f"\n{title}")

@@ -90,9 +90,9 @@ def quantize_file(
     `kind` is a type ("q4_K", "q8_0", "f16" …), which all matrices get, or one of MIXTURES ("Q4_K_M", "Q4_0" …), which
     gives some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices
     whose names match KEPT or the regular expression `keep`. Rows that are no multiple of 256 get the SHORTER type.
-    Blocks in .safetensors are read by pyapp alone (block_rows.py). `view` gives a checkpoint that is written as .gguf
-    other names and forms. `imatrix` names the columns that count. `report`
-    receives Progress in bytes of the source. Returns what was written: `file size types weighted source_size`. Raises
+    Blocks in .safetensors are read by pyapp alone (block_rows.py). `view` gives a checkpoint other names and
+    forms. `imatrix` names the columns that count. `report` receives Progress in bytes of the source. Returns what was
+    written: `file size types weighted source_size`. Raises
     OptionError, FileFormatError, ModelError for NaN and infinite weights, Cancelled once `cancel` is set.
     """
     path, kind = Path(target), type_name(kind)
@@ -101,7 +101,7 @@ def quantize_file(
     importance = {} if imatrix is None else read_imatrix(imatrix)
     opened = open_checkpoint(source)
     try:
-        checkpoint = opened if view is None or path.suffix != ".gguf" else view(opened)
+        checkpoint = opened if view is None else view(opened)
         work = _Work(checkpoint, importance, report or (lambda event: None), cancel or Cancel())
         config = checkpoint.config or _config_beside(source)
         kinds = _chosen_types(checkpoint, config, kind, pattern, weighted=bool(importance))

@@ -18,6 +18,7 @@ from .checkpoint import Checkpoint, TensorInfo
 from .dense_tensors import read_dense
 from .source import ByteSource, check_range, read_into
 
+LISTED = ("float16", "bfloat16")  # of matrices that are read in blocks (models/loading/quantised)
 Runs = Sequence[tuple[int, int]]  # (first, count) of rows, one run after the other
 
 
@@ -27,7 +28,7 @@ def read_part(
 ) -> Tensor:  # fmt: skip
     """Rows of a tensor, and of a matrix the columns (first, count); None: all. A stack of matrices (E, N, K) is that of
     their rows (E * N, K). Only these bytes are read, where the file has the tensor row by row and no block is divided;
-    else it is a part of the whole tensor, in float32 if that is in blocks.
+    else it is a part of the whole tensor, which is no longer in blocks: in the floats that the file lists, or float32.
 
     Errors as those of Checkpoint.read; ValueError for rows and columns that are not there.
     """
@@ -44,6 +45,7 @@ def read_part(
     part = _source(checkpoint, info, rows, first, count)
     if part is None:
         whole = quant.dequantize(checkpoint.read_rows(name, finite=finite, device=device)).reshape(info.shape)
+        whole = whole.to(info.dtype) if info.dtype in LISTED else whole
         taken = whole if columns is None else whole.narrow(1, *columns)
         return cat([taken.narrow(0, row, n) for row, n in rows]).contiguous()
     height = sum(n for _, n in rows)

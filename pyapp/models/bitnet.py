@@ -1,21 +1,17 @@
 """BitNet b1.58 (Ma et al. 2024, arXiv 2402.17764; 2B4T: Ma et al. 2025, arXiv 2504.12285): Llama's blocks with norms
 inside attention and feed-forward, and matrices of the numbers -1, 0 and 1 with one factor each.
 
-Published files pack four numbers into a byte, as transformers' integrations/bitnet.py describes: row i + k R / 4 of R
-rows is in bits 2 k and 2 k + 1 of row i. Matrices with rows of 256 n numbers stay in blocks, others become float32.
+loading/quantised/ternary.py reads the packed matrices of published files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, quant
-from pyapp.engine.lazy import np
-from pyapp.errors import ModelError
 from pyapp.nn import RMSNorm
 from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, Text
 from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
@@ -28,8 +24,6 @@ from .loading.weights import Stored
 MODEL_TYPES = ("bitnet",)
 PROJECTIONS = "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"
 FEED_FORWARD = "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
-PACKED = 4  # numbers of a byte
-BLOCK = 256  # numbers that share a factor in blocks of the type tq2_0
 SMALLEST = 1e-5  # the largest activation of a token, and mean weight of a matrix, at least
 # How the factors of matrices are stored: "factor", its "inverse", or nowhere, because matrices are rounded when they
 # are used; "": matrices are what they are.
@@ -134,32 +128,6 @@ class BitNetForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-def ternary_matrix(packed: Tensor, scale: Tensor, inverse: bool = False) -> Tensor:
-    """packed (R / 4, C) uint8 and the factor, or its inverse (1,) → the matrix (R, C): in blocks if rows have a whole
-    number of them, else in float32. ModelError for numbers that are not -1, 0 or 1.
-    """
-    found = packed.cpu().numpy()  # (R / 4, C)
-    numbers = np.concatenate([found >> 2 * k & 3 for k in range(PACKED)])  # (R, C), 0 … 2
-    if numbers.max(initial=0) > 2:
-        raise ModelError("a packed matrix has numbers other than -1, 0 and 1")
-    factor = float(scale.to("float32").reshape(-1).tolist()[0])
-    factor = 1 / factor if inverse else factor
-    rows, columns = numbers.shape
-    if columns % BLOCK:
-        return Tensor.from_buffer((numbers.astype(np.float32) - 1) * np.float32(factor), (rows, columns), "float32")
-    parts = numbers.reshape(rows, columns // BLOCK, 2, PACKED, BLOCK // 8)  # numbers 32 apart share a byte
-    data = np.bitwise_or.reduce([parts[..., k, :] << 2 * k for k in range(PACKED)])
-    data = data.reshape(rows, columns // BLOCK, BLOCK // PACKED)
-    ends = np.broadcast_to(np.array([factor], "<f2").view(np.uint8), (*data.shape[:2], 2))
-    blocks = np.concatenate([data, ends], -1).tobytes()
-    return quant.from_blocks(blocks, (rows, columns), "tq2_0", packed.device)
-
-
-def _unpacked(parts: Sequence[Tensor], inverse: bool) -> Tensor:
-    packed, scale = parts
-    return ternary_matrix(packed, scale, inverse)
-
-
 def _rounded_matrix(weight: Tensor) -> Tensor:
     """A matrix as its numbers -1, 0 and 1 times their factor."""
     weight = quant.dequantize(weight).to("float32")
@@ -168,17 +136,12 @@ def _rounded_matrix(weight: Tensor) -> Tensor:
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
-    """How published files store the matrices."""
+    """How published files store the matrices, those of loading.quantised.ternary apart."""
     found: dict[str, Stored] = {}
-    for layer in range(config.num_hidden_layers if config.ternary else 0):
+    for layer in range(config.num_hidden_layers if config.ternary == "rounded" else 0):
         for part in PROJECTIONS + FEED_FORWARD:
             name = f"model.layers.{layer}.{part}.weight"
-            info = tensors.get(name)
-            if config.ternary == "rounded":
-                found[name] = Stored((name,), values=_rounded_matrix)
-            elif info is not None and info.dtype == "uint8":
-                join = partial(_unpacked, inverse=config.ternary == "inverse")
-                found[name] = Stored((name, f"{name}_scale"), join=join)
+            found[name] = Stored((name,), values=_rounded_matrix)
     return found
 
 

@@ -19,7 +19,6 @@ from pyapp.engine.storage import release_memory
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, open_source
-from pyapp.formats.checkpoint import UNQUANTISED
 from pyapp.formats.safe_json import json_object, object_problem
 from pyapp.formats.source import close_source, read_whole
 
@@ -43,8 +42,6 @@ OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which lang
 # A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
-# Model types, and methods of quantising their weights that they read.
-READ_QUANTISED = {("gpt_oss", "mxfp4"), ("bitnet", "bitnet")}
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
 
@@ -295,15 +292,13 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
 
 def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") -> str | None:
     """The module of pyapp.models of a configuration's architecture; None for llama2.c's. ModelError for an unknown
-    architecture, for one that has no model for the task, and for weights that another library has quantised.
+    architecture, for one that has no model for the task, and for weights that are quantised in a way that is not read.
     """
-    quantized, kind = settings.get("quantization_config"), settings.get("model_type", "llama2c")
-    method = quantized.get("quant_method") if isinstance(quantized, Mapping) else None
-    if isinstance(method, str) and (kind, method) not in READ_QUANTISED:
-        raise ModelError(
-            f"its weights are quantised by {method!r:.50}, which pyapp does not read", where=where,
-            hint=UNQUANTISED,
-        )  # fmt: skip
+    kind = settings.get("model_type", "llama2c")
+    if _may_be_quantised(settings):
+        from .loading.quantised.methods import check_method
+
+        check_method(settings, where)
     if kind == "llama2c":
         return None
     found = (SEEING if task == SEES else MODEL_TYPES).get(kind) if isinstance(kind, str) else None
@@ -330,6 +325,12 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
         where=where,
         hint=f"Known: {', '.join(['llama2c', *known] if task == 'causal-lm' else known)}",
     )
+
+
+def _may_be_quantised(settings: Mapping[str, Any]) -> bool:
+    """Whether loading.quantised has to look at a configuration; it is not imported for others."""
+    parts = (settings, settings.get("text_config"))
+    return any(isinstance(part, Mapping) and any("_config" in key for key in part) for part in parts)
 
 
 def architectures() -> dict[str, list[str]]:
@@ -375,6 +376,10 @@ def build(
     (loading.projectors), whose settings these are.
     """
     settings = settings_of(checkpoint, settings) if projector_file is None else settings or {}
+    if _may_be_quantised(settings) or any(info.dtype[:5] == "ggml_" for info in checkpoint.tensors.values()):
+        from .loading.quantised.methods import as_floats
+
+        checkpoint = as_floats(checkpoint, settings)
 
     def progress(done: int, total: int) -> None:
         cancel.check()

@@ -217,7 +217,8 @@ async def generate(
 @task
 async def inspect(source: Any) -> Events:
     """The content of a model file, or of the weights of a model's folder, from its header: Done carries `file format
-    size config metadata tensors totals classes`. `config` is that of the file, or else config.json's.
+    size config metadata tensors totals classes`, and `quantization` of a folder whose weights a library quantised.
+    `config` is that of the file, or else config.json's.
     """
     from pyapp import formats
 
@@ -226,12 +227,14 @@ async def inspect(source: Any) -> Events:
         return
     from pyapp import hub
     from pyapp.models.load import read_settings
+    from pyapp.models.loading.quantised.methods import described
 
     files = hub.resolve(source).files
     found = formats.inspect(files["model"])
     if not found["config"] and "config" in files:
         found["config"] = read_settings(files["config"])
-    yield Done("complete", found)
+    quantization = described(found["config"])
+    yield Done("complete", found | ({"quantization": quantization} if quantization else {}))
 
 
 @task
@@ -250,15 +253,14 @@ async def quantize(
     """
     from pyapp.formats.convert import quantize_file
     from pyapp.models.load import weights_of
-    from pyapp.models.loading.writing_gguf import gguf_view
+    from pyapp.models.loading.writing_gguf import floats_view, gguf_view
 
     cancel = cancel or Cancel()
 
     def work(report: Callable[[Event], None]) -> dict[str, Any]:
         file = weights_of(source)
-        return quantize_file(
-            file, target, kind, imatrix=imatrix, keep=keep, view=gguf_view(file), report=report, cancel=cancel
-        )
+        view = gguf_view(file) if os.fspath(target).endswith(".gguf") else floats_view(file)
+        return quantize_file(file, target, kind, imatrix=imatrix, keep=keep, view=view, report=report, cancel=cancel)
 
     try:
         async with aclosing(reported(work)) as events:

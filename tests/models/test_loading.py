@@ -325,10 +325,17 @@ def test_models_of_other_kinds_say_what_they_are_for(tmp_path: Path) -> None:
 def test_weights_that_other_libraries_quantised_are_refused_before_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
     for task, name in (("causal-lm", "llama"), ("masked-lm", "bert")):
-        config = {"model_type": name, "quantization_config": {"quant_method": "gptq", "bits": 4}}
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        with pytest.raises(ModelError, match="config.json: its weights are quantised by 'gptq'.*GGUF"):
-            load_model(tmp_path) if task == "causal-lm" else load_task_model(tmp_path, task)
+        for given, told in {
+            '{"quant_method": "quanto"}': "'quanto', which pyapp does not read. It reads GGUF files, and fp8, .*awq",
+            '{"quant_method": "gptq", "bits": 5}': "by gptq, and bits is 5.*GGUF",
+            '{"quant_method": "awq", "version": "gemv"}': "by awq, and version is 'gemv', expected 'gemm'",
+            '{"quant_method": "compressed-tensors", "format": "marlin-24"}': "by compressed-tensors, and format is 'ma",
+            '{"quant_method": "auto-round", "packing_format": "x"}': "by 'auto-round, packed as x'",
+        }.items():
+            config = {"model_type": name, "quantization_config": json.loads(given)}
+            (tmp_path / "config.json").write_text(json.dumps(config))
+            with pytest.raises(ModelError, match=f"config.json: its weights are quantised .*{told}"):
+                load_model(tmp_path) if task == "causal-lm" else load_task_model(tmp_path, task)
 
 
 def test_weights_of_whole_numbers_are_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from pyapp.text.tokenizer_files import load_tokenizer
 
 from ..load import TEXT, module_of, read_settings
 from ..loading.config import read_config, require
+from ..loading.quantised.methods import as_floats
 from ..loading.t5_config import T5Config
 from ..loading.towers_config import ClipTextConfig
 from ..loading.weights import load_weights
@@ -167,8 +168,8 @@ class Reading:
     report: Callable[[Event], None]
     cancel: Cancel
 
-    def read(self, part: str, module: Module, file: Path) -> None:
-        """Fills the module of a part."""
+    def read(self, part: str, module: Module, file: Path, settings: Mapping[str, Any]) -> None:
+        """Fills the module of a part; `settings` is the object of its config.json."""
 
         def progress(done: int, total: int) -> None:
             self.cancel.check()
@@ -182,7 +183,8 @@ class Reading:
         dtype = self.dtype
         joint = module if isinstance(module, Original) else None
         renames = renamed if part == "vae" else None if joint is None else plain_name
-        with open_checkpoint(file) as checkpoint:
+        with open_checkpoint(file) as opened:
+            checkpoint = as_floats(opened, settings)
             if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
                 dtype = None  # a file in block types keeps them
             load_weights(
@@ -199,7 +201,7 @@ class Reading:
         values = _settings_of(small, "", name)
         made = _made(part, str(values.get("_class_name")), values, name)
         large = hub.resolve_files(source, lambda names: _large(names, [""], name), **told)
-        self.read(part, made, next(large[path] for path in large if not _is_shard(path)))
+        self.read(part, made, next(large[path] for path in large if not _is_shard(path)), values)
         return made
 
     def file(self, source: str | os.PathLike[str], what: str, usual: str, ends: tuple[str, ...]) -> Path:
@@ -284,10 +286,10 @@ def load_diffusion(
     here = [part for part in wanted if part != kind.part or own is None]
     large = hub.resolve_files(source, lambda names: _large(names, here, name), report=report, cancel=cancel)
     if own is not None:
-        reading.read(kind.part, made[kind.part], own)
+        reading.read(kind.part, made[kind.part], own, {})
     for part in here:
         file = large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
-        reading.read(part, made[part], file)
+        reading.read(part, made[part], file, settled[part])
     for file, scale in as_pairs(lora):
         reading.add_lora({part: made[part] for part in wanted if part != "vae"}, file, scale)
     readers = []

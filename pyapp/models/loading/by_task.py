@@ -43,6 +43,7 @@ from pyapp.text.vocabulary_files import checked_vocabulary
 from .._index import MODEL_TYPES, TASKS
 from . import timm
 from .labels import labels_of
+from .quantised.methods import as_floats
 from .sentence_folders import (
     FILES,
     MODEL2VEC,
@@ -381,7 +382,7 @@ def build(
     """The model of a configuration for a task, with the weights of a checkpoint. new_head: layers of the head that do
     not fit the checkpoint, or are not there, are new.
     """
-    where = checkpoint.source.name
+    where, checkpoint = checkpoint.source.name, as_floats(checkpoint, settings)
     module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
     own_names = not is_llama_cpps(checkpoint)
     adapted = module.adapted(settings, checkpoint.tensors) if own_names and hasattr(module, "adapted") else settings

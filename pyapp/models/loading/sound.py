@@ -26,6 +26,7 @@ from pyapp.text.spoken_pieces import SpokenPieces
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 
+from .quantised.methods import as_floats
 from .weights import ignored_by, load_buffers, load_weights
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _built(
     report: Callable[[Event], None], cancel: Cancel,
 ) -> Any:  # fmt: skip
     """The model of a configuration, with the weights of a checkpoint."""
-    module = _module(settings)
+    module, checkpoint = _module(settings), as_floats(checkpoint, settings)
     config = module.Config.from_dict(settings)
     with skip_initialization():
         model = module.TASKS[TASK](config)

@@ -529,6 +529,8 @@ def read_plan(checkpoint: Checkpoint, plan: Stored, device: Device | str | None 
     """
     try:
         parts = [_read_part(checkpoint, name, plan.rows, device) for name in plan.names]
+        if plan.join is not None or plan.values is not None or len({part.dtype for part in parts}) > 1:
+            parts = [_as_listed(part, checkpoint.tensors[name]) for part, name in zip(parts, plan.names, strict=True)]
         if plan.join is not None:
             value = plan.join(parts)
         elif len(parts) == 1:
@@ -621,6 +623,8 @@ def _stack(
         part = _stack_rows(checkpoint, name, share, start % slot.shape[1], device)
         parts.append(_in_type(part, kind) if rows % quant.BAND == 0 else quant.dequantize(part).to(float32))
         start += checkpoint.tensors[name].shape[-2]
+    if len({part.dtype for part in parts}) > 1:
+        parts = [_as_listed(part, checkpoint.tensors[name]) for part, name in zip(parts, plan.names, strict=True)]
     if len(parts) == 1:
         whole = parts[0]
     elif all(len(checkpoint.tensors[name].shape) == 3 for name in plan.names):
@@ -672,12 +676,18 @@ def _read_part(
     if rows is None or not info.numel:
         return checkpoint.read(name, finite=True, device=device)
     if info.dtype not in READABLE or len(info.shape) != 2:
-        value = checkpoint.read(name, finite=True, device=device)
+        value = _as_listed(checkpoint.read(name, finite=True, device=device), info)
         return rows(value if value.ndim == 2 else value.unsqueeze(1)).reshape(info.shape)
     data = memoryview(checkpoint.read_bytes(name)).cast("B")
     matrix = Tensor.from_buffer(data, (info.shape[0], len(data) // info.shape[0]), "uint8")
     ordered = rows(matrix).contiguous()
     return quant.from_blocks(ordered.storage.bytes_view(), info.shape, info.dtype, _place(device))
+
+
+def _as_listed(value: Tensor, info: TensorInfo) -> Tensor:
+    """A tensor that may be in blocks though the file lists floats (loading.quantised), as these floats."""
+    listed = value.dtype.is_quantized and info.dtype in FLOATS
+    return quant.dequantize(value).to(info.dtype) if listed else value
 
 
 def _place(device: Device | str | None) -> Device:

@@ -28,6 +28,7 @@ from pyapp.text.tokenizer import Tokenizer
 
 from .by_task import MORE_FILES, own_task, renamed
 from .gguf import AsGguf, Gguf
+from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
 from .weights import ignored_by
 
@@ -54,6 +55,7 @@ def as_gguf(
         raise ModelError("llama.cpp has no form for this architecture", where=where)
     form, task = module.GGUF, _task(module, settings, MODULES in beside, where)
     module_of(settings, where, task)
+    checkpoint = as_floats(checkpoint, settings)
     features = task == "features"
     if hasattr(module, "adapted") and not features:
         settings = module.adapted(settings, checkpoint.tensors)
@@ -141,10 +143,28 @@ def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
         settings = read_settings(folder / "config.json") if (folder / "config.json").is_file() else checkpoint.config
         name = MODEL_TYPES.get(str(settings.get("model_type")))
         if name is None or not hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF"):
-            return checkpoint
+            return as_floats(checkpoint, settings)
         found = tokenizer_beside(source, checkpoint)
         files = _beside(folder) if "causal-lm" not in TASKS[name] or (folder / MODULES).is_file() else {}
         return as_gguf(checkpoint, settings, None if found is None else load_tokenizer(found), files)
+
+    return view
+
+
+def floats_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
+    """A function that views an open checkpoint of `source` without the quantisation of the config.json beside it; it
+    returns a checkpoint without one as it is.
+    """
+
+    def view(checkpoint: Checkpoint) -> Checkpoint:
+        path = Path(source).parent / "config.json" if isinstance(source, str | os.PathLike) else None
+        if path is None or not path.is_file():
+            return checkpoint
+        settings = read_settings(path)
+        found = as_floats(checkpoint, settings)
+        if found is not checkpoint:
+            found.config = unquantised(settings)
+        return found
 
     return view
 
