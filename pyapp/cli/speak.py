@@ -98,7 +98,7 @@ class SpeakJson(SpeakView):
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, of models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",
-              help="Its name, of models whose voices have names: af_heart, or of several: af_heart,af_bella.")  # fmt: skip
+              help="Its name, of models whose voices have names; or of several: af_heart,af_bella.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
               help="How fast: 2 is twice the model's own rate.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed speaks alike.")

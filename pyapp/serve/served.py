@@ -21,10 +21,12 @@ from pyapp.distributed.leading import Leader
 from pyapp.errors import Cancelled, ModelError, OptionError, PyappError
 from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint
+from pyapp.models._index import MODEL_TYPES
+from pyapp.models._index import TASKS as TASKS_OF_MODULES
 from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading import ultralytics
-from pyapp.models.loading.by_task import TASK_OF_CLASS
+from pyapp.models.loading.by_task import TASK_OF_CLASS, completed
 from pyapp.models.loading.sentence_folders import parts_in
 from pyapp.models.loading.timm import is_timms
 from pyapp.models.sentences.embedding import MODULES
@@ -507,5 +509,7 @@ def _task_of_settings(settings: Any) -> str:
             return task
     if "sequence-classification" in ends:
         return "classify"
-    kind = str(settings.get("model_type", ""))
+    kind = str(completed(settings).get("model_type", ""))
+    if TASKS_OF_MODULES.get(MODEL_TYPES.get(kind, "")) == ("text-to-speech",):
+        return "speak"
     return "embed" if kind.startswith(ENCODERS) else "generate"

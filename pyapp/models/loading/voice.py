@@ -22,6 +22,7 @@ from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import load_model, read_settings
+from pyapp.nn import Module
 from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
 from pyapp.text.tokenizer_files import load_tokenizer
 from pyapp.text.voice_tokenizer import VoiceTokenizer
@@ -58,6 +59,12 @@ class LoadedVoice:
         """The hyper-parameters as JSON values."""
         found: dict[str, Any] = self.model.config.to_dict()
         return found
+
+    @property
+    def modules(self) -> tuple[Module, ...]:
+        """The networks: the model, or those that speak together."""
+        parts = [self.model] if isinstance(self.model, Module) else vars(self.model).values()
+        return tuple(part for part in parts if isinstance(part, Module))
 
     @property
     def speakers(self) -> int:
