@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.wav import as_pcm
@@ -30,20 +30,23 @@ MOST_PAUSE = 60.0  # seconds
 # Where a long sentence is divided: behind a mark inside a sentence, else between words.
 CLAUSE = re.compile(r"(?<=[,;:—–])\s+|(?<=[、，；：،])\s*")
 SHOWN = 8  # unknown characters in a notice
+NAMES_SHOWN = 60  # of voices in an error
 
 
 @dataclass(frozen=True)
 class SpeakOptions:
     """How texts are spoken. OptionError, with the name of the setting, for an invalid value.
 
-    - speaker: the number of a voice, of models that have several. rate: how fast, beside the model's own rate: 2 is
-      twice as fast.
+    - speaker: the number of a voice, of models that have several. voice: its name, of models whose voices have names
+      (Kokoro, Orpheus); of Kokoro also several, NAME,NAME, which are mixed. rate: how fast, beside the model's own
+      rate: 2 is twice as fast.
     - noise, noise_duration: how much the sound and the durations vary; None: as the model's configuration says.
     - seed: of these variations: a text is spoken alike with the same one.
     - pause: seconds between two sentences. phonemes: the text has phonemes, which the model reads.
     """
 
     speaker: int = 0
+    voice: str | None = None
     rate: float = 1.0
     noise: float | None = None
     noise_duration: float | None = None
@@ -53,6 +56,10 @@ class SpeakOptions:
 
     def __post_init__(self) -> None:
         check_number("speaker", self.speaker, 0, 1 << 31, whole=True)
+        if self.voice is not None and (type(self.voice) is not str or not self.voice_names()):
+            raise OptionError(f"must be the name of a voice, not {self.voice!r:.60}", where="voice")
+        if self.voice is not None and self.speaker:
+            raise OptionError("a voice and a speaker are two choices of one thing", where="voice", hint="Give one")
         check_number("rate", self.rate, SLOWEST, FASTEST)
         for name in ("noise", "noise_duration"):
             if getattr(self, name) is not None:
@@ -66,11 +73,15 @@ class SpeakOptions:
         """The seed of a sentence, which is spoken alike whatever comes before it."""
         return (self.seed + sentence) % SEEDS
 
-    def refuse_variations(self) -> None:
+    def voice_names(self) -> list[str]:
+        """The names of the voices that are mixed."""
+        return [name.strip() for name in (self.voice or "").split(",") if name.strip()]
+
+    def refuse_variations(self, but: tuple[str, ...] = ()) -> None:
         """OptionError for a rate or noise that is not the usual one, of models that have their own."""
         usual = SpeakOptions()
         for name in ("rate", "noise", "noise_duration"):
-            if getattr(self, name) != getattr(usual, name):
+            if name not in but and getattr(self, name) != getattr(usual, name):
                 raise OptionError("this model has its own", where=name, hint="Leave it out")
 
     def silence(self, rate: int) -> bytes:
@@ -132,8 +143,10 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
     Raises OptionError for a text without anything to say or that the model cannot read, and for a speaker that it has
     not; ModelError if what it computes is no sound; Cancelled once `cancel` is set.
     """
-    model, tokenizer = loaded.model, loaded.tokenizer
+    model = loaded.model
     check_text(text)
+    options = named(loaded, options)
+    tokenizer = loaded.reader(options.speaker)
     if options.speaker and options.speaker >= loaded.speakers:
         has = "one voice" if loaded.speakers == 1 else f"the voices 0 to {loaded.speakers - 1}"
         raise OptionError(f"{options.speaker} is too large: the model has {has}", where="speaker")
@@ -174,6 +187,25 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
         yield Sound(part, start / rate, samples / rate, rate, bytes(heard))
         yield Progress("speaking", done, total, "characters")
     yield Done("complete", {"duration": samples / rate, "rate": rate, "sentences": len(parts)})
+
+
+def named(loaded: Any, options: SpeakOptions) -> SpeakOptions:
+    """The settings with the number of the voice that they name. OptionError for a voice that the model has not."""
+    names, known = options.voice_names(), loaded.voices
+    if not names:
+        return options
+    if not known:
+        raise OptionError(
+            "the model's voices have no names", where="voice", hint="Give the number: --speaker (in Python speaker=)"
+        )
+    for name in names:
+        if name not in known:
+            shown = ", ".join(known[:NAMES_SHOWN]) + (" …" if len(known) > NAMES_SHOWN else "")
+            raise OptionError(f"the model has no voice {name!r:.60}", where="voice", hint=f"Its voices: {shown}")
+    if len(names) > 1 and not loaded.mixes:
+        raise OptionError("the model speaks in one voice", where="voice", hint="Name one")
+    mixed = options.voice if len(names) > 1 else None
+    return replace(options, speaker=0 if mixed else known.index(names[0]), voice=mixed)
 
 
 def check_text(text: str) -> None:

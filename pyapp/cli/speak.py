@@ -97,6 +97,8 @@ class SpeakJson(SpeakView):
               help="The vectors of SpeechT5's voices: .npy or .safetensors, 512 numbers each.")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
               help="The number of the voice, of models that have several.")  # fmt: skip
+@click.option("--voice", metavar="NAME",
+              help="Its name, of models whose voices have names; or of several: af_heart,af_bella.")  # fmt: skip
 @click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
               help="How fast: 2 is twice the model's own rate.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed speaks alike.")
@@ -121,8 +123,9 @@ def speak(
     NAME.partial.wav. Voices of MMS read letters: write numbers as words. Models with phonemize in their
     tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them. With
     --codec the model is a language model, such as canopylabs/orpheus-3b-0.1-ft, whose voices are tara, leah, jess, leo,
-    dan, mia, zac and zoe: 0 to 7 for --speaker. microsoft/speecht5_tts speaks in the voices of --voices, and reads
-    letters.
+    dan, mia, zac and zoe: 0 to 7 for --speaker. hexgrad/Kokoro-82M reads phonemes, or texts with pip install
+    'pyapp[phonemes]', in the language of the --voice: af_heart, bm_george, ff_siwis and others.
+    microsoft/speecht5_tts speaks in the voices of --voices, and reads letters.
     """
     if text == STDIN:
         text, files = None, (*files, STDIN)

@@ -25,7 +25,7 @@ from .registry import ModelEntry, ModelFile, embedded_path, models
 HUB_NAME = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+?))?(:(?P<file>[^:\\]+))?")
 # Files of a model folder with a suffix of weights that are not weights.
 _NOT_WEIGHTS = re.compile(
-    r"tok.*|.*tokenizer\.bin|(.*[-._])?mmproj.*\.gguf|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+",
+    r"voices/.*|tok.*|.*tokenizer\.bin|(.*[-._])?mmproj.*\.gguf|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+",
     re.I,
 )
 INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # the preferred first
@@ -277,7 +277,13 @@ def choose_files(names: Iterable[str], model: str) -> dict[str, str]:
 def _weights(names: Iterable[str]) -> list[str]:
     """The files of weights; of a GGUF file in several parts, the first."""
     found = [n for n in names if n.lower().endswith(WEIGHTS)]
-    return [n for n in found if part_names(n)[:1] == [n] or not _NOT_WEIGHTS.fullmatch(PurePosixPath(n).name)]
+    return [n for n in found if part_names(n)[:1] == [n] or not _is_other(n)]
+
+
+def _is_other(name: str) -> bool:
+    """Whether a file with a suffix of weights has something else, such as the vectors of a voice."""
+    path = PurePosixPath(name)
+    return any(_NOT_WEIGHTS.fullmatch(part) for part in (path.name, "/".join(path.parts[-2:])))
 
 
 def choose_model(names: Iterable[str], where: str) -> str:

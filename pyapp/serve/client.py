@@ -284,7 +284,7 @@ class Server(Remote):
         unsent = [name for name in ("noise", "noise_duration") if getattr(options, name) is not None]
         if unsent:
             raise OptionError("is not a setting of a server's model", where=unsent[0])
-        asked: dict[str, Any] = {"voice": str(options.speaker), "response_format": "wav"}
+        asked: dict[str, Any] = {"voice": options.voice or str(options.speaker), "response_format": "wav"}
         asked |= {"speed": options.rate} if options.rate != 1 else {}
         asked |= {"phonemes": True} if options.phonemes else {}
         parts = [part for part in pieces(text) if any(map(str.isalnum, part))]

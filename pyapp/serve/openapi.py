@@ -304,8 +304,8 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/v1/audio/speech"): Route(
         "The speech of a text (OpenAI)", tuple(dict.fromkeys(form.media for form in FORMATS.values())),
-        {"model": MODEL, "input": TEXT, "voice": {"oneOf": [TEXT, an_object(id=TEXT)], "description": "The number of "
-         "a voice, of models that have several; one voice has any name."},
+        {"model": MODEL, "input": TEXT, "voice": {"oneOf": [TEXT, an_object(id=TEXT)], "description": "The number "
+         "or name of a voice, of models that have several; one voice has any name."},
          "response_format": one_of(*FORMATS, description="By default mp3, and wav where the server cannot make mp3."),
          "speed": number(SLOWEST, FASTEST, default=1), "stream_format": one_of("audio", "sse", default="audio"),
          "seed": whole(0, SOUND_SEEDS - 1, default=0), "phonemes": FLAG,

@@ -24,7 +24,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading import ultralytics
-from pyapp.models.loading.by_task import known_tasks, own_task
+from pyapp.models.loading.by_task import completed, known_tasks, own_task
 from pyapp.models.loading.sentence_folders import parts_in
 from pyapp.models.loading.timm import is_timms
 from pyapp.models.sentences.embedding import MODULES
@@ -495,7 +495,7 @@ def _task_of_yolo(path: Path) -> str:
 def _task_of_settings(settings: Any) -> str:
     if is_timms(settings):
         return "classify-image"
-    task = own_task(settings)
+    task = own_task(completed(settings))
     if settings.get("model_type") == "whisper" or task == "speech-recognition":
         return "transcribe"
     if task == "text-to-speech":

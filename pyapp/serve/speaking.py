@@ -51,8 +51,10 @@ async def speech(request: Request, context: Context) -> Response:
     phonemes, voice = fields.flag("phonemes"), _voice(fields)
     fields.end()
     model = await context.model(request, name, "speak")
-    speaker = _number(fields, voice, model.loaded.speakers)
-    options = SpeakOptions(speaker=speaker, rate=speed, seed=seed, phonemes=phonemes)
+    loaded = model.loaded
+    named = voice if voice is not None and {*voice.split(",")} <= {*loaded.voices} else None
+    speaker = 0 if named else _number(fields, voice, loaded.speakers, loaded.voices)
+    options = SpeakOptions(speaker=speaker, voice=named, rate=speed, seed=seed, phonemes=phonemes)
     return await _spoken(request, context, model, text, options, form, sse)
 
 
@@ -96,12 +98,13 @@ def _voice(fields: Fields) -> str | None:
     return value
 
 
-def _number(fields: Fields, voice: str | None, count: int) -> int:
+def _number(fields: Fields, voice: str | None, count: int, names: tuple[str, ...]) -> int:
     """The number of a voice. A model with one voice has it under every name, because clients must send one."""
     if count == 1 or voice is None:
         return 0
     if not (voice.isascii() and voice.isdecimal() and len(voice) < 10 and int(voice) < count):
-        raise fields.wrong("voice", f"must be the number of a voice, from 0 to {count - 1}, not {voice!r:.60}")
+        named = f" or its name, such as {names[0]}," if names else ""
+        raise fields.wrong("voice", f"must be the number of a voice, from 0 to {count - 1},{named} not {voice!r:.60}")
     return int(voice)
 
 

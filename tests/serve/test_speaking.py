@@ -17,7 +17,9 @@ import pytest
 from pyapp.audio.resampling import resample
 from pyapp.audio.speaking import speak
 from pyapp.audio.wav import as_pcm, read_wav
-from pyapp.models.loading.voice import load_voice
+from pyapp.models.loading.voice import TASK, load_voice
+from tests.models import styled_voice_configs, test_styled_voices
+from tests.models.small_models import seeded_model
 from tests.models.test_voices import make, write
 
 pytestmark = pytest.mark.native_only
@@ -60,6 +62,27 @@ def test_wave_files(client: Any, wanted: Any) -> None:
     assert spoken(ask(client, speed=0.5, seed=7)) == wanted(TEXT, rate=0.5, seed=7)
     assert spoken(client.post(PATH, json={"input": "it", "response_format": "wav"})) == wanted("it")
     assert "pyapp_spoken_seconds_total" in client.get("/metrics").text
+
+
+def test_voices_with_names(tmp_path: Path) -> None:
+    """Kokoro's, whose config.json names no architecture; phonemes are read."""
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    model = seeded_model(styled_voice_configs.CONFIGS["kokoro"], TASK, styled_voice_configs.weights)
+    folder = test_styled_voices.write(tmp_path / "styled", dict(model.state_dict()))
+    loaded, text = load_voice(folder), styled_voice_configs.PHONEMES
+    context = Context(Settings(models=(str(folder),), preload=False))
+    with TestClient(make_app(context), raise_server_exceptions=False) as client:
+        for voice in ("0", "ef_dora", "af_heart,ef_dora"):
+            samples, rate = speak(loaded, text, {"phonemes": True} | ({} if voice == "0" else {"voice": voice}))
+            answer = ask(client, text, model="styled", voice=voice, phonemes=True)
+            assert spoken(answer) == (as_pcm(samples), rate), voice
+        wrong = ask(client, text, model="styled", voice="alloy", phonemes=True)
+        assert wrong.status_code == 400 and "such as af_heart" in wrong.text
 
 
 def test_raw_samples_have_openais_rate(client: Any, wanted: Any) -> None:

@@ -90,7 +90,8 @@ HEADS = {
 }  # fmt: skip
 DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 FEATURES = ("features", "image-features")  # what encoders of any head give
-OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others
+# Fields by which configurations that do not say their model_type are known: no others have them.
+UNNAMED = {"snac": ("vq_strides", "encoder_rates"), "kokoro": ("plbert", "istftnet")}
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 RANKING = "ranking"
 # Buffers of older files and heads that no task here reads.
@@ -263,7 +264,7 @@ def files_of(
     `check` sees before the weights are downloaded (pyapp.hub.resolve).
     """
     if isinstance(source, Mapping):
-        given = given_files(source)
+        given = given_files(source, also)
         return given["model"].name, given
     return os.fspath(source), hub.resolve(source, report=report, cancel=cancel, check=check, also=also).files
 
@@ -290,8 +291,10 @@ def task_files(
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """The object of a config.json, with the model_type that SNAC's files do not say."""
-    return {"model_type": "snac", **settings} if {*OF_SNAC} <= {*settings} else settings
+    """The object of a config.json, with the model_type that SNAC's and Kokoro's files do not say."""
+    known = (kind for kind, own in UNNAMED.items() if {*own} <= {*settings})
+    kind = None if "model_type" in settings else next(known, None)
+    return settings if kind is None else {"model_type": kind, **settings}
 
 
 def settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -303,10 +306,11 @@ def settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
     return read_settings(files["config"])
 
 
-def given_files(files: Mapping[str, ByteSource]) -> dict[str, ByteSource]:
+def given_files(files: Mapping[str, ByteSource], also: re.Pattern[str] | None = None) -> dict[str, ByteSource]:
     """The files of a model by role, as pyapp.hub.resolve gives them, of its files by their paths in its folder."""
     chosen = choose_files(files, choose_model(files, "files"))
-    chosen |= {path: path for path in files if MORE_FILES.fullmatch(path)}
+    wanted = [MORE_FILES] if also is None else [MORE_FILES, also]
+    chosen |= {path: path for path in files if any(pattern.fullmatch(path) for pattern in wanted)}
     return {role: files[path] for role, path in chosen.items()}
 
 
@@ -358,15 +362,15 @@ def known_tasks(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def own_task(settings: Mapping[str, Any]) -> str | None:
-    """The task that a checkpoint was made for, by its architecture and the first class that config.json names; None
-    if they do not tell, as with the base of several heads.
+    """The task that a checkpoint was made for, by its architecture and the first class that config.json names, if it
+    names one; None if they do not tell, as with the base of several heads.
     """
     classes, known = settings.get("architectures"), known_tasks(settings)
     name = str(classes[0]) if isinstance(classes, list) and classes else ""
     for end, tasks in HEADS.items():
         if name.endswith(end):
             return next((task for task in known if task in tasks), tasks[0])
-    return known[0] if name and len(known) == 1 and known != ("causal-lm",) else None
+    return known[0] if len(known) == 1 and known != ("causal-lm",) else None
 
 
 def build(

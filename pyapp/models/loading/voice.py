@@ -1,5 +1,6 @@
 """Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
-characters, and language models that write the codes of a codec (Orpheus), or have one (CSM).
+characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
+of its voices.
 """
 
 from __future__ import annotations
@@ -7,11 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
+from pyapp.audio.styled_voice import StyledVoice
 from pyapp.audio.token_voice import VOICES, TextTokens, TokenVoice
 from pyapp.dataclass import dataclass
 from pyapp.engine.ops import cat
@@ -19,6 +22,8 @@ from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import load_model, read_settings
+from pyapp.nn import Module
+from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
 from pyapp.text.tokenizer_files import load_tokenizer
 from pyapp.text.voice_tokenizer import VoiceTokenizer
 
@@ -32,9 +37,11 @@ if TYPE_CHECKING:
 TASK = "text-to-speech"
 VOCABULARY = "vocab.json"
 LETTERS, VECTORS = "spm_char.model", "speaker_embeddings.npy"  # of SpeechT5: its letters, and those of voices
-FILES = re.compile(f"{'|'.join(map(re.escape, (VOCABULARY, LETTERS, VECTORS)))}|{MORE_FILES.pattern}")
+STYLES = re.compile(r"voices/(?P<name>[\w.-]+)\.(pt|safetensors|npy)")  # of Kokoro's voices
+FILES = re.compile(f"{'|'.join(map(re.escape, (VOCABULARY, LETTERS, VECTORS)))}|{MORE_FILES.pattern}|{STYLES.pattern}")
 FRAMES = ("csm",)  # model types that write the codes of moments
 SPECTROGRAMS = ("speecht5",)  # and spectrograms
+STYLED = ("kokoro",)  # and that speak in the style of vectors
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
 
 
@@ -44,7 +51,7 @@ class LoadedVoice:
 
     name: str
     model: Any
-    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters
+    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes
     settings: dict[str, Any]
 
     @property
@@ -54,12 +61,37 @@ class LoadedVoice:
         return found
 
     @property
+    def modules(self) -> tuple[Module, ...]:
+        """The networks: the model, or those that speak together."""
+        parts = [self.model] if isinstance(self.model, Module) else vars(self.model).values()
+        return tuple(part for part in parts if isinstance(part, Module))
+
+    @property
     def speakers(self) -> int:
         """How many voices the model has."""
         if isinstance(self.model, SpectrogramVoice):
             return int(self.model.voices.shape[0])
-        found: int = len(VOICES) if isinstance(self.model, TokenVoice) else self.model.config.num_speakers
+        found: int = len(self.voices) or self.model.config.num_speakers
         return found
+
+    @property
+    def voices(self) -> tuple[str, ...]:
+        """The names of the voices, by their numbers; none of a model whose voices have no names."""
+        if isinstance(self.model, StyledVoice):
+            return self.model.names
+        return VOICES if isinstance(self.model, TokenVoice) else ()
+
+    @property
+    def mixes(self) -> bool:
+        """Whether the model speaks in the mean of several voices."""
+        return isinstance(self.model, StyledVoice)
+
+    def reader(self, speaker: int) -> Any:
+        """What reads texts for a voice: in its language, where the model has several."""
+        if not isinstance(self.tokenizer, SpokenPhonemes):
+            return self.tokenizer
+        first = self.voices[speaker][:1] if speaker < len(self.voices) else ""
+        return replace(self.tokenizer, language=LANGUAGES.get(first, self.tokenizer.language))
 
 
 def load_voice(
@@ -85,6 +117,8 @@ def load_voice(
     speaks in the voices whose vectors a file has: `voices`, or speaker_embeddings.npy in its folder; NumPy's or
     safetensors, (512,) or (voices, 512).
 
+    Kokoro, such as hexgrad/Kokoro-82M, has the vectors of its voices in a folder `voices`, one file for each.
+
     dtype, the errors and events are those of `load_task_model`; ModelError too for characters that do not fit.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
@@ -100,6 +134,8 @@ def load_voice(
         return _of_spectrograms(name, files, settings, codec, voices, dtype, device, report, cancel)
     if voices is not None:
         raise ModelError("this model has its own voices", where="voices", hint="Leave the file out")
+    if settings["model_type"] in STYLED:
+        return _of_styles(name, files, settings, dtype, device, report, cancel)
     if settings["model_type"] in FRAMES:
         words = tokenizer_of(source, name, files)
         with open_checkpoint(files["model"]) as checkpoint:
@@ -125,6 +161,26 @@ def _writes_spectrograms(source: Any, report: Callable[[Event], None], cancel: C
     files = source if isinstance(source, Mapping) else hub.resolve(source, report=report, cancel=cancel).files
     config = files.get("config.json", files.get("config"))
     return config is not None and read_settings(config).get("model_type") in SPECTROGRAMS
+
+
+def _of_styles(
+    name: str, files: Mapping[str, Any], settings: dict[str, Any], dtype: str | None, device: Device | str | None,
+    report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """Kokoro, with the files of its voices."""
+    matches = {path: STYLES.fullmatch(path) for path in files}
+    found = {match["name"]: files[path] for path, match in matches.items() if match is not None}
+    if not found:
+        raise ModelError(
+            "it speaks in the style of vectors, and has none", where=name,
+            hint="Put the model's folder `voices` beside its weights, with a file for each voice",
+        )  # fmt: skip
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    letters = {"add_blank": False, "normalize": False}
+    numbers = VoiceTokenizer.from_files(model.config.vocab, letters, f"{name}: vocab of config.json")
+    speaks = StyledVoice(model.eval(), found, numbers.numbers.get(" "))
+    return LoadedVoice(name, speaks, SpokenPhonemes(numbers, LANGUAGES["a"]), settings)
 
 
 def _of_spectrograms(
