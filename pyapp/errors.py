@@ -107,6 +107,10 @@ class ArgumentError(OperationError, ValueError):
     """Shapes that do not fit together, a number out of its range, an unknown mode."""
 
 
+class AssertedError(ArgumentError, AssertionError):
+    """What torch asserts: a size divides into equal parts, sizes are equal."""
+
+
 class InputError(ArgumentError):
     """An input of a model that it does not take, such as a picture of another size."""
 

@@ -9,7 +9,7 @@ from .engine import get_num_threads
 from .engine.anomalies import set_anomalies
 from .engine.autograd import is_grad_enabled
 from .engine.device import Device, get_default_device, set_default_device
-from .engine.dtype import set_default_dtype
+from .engine.dtype import DType, bfloat16, float16, set_default_dtype
 from .engine.gpu.precision import precision as matmul_precision
 from .engine.grad_mode import ANOMALY
 from .engine.tensor import Tensor
@@ -80,6 +80,23 @@ def is_autocast_enabled(device_type: Any = None) -> bool:
 is_autocast_cpu_enabled = is_autocast_enabled
 
 
+def get_autocast_dtype(device_type: str) -> DType:
+    """The dtype to which autocast converts on a device: that of the region, or the one of a region without `dtype`."""
+    if is_autocast_enabled(device_type) and _autocast.STATE.dtype is not None:
+        return _autocast.STATE.dtype
+    return bfloat16 if Device(device_type).type == "cpu" else float16
+
+
+def get_autocast_cpu_dtype() -> DType:
+    """The dtype to which autocast converts on the CPU."""
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> DType:
+    """The dtype to which autocast converts on cards."""
+    return get_autocast_dtype("cuda")
+
+
 def is_anomaly_enabled() -> bool:
     """Whether the search for anomalies is on: see autograd.set_detect_anomaly."""
     return ANOMALY.on
@@ -111,11 +128,13 @@ def typename(obj: Any) -> str:
 
 
 __all__ = [
-    "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision", "get_num_threads",
+    "are_deterministic_algorithms_enabled", "get_autocast_cpu_dtype", "get_autocast_dtype",
+    "get_autocast_gpu_dtype", "get_default_device", "get_float32_matmul_precision", "get_num_threads",
     "is_autocast_enabled", "set_default_device", "set_float32_matmul_precision", "use_deterministic_algorithms",
 ]  # fmt: skip
 __top_level__ = [
-    "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_default_device", "get_float32_matmul_precision",
+    "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_autocast_cpu_dtype", "get_autocast_dtype",
+    "get_autocast_gpu_dtype", "get_default_device", "get_float32_matmul_precision",
     "get_num_interop_threads", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_autocast_cpu_enabled",
     "is_autocast_enabled", "is_inference_mode_enabled", "is_storage", "set_anomaly_enabled", "set_default_device",
     "set_default_tensor_type", "set_float32_matmul_precision", "set_num_interop_threads", "typename",

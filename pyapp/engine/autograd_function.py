@@ -241,14 +241,35 @@ def _checked(name: str, gradients: tuple[Any, ...], args: tuple[Any, ...]) -> tu
     return gradients[: len(args)]
 
 
+class _Once(Function):
+    """A gradient that has none itself."""
+
+    @staticmethod
+    def forward(ctx: Context, gradient: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Context, *gradients: Any) -> Any:
+        raise RuntimeError("once_differentiable: this Function has no second derivative (create_graph=True)")
+
+
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a backward that is not made of ops, so that differentiating it again is an error."""
+    """Marks a backward that is not made of ops: it runs without recording, and to differentiate what it gives for
+    gradients that depend on something is an error.
+    """
 
     @functools.wraps(backward)
     def wrapped(ctx: Any, *gradients: Any) -> Any:
-        if STATE.enabled:
-            raise RuntimeError("once_differentiable: this Function has no second derivative (create_graph=True)")
-        return backward(ctx, *gradients)
+        with no_grad():
+            found = backward(ctx, *gradients)
+        if not STATE.enabled or not any(isinstance(g, Tensor) and g._requires_grad for g in gradients):
+            return found
+        several = isinstance(found, tuple)
+        marked = [
+            _Once.apply(g.detach().requires_grad_()) if isinstance(g, Tensor) and g.dtype.has_gradient else g
+            for g in (found if several else (found,))
+        ]
+        return tuple(marked) if several else marked[0]
 
     return wrapped
 

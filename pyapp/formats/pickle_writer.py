@@ -1,4 +1,6 @@
-"""Write plain data and tensors as a pickle of protocol 2, which `safe_pickle` and torch.load(weights_only=True) read.
+"""Write plain data, tensors and NumPy's arrays as a pickle of protocol 2, which `safe_pickle` reads.
+
+torch.load reads it with weights_only=True if there are no arrays in it, as with files of torch.save.
 
 Tensors, dtypes and sizes have torch's names in the pickle. Nothing else can be written.
 
@@ -25,6 +27,13 @@ _STORAGES = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
 }  # fmt: skip
+ARRAY_LIMIT = 8 << 20  # bytes of a NumPy array: the pickle itself is read whole
+
+
+def _is_array(value: Any) -> bool:
+    """Whether it is a NumPy array; NumPy itself may not be imported."""
+    kind = type(value)
+    return kind.__module__ == "numpy" and kind.__name__ == "ndarray"
 
 
 class PickleWriter:
@@ -61,11 +70,13 @@ class PickleWriter:
             self._text(str(value))
         elif kind is bytes:
             self._call("_codecs encode", value.decode("latin1"), "latin1")
+        elif kind is complex:
+            self._call("__builtin__ complex", value.real, value.imag)
         elif isinstance(value, DType):
             self._global(f"torch {value.name}")
         elif isinstance(value, Device):
             self._call("torch device", *([value.type] if value.index is None else [value.type, value.index]))
-        elif hasattr(value, "item") and not isinstance(value, Tensor) and getattr(value, "ndim", 1) == 0:
+        elif getattr(value, "ndim", 1) == 0 and not isinstance(value, Tensor) and not _is_array(value):
             self._save(value.item())  # a NumPy scalar
         else:
             self._once(value)
@@ -95,10 +106,16 @@ class PickleWriter:
             self._remember(value)
         elif kind is Counter:
             self._call("collections Counter", dict(value))
+        elif kind is set:
+            self._call("__builtin__ set", list(value))
+        elif kind is bytearray:
+            self._call("__builtin__ bytearray", value.decode("latin1"), "latin-1")
+        elif _is_array(value):
+            self._array(value)
         else:
             raise TypeError(
                 f"save: writes tensors, numbers, texts, and dicts, lists and tuples of them, not {kind.__name__}; "
-                "of a module or optimizer save its state_dict(), of an array from_numpy(array)"
+                "of a module or optimizer save its state_dict()"
             )
         self._depth -= 1
 
@@ -141,6 +158,30 @@ class PickleWriter:
         self._global(name)
         self._items(args, b"t")
         self._out += b"R"
+
+    def _array(self, value: Any) -> None:
+        """An array by numpy.ndarray.__reduce__; its bytes are a text of latin-1, as protocol 2 has no bytes."""
+        code = value.dtype.str  # "<f4", "|b1"
+        if value.dtype.kind not in "biufc" or value.nbytes > ARRAY_LIMIT:
+            raise TypeError(
+                f"save: a NumPy array of {value.dtype} and {value.nbytes:,} bytes: arrays of numbers are written up to "
+                f"{ARRAY_LIMIT:,} bytes; save from_numpy(array)"
+            )
+        self._global("numpy._core.multiarray _reconstruct")
+        self._out += b"("
+        self._global("numpy ndarray")
+        self._save((0,))
+        self._save(b"b")
+        self._out += b"tR("
+        self._integer(1)
+        self._save(tuple(value.shape))
+        self._call("numpy dtype", code[1:], False, True)
+        self._save((3, code[0], None, None, None, -1, -1, 0))
+        self._out += b"b"
+        self._save(False)
+        self._save(value.tobytes())
+        self._out += b"tb"
+        self._remember(value)
 
     # -- tensors
 

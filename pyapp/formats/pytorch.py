@@ -184,7 +184,32 @@ def _size(values: Any) -> tuple[int, ...]:
     return tuple(values)
 
 
+def _set(values: Any = ()) -> set[Any]:
+    """A set of plain data."""
+    if type(values) not in (list, tuple) or not all(type(value) in _PLAIN for value in values):
+        raise ValueError("not plain data")
+    return set(values)
+
+
+def _complex(real: Any = 0.0, imaginary: Any = 0.0) -> complex:
+    if type(real) not in (int, float) or type(imaginary) not in (int, float):
+        raise ValueError("not two numbers")
+    return complex(real, imaginary)
+
+
+def _byte_array(text: Any = "", encoding: Any = "latin-1") -> bytearray:
+    """A bytearray as written by protocol 2, or one of bytes."""
+    if type(text) is bytes:
+        return bytearray(text)
+    if type(text) is not str or encoding != "latin-1":
+        raise ValueError("not bytes")
+    return bytearray(text.encode("latin1"))
+
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_BUILTINS: dict[str, Callable[..., Any]] = {"set": _set, "complex": _complex, "bytearray": _byte_array}
 _KNOWN: dict[str, Any] = {
+    **{f"{m}.{name}": Builder(name, call) for m in ("builtins", "__builtin__") for name, call in _BUILTINS.items()},
     "collections.OrderedDict": Builder("OrderedDict", _ordered),
     "collections.Counter": Builder("Counter", _counter),
     "_codecs.encode": Builder("encode", _bytes),

@@ -113,7 +113,7 @@ class _Saved(PyTorchFile):
 
     def _plain(self, value: Any) -> Any:
         """A number, a text or bytes. FileFormatError for names of classes and functions."""
-        if value is None or type(value) in (bool, int, float, complex, str, bytes):
+        if value is None or type(value) in (bool, int, float, complex, str, bytes, bytearray, set):
             return value
         if type(value) is PickledDType and value.name:
             return np.dtype(value.name)

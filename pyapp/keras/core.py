@@ -20,11 +20,13 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..train.metrics import Metric
 from ..train.names import clear_names, unique_name
+from ..train.stateless import check_count, values_of
 from ..train.variable import Variable, as_variable
 from . import constraints, dtype_policies, initializers, regularizers
 from .call_state import STATE, training_mode, weights_of
 from .collections import LayerDict, LayerList, tracked
 from .dtype_policies import DTypePolicy, DTypePolicyMap
+from .held_values import values_in
 from .lookup import Configured, as_json, registered
 from .masking import mask_of, set_mask
 from .settings import SETTINGS
@@ -630,6 +632,27 @@ class Layer(Configured, Module):
         first = (map_shapes(symbolic, args[0]),) if args else ()
         outputs = infer(self, (*first, *others), named)
         return map_structure(lambda output: output.shape, outputs)
+
+    def stateless_call(
+        self, trainable_variables: Any, non_trainable_variables: Any, *args: Any, return_losses: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """A call with these values of the layer's variables, which keep their own: (outputs, the values of the
+        variables that are not trained afterwards), and with `return_losses` the losses of the call. Gradients reach the
+        values: `pyapp.func.grad` differentiates by them.
+        """
+        if not self.built:
+            raise ValueError(f"stateless_call: {self.name} has no variables yet: call it on some data first")
+        trained, others = self.trainable_variables, self.non_trainable_variables
+        check_count(f"{self.name}.stateless_call, trainable_variables", trainable_variables, trained)
+        check_count(f"{self.name}.stateless_call, non_trainable_variables", non_trainable_variables, others)
+        values = [*trainable_variables, *non_trainable_variables]
+        with values_in(self, [*trained, *others], values) as held:
+            self.clear_losses()
+            outputs = self(*args, **kwargs)
+            losses = self.losses if return_losses else []
+            after = values_of(held[len(trained) :])
+        return (outputs, after, losses) if return_losses else (outputs, after)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """The symbolic outputs of symbolic inputs, without a call of a model."""

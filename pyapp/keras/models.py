@@ -20,11 +20,13 @@ from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
 from ..train.names import unique_name
 from ..train.progress import ProgressBar
+from ..train.stateless import check_count, holding, values_of
 from . import optimizers, quantizers, saving, summaries
 from .call_graph import CallGraph, as_batch_of
 from .call_state import training_mode, weights_of
 from .compiling import CompiledLoss, CompiledMetrics, batch_size_of, parts_of, weights_of_outputs
 from .core import Function, InputLayer, Layer, arguments_of, as_layer
+from .held_values import values_in
 from .keras_configs import Reading, compile_config, describe, functional_config, sequential_config
 from .settings import SETTINGS
 from .structures import flatten, map_shapes, map_structure, unflatten
@@ -302,6 +304,64 @@ class Model(Layer):
         if total is None:
             raise ValueError(f"{self.name}: there is no loss: compile() was given none, and no layer adds one")
         return total
+
+    def stateless_compute_loss(
+        self, trainable_variables: Any, non_trainable_variables: Any, metrics_variables: Any, x: Any = None,
+        y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True,
+    ) -> tuple[Tensor, tuple[Any, list[Tensor], list[Tensor]]]:  # fmt: skip
+        """`compute_loss` with these values of the model's variables, which keep their own: (loss, (the trained ones,
+        the others, those of metrics afterwards)).
+        """
+        trained, others, measured = self.trainable_variables, self.non_trainable_variables, self.metrics_variables
+        own, values = [*trained, *others], [*trainable_variables, *non_trainable_variables]
+        check_count(f"{self.name}.stateless_compute_loss", [*values, *metrics_variables], [*own, *measured])
+        with values_in(self, own, values) as held, holding(measured, metrics_variables):
+            loss = self.compute_loss(x, y, y_pred, sample_weight=sample_weight, training=training)
+            return loss, (trainable_variables, values_of(held[len(trained) :]), values_of(measured))
+
+    def _groups_of_state(self) -> dict[str, list[Any]]:
+        """All variables, by the names that Keras' state trees have."""
+        optimizer = getattr(self, "optimizer", None)
+        return {
+            "trainable_variables": self.trainable_variables,
+            "non_trainable_variables": self.non_trainable_variables,
+            "optimizer_variables": [] if optimizer is None else optimizer.variables,
+            "metrics_variables": self.metrics_variables,
+        }
+
+    def get_state_tree(self, value_format: str = "backend_tensor") -> dict[str, Any]:
+        """The values of the model's, the optimiser's and the metrics' variables as dicts within dicts, by the parts of
+        their paths: tensors, or arrays with "numpy_array". ValueError where two variables have one path.
+        """
+        if value_format not in ("backend_tensor", "numpy_array"):
+            raise ValueError(f"get_state_tree: value_format is backend_tensor or numpy_array, not {value_format!r}")
+        tree: dict[str, Any] = {}
+        for group, variables in self._groups_of_state().items():
+            tree[group] = {}
+            for variable in variables:
+                *parts, last = variable.path.split("/")
+                inner = tree[group]
+                for part in parts:
+                    inner = inner.setdefault(part, {})
+                if last in inner:
+                    raise ValueError(f"get_state_tree: two variables have the path {variable.path!r}: rename a layer")
+                inner[last] = variable.value if value_format == "backend_tensor" else variable.numpy()
+        return tree
+
+    def set_state_tree(self, state_tree: Mapping[str, Any]) -> None:
+        """Writes the values of such a tree, or of parts of one, into the variables. Paths that are not there are left
+        out; ValueError for names of groups that are not Keras'.
+        """
+        groups = self._groups_of_state()
+        for group, tree in state_tree.items():
+            if group not in groups:
+                raise ValueError(f"set_state_tree: {group!r} is none of {', '.join(groups)}")
+            for variable in groups[group]:
+                found: Any = tree
+                for part in variable.path.split("/"):
+                    found = found.get(part) if isinstance(found, Mapping) else None
+                if found is not None:
+                    variable.assign(found)
 
     def _forward(self, x: Any, y: Any, sample_weight: Any, training: bool) -> tuple[Any, Tensor]:
         self.clear_losses()

@@ -15,6 +15,7 @@ from ..engine.ops.element_updates import update_elements
 from ..engine.ops.optimizer_steps import COMBINED
 from ..train.floats import floatx
 from ..train.names import unique_name
+from ..train.stateless import check_count, holding, values_of
 from ..train.variable import Variable, as_variable
 from . import initializers, schedules
 from .lookup import Configured
@@ -347,6 +348,32 @@ class Optimizer(Configured):
         """One step, from pairs of gradients and weights; weights without a gradient (None) stay."""
         pairs = [(g, w) for g, w in grads_and_vars if g is not None]
         self.apply([g for g, _ in pairs], [w for _, w in pairs])
+
+    def stateless_apply(
+        self, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """One step from these values of the weights and of the optimiser's variables: (weights, variables) after it.
+        The optimiser, and the weights that it was built with, keep their own.
+        """
+        if not self._weights:
+            raise ValueError(f"stateless_apply: {self.name} has no variables yet: call build(trainable_variables)")
+        own, weights = self.variables, self._weights
+        check_count(f"{self.name}.stateless_apply, optimizer_variables", optimizer_variables, own)
+        check_count(f"{self.name}.stateless_apply, trainable_variables", trainable_variables, weights)
+        given = [ops.as_tensor(value).detach().clone() for value in optimizer_variables]
+        before = values_of(own)
+        try:
+            with no_grad(), holding(weights, trainable_variables):
+                self._assign(given)
+                self.apply(grads)
+                return values_of(weights), values_of(self.variables)
+        finally:
+            self._assign(before)
+
+    def _assign(self, values: list[Tensor]) -> None:
+        """Writes values into the optimiser's variables."""
+        for variable, value in zip(self.variables, values, strict=True):
+            variable.assign(value)
 
     def apply(self, grads: Iterable[Any], trainable_variables: Iterable[Tensor] | None = None) -> None:
         """One step: gradients, and the weights in the same order (by default those of `build`)."""

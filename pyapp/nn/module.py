@@ -13,7 +13,7 @@ from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from .parameter import Buffer, Parameter
-from .state import ExtraState, IncompatibleKeys, StateHooks, collect, load, register
+from .state import ExtraState, IncompatibleKeys, StateHooks, collect, load, new_state, register
 
 __all__ = ["Module"]
 
@@ -69,8 +69,11 @@ class Module(ExtraState):
                     self._buffers[name] = value
                     object.__setattr__(self, name, value)
                     return
-            if value is None and name in self._buffers:
-                self._absent.add(name)
+            if value is None:
+                if name in self._buffers:
+                    self._absent.add(name)
+            elif not isinstance(value, (Tensor, Module)):
+                self._refuse(name, value)
             kept = self._modules if isinstance(value, Module) else self._parameters if is_parameter else None
             for group in (self._parameters, self._buffers, self._modules):
                 if group is not kept:
@@ -78,6 +81,13 @@ class Module(ExtraState):
             if kept is not None:
                 kept[name] = value  # in the place of the one before, if there was one
         object.__setattr__(self, name, value)
+
+    def _refuse(self, name: str, value: Any) -> None:
+        """TypeError if a value that is neither a tensor nor a module would replace one, as in torch."""
+        kinds = (self._parameters, "parameter"), (self._modules, "module"), (self._buffers, "buffer")
+        for group, kind in kinds:
+            if name in group:
+                raise TypeError(f"{type(self).__name__}: {name!r} is a {kind}, and cannot become {describe(value)}")
 
     def __delattr__(self, name: str) -> None:
         for group in (self._parameters, self._buffers, self._modules):
@@ -323,9 +333,10 @@ class Module(ExtraState):
     ) -> dict[str, Any]:
         """Parameters and persistent buffers by dotted name after `prefix`. They are detached and share memory with the
         module; with `keep_vars` they are the parameters and buffers themselves. Writes into `destination`, if given.
-        Extra state is called `_extra_state`.
+        Extra state is called `_extra_state`. `_metadata` of the result has the versions of the modules' states by
+        path, as in torch.
         """
-        return collect(self, {} if destination is None else destination, prefix, keep_vars)
+        return collect(self, new_state() if destination is None else destination, prefix, keep_vars)
 
     def load_state_dict(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -26,6 +27,13 @@ class IncompatibleKeys(NamedTuple):
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
         return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+
+def new_state() -> OrderedDict[str, Any]:
+    """An empty state_dict. Its `_metadata` is for the versions of the modules' states, by path."""
+    state: OrderedDict[str, Any] = OrderedDict()
+    state._metadata = OrderedDict()  # type: ignore[attr-defined]
+    return state
 
 
 class StateHooks:
@@ -100,6 +108,9 @@ def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars:
     hooks = module._state_hooks or StateHooks()
     for hook in tuple(hooks.before_saving):
         hook(module, prefix, keep_vars)
+    versions = getattr(destination, "_metadata", None)
+    if versions is not None:
+        versions[prefix[:-1]] = {"version": module._version}
     for name, value in own_tensors(module):
         destination[prefix + name] = value if keep_vars else value.detach()
     if _has_extra(module, "get_extra_state"):

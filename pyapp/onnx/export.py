@@ -6,7 +6,7 @@ Sizes, and numbers that Python reads from tensors, are those of the example. The
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import log, prod
+from math import log, pi, prod
 from typing import IO, Any, TypeVar
 
 from pyapp.engine import Tensor, as_dtype, no_grad, quant
@@ -77,6 +77,12 @@ class _Graph:
         self.nodes.append((op, list(inputs), [name], attributes))
         return name
 
+    def nodes_last(self, op: str, inputs: Sequence[str], count: int, **attributes: Any) -> str:
+        """Adds a node of `count` outputs; the name of the last one."""
+        names = [self.fresh(op.lower()) for _ in range(count)]
+        self.nodes.append((op, list(inputs), names, attributes))
+        return names[-1]
+
     def operand(self, value: Any, kind: DType) -> str:
         """A tensor or a number in an element type."""
         if isinstance(value, Tensor):
@@ -129,6 +135,10 @@ _WRITERS["erfc"] = lambda g, y, x: g.node("Sub", [g.operand(1.0, y.dtype), g.nod
 _WRITERS["trunc"] = lambda g, y, x: g.node(
     "Mul", [g.node("Sign", [g.named(x)]), g.node("Floor", [g.node("Abs", [g.named(x)])])]
 )
+_WRITERS["frac"] = lambda g, y, x: g.node("Sub", [g.named(x), _WRITERS["trunc"](g, y, x)])
+_WRITERS["isfinite"] = lambda g, y, x: g.node(
+    "Not", [g.node("Or", [g.node("IsNaN", [g.named(x)]), g.node("IsInf", [g.named(x)])])]
+)
 _WRITERS["isnan"] = lambda g, y, x: g.node("IsNaN", [g.named(x)])
 _WRITERS["isinf"] = lambda g, y, x: g.node("IsInf", [g.named(x)])
 _WRITERS["bitwise_not"] = lambda g, y, x: g.node("Not" if x.dtype.name == "bool" else "BitwiseNot", [g.named(x)])
@@ -143,6 +153,31 @@ for _name, _op in {
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min",
 }.items():  # fmt: skip
     _WRITERS[_name] = _binary(_op)
+
+
+_WRITERS["fmod"] = lambda g, y, a, b: g.node("Mod", [g.operand(a, y.dtype), g.operand(b, y.dtype)], fmod=1)
+
+
+@writes("hypot")
+def _hypot(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
+    squares = [g.node("Mul", [g.operand(x, y.dtype)] * 2) for x in (a, b)]
+    return g.node("Sqrt", [g.node("Add", squares)])
+
+
+@writes("atan2")
+def _atan2(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
+    """The angle of the half-plane on the right, and half a turn more on the left."""
+    up, right, zero = g.operand(a, y.dtype), g.operand(b, y.dtype), g.operand(0.0, y.dtype)
+    angle = g.node("Atan", [g.node("Div", [up, right])])
+    angle = g.node("Where", [g.node("IsNaN", [angle]), g.node("Mul", [up, right]), angle])  # 0 / 0, and NaN
+    below, left = (g.node("Less", [g.node("Reciprocal", [x]), zero]) for x in (up, right))  # -0 too
+    half = g.node("Where", [below, g.operand(-pi, y.dtype), g.operand(pi, y.dtype)])
+    return g.node("Add", [angle, g.node("Where", [left, half, zero])])
+
+
+@writes("bitwise_left_shift")
+def _left_shift(g: _Graph, y: Tensor, a: Any, b: Any) -> str:
+    return g.node("Mul", [g.operand(a, y.dtype), g.node("Pow", [g.operand(2, y.dtype), g.operand(b, y.dtype)])])
 
 
 @writes("remainder")
@@ -293,6 +328,104 @@ _WRITERS["_index_select"] = lambda g, y, x, dim, index: g.node(
 _WRITERS["gather"] = lambda g, y, x, dim, index: (
     g.node("GatherElements", [g.named(x), g.operand(index, as_dtype("int64"))], axis=dim % x.ndim) if x.ndim else None
 )
+
+
+def _sorted_places(g: _Graph, x: Tensor, count: int, dim: int, descending: bool) -> str:
+    """The places of the first elements along a dim; the first of equal ones come first."""
+    kind = as_dtype("int32") if x.dtype.category == 0 else x.dtype
+    return g.nodes_last("TopK", [g.operand(x, kind), g.array([count])], 2, axis=dim, largest=int(descending))
+
+
+_WRITERS["argsort"] = lambda g, y, x, dim=-1, descending=False: (
+    _sorted_places(g, x, x.shape[dim], dim % x.ndim, descending) if x.ndim else None
+)
+_WRITERS["_first_indices"] = lambda g, y, x, count, dim, descending: (
+    _sorted_places(g, x, count, dim, descending) if x.ndim else None
+)
+_WRITERS["_one_hot"] = lambda g, y, x, classes: g.node(
+    "OneHot", [g.operand(x, as_dtype("int64")), g.array(classes), g.array([0, 1])], axis=-1
+)
+
+
+class _Indexed:
+    """x[entries] with tensors of whole numbers and whole dims: the dims of the tensors are moved to the front."""
+
+    def __init__(self, x: Tensor, entries: tuple[Any, ...]) -> None:
+        entries = (*entries, *[slice(None)] * (x.ndim - len(entries)))
+        self.dims = [at for at, entry in enumerate(entries) if isinstance(entry, Tensor)]
+        self.tensors: list[Tensor] = [entry for entry in entries if isinstance(entry, Tensor)]
+        whole = all(isinstance(e, Tensor) or (type(e) is slice and e == slice(None)) for e in entries)
+        self.possible = whole and len(entries) == x.ndim and all(t.dtype.category == 1 for t in self.tensors)
+        if not self.possible:
+            return
+        rest = [at for at in range(x.ndim) if at not in self.dims]
+        self.order = [*self.dims, *rest]
+        self.back = [self.order.index(at) for at in range(x.ndim)]
+        self.shape = list(np.broadcast_shapes(*(t.shape for t in self.tensors)))
+        together = self.dims == list(range(self.dims[0], self.dims[0] + len(self.dims)))
+        at, count, others = (self.dims[0] if together else 0), len(self.shape), len(rest)
+        # how the result of x[entries] comes from (the dims of the tensors, the others), and the other way round
+        self.result = [*range(count, count + at), *range(count), *range(count + at, count + others)]
+        self.update = [self.result.index(at) for at in range(count + others)]
+
+    def places(self, g: _Graph) -> str:
+        """(the dims of the tensors, number of tensors)."""
+        parts = []
+        for t in self.tensors:
+            name = g.operand(t, as_dtype("int64"))
+            name = name if list(t.shape) == self.shape else g.node("Expand", [name, g.array(self.shape)])
+            parts.append(g.node("Unsqueeze", [name, g.array([len(self.shape)])]))
+        return parts[0] if len(parts) == 1 else g.node("Concat", parts, axis=len(self.shape))
+
+
+def _transposed(g: _Graph, name: str, order: list[int]) -> str:
+    return name if order == sorted(order) else g.node("Transpose", [name], perm=order)
+
+
+@writes("_take")
+def _take(g: _Graph, y: Tensor, x: Tensor, entries: tuple[Any, ...]) -> str | None:
+    indexed = _Indexed(x, entries) if any(g.is_computed(entry) for entry in entries) else None
+    if indexed is None or not indexed.possible:
+        return None
+    if len(indexed.tensors) == 1:
+        return g.node("Gather", [g.named(x), g.operand(indexed.tensors[0], as_dtype("int64"))], axis=indexed.dims[0])
+    found = g.node("GatherND", [_transposed(g, g.named(x), indexed.order), indexed.places(g)])
+    return _transposed(g, found, indexed.result)
+
+
+@writes("_put")
+def _put_entries(g: _Graph, y: Tensor, x: Tensor, source: Any, entries: tuple[Any, ...]) -> str | None:
+    indexed = _Indexed(x, entries)
+    if not indexed.possible or not indexed.tensors:
+        return None
+    sizes = [*indexed.shape, *(x.shape[at] for at in indexed.order[len(indexed.dims) :])]
+    given = g.node("Expand", [g.operand(source, y.dtype), g.array([sizes[at] for at in indexed.result])])
+    whole = _transposed(g, g.operand(x, y.dtype), indexed.order)
+    found = g.node("ScatterND", [whole, indexed.places(g), _transposed(g, given, indexed.update)])
+    return _transposed(g, found, indexed.back)
+
+
+@writes("_index_add")
+def _index_add(g: _Graph, y: Tensor, x: Tensor, dim: int, index: Tensor, source: Tensor) -> str:
+    shape = [-1 if at == dim else 1 for at in range(source.ndim)]
+    places = g.node("Reshape", [g.operand(index, as_dtype("int64")), g.array(shape)])
+    places = g.node("Expand", [places, g.array(list(source.shape))])
+    new = g.operand(source, y.dtype)
+    return g.node("ScatterElements", [g.operand(x, y.dtype), places, new], axis=dim, reduction="add")
+
+
+@writes("_scatter_extreme")
+def _scatter_extreme(
+    g: _Graph, y: Tensor, x: Tensor, source: Tensor, dim: int, index: Tensor, reduce: str, include_self: bool
+) -> str | None:
+    if not include_self or not x.ndim:
+        return None
+    new = g.operand(source, y.dtype)
+    if source.shape != index.shape:
+        new = g.node("Slice", [new, g.array([0] * index.ndim), g.array(list(index.shape))])
+    how = {"prod": "mul", "amax": "max", "amin": "min"}[reduce]
+    places = g.operand(index, as_dtype("int64"))
+    return g.node("ScatterElements", [g.operand(x, y.dtype), places, new], axis=dim % x.ndim, reduction=how)
 
 
 @writes("scatter")
@@ -463,6 +596,14 @@ def _moved(g: _Graph, op: Op, y: Tensor, x: Tensor, rest: tuple[Any, ...]) -> st
     return g.node("Gather", [flat, g.array(index)], axis=0)
 
 
+def _refuse_complex(op: Op, y: Any) -> None:
+    if isinstance(y, Tensor) and y.dtype.is_complex:
+        raise ModelError(
+            f"the op {op.name.strip('_')!r} gives complex numbers, which ONNX cannot compute with",
+            hint="Compute with their real and imaginary parts",
+        )
+
+
 def traced(
     function: Callable[..., Any], inputs: Sequence[Tensor], names: Mapping[int, str], given: Sequence[str]
 ) -> Any:
@@ -476,12 +617,19 @@ def traced(
             return run()
         writer, before = _WRITERS.get(op.name), len(graph.nodes)
         if op.name in _MOVES or op.view:
-            if any(graph.is_computed(argument) for argument in args[1:]):
+            computed = any(graph.is_computed(argument) for argument in args[1:])
+            if computed and writer is not _take:
                 raise ModelError(
                     f"{op.name.strip('_')} with places that depend on the inputs cannot be written as ONNX"
                 )
             y = run()
+            _refuse_complex(op, y)
             name = writer(graph, y, *args) if writer else None
+            if name is None and computed:
+                raise ModelError(
+                    f"{op.name.strip('_')} by bools, or by tensors beside numbers, that depend on the inputs cannot be "
+                    "written as ONNX"
+                )
             if name is None:
                 x = args[0] if args[0].is_contiguous() or op.name not in ("_as_strided", "_strided") else None
                 if x is None:
@@ -496,6 +644,7 @@ def traced(
                 f"the op {op.name.strip('_')!r} cannot be written as ONNX", hint="Export a part of the model without it"
             )
         y = run()
+        _refuse_complex(op, y)
         name = writer(graph, y, *args)
         if name is None:
             del graph.nodes[before:]

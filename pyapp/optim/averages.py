@@ -144,9 +144,9 @@ class AveragedModel(Module):
         mine, its = list(self.module.parameters()), [p.detach() for p in model.parameters()]
         others = list(zip(self.module.buffers(), model.buffers(), strict=True))
         if self.use_buffers:
-            mine += [a for a, b in others if a.dtype.is_floating_point]
-            its += [b for a, b in others if a.dtype.is_floating_point]
-            others = [(a, b) for a, b in others if not a.dtype.is_floating_point]
+            mine += [a for a, _ in others]
+            its += [b for _, b in others]
+            others = []
         with no_grad():
             if int(self.n_averaged):
                 self._update(mine, its, self.n_averaged)

@@ -14,6 +14,7 @@ from typing import Any
 from ..engine import Tensor, as_dtype, bfloat16, float16, no_grad, ops
 from .floats import floatx
 from .names import unique_name
+from .stateless import check_count, holding, values_of
 from .variable import Variable, as_variable
 
 __all__ = [
@@ -90,12 +91,45 @@ class Metric:
 
     def reset_state(self) -> None:
         """Begins again. States stay where they are, as a Graph may write to them."""
+        for name in self._state:
+            self._begin_again(name)
+
+    def _begin_again(self, name: str) -> None:
+        held = self._state[name]
         with no_grad():
-            for name, held in self._state.items():
-                if name in self._first:
-                    held.copy_(self._first[name].to(held.dtype))
-                else:
-                    held.zero_()
+            if name in self._first:
+                held.copy_(self._first[name].to(held.dtype))
+            else:
+                held.zero_()
+
+    def stateless_update_state(self, metric_variables: Any, *args: Any, **kwargs: Any) -> list[Tensor]:
+        """The states after a batch, beginning with these; the metric keeps its own."""
+        own = self.variables
+        check_count(f"{self.name}.stateless_update_state", metric_variables, own)
+        before = set(self._state)
+        with holding(own, metric_variables):
+            self.update_state(*args, **kwargs)
+            after = values_of(self.variables)
+        for name in self._state.keys() - before:  # states that the first batch made
+            self._begin_again(name)
+        return after
+
+    def stateless_result(self, metric_variables: Any) -> Any:
+        """The result of these states."""
+        own = self.variables
+        check_count(f"{self.name}.stateless_result", metric_variables, own)
+        with holding(own, metric_variables):
+            return self.result()
+
+    def stateless_reset_state(self) -> list[Tensor]:
+        """The states that `reset_state` would make; the metric keeps its own."""
+        own = self.variables
+        with holding(own, own):
+            self.reset_state()
+            return values_of(own)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}>"
 
     def state_tensors(self) -> list[Tensor]:
         """The tensors of the state."""

@@ -47,6 +47,16 @@ class Texts(nn.Module):
         return {"part": x[:, -1, ::2], "best": y.amax(1), "count": (ids > 3).sum(-1), "running": x.cumsum(1)[:, 1:3]}
 
 
+def _indexed(x: Tensor, at: Tensor) -> list[Tensor]:
+    """Indexing by numbers that depend on the input, from -4 to -1: x (4, 5, 4), at (4,)."""
+    return [
+        x[at], x[:, at.reshape(2, 2)], x[:, at, at], x[at, :, at.unsqueeze(1)], x.index_fill(1, at, 2.0),
+        x.index_copy(2, at + 4, x * 2), x.index_put((at, at), x[0, 0, :].unsqueeze(1).expand(4, 4)),
+        x.index_add(0, at + 4, x), x.scatter_reduce(1, (at + 4).reshape(1, 4, 1).expand(4, 4, 4), x, "amax"),
+        x.isfinite(),
+    ]  # fmt: skip
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "activations": (
         lambda x: F.gelu(x) + F.elu(x) + F.hardswish(x) + F.mish(x) + F.softplus(x) + x.sigmoid().tanh(),
@@ -65,6 +75,10 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
         ),
         (3, 4),
     ),
+    "sorted": (lambda x: {"a": x.sort(-1, True)[0], "b": x.topk(2, 0, False)[1], "c": x.argsort(0)}, (3, 4)),
+    "indexed": (lambda x: dict(enumerate(_indexed(x, x[0, 0].argsort() - 4))), (4, 5, 4)),
+    "angles": (lambda x: pyapp.atan2(x.round(), x.flip(0)) + pyapp.hypot(x, x + 1) + x.frac() + x.fmod(0.7), (3, 4)),
+    "numbers": (lambda x: F.one_hot(x.argmax(1), 5) + (x[:, :1] > 0).long().bitwise_left_shift(2), (3, 4)),
     "triangles": (lambda x: x.tril() @ x.triu(1).t() + x.diagonal().sum(), (4, 4)),
     "padding": (lambda x: F.pad(x, (1, 2), value=3.0).softmax(0), (3, 4)),
     "attention": (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), (2, 2, 5, 4)),
@@ -133,6 +147,8 @@ def test_what_cannot_be_written() -> None:
         (lambda x: x.lgamma(), "'lgamma' cannot be written"),
         (lambda x: (x * 1).add_(1.0), "in place|cannot be written"),
         (lambda x: 3, "gives int"),
+        (lambda x: pyapp.view_as_real(pyapp.complex(x, x)), "complex numbers"),
+        (lambda x: x[x > 0], "by bools"),
     ):
         with pytest.raises((ModelError, TypeError), match=message):
             written(function, randn(3))

@@ -43,7 +43,7 @@ def _along(x: Tensor, at: Any, d: int, edge_order: int) -> Tensor:
 
 
 @function()
-def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> list[Tensor]:
+def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Derivatives along dims (all by default), by central differences; `spacing` is one distance (1), or for each dim a
     distance or a tensor of coordinates. As torch.gradient.
     """
@@ -56,7 +56,7 @@ def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int
     if len(steps) != len(dims):
         raise ValueError(f"gradient: {len(steps)} spacings for {len(dims)} dims of {describe(x)}")
     values = x if x.dtype.has_gradient else x.to(_dtype.float32)
-    return [_along(values, s, d, edge_order) for s, d in zip(steps, dims, strict=True)]
+    return tuple(_along(values, s, d, edge_order) for s, d in zip(steps, dims, strict=True))
 
 
 @function(method=True)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from ...engine import Tensor, ops
 from ...engine.ops import empty, zeros
 from ...engine.user_errors import describe
-from ...errors import ArgumentError, ArgumentTypeError
+from ...errors import ArgumentError, ArgumentTypeError, AssertedError
 from ..init import xavier_normal_, xavier_uniform_
 from ..module import Module
 from ..parameter import Initialization, new_parameter
 from .dropout import dropout as drop
-from .linear import Linear
+from .linear import NonDynamicallyQuantizableLinear
 
 __all__ = ["MultiheadAttention", "multi_head_attention_forward", "scaled_dot_product_attention"]
 
@@ -227,8 +227,10 @@ class MultiheadAttention(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
-            raise ArgumentError(f"{_NAME}: embed_dim {embed_dim} does not divide into {num_heads} heads")
+        if embed_dim < 1 or num_heads < 1:
+            raise ArgumentError(f"{_NAME}: embed_dim {embed_dim} and num_heads {num_heads} must be above 0")
+        if embed_dim % num_heads:
+            raise AssertedError(f"{_NAME}: embed_dim {embed_dim} does not divide into {num_heads} heads")
         made = {"device": device, "dtype": dtype}
         self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim // num_heads
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
@@ -239,7 +241,7 @@ class MultiheadAttention(Module):
         self.k_proj_weight = None if same else new_parameter(empty, embed_dim, self.kdim, **made)
         self.v_proj_weight = None if same else new_parameter(empty, embed_dim, self.vdim, **made)
         self.in_proj_bias = new_parameter(zeros, 3 * embed_dim, **made) if bias else None
-        self.out_proj = Linear(embed_dim, embed_dim, bias, **made)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias, **made)
         self.bias_k = new_parameter(empty, 1, 1, embed_dim, **made) if add_bias_kv else None
         self.bias_v = new_parameter(empty, 1, 1, embed_dim, **made) if add_bias_kv else None
         if Initialization.on:

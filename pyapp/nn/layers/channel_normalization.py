@@ -78,6 +78,7 @@ class GroupNorm(Module):
 class _NormBase(Module):
     """Base of the norms by channel: settings, weight and bias (C,), and running statistics."""
 
+    _version = 2
     ranks: tuple[int, ...] = ()
     lacking_in_older_states = ("num_batches_tracked",)
 

@@ -69,6 +69,10 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}{kind}"
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """A Linear by torch's name for the last projection of MultiheadAttention."""
+
+
 class ResidualLinear(Linear):
     """A Linear layer whose result is added to a residual stream, in the same kernel."""
 

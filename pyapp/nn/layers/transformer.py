@@ -7,6 +7,9 @@ from copy import deepcopy
 from typing import Any
 
 from ...engine import Tensor, as_dtype, ops
+from ...engine.autocast import STATE as AUTOCAST
+from ...engine.autograd import is_grad_enabled
+from ...engine.dtype import bool_
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ..init import xavier_uniform_
@@ -149,9 +152,22 @@ class _Stack(Module):
         return x if self.norm is None else self.norm(x)
 
 
+def _has_fast_path(layer: Module) -> bool:
+    """Whether torch has a fast path for an encoder layer."""
+    if not isinstance(layer, TransformerEncoderLayer) or layer.norm_first:
+        return False
+    attention = layer.self_attn
+    return (
+        attention.batch_first and attention.in_proj_weight is not None and attention.in_proj_bias is not None
+        and attention.num_heads % 2 == 0 and layer.norm1.eps == layer.norm2.eps
+        and layer.activation in (ops.relu, ops.gelu)
+    )  # fmt: skip
+
+
 class TransformerEncoder(_Stack):
-    """`num_layers` copies of an encoder layer, one after another, then `norm`. `enable_nested_tensor` and `mask_check`
-    are accepted for compatibility with torch and have no effect; padded positions of the output are not zeroed.
+    """`num_layers` copies of an encoder layer, one after another, then `norm`. With `enable_nested_tensor`, where torch
+    would take its fast path (evaluation without gradients, batch first, padding at the end …), what comes out of the
+    last layer is 0 at padded positions, as torch's. There are no nested tensors; `mask_check` has no other effect.
     """
 
     def __init__(
@@ -163,6 +179,21 @@ class TransformerEncoder(_Stack):
         mask_check: bool = True,
     ) -> None:
         super().__init__(encoder_layer, num_layers, norm)
+        self.enable_nested_tensor, self.mask_check = enable_nested_tensor, mask_check
+        self.use_nested_tensor = enable_nested_tensor and _has_fast_path(encoder_layer)
+
+    def _padding(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
+        """Where torch's fast path writes 0: bools (B, S), or None where torch does not take it."""
+        if padding is None or mask is not None or not self.use_nested_tensor or src.ndim != 3:
+            return None
+        first = self.layers[0]
+        recorded = is_grad_enabled() and (src.requires_grad or any(p.requires_grad for p in first.parameters()))
+        if first.training or recorded or AUTOCAST.dtype is not None:
+            return None
+        padded = padding if padding.dtype is bool_ else padding != 0  # (B, S)
+        if not self.mask_check:
+            return padded
+        return padded.logical_and((padded[:, 1:] >= padded[:, :-1]).all())  # nowhere, unless all padding is at ends
 
     def forward(
         self,
@@ -171,7 +202,14 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        return self._through(src, src_mask=mask, src_key_padding_mask=src_key_padding_mask, is_causal=bool(is_causal))
+        settings = {"src_mask": mask, "src_key_padding_mask": src_key_padding_mask, "is_causal": bool(is_causal)}
+        padded = self._padding(src, mask, src_key_padding_mask)
+        if padded is None:
+            return self._through(src, **settings)
+        for layer in self.layers:
+            src = layer(src, **settings)
+        src = src.masked_fill(padded.unsqueeze(-1), 0.0)  # (B, S, E)
+        return src if self.norm is None else self.norm(src)
 
 
 class TransformerDecoder(_Stack):

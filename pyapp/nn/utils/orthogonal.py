@@ -35,7 +35,7 @@ def _reflections(vectors: Tensor) -> Tensor:
     return product
 
 
-class Orthogonal(Module):
+class _Orthogonal(Module):
     """An orthogonal `base` (N, N) times a rotation. One of three maps computes the rotation from the parameter."""
 
     base: Tensor
@@ -89,4 +89,4 @@ def orthogonal(
         raise ValueError(f"orthogonal: the map is {', '.join(WAYS)}, not {orthogonal_map!r}")
     if not use_trivialization:
         raise NotImplementedError("orthogonal: use_trivialization=False is not supported")
-    return register_parametrization(module, name, Orthogonal(weight.detach(), way))
+    return register_parametrization(module, name, _Orthogonal(weight.detach(), way))

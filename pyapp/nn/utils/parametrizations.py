@@ -24,7 +24,7 @@ def norm_except_dim(v: Tensor, dim: int | None) -> Tensor:
     return (v * v).sum([d for d in range(v.ndim) if d != dim % v.ndim], True).sqrt()
 
 
-class WeightNorm(Module):
+class _WeightNorm(Module):
     """(g, v) → g v / |v|, with one |v| for each slice along `dim`."""
 
     def __init__(self, dim: int | None = 0) -> None:
@@ -38,7 +38,7 @@ class WeightNorm(Module):
         return norm_except_dim(weight, self.dim), weight
 
 
-class SpectralNorm(Module):
+class _SpectralNorm(Module):
     """A weight divided by the largest singular value of its matrix, with `dim` as rows. Power iterations estimate the
     value, and continue with each call in training. A vector is divided by its norm.
     """
@@ -92,17 +92,17 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     """Trains a tensor's norms along `dim` and its direction separately: `parametrizations.<name>.original0` holds the
     norms, `original1` the direction.
     """
-    return register_parametrization(module, name, WeightNorm(dim))
+    return register_parametrization(module, name, _WeightNorm(dim))
 
 
 def spectral_norm(
     module: Module, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> Module:
-    """Divides a tensor by its largest singular value, as SpectralNorm."""
+    """Divides a tensor by its largest singular value, as _SpectralNorm."""
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"spectral_norm: {type(module).__name__} has no tensor {name!r}")
-    made = SpectralNorm(weight.detach(), n_power_iterations, spectral_dim(module, dim), eps).train(module.training)
+    made = _SpectralNorm(weight.detach(), n_power_iterations, spectral_dim(module, dim), eps).train(module.training)
     return register_parametrization(module, name, made)
 
 

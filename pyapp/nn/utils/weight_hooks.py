@@ -10,7 +10,7 @@ from typing import Any
 from ...engine import Tensor
 from ..module import Module
 from ..parameter import Parameter
-from .parametrizations import SpectralNorm, WeightNorm, spectral_dim
+from .parametrizations import _SpectralNorm, _WeightNorm, spectral_dim
 
 __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
 
@@ -44,7 +44,7 @@ def _remove(kind: str, module: Module, name: str, *more: str) -> Module:
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Trains a tensor's norms along `dim`, <name>_g, and its direction, <name>_v, separately."""
-    made = WeightNorm(dim)
+    made = _WeightNorm(dim)
     g, v = (f"{name}_{part}" for part in "gv")
     norms, direction = made.right_inverse(getattr(module, name).detach())
     parts = {g: norms, v: direction.clone()}
@@ -56,7 +56,7 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     return _remove("weight_norm", module, name)
 
 
-class _OlderSpectralNorm(SpectralNorm):
+class _OlderSpectralNorm(_SpectralNorm):
     u_first = False
 
 

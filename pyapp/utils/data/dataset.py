@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from ...engine.ops.random import Generator, randperm
 from ...engine.tensor import Tensor
 from ...engine.user_errors import describe
+from ...errors import AssertedError
 
 Example = TypeVar("Example", covariant=True)
 
@@ -42,7 +43,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def __init__(self, *tensors: Tensor) -> None:
         if not tensors or any(t.shape[0] != tensors[0].shape[0] for t in tensors):
-            raise ValueError(f"TensorDataset: takes tensors of one length, got {', '.join(map(describe, tensors))}")
+            raise AssertedError(f"TensorDataset: takes tensors of one length, got {', '.join(map(describe, tensors))}")
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:

@@ -86,6 +86,8 @@ class WeightedRandomSampler(Sampler[int]):
     def __init__(
         self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Generator | None = None
     ) -> None:
+        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
+            raise ValueError(f"WeightedRandomSampler: num_samples is a positive integer, not {num_samples!r}")
         self.weights = tensor(weights, dtype="float64")
         self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
 

@@ -1,0 +1,143 @@
+"""Details of torch that programs meet: values and kinds of errors are those of torch 2.14."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import nn
+from pyapp.autograd import Function
+from pyapp.autograd.function import once_differentiable
+from pyapp.nn.attention import flex_attention as flex
+from pyapp.optim.swa_utils import AveragedModel
+from pyapp.utils.data import TensorDataset, WeightedRandomSampler
+
+
+class Double(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * 2
+
+
+def test_once_differentiable() -> None:
+    x = pyapp.ones(2, requires_grad=True)
+    (gradient,) = pyapp.autograd.grad(Double.apply(x).sum(), x, create_graph=True)
+    assert gradient.tolist() == [2.0, 2.0] and not gradient.requires_grad
+    weights = pyapp.ones(2, requires_grad=True)
+    (gradient,) = pyapp.autograd.grad(Double.apply(x), x, weights, create_graph=True)
+    assert gradient.requires_grad
+    with pytest.raises(RuntimeError, match="second derivative"):
+        gradient.sum().backward()
+
+
+def test_objects_in_saved_files() -> None:
+    value = {
+        "set": {1, "a"}, "complex": 1 + 2j, "bytes": bytearray(b"\xff\0"), "f": np.arange(6.0).reshape(2, 3).T,
+        "bool": np.array([True]), "number": np.array(3, np.int16), "empty": np.zeros((0, 2), np.complex64),
+    }  # fmt: skip
+    value["again"] = value["f"]
+    file = io.BytesIO()
+    pyapp.save(value, file)
+    found = pyapp.load(file.getvalue())
+    assert list(found) == list(value) and found["again"] is not None
+    for name, own in value.items():
+        if isinstance(own, np.ndarray):
+            assert found[name].dtype == own.dtype and np.array_equal(found[name], own)
+        else:
+            assert type(found[name]) is type(own) and found[name] == own
+    for wrong in (np.array(["a"]), np.zeros(2 << 20)):
+        with pytest.raises(TypeError, match="from_numpy"):
+            pyapp.save(wrong, io.BytesIO())
+
+
+def test_modules() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    state: Any = model.state_dict()
+    assert type(state) is OrderedDict
+    assert dict(state._metadata) == {"": {"version": 1}, "0": {"version": 1}, "1": {"version": 2}}
+    for name, value in (("0", 5), ("0", "a")):
+        with pytest.raises(TypeError, match="is a module"):
+            setattr(model, name, value)
+    with pytest.raises(TypeError, match="is a parameter"):
+        model[0].weight = 5
+    with pytest.raises(AssertionError):
+        nn.MultiheadAttention(7, 2)
+    assert "NonDynamicallyQuantizableLinear(in_features=4" in repr(nn.MultiheadAttention(4, 2))
+    assert "(0): _WeightNorm()" in repr(nn.utils.parametrizations.weight_norm(nn.Linear(1, 1)))
+
+
+def test_averaged_buffers_of_integers() -> None:
+    model = nn.BatchNorm1d(1)
+    average = AveragedModel(model, use_buffers=True, avg_fn=lambda mean, value, _: 0.5 * mean + 0.5 * value)
+    counts: Any = average.module.num_batches_tracked
+    found = []
+    for count in range(1, 6):
+        model.num_batches_tracked.fill_(count)
+        average.update_parameters(model)
+        found.append(int(counts))
+    assert found == [1, 1, 2, 3, 4]
+
+
+def test_padding_after_the_fast_path() -> None:
+    """torch's nested tensors give zeros where padding was, in evaluation without gradients."""
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1).eval()
+    x, padding = pyapp.ones(1, 3, 4), pyapp.tensor([[False, False, True]])
+    assert encoder(x, src_key_padding_mask=padding)[0, 2].abs().sum() > 0
+    with pyapp.no_grad():
+        assert encoder(x, src_key_padding_mask=padding)[0, 2].tolist() == [0.0] * 4
+        assert encoder(x, src_key_padding_mask=padding.flip(1))[0, 0].abs().sum() > 0
+
+
+def test_small_things() -> None:
+    with pytest.raises(AssertionError):
+        TensorDataset(pyapp.ones(2), pyapp.ones(3))
+    with pytest.raises(ValueError, match="num_samples"):
+        WeightedRandomSampler([1.0], 0)
+    assert isinstance(pyapp.gradient(pyapp.ones(3)), tuple)
+    assert pyapp.get_autocast_dtype("cpu") is pyapp.bfloat16 and pyapp.get_autocast_gpu_dtype() is pyapp.float16
+    with pyapp.autocast("cpu", dtype=pyapp.float16):
+        assert pyapp.get_autocast_dtype("cpu") is pyapp.float16
+
+
+def test_flex_attention() -> None:
+    values = [pyapp.from_numpy(np.random.RandomState(i).randn(2, 4, 5, 8).astype(np.float32)) for i in range(3)]
+    (q, k, v), slopes = values, pyapp.tensor([0.5, 0.25, 0.125, 0.0])
+
+    def causal(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return i >= j
+
+    def near(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return i - j <= 2
+
+    distance = pyapp.arange(5).unsqueeze(1) - pyapp.arange(5)
+    mask = flex.create_block_mask(flex.and_masks(causal, near), None, None, 5, 5)
+    found = flex.flex_attention(q, k, v, lambda s, b, h, i, j: s - slopes[h] * (i - j), mask)
+    bias = (-slopes.reshape(4, 1, 1) * distance).masked_fill((distance < 0) | (distance > 2), -pyapp.inf)
+    expected = nn.functional.scaled_dot_product_attention(q, k, v, bias)
+    assert pyapp.allclose(found, expected, atol=1e-6)
+    shared = flex.flex_attention(q, k[:, :2], v[:, :2], enable_gqa=True, scale=0.3)
+    expected = nn.functional.scaled_dot_product_attention(q, k[:, :2], v[:, :2], scale=0.3, enable_gqa=True)
+    assert pyapp.allclose(shared, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        flex.flex_attention(q, k[:, :2], v[:, :2])
+    nothing = flex.create_block_mask(lambda b, h, i, j: (i < 3) | (j < 0), 1, 1, 5, 5)
+    output, aux = flex.flex_attention(q, k, v, block_mask=nothing, return_aux=flex.AuxRequest(lse=True))
+    assert output[:, :, 3:].abs().sum() == 0 and aux.lse[0, 0].isneginf().tolist() == [False] * 3 + [True] * 2
+    blocks = flex.create_block_mask(causal, 1, 1, 300, 300)
+    assert blocks.kv_num_blocks.tolist() == [[[1, 1, 3]]] and blocks.full_kv_num_blocks.tolist() == [[[0, 1, 0]]]
+    assert blocks.to_dense().tolist() == [[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]] and blocks.sparsity() == pytest.approx(
+        100 / 3
+    )
+    assert flex.create_mask(lambda s, b, h, i, j: s.masked_fill(i < j, -pyapp.inf), 1, 1, 2, 2).tolist() == [
+        [[[True, False], [True, True]]]
+    ]
