@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python tests/models/make_golden_decoders.py [NAME …]
 
-RWKV 7's come from its author's package (rwkv7_reference.py). A file has the names and shapes of the parameters, logits, greedy tokens through transformers' cache, logits of a batch
-with padding, and of each parameter's gradient the sum and the product with a fixed vector. The weights are not stored:
-seeded.py makes them here and in the tests.
+RWKV 7's come from its author's package (rwkv7_reference.py). A file has the names and shapes of the parameters,
+logits, greedy tokens through transformers' cache, logits of a batch with padding, and of each parameter's gradient
+the sum and the product with a fixed vector. The weights are not stored: seeded.py makes them here and in the tests.
 """
 
 from __future__ import annotations
