@@ -315,13 +315,14 @@ def choose_model(names: Iterable[str], where: str) -> str:
 
 
 def choose_tokenizer(names: Iterable[str], model: str) -> str | None:
-    """The tokenizer in the folder of `model`: STEM.tokenizer.json or .bin, tokenizer.json, tekken.json or
-    tokenizer.bin, or the only tok*.bin.
+    """The tokenizer in the folder of `model`: STEM.tokenizer.json or .bin, tokenizer.json, tekken.json, RWKV's
+    vocabulary or tokenizer.bin, or the only tok*.bin.
     """
     folder = PurePosixPath(model).parent
     beside = {PurePosixPath(n).name: n for n in names if PurePosixPath(n).parent == folder}
     stem = PurePosixPath(model).stem
-    for wanted in (f"{stem}.tokenizer.json", f"{stem}.tokenizer.bin", "tokenizer.json", "tekken.json", "tokenizer.bin"):
+    own = f"{stem}.tokenizer.json", f"{stem}.tokenizer.bin"
+    for wanted in (*own, "tokenizer.json", "tekken.json", "rwkv_vocab_v20230424.txt", "tokenizer.bin"):
         if wanted in beside:
             return beside[wanted]
     others = [name for short, name in beside.items() if re.fullmatch(r"tok.*\.bin", short)]

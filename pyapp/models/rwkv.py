@@ -17,7 +17,7 @@ from pyapp.engine.ops.recurrences import linear_scan
 from pyapp.nn import LayerNorm, Linear, Module
 from pyapp.nn.decoder import DecoderStack, Text
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.recurrent import RecurrentLanguageModel, StateText
+from pyapp.nn.recurrent import RecurrentLanguageModel, StateText, token_before
 
 from .loading.config import FileConfig, read_config, require
 
@@ -53,15 +53,6 @@ class Config(FileConfig):
     def max_seq_len(self) -> int:
         """The tokens that the model can read."""
         return self.context_length
-
-
-def before(state: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The token before each: x (B, T, F), state (B, 1, F) the one before all, None: zeros → (B, T, F) and the last."""
-    tokens = x.shape[1]
-    if state is None:
-        state = x.new_zeros((x.shape[0], 1, x.shape[2]))
-    earlier = state if tokens == 1 else cat([state, x.narrow(1, 0, tokens - 1)], 1)
-    return earlier, x.narrow(1, tokens - 1, 1)
 
 
 def weighted_average(
@@ -140,7 +131,7 @@ class TimeMixing(Mixing):
     def forward(self, x: Tensor, text: StateText) -> Tensor:
         """x (..., T, hidden_size) → (..., T, hidden_size)."""
         x = text.masked(x)
-        keys, values, gates = self.mixed(x, text.carry(self.layer, 0, before, x))
+        keys, values, gates = self.mixed(x, text.carry(self.layer, 0, token_before, x))
         step = partial(weighted_average, decay=-self.time_decay.exp(), first=self.time_first)
         y = text.carry(self.layer, 1, step, text.masked(self.key(keys), PADDING), self.value(values))
         return self.output(self.receptance(gates).sigmoid() * y)
@@ -160,7 +151,7 @@ class ChannelMixing(Mixing):
     def forward(self, x: Tensor, text: StateText) -> Tensor:
         """x (..., T, hidden_size) → (..., T, hidden_size)."""
         x = text.masked(x)
-        keys, gates = self.mixed(x, text.carry(self.layer, 2, before, x))
+        keys, gates = self.mixed(x, text.carry(self.layer, 2, token_before, x))
         return self.receptance(gates).sigmoid() * self.value(ops.relu(self.key(keys)).square())
 
 

@@ -11,6 +11,7 @@ from ..engine.ops import cat
 
 CHUNK = 64  # tokens whose products with one another are computed at once
 FEATURE_CHUNK = 16  # where each feature of a key decays by itself: each product has as many factors
+GENERAL_CHUNK = 32  # of the general rule, where no feature decays to less than 1 / e with a token
 EPSILON = 1e-6  # of the norms of keys and queries
 
 
@@ -61,6 +62,59 @@ def gated_delta_rule(
             found.append(y)
         y = found[0] if len(found) == 1 else cat(found, 2)  # (B, H, T, V)
     return y.transpose(1, 2).reshape(texts, tokens, heads * size), state
+
+
+def generalized_delta_rule(
+    state: Tensor | None,
+    query: Tensor,
+    decay: Tensor,
+    key: Tensor,
+    value: Tensor,
+    removed: Tensor,
+    written: Tensor,
+    *,
+    heads: int,
+) -> tuple[Tensor, Tensor]:
+    """S = exp(decay) S - written (removedᵀ S) + key valueᵀ, y = query S, with a state S (K, V) for each head (Peng et
+    al. 2025, arXiv 2503.14456): query, decay, key, removed and written (B, T, H K), value (B, T, H V), state (B, H, K,
+    V), None: zeros → (B, T, H V) and the next state. Decays are from -1 to 0.
+    """
+    texts, tokens = query.shape[:2]
+    query, decay, key, value, removed, written = (
+        x.reshape(texts, tokens, heads, -1).transpose(1, 2) for x in (query, decay, key, value, removed, written)
+    )  # (B, H, T, K or V)
+    if state is None:
+        state = value.new_zeros((texts, heads, key.shape[-1], value.shape[-1]))
+    found = []
+    for start in range(0, tokens, GENERAL_CHUNK):
+        count = min(GENERAL_CHUNK, tokens - start)
+        parts = (x.narrow(2, start, count) for x in (query, decay, key, value, removed, written))
+        y, state = _general_chunk(state, *parts)
+        found.append(y)
+    y = found[0] if len(found) == 1 else cat(found, 2)  # (B, H, T, V)
+    return y.transpose(1, 2).reshape(texts, tokens, heads * value.shape[-1]), state
+
+
+def _general_chunk(
+    state: Tensor, query: Tensor, decay: Tensor, key: Tensor, value: Tensor, removed: Tensor, written: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The outputs (B, H, L, V) of L tokens and the state after them. With decays of at least -1 the products of so few
+    tokens need no factor for each pair of them.
+    """
+    total = decay.cumsum(2)  # (B, H, L, K): the decay since the chunk began
+    after, last = (-total).exp(), total.narrow(2, total.shape[2] - 1, 1)  # last: (B, H, 1, K)
+    removed = removed * (total - decay).exp()  # from the state before each token
+    query, both = query * total.exp(), cat([key, written], 2)  # (B, H, 2 L, K)
+    count = key.shape[2]
+    turned = (both * cat([after, after], 2)).transpose(-1, -2)  # (B, H, K, 2 L)
+    seen, kept = removed @ turned, query @ turned  # (B, H, L, 2 L)
+    taken = seen.narrow(-1, 0, count).tril(-1) @ value + removed @ state  # what each token removes, without the earlier
+    if count > 1:
+        taken = _inverse(seen.narrow(-1, count, count).tril(-1)) @ taken  # (B, H, L, V)
+    mixed = cat([value, -taken], 2)  # (B, H, 2 L, V)
+    y = query @ state + cat([kept.narrow(-1, 0, count).tril(), kept.narrow(-1, count, count).tril()], -1) @ mixed
+    ends = (last - total).exp()  # (B, H, L, K)
+    return y, state * last.exp().transpose(-1, -2) + (both * cat([ends, ends], 2)).transpose(-1, -2) @ mixed
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -27,6 +27,15 @@ Step: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
 Shapes: TypeAlias = Sequence[Sequence[tuple[int, ...]]]  # of the states of each layer
 
 
+def token_before(state: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The token before each: x (B, T, F), state (B, 1, F) the one before all, None: zeros → (B, T, F) and the last."""
+    tokens = x.shape[1]
+    if state is None:
+        state = x.new_zeros((x.shape[0], 1, x.shape[2]))
+    earlier = state if tokens == 1 else cat([state, x.narrow(1, 0, tokens - 1)], 1)
+    return earlier, x.narrow(1, tokens - 1, 1)
+
+
 class StateText(Protocol):
     """The tokens of a text, for layers with states."""
 

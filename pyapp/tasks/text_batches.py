@@ -61,6 +61,9 @@ def encoded(
     special = getattr(encoder, "adds_special_tokens", True)
     if getattr(getattr(loaded.model, "settings", None), "lower", False):
         texts = [text.lower() for text in texts]
+    if getattr(encoder, "adds_end", False):
+        end = loaded.tokenizer.piece(min(loaded.tokenizer.eos_ids)) if loaded.tokenizer.eos_ids else ""
+        texts = [text + end for text in texts]
     found: list[Encoding] = []
     for at in range(0, len(texts), ENCODED_AT_ONCE):
         more = None if pairs is None else pairs[at : at + ENCODED_AT_ONCE]

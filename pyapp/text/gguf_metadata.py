@@ -13,7 +13,7 @@ from typing import Any
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats.sentencepiece_model import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from pyapp.text.documents import SPACE
-from pyapp.text.pieces import BYTE_PIECE
+from pyapp.text.pieces import BYTE_PIECE, byte_of_character
 from pyapp.text.post_processor import PostProcessor
 from pyapp.text.word_patterns import name_of_pattern
 
@@ -102,6 +102,8 @@ class _Writer:
             found = self._sentencepiece("llama", normalizers)
         elif kind == "BPE":
             found = self._gpt2()
+        elif kind == "LongestMatch":
+            found = self._rwkv()
         else:
             raise ModelError(f"GGUF has no tokenizer of the kind {kind!r:.40}", where=self._where)
         for role, number in self._ids.items():
@@ -155,6 +157,18 @@ class _Writer:
         return {
             f"{PREFIX}model": "gpt2", f"{PREFIX}pre": name, f"{PREFIX}tokens": self._pieces,
             f"{PREFIX}token_type": self._types(), f"{PREFIX}merges": lines, **flags,
+        }  # fmt: skip
+
+    def _rwkv(self) -> dict[str, Any]:
+        from pyapp.text.longest_match import escaped
+
+        types, letters = self._types(), byte_of_character()
+        pieces = [
+            escaped(bytes(letters[letter] for letter in piece)) if kind == NORMAL else piece
+            for piece, kind in zip(self._pieces, types, strict=True)
+        ]
+        return {
+            f"{PREFIX}model": "rwkv", f"{PREFIX}tokens": pieces, f"{PREFIX}token_type": types, **self._flags(),
         }  # fmt: skip
 
     def _bert(self, normalizers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

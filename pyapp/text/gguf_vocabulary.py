@@ -29,7 +29,7 @@ from pyapp.text.vocabulary_files import WORD_LIMIT, usable_merges
 from pyapp.text.word_patterns import word_pattern
 
 HINT = "The file is damaged, or its tokenizer is of a kind that pyapp does not know"
-MODELS = ("llama", "gpt2", "bert", "t5", "gemma4")
+MODELS = ("llama", "gpt2", "bert", "t5", "gemma4", "rwkv")
 # Special tokens that files without their keys have: llama.cpp's defaults.
 DEFAULTS: dict[str, dict[str, int]] = {
     "llama": {"bos": 1, "eos": 2, "unknown": 0},
@@ -37,6 +37,7 @@ DEFAULTS: dict[str, dict[str, int]] = {
     "bert": {"bos": 101, "unknown": 100, "seperator": 102, "padding": 0, "mask": 103},
     "t5": {"eos": 1, "unknown": 2, "padding": 0},
     "gemma4": {},
+    "rwkv": {"eos": 0},
 }
 
 
@@ -67,7 +68,7 @@ class GgufVocabulary:
             raise FileFormatError("a token's score is not a number", where=where, hint=HINT)
         self._leave_out_padding()
         self._ids = {role: self._id(role) for role in GGUF_ROLES}
-        makers = self._llama, self._gpt2, self._bert, self._t5, self._gemma4
+        makers = self._llama, self._gpt2, self._bert, self._t5, self._gemma4, self._rwkv
         make = dict(zip(MODELS, makers, strict=True))[self._kind]
         self.document: dict[str, Any] = make()
         self.settings = self._settings()
@@ -192,6 +193,15 @@ class GgufVocabulary:
             if self._types[number] in (CONTROL, USER_DEFINED, UNKNOWN)
         ]
         return vocabulary, usable_merges(merges, vocabulary), added
+
+    def _rwkv(self) -> dict[str, Any]:
+        """The longest piece that fits, with the special tokens that the file names."""
+        from pyapp.text.longest_match import longest_match_document, unescaped
+
+        known = [number for number, kind in enumerate(self._types) if kind != UNUSED]
+        named = {number: self.tokens[number] for number in known if self._types[number] != NORMAL}
+        pieces = {number: unescaped(self.tokens[number]) for number in known if number not in named}
+        return longest_match_document(pieces, {}, self._where, named)
 
     def _gemma4(self) -> dict[str, Any]:
         """Byte-pair encoding of whole texts with U+2581 for spaces; characters without a piece become bytes."""

@@ -176,6 +176,10 @@ class Tokenizer:
         self._plain_backend: Backend | None = None
         ours = _backend_factory is NativeBackend
         self._factory = partial(NativeBackend, where=where) if ours else _backend_factory
+        if document["model"].get("type") == "LongestMatch":  # of RWKV, which no library has
+            from pyapp.text.longest_match import LongestMatch
+
+            self._factory = partial(LongestMatch, where=where)
         self._cache: dict[int, bytes | None] = {}
 
     @classmethod

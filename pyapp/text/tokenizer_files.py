@@ -1,10 +1,11 @@
 """A tokenizer from the files of a model: whichever of the usual forms a folder has.
 
-`load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt, .tiktoken,
-Mistral's tekken.json, the metadata of a GGUF file and llama2.c's tokenizer.bin (ByT5's has no file), with the settings
-beside them: tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja,
-generation_config.json, and config.json for the tokenizer's class where the others do not name it. What makes a
-tokenizer.json of other forms is imported when a file has one: the page's first story and transcript do without.
+`load_tokenizer` reads tokenizer.json, sentencepiece's .model, vocab.json with merges.txt, BERT's vocab.txt,
+.tiktoken, Mistral's tekken.json, RWKV's rwkv_vocab_v20230424.txt, the metadata of a GGUF file and llama2.c's
+tokenizer.bin (ByT5's has no file), with the settings beside them: tokenizer_config.json, special_tokens_map.json,
+added_tokens.json, chat_template.jinja, generation_config.json, and config.json for the tokenizer's class where the
+others do not name it. What makes a tokenizer.json of other forms is imported when a file has one: the page's first
+story and transcript do without.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SETTINGS = (
 # Vocabularies in the order in which they are preferred.
 VOCABULARIES = (
     "tokenizer.json", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model",
-    "vocab.json", "vocab.txt", "tekken.json", "tokenizer.bin",
+    "vocab.json", "vocab.txt", "rwkv_vocab_v20230424.txt", "tekken.json", "tokenizer.bin",
 )  # fmt: skip
 # The classes of models' tokenizers that are read by their class, by model_type.
 CLASSES = {
@@ -177,6 +178,12 @@ def _read(
     if key.endswith(".txt") and looks_like_text(head):
         if key == MERGES:
             raise ModelError("merges.txt needs the vocab.json of the same folder", where=where, hint=HINT)
+        if key.startswith("rwkv"):
+            from pyapp.text.longest_match import longest_match_document, read_world
+
+            pieces_of_world = read_world(read_utf8(read_whole(source), where), where)
+            made = longest_match_document(pieces_of_world, settings, where)
+            return Tokenizer(made, settings, end_ids=ends, where=where)
         from pyapp.text.vocabulary_files import read_vocab_txt, whole_token_document, wordpiece_document
 
         vocabulary = read_vocab_txt(read_utf8(read_whole(source), where), where)

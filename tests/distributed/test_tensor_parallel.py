@@ -52,7 +52,18 @@ REFUSED = {
     "gpt_oss": "sinks",
     "gpt_oss-yarn": "sinks",
 } | dict.fromkeys(
-    ["mamba", "mamba-biases", "falcon_mamba", "mamba2", "falcon_h1", "falcon_h1-norm", "qwen3_5", "rwkv", "bitnet"],
+    [
+        "mamba",
+        "mamba-biases",
+        "falcon_mamba",
+        "mamba2",
+        "falcon_h1",
+        "falcon_h1-norm",
+        "qwen3_5",
+        "rwkv",
+        "rwkv7",
+        "bitnet",
+    ],
     "most of its parameters",
 )
 WIDE = SMALL | {

@@ -55,6 +55,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "albert", **_SIZES, **_LABELS, "embedding_size": 8, "num_hidden_layers": 5,
         "num_hidden_groups": 2, "inner_group_num": 2, "hidden_act": "gelu",
     },
+    "mobilebert": {
+        "model_type": "mobilebert", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 6,
+        "intra_bottleneck_size": 8, "num_feedforward_networks": 2, "hidden_act": "relu",
+    },
+    "mobilebert_wide": {
+        "model_type": "mobilebert", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 6,
+        "num_feedforward_networks": 1, "normalization_type": "layer_norm", "use_bottleneck": False,
+        "classifier_activation": False, "trigram_input": False,
+    },
+    "squeezebert": {
+        "model_type": "squeezebert", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 16, "q_groups": 2,
+        "post_attention_groups": 2, "output_groups": 2, "intermediate_groups": 4,
+    },
     "dpr": {"model_type": "dpr", **_SIZES, "pad_token_id": 0, "projection_dim": 8},
     "roformer": {
         "model_type": "roformer", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 8, "rotary_value": True,
@@ -91,6 +104,7 @@ OTHER_DEVICE = tuple(
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
+    "squeezebert": _WIDE | {"embedding_size": 32},
 }  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
@@ -119,6 +133,7 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 
 TYPED = (
-    "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "nomic_bert", "roberta", "roformer",
-    "xlm-roberta", "xlnet",
+    "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "mobilebert", "nomic_bert", "roberta",
+    "roformer",
+    "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip

@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python tests/models/make_golden_decoders.py [NAME …]
 
-A file has the names and shapes of the parameters, logits, greedy tokens through transformers' cache, logits of a batch
-with padding, and of each parameter's gradient the sum and the product with a fixed vector. The weights are not stored:
-seeded.py makes them here and in the tests.
+RWKV 7's come from its author's package (rwkv7_reference.py). A file has the names and shapes of the parameters,
+logits, greedy tokens through transformers' cache, logits of a batch with padding, and of each parameter's gradient
+the sum and the product with a fixed vector. The weights are not stored: seeded.py makes them here and in the tests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM
 
+from tests.models import rwkv7_reference
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 
@@ -27,7 +28,7 @@ GIVE_NOTHING = (
     "Ernie4_5ForCausalLM",
     "Ernie4_5_MoeForCausalLM",
 )  # whose own forward returns None in transformers 5.24
-UNMASKED = ("RwkvForCausalLM",)  # which take padding for tokens: their texts are read alone
+UNMASKED = ("RwkvForCausalLM", "Rwkv7")  # which take padding for tokens: their texts are read alone
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
@@ -37,10 +38,13 @@ MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
 
 def model_of(name: str, salt: int) -> Any:
     config = dict(CONFIGS[name])
-    made = AutoConfig.for_model(config.pop("model_type"), **config)
-    # Falcon's eager attention adds its linear biases twice.
-    made._attn_implementation = "sdpa" if config.get("alibi") else "eager"
-    model = AutoModelForCausalLM.from_config(made).float().eval()
+    if config["model_type"] == "rwkv7":
+        model: Any = rwkv7_reference.Rwkv7(config)
+    else:
+        made = AutoConfig.for_model(config.pop("model_type"), **config)
+        # Falcon's eager attention adds its linear biases twice.
+        made._attn_implementation = "sdpa" if config.get("alibi") else "eager"
+        model = AutoModelForCausalLM.from_config(made).float().eval()
     if type(model).__name__ in GIVE_NOTHING:
         type(model).forward = LlamaForCausalLM.forward
     with torch.no_grad():

@@ -304,10 +304,98 @@ def embedding_gemma(top: Path) -> dict[str, Any]:
     return {"vectors": numbers(model.encode_document(DOCUMENTS)), "query": numbers(model.encode_query(QUERIES))}
 
 
+def stella(top: Path) -> dict[str, Any]:
+    """As Stella 1.5B: Qwen2 whose tokens see the whole text, as its own class has it, and a layer over the mean."""
+    path = backbone(top / "base", "qwen2", {**DECODER, "is_causal": False, "tie_word_embeddings": False})
+    parts = [st.Transformer(path), st.Pooling(16, "mean"), st.Dense(16, 24, activation_function=IDENTITY)]
+    SentenceTransformer(modules=parts, device="cpu").save(str(top / "model"), create_model_card=False)
+    reread(top / "model")
+    eager = {"attn_implementation": "eager"}  # sdpa takes the class' word, not the configuration's
+    model = SentenceTransformer(str(top / "model"), device="cpu", model_kwargs=eager)
+    model[0].processor = transformers.PreTrainedTokenizerFast(  # and not the tokenizer of Qwen2
+        tokenizer_object=Tokenizer.from_str(tokenizer_json()), pad_token="[PAD]"
+    )
+    vectors = model.encode(DOCUMENTS)
+    (top / "model" / "2_Dense").rename(top / "model" / "2_Dense_24")
+    modules, config = top / "model" / "modules.json", top / "model" / "config.json"
+    modules.write_text(modules.read_text().replace("2_Dense", "2_Dense_24"))
+    said = json.loads(config.read_text()) | {
+        "auto_map": {"AutoModel": "modeling_qwen.Qwen2Model"}, "sliding_window": 131072, "use_sliding_window": False,
+    }  # fmt: skip
+    said.pop("is_causal")
+    config.write_text(json.dumps(said))
+    return {"vectors": numbers(vectors)}
+
+
+def nv_embed(top: Path) -> dict[str, Any]:
+    """As NV-Embed 2: Mistral of transformers whose tokens see the whole text, and the paper's layer in torch."""
+    from safetensors.torch import save_file
+
+    path = backbone(top / "base", "mistral", DECODER | {"sliding_window": 4})
+    sizes = {"num_latents_value": 6, "num_cross_heads": 2, "cross_dim_head": 8, "hidden_dim": 16, "latent_dim": 16}
+    model = transformers.AutoModel.from_pretrained(path, sliding_window=None, attn_implementation="eager")
+    attention, words = "cross_attend_blocks.0.", "cross_attend_blocks.1."
+    shapes = {
+        "latents": (6, 16), f"{attention}fn.to_q.weight": (16, 16), f"{attention}fn.to_kv.weight": (32, 16),
+        f"{attention}fn.to_out.weight": (16, 16), f"{words}fn.net.0.weight": (128, 16), f"{words}fn.net.0.bias": (128,),
+        f"{words}fn.net.2.weight": (16, 64), f"{words}fn.net.2.bias": (16,),
+    }  # fmt: skip
+    norms = (f"{attention}norm", f"{attention}norm_context", f"{words}norm")
+    shapes |= {f"{norm}.{kind}": (16,) for norm in norms for kind in ("weight", "bias")}
+    prefix = "latent_attention_model."
+    z = {name: torch.from_numpy(draw(prefix + name, shape)) for name, shape in shapes.items()}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(torch.from_numpy(draw(f"embedding_model.{name}", tuple(parameter.shape))))
+    folder = top / "model"
+    parts = [st.Transformer(path, max_seq_length=32), st.Pooling(16, "mean", include_prompt=False), st.Normalize()]
+    SentenceTransformer(modules=parts, device="cpu").save(str(folder), create_model_card=False)
+    tensors = {f"embedding_model.{name}": value for name, value in model.state_dict().items()}
+    save_file(tensors | {prefix + name: value for name, value in z.items()}, folder / "model.safetensors")
+    text = json.loads((Path(path) / "config.json").read_text()) | {"model_type": "bidir_mistral"}
+    config = {
+        "model_type": "nvembed", "architectures": ["NVEmbedModel"], "add_eos": True, "text_config": text,
+        "latent_attention_config": sizes | {"model_type": "latent_attention", "output_normalize": True},
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    split = Tokenizer.from_str(tokenizer_json())
+
+    def norm(x: torch.Tensor, name: str) -> torch.Tensor:
+        return torch.nn.functional.layer_norm(x, (16,), z[f"{name}.weight"], z[f"{name}.bias"])
+
+    def heads(x: torch.Tensor) -> torch.Tensor:
+        return x.unflatten(-1, (2, 8)).transpose(-2, -3)
+
+    def vector(prompt: str, document: str) -> Any:
+        ids = split.encode(f"{prompt}{document}[SEP]").ids
+        skipped = len(split.encode(prompt).ids) - 1 if prompt else 0  # all but the last special token
+        with torch.no_grad():
+            seen = torch.zeros(1, 1, len(ids), len(ids))
+            x = model(torch.tensor([ids]), attention_mask=seen).last_hidden_state[0]
+            keys, values = (norm(z["latents"], norms[1]) @ z[f"{attention}fn.to_kv.weight"].T).chunk(2, -1)
+            query = norm(x, norms[0]) @ z[f"{attention}fn.to_q.weight"].T
+            mixed = torch.nn.functional.scaled_dot_product_attention(heads(query), heads(keys), heads(values))
+            x = x + mixed.transpose(0, 1).flatten(1) @ z[f"{attention}fn.to_out.weight"].T
+            inner = norm(x, norms[2]) @ z[f"{words}fn.net.0.weight"].T + z[f"{words}fn.net.0.bias"]
+            value, gate = inner.chunk(2, -1)
+            inner = value * torch.nn.functional.gelu(gate)
+            x = x + inner @ z[f"{words}fn.net.2.weight"].T + z[f"{words}fn.net.2.bias"]
+            return torch.nn.functional.normalize(x[skipped:].mean(0), dim=0)
+
+    settings = json.loads((folder / "config_sentence_transformers.json").read_text())
+    settings["prompts"] = {"query": "find : "}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    return {
+        "vectors": numbers([vector("", text).tolist() for text in DOCUMENTS]),
+        "query": numbers([vector("find : ", text).tolist() for text in QUERIES]),
+    }  # fmt: skip
+
+
 CASES = {
     case.__name__: case
     for case in (dense_parts, static, words, late_interaction, pylates, stanford, cross_encoder, logits,
-                 decoder_labels, modernbert_labels, qwen_embedding, embedding_gemma)
+                 decoder_labels, modernbert_labels, qwen_embedding, embedding_gemma,
+                 stella, nv_embed)
 }  # fmt: skip
 
 if __name__ == "__main__":

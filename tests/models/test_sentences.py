@@ -56,7 +56,9 @@ def near(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["dense_parts", "static", "words", "qwen_embedding", "embedding_gemma"])
+@pytest.mark.parametrize(
+    "name", ["dense_parts", "static", "words", "qwen_embedding", "embedding_gemma", "stella", "nv_embed"]
+)
 def test_vectors_are_those_of_sentence_transformers(folders: dict[str, Path], name: str) -> None:
     expected = GOLDEN[name]["outputs"]
     embed = pyapp.pipeline("embed", folders[name])
@@ -160,6 +162,10 @@ LIMITS, MASK = "sentence_bert_config.json", "2_MultiVectorMask/config.json"
         ("dense_parts", "3_Dense/config.json", {"activation_function": "os.system"}, "'system' is not known"),
         ("dense_parts", "3_Dense/config.json", {"in_features": 10**9}, "in_features is 1000000000"),
         ("dense_parts", "2_LayerNorm/config.json", {"dimension": 95}, r"norm.weight is \[96\], expected \[95\]"),
+        ("stella", "config.json", {"layer_types": ["full_attention", "sliding_attention"]}, "with windows"),
+        ("nv_embed", "config.json", {"latent_attention_config": {"hidden_dim": 8, "latent_dim": 8}}, "hidden_size 16"),
+        ("nv_embed", "config.json", {"latent_attention_config": {"num_cross_heads": 10**6}}, "at most 256"),
+        ("nv_embed", "config.json", {"text_config": 3}, "text_config is 3"),
         ("words", "whitespacetokenizer_config.json", {"vocab": "the"}, "vocab is no list of words"),
         ("words", "wordembedding_config.json", {"max_seq_length": 0}, "max_seq_length is 0"),
         ("words", "2_CNN/cnn_config.json", {"kernel_sizes": [10**6]}, "from 1 to 1,024"),

@@ -488,7 +488,7 @@ def test_merges_of_whole_texts_in_a_gguf_file() -> None:
 def test_a_gguf_file_without_a_usable_tokenizer() -> None:
     whole = load_tokenizer(model_file("spm_bpe"), "tokenizer.model").gguf_metadata()
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"tokenizer.ggml.model": "rwkv"}, "of the kind 'rwkv'"),
+        ({"tokenizer.ggml.model": "plamo2"}, "of the kind 'plamo2'"),
         ({"tokenizer.ggml.scores": whole["tokenizer.ggml.scores"][:-1]}, "400 tokens, 400 types and 399 scores"),
         ({"tokenizer.ggml.tokens": ["a", 3]}, "tokens is no list"),
         ({"tokenizer.ggml.tokens": []}, "vocabulary has 0 tokens"),

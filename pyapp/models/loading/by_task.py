@@ -32,7 +32,7 @@ from pyapp.models.load import (
 from pyapp.models.sentences.embedding import SentenceEmbedder, SentenceSettings, from_gguf_keys
 from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
-from pyapp.nn.decoder import CausalLanguageModel
+from pyapp.nn.decoder import CausalLanguageModel, SelfAttention
 from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
 from pyapp.nn.parameter import Parameter, skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
@@ -94,6 +94,8 @@ FEATURES = ("features", "image-features")  # what encoders of any head give
 UNNAMED = {"snac": ("vq_strides", "encoder_rates"), "kokoro": ("plbert", "istftnet")}
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 RANKING = "ranking"
+# Classes in `auto_map` of language models that see the whole text: that of GTE-Qwen2 and Stella.
+SEE_BOTH_WAYS = ("modeling_qwen.Qwen2Model",)
 # Buffers of older files and heads that no task here reads.
 LEFT_OUT = re.compile(IGNORED.pattern + rf"|.*token_type_ids|cls\.seq_relationship\..*|{re.escape(PROJECTION)}")
 
@@ -452,15 +454,25 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
     """A language model for a task of encoders. ModelError for one of another form."""
     model = module.TASKS["causal-lm"](config)
     both_ways = getattr(config, "use_bidirectional_attention", False)
-    if settings.get("is_causal") is False and not both_ways:
+    if _reads_both_ways(settings) and not both_ways:
         both_ways = True
-        if settings.get("sliding_window") is not None:
+        if any(part.heads.window is not None for part in model.modules() if isinstance(part, SelfAttention)):
             raise ModelError("is_causal is false in a model with windows, which is not known")
     if not isinstance(model, CausalLanguageModel):
         raise ModelError(f"models of the architecture {settings.get('model_type')!r:.40} are not for {task}")
     if task == "features":
         return DecoderEncoder(model, both_ways)
     return DecoderClassifier(model, labels_of(settings), both_ways)
+
+
+def _reads_both_ways(settings: Mapping[str, Any]) -> bool:
+    """Whether the tokens of a language model that embeds see those behind them: `is_causal` is false, or, in files that
+    do not say it, the class is one whose code has that as its default.
+    """
+    said, classes = settings.get("is_causal"), settings.get("auto_map")
+    if said is not None:
+        return said is False
+    return isinstance(classes, dict) and classes.get("AutoModel") in SEE_BOTH_WAYS
 
 
 def renamed(name: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
-from math import log
+from math import log, prod
 from pathlib import PurePath
 from typing import Any, TypeAlias
 
@@ -178,7 +178,8 @@ class Gguf:
     """The form of an architecture.
 
     names: the path of each parameter without its last part (.weight, .bias), and that of its tensor; "{}" is the number
-    of the layer. keys: fields of the configuration and keys. constants: keys with a value that is always the same.
+    of the layer. The whole name of a parameter, with the last part, has the whole names of its tensors.
+    keys: fields of the configuration and keys. constants: keys with a value that is always the same.
     order(name, config): the parameter's row that each row of the tensor holds, where they differ. offset: the end
     (or ends) of the names of norms whose weights are stored plus one. scale(name, config): what files multiply a
     parameter by, a number or one for each row; their readers need not know it, so it is not undone. transposed: the
@@ -235,6 +236,9 @@ class Gguf:
         own = self.form_of(name)
         suffix = "" if own is not None and own.bare else suffix
         pattern, layer = _pattern(name)
+        whole = self.names.get(name, self.names.get(f"{pattern}.{last}"))
+        if whole is not None:
+            return tuple(whole.replace("{}", layer).split())
         return tuple(known.replace("{}", layer) + suffix for known in self.names.get(pattern, "").split())
 
     def form_of(self, name: str) -> GgufForm | None:
@@ -431,7 +435,7 @@ def stored_in(
             found[name] = Stored((older,))
         elif own is not None and own.rows is not None and tensors:
             found[name] = Stored(tensors, values=partial(_ordered, own.rows(config)))
-        elif own is not None and tensors:
+        elif own is not None and tensors and form.share(name) is None:
             found[name] = Stored(tensors, join=_joining(own, config, slot.shape))
         elif tensors:
             order = None if form.order is None else form.order(name, config)
@@ -461,7 +465,7 @@ def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] 
     shape = slot.shape
     share = form.share(name)
     if share is not None:
-        return lambda value: _share(value, name, share, len(form.joined), shape[0])
+        return lambda value: _share(value, name, share, len(form.joined), shape)
     if form.offset is not None and name.endswith(form.offset):
         return lambda value: quant.dequantize(value).to("float32") - 1.0
     if name.endswith(form.transposed) and len(shape) == 2:
@@ -474,11 +478,13 @@ def _from_gguf(form: Gguf, name: str, slot: Slot) -> Callable[[Tensor], Tensor] 
     return None
 
 
-def _share(value: Tensor, name: str, share: int, parts: int, rows: int) -> Tensor:
+def _share(value: Tensor, name: str, share: int, parts: int, shape: Shape) -> Tensor:
     """The rows of one of the parameters that a tensor joins."""
+    rows = shape[0]
     if value.shape[0] != parts * rows:
         raise ModelError(f"{name!r} is a part of {value.shape[0]:,} rows in the file, expected {parts} x {rows:,}")
-    return quant.copied_rows(value, share * rows, rows)
+    found = quant.copied_rows(value, share * rows, rows)
+    return found.reshape(shape) if found.ndim != len(shape) else found
 
 
 def _is_vector(slot: Slot) -> bool:
@@ -521,7 +527,7 @@ class AsGguf(Checkpoint):
             if form.share(name) is not None:
                 joined.setdefault(names[0], []).append((name, plan))
                 if len(joined[names[0]]) == len(form.joined):
-                    self._add_joined(names[0], kind, slot.shape, joined[names[0]])
+                    self._add_joined(names[0], kind, self._shape(name, slot, 0, 1), joined[names[0]])
                 continue
             for part, known in enumerate(names):
                 self._add(known, kind, self._shape(name, slot, part, len(names)), name, plan, part, len(names))
@@ -566,8 +572,7 @@ class AsGguf(Checkpoint):
         """A tensor of the rows of several parameters of this shape, in the order of the form."""
         kind = kind if kind in ("float32", "float16", "bfloat16") else "float32"
         whole = (len(parts) * shape[0], *shape[1:])
-        count = shape[1] * whole[0] if len(shape) == 2 else whole[0]
-        self.tensors[known] = TensorInfo(known, kind, whole, count * (4 if kind == "float32" else 2))
+        self.tensors[known] = TensorInfo(known, kind, whole, prod(whole) * (4 if kind == "float32" else 2))
         ordered = sorted(parts, key=lambda part: self.form.share(part[0]) or 0)
         self._read_by[known] = lambda: ops.cat([self._tensor(name, plan, kind, shape, 0, 1) for name, plan in ordered])
 

@@ -140,7 +140,8 @@ def gguf_view(source: Source) -> Callable[[Checkpoint], Checkpoint]:
         if not isinstance(source, str | os.PathLike) or "general.architecture" in getattr(checkpoint, "values", {}):
             return checkpoint
         folder = Path(source).parent
-        settings = read_settings(folder / "config.json") if (folder / "config.json").is_file() else checkpoint.config
+        config = folder / "config.json"
+        settings = settings_of(checkpoint, read_settings(config) if config.is_file() else None)
         name = MODEL_TYPES.get(str(settings.get("model_type")))
         if name is None or not hasattr(importlib.import_module(f"pyapp.models.{name}"), "GGUF"):
             return as_floats(checkpoint, settings)

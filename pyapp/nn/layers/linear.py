@@ -86,12 +86,14 @@ class TransposedLinear(Module):
     transposed view of a matrix (out, in), which is faster, in any format.
     """
 
-    def __init__(self, in_features: int, out_features: int, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, in_features: int, out_features: int, device: Any = None, dtype: Any = None, bias: bool = True
+    ) -> None:
         super().__init__()
         made = {"device": device, "dtype": dtype}
         self.in_features, self.out_features = in_features, out_features
         self.weight = new_parameter(empty, in_features, out_features, **made)
-        self.bias = new_parameter(zeros, out_features, **made)
+        self.bias = new_parameter(zeros, out_features, **made) if bias else None
         if Initialization.on:
             self.reset_parameters()
 
@@ -99,7 +101,8 @@ class TransposedLinear(Module):
         """Normal with the deviation 0.02, and no bias, as in GPT-2."""
         with no_grad():
             self.weight.normal_(0.0, 0.02)
-            self.bias.zero_()
+            if self.bias is not None:
+                self.bias.zero_()
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (..., in_features), residual (..., out_features) → residual + input weight + bias."""

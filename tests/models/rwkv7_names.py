@@ -1,0 +1,23 @@
+"""The names and forms of RWKV 7's tensors in its author's files, for its reference and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def authors(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Tensors of torch or arrays, by flash-linear-attention's names, as the author's files have them."""
+    found = {}
+    for name, value in tensors.items():
+        for ours, own in (
+            ("model.embeddings", "emb"), ("model.norm", "ln_out"), ("lm_head", "head"), ("model.layers", "blocks"),
+            ("attn.g_norm", "att.ln_x"), ("pre_norm", "ln0"), ("attn_norm", "ln1"), ("ffn_norm", "ln2"),
+            ("attn.", "att."), ("r_proj", "receptance"), ("k_proj", "key"), ("v_proj", "value"), ("o_proj", "output"),
+        ):  # fmt: skip
+            name = name.replace(ours, own, 1)
+        for end, number in (("lora.0.weight", 1), ("lora.2.weight", 2), ("lora.2.bias", 0)):
+            if name.endswith(end):
+                name, value = f"{name.removesuffix(f'_lora.{end}')}{number}", value.T if number else value[None, None]
+        found[name] = value[None, None] if name.endswith(("k_k", "k_a", "ffn.x_k")) else value
+    return found | {f"blocks.0.att.v{i}": found[f"blocks.0.att.a{i}"] for i in range(3)}
