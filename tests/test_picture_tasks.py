@@ -123,6 +123,9 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
             np.testing.assert_allclose([found["score"], *found["box"]], [chances[i].max(), *wanted[i]], rtol=1e-3)
         drawn = vision.draw_boxes(image, values["objects"])
         assert drawn.shape == image.shape and (drawn != image).any()
+    turned = {"label": "no", "score": 0.5, "box": [4, 4, 56, 56], "corners": [[30, 4], [56, 30], [30, 56], [4, 30]]}
+    drawn = vision.draw_boxes(pyapp.zeros(60, 60, 3, dtype="uint8"), [turned]).numpy().any(2)
+    assert drawn[43, 43] and drawn[43, 17] and not drawn[56].any(where=abs(np.arange(60) - 30) > 3)
     assert run(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
 
@@ -497,6 +500,11 @@ def test_commands(top: Path) -> None:
     lines("segment", files[0], "-m", str(top / "sam"), "--box", "3,4", code=1)
     lines("depth", files[0], "-m", str(top / "depth_anything"), code=1)
     depths = lines("depth", *files, "-m", str(top / "depth_anything"), "-o", str(drawn / "d"))
+    one = drawn / "depth.png"
+    lines("depth", *files, "-m", str(top / "depth_anything"), "-o", str(one), code=1)
+    lines("depth", files[0], "-m", str(top / "depth_anything"), "-o", str(top / "none" / "depth.png"), code=1)
+    assert lines("depth", files[0], "-m", str(top / "depth_anything"), "-o", str(one))[0].endswith(f"\t{one}")
+    assert one.read_bytes() == (drawn / "d" / "0.png").read_bytes()
     for line, name, pixels in zip(depths, ("0.png", "1.png"), pictures(), strict=True):
         assert re.fullmatch(rf"-?[\d.]+ [\d.]+\t{re.escape(str(drawn / 'd' / name))}", line)
         with Image.open(drawn / "d" / name) as drawn_depths:

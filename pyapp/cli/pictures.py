@@ -98,6 +98,17 @@ def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
     return found
 
 
+def depth_files(files: Sequence[str], target: str | None) -> list[Path]:
+    """Where the maps of depth go: a file, where `target` names a PNG and there is one picture, else a folder."""
+    if target is None or Path(target).suffix.lower() != ".png" or Path(target).is_dir():
+        return drawn_files(files, target)
+    if len(files) > 1:
+        raise click.UsageError(f"{target} is one file, and there are {len(files)} pictures: give a folder.")
+    if not Path(target).parent.is_dir():
+        raise click.BadParameter(f"there is no folder {Path(target).parent}.", param_hint="--output")
+    return [Path(target)]
+
+
 def write_drawn(target: Path, image: Any) -> None:
     """Writes a picture (H, W, 3) as PNG: complete, or not at all."""
     from pyapp.formats.png import encode_png
@@ -182,12 +193,15 @@ def detect(
 @command(short_help="How far the pixels of pictures are.")
 @files_argument
 @model_option
-@click.option("-o", "--output-dir", "folder", type=click.Path(), help="Where the pictures of depth go, as PNG.")
+@click.option(
+    "-o", "--output", "--output-dir", "target", type=click.Path(),
+    help="Where the pictures of depth go, as PNG: a folder, or of one picture a file NAME.png.",
+)  # fmt: skip
 @type_option
 @threads_option
 @json_option
 def depth(
-    files: tuple[str, ...], model: str, folder: str | None, dtype: str | None, threads: int | None, as_json: bool
+    files: tuple[str, ...], model: str, target: str | None, dtype: str | None, threads: int | None, as_json: bool
 ) -> int:
     """Write how far the pixels of each IMAGE are with a model such as Depth Anything, as a picture of 16 bits of grey:
     a line with the numbers of black and white, and the picture's name. Metric models have metres, others nearness,
@@ -195,10 +209,10 @@ def depth(
     """
     from pyapp import tasks
 
-    if folder is None and not as_json:
-        raise click.UsageError("Say where the pictures of depth go: --output-dir FOLDER (or take them from --json).")
+    if target is None and not as_json:
+        raise click.UsageError("Say where the pictures of depth go: --output FOLDER (or take them from --json).")
     use_threads(threads)
-    targets = drawn_files(files, folder)
+    targets = depth_files(files, target)
 
     def write(index: int, values: Any) -> None:
         if targets:

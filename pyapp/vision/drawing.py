@@ -23,8 +23,8 @@ def colour_of(label: str) -> tuple[int, int, int]:
 
 
 def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
-    """A picture uint8 (H, W, 3) and objects (`label`, `score`, `box`: left, top, right, bottom in pixels) → the picture
-    with their boxes, the most probable on top. ImportError without Pillow.
+    """A picture uint8 (H, W, 3) and objects (`label`, `score`, `box`: left, top, right, bottom in pixels; turned boxes
+    have `corners`, four [x, y]) → the picture with their boxes, the most probable on top. ImportError without Pillow.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -37,7 +37,12 @@ def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
         left, top, right, bottom = (
             min(max(value, 0), most) for value, most in zip(found["box"], (width, height) * 2, strict=True)
         )
-        pen.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=line)
+        if "corners" in found:
+            corners = [(x, y) for x, y in found["corners"]]
+            pen.line([*corners, corners[0]], fill=colour, width=line, joint="curve")
+            left, top = (min(max(at, 0), most) for at, most in zip(min(corners, key=lambda at: at[1]), (width, height)))
+        else:
+            pen.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=line)
         place = pen.textbbox((left + line, top + line), text, font=font)
         pen.rectangle(place, fill=colour)
         pen.text((left + line, top + line), text, fill=(0, 0, 0), font=font)
