@@ -77,8 +77,8 @@ type while they are read, piece by piece: TYPES. Those in iq1_m, iq3_xxs, q1_0, 
 others change at most as much as float32 does in q8_0. Such a model takes more memory than its file.
 
 Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
-(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, FLUX.1 and Z-Image, from folders of
-diffusers; [pictures.md](pictures.md)) have loaders of their own.
+(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, FLUX.1, Z-Image and Würstchen, from
+folders of diffusers; [pictures.md](pictures.md)) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |

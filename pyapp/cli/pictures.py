@@ -426,6 +426,7 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     metavar="FILE",
     help="The transformer of FLUX.1, Stable Diffusion 3 or Z-Image: a GGUF or safetensors file, or owner/repo:FILE.",
 )
+@click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
 @type_option
 @threads_option
 @json_option
@@ -434,9 +435,9 @@ def imagine(
     **options: Any,
 ) -> int:  # fmt: skip
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext) or Z-Image: the names of the files that were written. With --image, drawing
-    starts from that picture; with --mask too, only what is white there is drawn anew. FLUX.1 Kontext changes the
-    picture as the prompt says.
+    3.5), FLUX.1 (also Fill and Kontext), Z-Image or Würstchen: the names of the files that were written. With --image,
+    drawing starts from that picture; with --mask too, only what is white there is drawn anew. FLUX.1 Kontext changes
+    the picture as the prompt says.
     """
     from pyapp import tasks
 

@@ -425,9 +425,10 @@ def drawn_texts(
     true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image.
+    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image; prior, Würstchen's prior.
     """
-    from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+    from pyapp.models.diffusion.cascade import begin_drawing
+    from pyapp.models.diffusion.sampling import ImagineOptions
     from pyapp.vision.reading import read_image
 
     unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
@@ -443,7 +444,7 @@ def drawn_texts(
         for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"))
     )
     yield None
-    drawing = Drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
+    drawing = begin_drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -458,7 +459,7 @@ def drawn_texts(
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of(
-    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer")
+    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer", "prior")
 )
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)

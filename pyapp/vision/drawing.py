@@ -40,7 +40,8 @@ def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
         if "corners" in found:
             corners = [(x, y) for x, y in found["corners"]]
             pen.line([*corners, corners[0]], fill=colour, width=line, joint="curve")
-            left, top = (min(max(at, 0), most) for at, most in zip(min(corners, key=lambda at: at[1]), (width, height)))
+            x, y = min(corners, key=lambda corner: corner[1])  # its name stands at the highest corner
+            left, top = min(max(x, 0), width), min(max(y, 0), height)
         else:
             pen.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=line)
         place = pen.textbbox((left + line, top + line), text, font=font)
