@@ -15,6 +15,7 @@ import pytest
 
 import pyapp
 from pyapp import nn, tasks, vision
+from pyapp.engine import ops
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats.png import encode_png
@@ -128,6 +129,24 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
     assert drawn[43, 43] and drawn[43, 17] and not drawn[56].any(where=abs(np.arange(60) - 30) > 3)
     assert run(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
+
+
+def test_depths_of_inverse_ones_are_metres(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["depth_pro"]))
+    model = make("depth_pro", "depth-estimation")
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    processor = {"image_processor_type": "DepthProImageProcessorFast", "size": {"height": 24, "width": 24}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    image = pyapp.from_numpy(pictures()[0])
+    events = run(tasks.estimate_depth([image], model=str(tmp_path)))
+    assert isinstance(events[-1], Done), events[-1]
+    found = next(event.values for event in events if isinstance(event, Item))
+    x = image.permute(2, 0, 1).unsqueeze(0).to("float32") / 127.5 - 1
+    with pyapp.no_grad():
+        inverse = model(ops.interpolate(x, size=(24, 24), mode="bilinear")).unsqueeze(1)
+        metres = 1 / ops.interpolate(inverse, size=image.shape[:2], mode="bilinear").clamp(1e-4, 1e4).numpy()
+    assert found["metric"] and found["size"] == list(image.shape[:2])
+    np.testing.assert_allclose([found["least"], found["most"]], [metres.min(), metres.max()], rtol=1e-3)
 
 
 def test_a_folder_of_open_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

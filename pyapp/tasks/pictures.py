@@ -265,17 +265,20 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
 
     Pictures are computed one by one, because they may have several sizes.
     """
-    images = listed(images)
+    images, model = listed(images), loaded.model
+    distances = getattr(model, "distances", None)  # what makes depths of a model's numbers, where they are no depths
+    mode = "bicubic" if distances is None else "bilinear"
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
         with no_grad():
-            found = loaded.model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
-            found = interpolate(found, size=prepared.sizes[0], mode="bicubic", align_corners=False)
+            found = model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
+            found = interpolate(found, size=prepared.sizes[0], mode=mode, align_corners=False)
+            found = found if distances is None else distances(found)
         depths = found.cpu().numpy()[0, 0]
         least, most = float(depths.min()), float(depths.max())
         grey = (depths - least) * (65535 / (most - least) if most > least else 0.0)
         png = base64.b64encode(encode_png(grey.round().astype("uint16")[:, :, None])).decode()
-        values = {"png": png, "least": least, "most": most, "metric": loaded.model.config.metric}
+        values = {"png": png, "least": least, "most": most, "metric": model.config.metric}
         yield Item(chosen.start, values | {"size": list(prepared.sizes[0])})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})

@@ -62,6 +62,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "DINOv3ViT": _defaults(SQUARE, 2, IMAGENET),
     "DPT": _defaults({"height": 384, "width": 384}, 3),
+    "DepthPro": _defaults({"height": 1536, "width": 1536}, 2),
     "TimmWrapper": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
@@ -396,7 +397,7 @@ class ImageProcessor:
             image = self._framed(image)
         elif self.kind == "Donut":
             image = self._as_document(image, method)
-        elif self.do_resize and self.kind != "Owlv2":
+        elif self.do_resize and self.kind not in ("Owlv2", "DepthPro"):
             high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
             image = resize(image, high, wide, method)
             if self.kind == "ConvNext" and self.size["shortest_edge"] < 384:
@@ -418,6 +419,9 @@ class ImageProcessor:
         )
         if self.do_normalize:
             x = (x - mean) / std
+        if self.kind == "DepthPro" and self.do_resize:  # between the nearest pixels, however much smaller it becomes
+            size = self.size["height"], self.size["width"]
+            x = ops.interpolate(x.unsqueeze(0), size=size, mode="bilinear", align_corners=False)[0]
         return x / std if self.include_top else x.contiguous()
 
     def seen(self, height: int, width: int) -> tuple[int, int]:

@@ -138,6 +138,9 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     found = model(pixel_values=pictures)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]
+    if task == "depth-estimation" and getattr(found, "field_of_view", None) is not None:
+        angle = torch.deg2rad(found.field_of_view)  # as its image processor makes metres
+        return [found.predicted_depth * 2 * torch.tan(angle / 2).reshape(-1, 1, 1)]
     if task == "depth-estimation":
         return [found.predicted_depth]
     if hasattr(found, "masks_queries_logits"):  # before they are brought to the picture's size

@@ -74,6 +74,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "head_in_index": 1, "reassemble_factors": [1, 0.5], "neck_hidden_sizes": [6, 8],
         "backbone_config": _DINOV2 | {"out_features": ["stage1", "stage3"], "apply_layernorm": False},
     },
+    "depth_pro": {
+        "model_type": "depth_pro", "patch_size": 12, "fusion_hidden_size": 8, "intermediate_hook_ids": [1, 0],
+        "intermediate_feature_dims": [6, 8], "scaled_images_ratios": [0.5, 1],
+        "scaled_images_overlap_ratios": [0.0, 0.5], "scaled_images_feature_dims": [10, 6], "merge_padding_value": 1,
+        "use_fov_model": True, "num_fov_head_layers": 1,
+        **dict.fromkeys(("image_model_config", "patch_model_config", "fov_model_config"),
+                        {"model_type": "dinov2", **_SIZES, "mlp_ratio": 2, "num_hidden_layers": 3}),
+    },
     "dinov3_vit": {"model_type": "dinov3_vit", **_SIZES, "num_register_tokens": 2, "use_gated_mlp": True,
                    "hidden_act": "silu"},
     "dpt": {
@@ -335,6 +343,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
+    if config["model_type"] == "depth_pro":
+        return [(24, 24)]
     if config["model_type"] == "clipseg":
         return [(32, 32)]  # its positions are stretched
     first = (own, own) if isinstance(own, int) else tuple(own)
