@@ -131,6 +131,30 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
 
 
+def test_depths_have_no_margins(tmp_path: Path) -> None:
+    """ZoeDepth's pictures get margins, which are taken away again."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["zoedepth"]))
+    model = make("zoedepth", "depth-estimation")
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    processor = {"image_processor_type": "ZoeDepthImageProcessor", "size": {"height": 24, "width": 24}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor | {"ensure_multiple_of": 4}))
+    image, loaded = pyapp.from_numpy(pictures()[0]), load_image_model(tmp_path, "depth-estimation")
+    events = run(tasks.estimate_depth([image], model=loaded))
+    assert isinstance(events[-1], Done), events[-1]
+    found = next(event.values for event in events if isinstance(event, Item))
+    height, width = image.shape[:2]
+    above, beside = int(3 * (height / 2) ** 0.5), int(3 * (width / 2) ** 0.5)
+    with pyapp.no_grad():
+        depths = model(loaded.processor([image]).pixel_values).unsqueeze(1)
+        depths = ops.interpolate(depths, size=(height + 2 * above, width + 2 * beside), mode="bicubic")
+    depths = depths.numpy()[0, 0, above:-above, beside:-beside]
+    assert found["metric"] and found["size"] == [height, width]
+    np.testing.assert_allclose([found["least"], found["most"]], [depths.min(), depths.max()], rtol=1e-4)
+    tiny = [pyapp.zeros(2, 3, 3, dtype="uint8")]
+    last = run(tasks.estimate_depth(tiny, model=loaded))[-1]
+    assert isinstance(last, Error) and "too small" in last.what
+
+
 def test_depths_of_inverse_ones_are_metres(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["depth_pro"]))
     model = make("depth_pro", "depth-estimation")

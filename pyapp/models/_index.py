@@ -223,6 +223,7 @@ MODEL_TYPES = {
     "xlnet": "xlnet",
     "yolo": "yolo",
     "yolos": "yolos",
+    "zoedepth": "zoedepth",
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "albert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
@@ -412,6 +413,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "xlnet": ("features", "sequence-classification", "token-classification", "question-answering"),
     "yolo": ("object-detection", "image-classification"),
     "yolos": ("image-features", "object-detection"),
+    "zoedepth": ("depth-estimation",),
 }
 GGUF_ARCHITECTURES = {
     "arcee": "arcee",

@@ -272,7 +272,10 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
         yield None
         with no_grad():
             found = model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
-            found = interpolate(found, size=prepared.sizes[0], mode=mode, align_corners=False)
+            (height, width), (above, beside) = prepared.sizes[0], loaded.processor.margins(*prepared.sizes[0])
+            size = height + 2 * above, width + 2 * beside
+            found = interpolate(found, size=size, mode=mode, align_corners=False)
+            found = found[:, :, above : above + height, beside : beside + width]
             found = found if distances is None else distances(found)
         depths = found.cpu().numpy()[0, 0]
         least, most = float(depths.min()), float(depths.max())

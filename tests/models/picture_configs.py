@@ -36,6 +36,15 @@ _DEPTH = {
     "patch_size": 4, "reassemble_hidden_size": 16, "neck_hidden_sizes": [6, 8, 10, 12], "fusion_hidden_size": 8,
     "head_hidden_size": 5,
 }  # fmt: skip
+_ZOE = {
+    "backbone_config": {
+        "model_type": "beit", **_SIZES, "image_size": 16, "num_hidden_layers": 3, "use_relative_position_bias": True,
+        "reshape_hidden_states": False, "out_features": ["stem", "stage1", "stage2", "stage3"],
+    },
+    "neck_hidden_sizes": [6, 8, 8, 10], "fusion_hidden_size": 8, "num_relative_features": 5, "bottleneck_features": 8,
+    "bin_embedding_dim": 6, "num_attractors": [4, 3, 2, 1],
+    "bin_configurations": [{"n_bins": 5, "min_depth": 0.1, "max_depth": 4.0}],
+}  # fmt: skip
 _RT_DETR = {
     "model_type": "rt_detr",
     **_LABELS,
@@ -81,6 +90,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "use_fov_model": True, "num_fov_head_layers": 1,
         **dict.fromkeys(("image_model_config", "patch_model_config", "fov_model_config"),
                         {"model_type": "dinov2", **_SIZES, "mlp_ratio": 2, "num_hidden_layers": 3}),
+    },
+    "zoedepth": {"model_type": "zoedepth", **_ZOE, "attractor_kind": "sum"},
+    "zoedepth_heads": {
+        "model_type": "zoedepth", **_ZOE, "bin_centers_type": "normed", "max_temp": 9.0,
+        "bin_configurations": [
+            {"name": "in", "n_bins": 5, "min_depth": 0.1, "max_depth": 4.0},
+            {"name": "out", "n_bins": 6, "min_depth": 0.2, "max_depth": 9.0},
+        ], "num_patch_transformer_layers": 4, "patch_transformer_hidden_size": 128,
+        "patch_transformer_intermediate_size": 6, "patch_transformer_num_attention_heads": 2,
     },
     "dinov3_vit": {"model_type": "dinov3_vit", **_SIZES, "num_register_tokens": 2, "use_gated_mlp": True,
                    "hidden_act": "silu"},
@@ -340,6 +358,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     config = CONFIGS[name]
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     own = (16, 20) if config["model_type"] == "florence2" else own
+    own = config["backbone_config"]["image_size"] if config["model_type"] == "zoedepth" else own
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
@@ -353,6 +372,6 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "dinov2 dinov2_with_registers dinov3_vit depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
+    "dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet mobilenet_v1 "
     "mobilenet_v2 efficientnet yolos segformer swin detr table-transformer"
 ).split()
