@@ -23,6 +23,7 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.loading import timm_networks
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.vision.poses import part_of, points_of
 from tests.models.picture_configs import CONFIGS
 from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.test_pictures import make
@@ -129,6 +130,44 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
     assert drawn[43, 43] and drawn[43, 17] and not drawn[56].any(where=abs(np.arange(60) - 30) > 3)
     assert run(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
+
+
+def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["vitpose"]))
+    model = make("vitpose", "pose-estimation")
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    processor = {"image_processor_type": "VitPoseImageProcessor", "size": {"height": 24, "width": 16}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    loaded, files = load_image_model(tmp_path, "pose-estimation"), [top / "0.png", top / "1.png"]
+    boxes = [[[3.0, 2.0, 30.0, 28.0], [0.0, 0.0, 41.0, 30.0]], []]
+    events = run(tasks.estimate_poses(files, model=loaded, boxes=boxes))
+    assert isinstance(events[-1], Done), events[-1]
+    first, second = (event.values for event in events if isinstance(event, Item))
+    assert second["objects"] == [] and first["points"] == ["no", "perhaps", "yes"] and first["size"] == [30, 41]
+    image = vision.read_image(files[0])
+    for found, box in zip(first["objects"], boxes[0], strict=True):
+        with pyapp.no_grad():
+            heat = model(loaded.processor([part_of(image, box, 24, 16)]).pixel_values).numpy()[0]
+        assert found["points"] == points_of(heat, box, 24, 16) and found["box"] == box
+    whole = next(iter(run(tasks.estimate_poses(files[0], model=loaded))))
+    assert isinstance(whole, Item) and whole.values["objects"] == first["objects"][1:]
+    for wrong, message in (([boxes[0]], "of each of 2"), ([[[3, 2, 1, 5]], []], "no box"), ([[3], []], "no box")):
+        last = run(tasks.estimate_poses(files, model=loaded, boxes=wrong))[-1]
+        assert isinstance(last, Error) and message in last.what, last
+    testing = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    def lines(*arguments: str, code: int = 0) -> list[str]:
+        call = ["pose", str(files[0]), "-m", str(tmp_path), *arguments]
+        answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
+        assert (answer.return_value if answer.exception is None else answer.exit_code) == code, answer.output
+        return str(answer.stdout).splitlines()
+
+    drawn = lines("--box", "3,2,30,28", "-o", str(tmp_path / "drawn"))
+    assert len(drawn) == 3 and re.fullmatch(rf"1\tno\t-?\d+\.\d+\t-?[\d.]+ -?[\d.]+\t{files[0]}", drawn[0])
+    assert (vision.read_image(tmp_path / "drawn" / "0.png") != image).any()
+    assert lines("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are no persons
+    lines("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
 
 
 def test_depths_have_no_margins(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, segment. Results on stdout
-in the order of the pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, pose, segment. Results on
+stdout in the order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -247,6 +247,70 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
     return read
 
 
+@command(short_help="Find the poses of persons.")
+@files_argument
+@model_option
+@click.option("--detector", metavar="MODEL", help="A model such as YOLOS that finds the persons first.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="With --detector: its persons."
+)
+@click.option(
+    "--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
+    help="A person's box in pixels, of one picture; may be given again.",
+)  # fmt: skip
+@folder_option
+@type_option
+@threads_option
+@json_option
+def pose(
+    files: tuple[str, ...], model: str, detector: str | None, threshold: float, boxes: list[list[float]],
+    folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Find the points of the bodies of persons in each IMAGE with a model such as ViTPose: a line for each point, with
+    the person's number, the point's name, how likely it is there, x and y in pixels, and the picture's name. Without
+    --box and --detector, a person fills the picture.
+    """
+    from pyapp import tasks, vision
+
+    if boxes and (detector or len(files) > 1):
+        raise click.UsageError("--box is of one picture, and does not go with --detector.")
+    use_threads(threads)
+    targets = drawn_files(files, folder)
+    persons: list[Any] = [[] for _ in files]
+
+    def keep(index: int, values: Any) -> None:
+        persons[index] = [entry["box"] for entry in values["objects"] if entry["label"].lower() == "person"]
+
+    def draw(index: int, values: Any) -> None:
+        if targets:
+            write_drawn(targets[index], vision.draw_boxes(vision.read_image(files[index]), values["objects"]))
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [
+            f"{number}\t{name}\t{likely:.4f}\t{x:.1f} {y:.1f}\t{files[index]}"
+            for number, found in enumerate(values["objects"], 1)
+            for name, (x, y, likely) in zip(values["points"], found["points"], strict=True)
+        ]
+
+    given: Any = [boxes] if boxes else None
+    if detector is not None:
+        given = persons
+        code = forward(
+            lambda cancel: drawing(
+                tasks.detect_objects(list(files), model=detector, threshold=threshold, cancel=cancel), keep
+            ),
+            ItemsView(lambda index, values: []),
+        )
+        if code:
+            return code
+    return forward(
+        lambda cancel: drawing(
+            tasks.estimate_poses(list(files), model=model, dtype=dtype, boxes=given, cancel=cancel), draw
+        ),
+        JsonView() if as_json else ItemsView(lines),
+    )
+
+
 @command(short_help="Label the areas of pictures.")
 @files_argument
 @model_option
@@ -462,4 +526,4 @@ def imagine(
     )
 
 
-COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, segment)
+COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, pose, segment)

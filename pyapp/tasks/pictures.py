@@ -287,6 +287,51 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
     yield Done("complete", {"count": len(images)})
 
 
+def poses_of(loaded: Any, images: Sequence[Any], *, boxes: Sequence[Any] | None = None) -> Work:
+    """Items with `objects`, `points` and `size` [height, width]: the poses of persons in a picture. `points` are the
+    names of the points of a body; each object has `label`, `box` and `points`: of each point [x, y, how likely it is
+    there], in pixels.
+
+    boxes: of each picture the boxes of its persons (left, top, right, bottom in pixels), such as detect_objects finds;
+    None: a person fills the picture.
+    """
+    from pyapp.vision.poses import part_of, points_of
+    from pyapp.vision.reading import read_image
+
+    images = listed(images)
+    if boxes is not None and (not isinstance(boxes, list | tuple) or len(boxes) != len(images)):
+        raise OptionError(f"the boxes are no list of the boxes of each of {len(images)} pictures", where="boxes")
+    height, width = loaded.model.pixels
+    names = list(loaded.model.config.labels)
+    for index, image in enumerate(images):
+        yield None
+        picture = image if isinstance(image, Tensor) else read_image(image)
+        size = [int(side) for side in picture.shape[:2]]
+        own = [[0.0, 0.0, float(size[1]), float(size[0])]] if boxes is None else [*boxes[index]]
+        found = []
+        for box in own:
+            _check_box(box)
+            prepared = loaded.processor([part_of(picture, box, height, width)], loaded.model.device)
+            with no_grad():
+                heat = loaded.model(prepared.pixel_values)[0].to("float32").cpu().numpy()  # (points, H, W)
+            points = points_of(heat, box, height, width)
+            found.append({"label": "person", "box": [float(side) for side in box], "points": points})
+            yield None
+        yield Item(index, {"objects": found, "points": names, "size": size})
+        yield Progress("pictures", index + 1, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
+def _check_box(box: Any) -> None:
+    """OptionError for what is no box with an area."""
+    plausible = isinstance(box, list | tuple) and len(box) == 4
+    plausible = plausible and all(type(side) in (int, float) and abs(side) <= LARGEST for side in box)
+    if not plausible or box[2] <= box[0] or box[3] <= box[1]:
+        raise OptionError(
+            f"{box!r:.80} is no box: left, top, right, bottom in pixels", where="boxes", hint="Give such 4 numbers"
+        )
+
+
 def _runs(numbers: Any) -> list[list[int]]:
     """An array of pixels' numbers (H * W,) as [number, pixels] of each run of equal ones."""
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
@@ -470,6 +515,7 @@ imagine = stream_of(
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
+estimate_poses = stream_of("pose", poses_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
 segment_labels = stream_of("segment-labels", find_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)

@@ -24,7 +24,8 @@ def colour_of(label: str) -> tuple[int, int, int]:
 
 def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
     """A picture uint8 (H, W, 3) and objects (`label`, `score`, `box`: left, top, right, bottom in pixels; turned boxes
-    have `corners`, four [x, y]) → the picture with their boxes, the most probable on top. ImportError without Pillow.
+    have `corners`, four [x, y], poses `points`, each [x, y, …]) → the picture with their boxes, the most probable on
+    top. ImportError without Pillow.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -33,7 +34,10 @@ def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
     pen, side = ImageDraw.Draw(picture), max(height, width)
     line, font = max(1, side // 300), ImageFont.load_default(max(10, side // 50))
     for found in reversed(objects):
-        colour, text = colour_of(found["label"]), f"{found['label']} {found['score']:.2f}"
+        colour, text = (
+            colour_of(found["label"]),
+            found["label"] + (f" {found['score']:.2f}" if "score" in found else ""),
+        )
         left, top, right, bottom = (
             min(max(value, 0), most) for value, most in zip(found["box"], (width, height) * 2, strict=True)
         )
@@ -44,6 +48,8 @@ def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
             left, top = min(max(x, 0), width), min(max(y, 0), height)
         else:
             pen.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=line)
+        for x, y, *_ in found.get("points", ()):
+            pen.ellipse((x - 2 * line, y - 2 * line, x + 2 * line, y + 2 * line), fill=colour)
         place = pen.textbbox((left + line, top + line), text, font=font)
         pen.rectangle(place, fill=colour)
         pen.text((left + line, top + line), text, fill=(0, 0, 0), font=font)

@@ -64,6 +64,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "DPT": _defaults({"height": 384, "width": 384}, 3),
     "DepthPro": _defaults({"height": 1536, "width": 1536}, 2),
     "ZoeDepth": _defaults({"height": 384, "width": 512}, 2, do_pad=True, keep_aspect_ratio=True, ensure_multiple_of=32),
+    "VitPose": _defaults({"height": 256, "width": 192}, 2, IMAGENET),
     "TimmWrapper": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),

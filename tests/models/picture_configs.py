@@ -45,6 +45,10 @@ _ZOE = {
     "bin_embedding_dim": 6, "num_attractors": [4, 3, 2, 1],
     "bin_configurations": [{"n_bins": 5, "min_depth": 0.1, "max_depth": 4.0}],
 }  # fmt: skip
+_VITPOSE = {
+    "model_type": "vitpose_backbone", **_SIZES, "image_size": [24, 16], "patch_size": [8, 8], "mlp_ratio": 2,
+    "out_indices": [2],
+}  # fmt: skip
 _RT_DETR = {
     "model_type": "rt_detr",
     **_LABELS,
@@ -99,6 +103,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
             {"name": "out", "n_bins": 6, "min_depth": 0.2, "max_depth": 9.0},
         ], "num_patch_transformer_layers": 4, "patch_transformer_hidden_size": 128,
         "patch_transformer_intermediate_size": 6, "patch_transformer_num_attention_heads": 2,
+    },
+    "vitpose": {"model_type": "vitpose", **_LABELS, "backbone_config": _VITPOSE},
+    "vitpose_plus": {
+        "model_type": "vitpose", **_LABELS, "use_simple_decoder": False,
+        "backbone_config": _VITPOSE | {"num_experts": 2, "part_features": 4},
     },
     "dinov3_vit": {"model_type": "dinov3_vit", **_SIZES, "num_register_tokens": 2, "use_gated_mlp": True,
                    "hidden_act": "silu"},
@@ -358,7 +367,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     config = CONFIGS[name]
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     own = (16, 20) if config["model_type"] == "florence2" else own
-    own = config["backbone_config"]["image_size"] if config["model_type"] == "zoedepth" else own
+    own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
