@@ -463,6 +463,20 @@ def test_a_file_of_ultralytics_is_a_model_by_itself(pictures: PicturesPage) -> N
     pictures.give(payload())
     found = pictures.found("detect")["objects"]
     assert found and all(len(one["points"]) == 5 and one["label"] in YOLO_LABELS for one in found)
+    # Boxes with corners are drawn turned: they reach as far as their corners.
+    corners = [[50, 20], [130, 60], [110, 100], [30, 60]]
+    drawn = page.evaluate(
+        """([object, width, height]) => {
+          pyappPage.pictures.stage.showBoxes([object], "");
+          const box = document.querySelector(".look-found");
+          const [own, all] = [box, box.parentElement].map((one) => one.getBoundingClientRect());
+          const scales = [width / all.width, height / all.height];
+          const sides = [own.left - all.left, own.top - all.top, own.right - all.left, own.bottom - all.top];
+          return sides.map((at, i) => at * scales[i % 2]);
+        }""",
+        [{"label": "ship", "score": 0.9, "box": [0, 0, 1, 1], "corners": corners}, WIDTH, HEIGHT],
+    )
+    assert drawn == pytest.approx([30, 20, 130, 100], abs=1)
 
 
 def test_examples_and_the_camera(pictures: PicturesPage) -> None:

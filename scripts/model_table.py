@@ -109,8 +109,8 @@ of a model that several processes compute together. One tensor at a time is in m
 are refused by name before the weights are downloaded.
 
 Models of llama2.c (`pyapp/models/llama2c.py`), Whisper (`pyapp/models/whisper/`) and Stable Diffusion
-(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, FLUX.1 and Z-Image, from folders of
-diffusers; [pictures.md](pictures.md)) have loaders of their own.
+(`pyapp/models/diffusion/`: 1.5, 2.1, XL, turbo, LCM and inpainting, 3, 3.5, FLUX.1, Z-Image and Würstchen, from
+folders of diffusers; [pictures.md](pictures.md)) have loaders of their own.
 Experts keep their block types too: a token reads the matrices of its own experts only.
 
 | model_type | tasks | GGUF | parity | Pyodide | quantised | other device |

@@ -15,6 +15,7 @@ import pytest
 
 import pyapp
 from pyapp import nn, tasks, vision
+from pyapp.engine import ops
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats.png import encode_png
@@ -22,6 +23,7 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.loading import timm_networks
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.vision.poses import part_of, points_of
 from tests.models.picture_configs import CONFIGS
 from tests.models.picture_folders import CLASSES, write_picture_folder
 from tests.models.test_pictures import make
@@ -123,8 +125,91 @@ def test_objects_have_boxes_in_pixels(top: Path) -> None:
             np.testing.assert_allclose([found["score"], *found["box"]], [chances[i].max(), *wanted[i]], rtol=1e-3)
         drawn = vision.draw_boxes(image, values["objects"])
         assert drawn.shape == image.shape and (drawn != image).any()
+    turned = {"label": "no", "score": 0.5, "box": [4, 4, 56, 56], "corners": [[30, 4], [56, 30], [30, 56], [4, 30]]}
+    drawn = vision.draw_boxes(pyapp.zeros(60, 60, 3, dtype="uint8"), [turned]).numpy().any(2)
+    assert drawn[43, 43] and drawn[43, 17] and not drawn[56].any(where=abs(np.arange(60) - 30) > 3)
     assert run(tasks.detect_objects(files, model=loaded, threshold=1))[0].values["objects"] == []
     assert "threshold" in str(run(tasks.detect_objects(files, model=loaded, threshold=2))[-1])
+
+
+def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["vitpose"]))
+    model = make("vitpose", "pose-estimation")
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    processor = {"image_processor_type": "VitPoseImageProcessor", "size": {"height": 24, "width": 16}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    loaded, files = load_image_model(tmp_path, "pose-estimation"), [top / "0.png", top / "1.png"]
+    boxes = [[[3.0, 2.0, 30.0, 28.0], [0.0, 0.0, 41.0, 30.0]], []]
+    events = run(tasks.estimate_poses(files, model=loaded, boxes=boxes))
+    assert isinstance(events[-1], Done), events[-1]
+    first, second = (event.values for event in events if isinstance(event, Item))
+    assert second["objects"] == [] and first["points"] == ["no", "perhaps", "yes"] and first["size"] == [30, 41]
+    image = vision.read_image(files[0])
+    for found, box in zip(first["objects"], boxes[0], strict=True):
+        with pyapp.no_grad():
+            heat = model(loaded.processor([part_of(image, box, 24, 16)]).pixel_values).numpy()[0]
+        assert found["points"] == points_of(heat, box, 24, 16) and found["box"] == box
+    whole = next(iter(run(tasks.estimate_poses(files[0], model=loaded))))
+    assert isinstance(whole, Item) and whole.values["objects"] == first["objects"][1:]
+    for wrong, message in (([boxes[0]], "of each of 2"), ([[[3, 2, 1, 5]], []], "no box"), ([[3], []], "no box")):
+        last = run(tasks.estimate_poses(files, model=loaded, boxes=wrong))[-1]
+        assert isinstance(last, Error) and message in last.what, last
+    testing = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    def lines(*arguments: str, code: int = 0) -> list[str]:
+        call = ["pose", str(files[0]), "-m", str(tmp_path), *arguments]
+        answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
+        assert (answer.return_value if answer.exception is None else answer.exit_code) == code, answer.output
+        return str(answer.stdout).splitlines()
+
+    drawn = lines("--box", "3,2,30,28", "-o", str(tmp_path / "drawn"))
+    assert len(drawn) == 3 and re.fullmatch(rf"1\tno\t-?\d+\.\d+\t-?[\d.]+ -?[\d.]+\t{files[0]}", drawn[0])
+    assert (vision.read_image(tmp_path / "drawn" / "0.png") != image).any()
+    assert lines("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are no persons
+    lines("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
+
+
+def test_depths_have_no_margins(tmp_path: Path) -> None:
+    """ZoeDepth's pictures get margins, which are taken away again."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["zoedepth"]))
+    model = make("zoedepth", "depth-estimation")
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    processor = {"image_processor_type": "ZoeDepthImageProcessor", "size": {"height": 24, "width": 24}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor | {"ensure_multiple_of": 4}))
+    image, loaded = pyapp.from_numpy(pictures()[0]), load_image_model(tmp_path, "depth-estimation")
+    events = run(tasks.estimate_depth([image], model=loaded))
+    assert isinstance(events[-1], Done), events[-1]
+    found = next(event.values for event in events if isinstance(event, Item))
+    height, width = image.shape[:2]
+    above, beside = int(3 * (height / 2) ** 0.5), int(3 * (width / 2) ** 0.5)
+    with pyapp.no_grad():
+        depths = model(loaded.processor([image]).pixel_values).unsqueeze(1)
+        depths = ops.interpolate(depths, size=(height + 2 * above, width + 2 * beside), mode="bicubic")
+    depths = depths.numpy()[0, 0, above:-above, beside:-beside]
+    assert found["metric"] and found["size"] == [height, width]
+    np.testing.assert_allclose([found["least"], found["most"]], [depths.min(), depths.max()], rtol=1e-4)
+    tiny = [pyapp.zeros(2, 3, 3, dtype="uint8")]
+    last = run(tasks.estimate_depth(tiny, model=loaded))[-1]
+    assert isinstance(last, Error) and "too small" in last.what
+
+
+def test_depths_of_inverse_ones_are_metres(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["depth_pro"]))
+    model = make("depth_pro", "depth-estimation")
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    processor = {"image_processor_type": "DepthProImageProcessorFast", "size": {"height": 24, "width": 24}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    image = pyapp.from_numpy(pictures()[0])
+    events = run(tasks.estimate_depth([image], model=str(tmp_path)))
+    assert isinstance(events[-1], Done), events[-1]
+    found = next(event.values for event in events if isinstance(event, Item))
+    x = image.permute(2, 0, 1).unsqueeze(0).to("float32") / 127.5 - 1
+    with pyapp.no_grad():
+        inverse = model(ops.interpolate(x, size=(24, 24), mode="bilinear")).unsqueeze(1)
+        metres = 1 / ops.interpolate(inverse, size=image.shape[:2], mode="bilinear").clamp(1e-4, 1e4).numpy()
+    assert found["metric"] and found["size"] == list(image.shape[:2])
+    np.testing.assert_allclose([found["least"], found["most"]], [metres.min(), metres.max()], rtol=1e-3)
 
 
 def test_a_folder_of_open_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -497,6 +582,11 @@ def test_commands(top: Path) -> None:
     lines("segment", files[0], "-m", str(top / "sam"), "--box", "3,4", code=1)
     lines("depth", files[0], "-m", str(top / "depth_anything"), code=1)
     depths = lines("depth", *files, "-m", str(top / "depth_anything"), "-o", str(drawn / "d"))
+    one = drawn / "depth.png"
+    lines("depth", *files, "-m", str(top / "depth_anything"), "-o", str(one), code=1)
+    lines("depth", files[0], "-m", str(top / "depth_anything"), "-o", str(top / "none" / "depth.png"), code=1)
+    assert lines("depth", files[0], "-m", str(top / "depth_anything"), "-o", str(one))[0].endswith(f"\t{one}")
+    assert one.read_bytes() == (drawn / "d" / "0.png").read_bytes()
     for line, name, pixels in zip(depths, ("0.png", "1.png"), pictures(), strict=True):
         assert re.fullmatch(rf"-?[\d.]+ [\d.]+\t{re.escape(str(drawn / 'd' / name))}", line)
         with Image.open(drawn / "d" / name) as drawn_depths:

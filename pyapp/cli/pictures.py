@@ -1,5 +1,5 @@
-"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, segment. Results on stdout
-in the order of the pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, pose, segment. Results on
+stdout in the order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -98,6 +98,17 @@ def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
     return found
 
 
+def depth_files(files: Sequence[str], target: str | None) -> list[Path]:
+    """Where the maps of depth go: a file, where `target` names a PNG and there is one picture, else a folder."""
+    if target is None or Path(target).suffix.lower() != ".png" or Path(target).is_dir():
+        return drawn_files(files, target)
+    if len(files) > 1:
+        raise click.UsageError(f"{target} is one file, and there are {len(files)} pictures: give a folder.")
+    if not Path(target).parent.is_dir():
+        raise click.BadParameter(f"there is no folder {Path(target).parent}.", param_hint="--output")
+    return [Path(target)]
+
+
 def write_drawn(target: Path, image: Any) -> None:
     """Writes a picture (H, W, 3) as PNG: complete, or not at all."""
     from pyapp.formats.png import encode_png
@@ -182,12 +193,15 @@ def detect(
 @command(short_help="How far the pixels of pictures are.")
 @files_argument
 @model_option
-@click.option("-o", "--output-dir", "folder", type=click.Path(), help="Where the pictures of depth go, as PNG.")
+@click.option(
+    "-o", "--output", "--output-dir", "target", type=click.Path(),
+    help="Where the pictures of depth go, as PNG: a folder, or of one picture a file NAME.png.",
+)  # fmt: skip
 @type_option
 @threads_option
 @json_option
 def depth(
-    files: tuple[str, ...], model: str, folder: str | None, dtype: str | None, threads: int | None, as_json: bool
+    files: tuple[str, ...], model: str, target: str | None, dtype: str | None, threads: int | None, as_json: bool
 ) -> int:
     """Write how far the pixels of each IMAGE are with a model such as Depth Anything, as a picture of 16 bits of grey:
     a line with the numbers of black and white, and the picture's name. Metric models have metres, others nearness,
@@ -195,10 +209,10 @@ def depth(
     """
     from pyapp import tasks
 
-    if folder is None and not as_json:
-        raise click.UsageError("Say where the pictures of depth go: --output-dir FOLDER (or take them from --json).")
+    if target is None and not as_json:
+        raise click.UsageError("Say where the pictures of depth go: --output FOLDER (or take them from --json).")
     use_threads(threads)
-    targets = drawn_files(files, folder)
+    targets = depth_files(files, target)
 
     def write(index: int, values: Any) -> None:
         if targets:
@@ -231,6 +245,70 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
         return found if isinstance(value, tuple) else found[0] if found else None
 
     return read
+
+
+@command(short_help="Find the poses of persons.")
+@files_argument
+@model_option
+@click.option("--detector", metavar="MODEL", help="A model such as YOLOS that finds the persons first.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="With --detector: its persons."
+)
+@click.option(
+    "--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
+    help="A person's box in pixels, of one picture; may be given again.",
+)  # fmt: skip
+@folder_option
+@type_option
+@threads_option
+@json_option
+def pose(
+    files: tuple[str, ...], model: str, detector: str | None, threshold: float, boxes: list[list[float]],
+    folder: str | None, dtype: str | None, threads: int | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Find the points of the bodies of persons in each IMAGE with a model such as ViTPose: a line for each point, with
+    the person's number, the point's name, how likely it is there, x and y in pixels, and the picture's name. Without
+    --box and --detector, a person fills the picture.
+    """
+    from pyapp import tasks, vision
+
+    if boxes and (detector or len(files) > 1):
+        raise click.UsageError("--box is of one picture, and does not go with --detector.")
+    use_threads(threads)
+    targets = drawn_files(files, folder)
+    persons: list[Any] = [[] for _ in files]
+
+    def keep(index: int, values: Any) -> None:
+        persons[index] = [entry["box"] for entry in values["objects"] if entry["label"].lower() == "person"]
+
+    def draw(index: int, values: Any) -> None:
+        if targets:
+            write_drawn(targets[index], vision.draw_boxes(vision.read_image(files[index]), values["objects"]))
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [
+            f"{number}\t{name}\t{likely:.4f}\t{x:.1f} {y:.1f}\t{files[index]}"
+            for number, found in enumerate(values["objects"], 1)
+            for name, (x, y, likely) in zip(values["points"], found["points"], strict=True)
+        ]
+
+    given: Any = [boxes] if boxes else None
+    if detector is not None:
+        given = persons
+        code = forward(
+            lambda cancel: drawing(
+                tasks.detect_objects(list(files), model=detector, threshold=threshold, cancel=cancel), keep
+            ),
+            ItemsView(lambda index, values: []),
+        )
+        if code:
+            return code
+    return forward(
+        lambda cancel: drawing(
+            tasks.estimate_poses(list(files), model=model, dtype=dtype, boxes=given, cancel=cancel), draw
+        ),
+        JsonView() if as_json else ItemsView(lines),
+    )
 
 
 @command(short_help="Label the areas of pictures.")
@@ -412,6 +490,7 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     metavar="FILE",
     help="The transformer of FLUX.1, Stable Diffusion 3 or Z-Image: a GGUF or safetensors file, or owner/repo:FILE.",
 )
+@click.option("--prior", metavar="MODEL", help="The prior of Würstchen.  [default: MODEL-prior, or in its folder]")
 @type_option
 @threads_option
 @json_option
@@ -420,9 +499,9 @@ def imagine(
     **options: Any,
 ) -> int:  # fmt: skip
     """Draw a picture of each PROMPT with Stable Diffusion (1.5, 2.1, XL, their turbo, LCM and inpainting forms, 3 and
-    3.5), FLUX.1 (also Fill and Kontext) or Z-Image: the names of the files that were written. With --image, drawing
-    starts from that picture; with --mask too, only what is white there is drawn anew. FLUX.1 Kontext changes the
-    picture as the prompt says.
+    3.5), FLUX.1 (also Fill and Kontext), Z-Image or Würstchen: the names of the files that were written. With --image,
+    drawing starts from that picture; with --mask too, only what is white there is drawn anew. FLUX.1 Kontext changes
+    the picture as the prompt says.
     """
     from pyapp import tasks
 
@@ -447,4 +526,4 @@ def imagine(
     )
 
 
-COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, segment)
+COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, pose, segment)

@@ -216,7 +216,7 @@ COMMANDS_OF = {
     "mask-generation": "segment --point, --box", "object-detection": "detect", "semantic-segmentation": "segment",
     "zero-shot-object-detection": "detect --labels", "zero-shot-semantic-segmentation": "segment --labels",
     "zero-shot-image-classification": "classify-image --labels, embed-image", "speech-recognition": "transcribe",
-    "depth-estimation": "depth", "visual-document-retrieval": "rank-pages, embed-pages",
+    "depth-estimation": "depth", "pose-estimation": "pose", "visual-document-retrieval": "rank-pages, embed-pages",
     "text-to-speech": "speak", "audio-classification": "classify-sound",
     "zero-shot-audio-classification": "classify-sound --labels, embed-sound", "audio-text-to-text": "chat --audio",
     "text-to-audio": "compose",

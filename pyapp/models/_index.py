@@ -47,6 +47,7 @@ MODEL_TYPES = {
     "deepseek_v3": "deepseek",
     "deit": "deit",
     "depth_anything": "depth_anything",
+    "depth_pro": "depth_pro",
     "detr": "detr",
     "dinov2": "dinov2",
     "dinov2_with_registers": "dinov2_with_registers",
@@ -217,6 +218,7 @@ MODEL_TYPES = {
     "vgg": "vgg",
     "vision-encoder-decoder": "vision_encoder_decoder",
     "vit": "vit",
+    "vitpose": "vitpose",
     "vits": "vits",
     "voxtral": "voxtral",
     "wav2vec2": "wav2vec2",
@@ -227,6 +229,7 @@ MODEL_TYPES = {
     "xlnet": "xlnet",
     "yolo": "yolo",
     "yolos": "yolos",
+    "zoedepth": "zoedepth",
 }
 TASKS: dict[str, tuple[str, ...]] = {
     "albert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
@@ -261,6 +264,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "deepseek": ("causal-lm",),
     "deit": ("image-features", "image-classification"),
     "depth_anything": ("depth-estimation",),
+    "depth_pro": ("depth-estimation",),
     "detr": ("object-detection",),
     "dinov2": ("image-features", "image-classification"),
     "dinov2_with_registers": ("image-features", "image-classification"),
@@ -411,6 +415,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "vgg": ("image-features", "image-classification"),
     "vision_encoder_decoder": ("image-to-text",),
     "vit": ("image-features", "image-classification"),
+    "vitpose": ("pose-estimation",),
     "vits": ("text-to-speech",),
     "voxtral": ("speech-recognition", "audio-text-to-text"),
     "wav2vec2": ("speech-recognition", "audio-classification"),
@@ -420,6 +425,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "xlnet": ("features", "sequence-classification", "token-classification", "question-answering"),
     "yolo": ("object-detection", "image-classification"),
     "yolos": ("image-features", "object-detection"),
+    "zoedepth": ("depth-estimation",),
 }
 GGUF_ARCHITECTURES = {
     "arcee": "arcee",

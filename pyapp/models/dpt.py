@@ -11,10 +11,9 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import BatchNorm2d, Conv2d, Linear, Module, ModuleList
-from pyapp.nn.fused_maps import Neck
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision import ImageModel, PlacedPatches, VisionEncoder, as_map, check_pictures
+from pyapp.nn import BatchNorm2d, Conv2d, Module, ModuleList
+from pyapp.nn.fused_maps import ReadoutNeck
+from pyapp.nn.vision import ImageModel, PlacedPatches, VisionEncoder, check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import WIDEST, PatchConfig, check_factors, check_numbers, from_start
@@ -77,34 +76,6 @@ class Config(PatchConfig):
         return False
 
 
-class DptNeck(Neck):
-    """The states of patches, with what the class token says of them, as maps that are fused."""
-
-    def __init__(self, config: Config) -> None:
-        normed, bias = config.use_batch_norm_in_fusion_residual, config.use_bias_in_fusion_residual
-        width = config.hidden_size
-        super().__init__(config, width, True, normed, not normed if bias is None else bias)
-        self.grid, self.readout = config.grid, config.readout_type
-        self.activation = activation_named(config.hidden_act)
-        if self.readout == "project":
-            self.reassemble_stage.readout_projects = ModuleList(
-                ModuleList([Linear(2 * width, width)]) for _ in config.neck_hidden_sizes
-            )
-
-    def maps(self, states: list[Tensor]) -> list[Tensor]:
-        """states (B, 1 + patches, D) → maps (B, C, H, W) of the fusion, from the coarsest on."""
-        found = []
-        for i, state in enumerate(states):
-            x, first = state[:, 1:], state[:, :1]  # (B, patches, D), (B, 1, D)
-            if self.readout == "add":
-                x = x + first
-            elif self.readout == "project":
-                layer = self.reassemble_stage.readout_projects[i][0]
-                x = self.activation(layer(ops.cat([x, first.expand(*x.shape)], 2)))
-            found.append(as_map(x, *self.grid))
-        return self(found)
-
-
 def _doubled(x: Tensor) -> Tensor:
     """(B, C, H, W) → (B, C, 2 * H, 2 * W)."""
     return ops.interpolate(x, size=tuple(2 * side for side in x.shape[2:]), mode="bilinear", align_corners=True)
@@ -153,7 +124,7 @@ class Dpt(ImageModel):
         self.config = config
         self.dpt = VisionEncoder(config, PlacedPatches(config), pooler=False)
         self.dpt.layernorm = None  # type: ignore[assignment]
-        self.neck = DptNeck(config)
+        self.neck = ReadoutNeck(config, config.hidden_size)
         self.head = head
 
     @property
@@ -171,7 +142,7 @@ class Dpt(ImageModel):
             x = layer(x)
             if i in config.backbone_out_indices:
                 states.append(x)
-        return self.head(self.neck.maps(states)[config.head_in_index])
+        return self.head(self.neck.maps(states, config.grid)[config.head_in_index])
 
 
 def depth_estimation(config: Config) -> Dpt:

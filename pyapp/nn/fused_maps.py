@@ -11,8 +11,10 @@ from ..engine import Tensor, ops
 from .layers.channel_normalization import BatchNorm2d
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d, ConvTranspose2d
-from .layers.linear import Identity
+from .layers.gated import activation_named
+from .layers.linear import Identity, Linear
 from .module import Module
+from .vision import as_map
 
 
 class Reassembled(Module):
@@ -86,8 +88,15 @@ class Neck(Module):
 
     def forward(self, states: list[Tensor]) -> list[Tensor]:
         """Maps (B, D, rows, columns) of the patches → those of the fusion (B, C, H, W), from the coarsest on."""
+        return self.fused(self.filtered(states))
+
+    def filtered(self, states: list[Tensor]) -> list[Tensor]:
+        """Maps (B, D, rows, columns) of the patches → those that are fused (B, C, H, W), from the coarsest on."""
         parts = zip(self.reassemble_stage.layers, self.convs, states, strict=True)
-        maps = [filters(layer(x)) for layer, filters, x in parts][::-1]
+        return [filters(layer(x)) for layer, filters, x in parts][::-1]
+
+    def fused(self, maps: list[Tensor]) -> list[Tensor]:
+        """Maps (B, C, H, W), from the coarsest on → those of the fusion, in this order."""
         found: list[Tensor] = []
         for i, layer in enumerate(self.fusion_stage.layers):
             before, finer = (found[-1], maps[i]) if found else (maps[0], None)
@@ -95,3 +104,36 @@ class Neck(Module):
             size = tuple(2 * side for side in before.shape[2:]) if twice else tuple(maps[i + 1].shape[2:])
             found.append(layer(before, finer, size))
         return found
+
+
+class ReadoutNeck(Neck):
+    """The states of patches, with what the class token says of them, as maps that are fused. config also has
+    readout_type, hidden_act, and what the fusion's filters have; width: the numbers of a state.
+    """
+
+    def __init__(self, config: Any, width: int) -> None:
+        normed, bias = config.use_batch_norm_in_fusion_residual, config.use_bias_in_fusion_residual
+        super().__init__(config, width, True, normed, not normed if bias is None else bias)
+        self.readout = config.readout_type
+        self.activation = activation_named(config.hidden_act)
+        if self.readout == "project":
+            self.reassemble_stage.readout_projects = ModuleList(
+                ModuleList([Linear(2 * width, width)]) for _ in config.neck_hidden_sizes
+            )
+
+    def read(self, states: list[Tensor], grid: tuple[int, int]) -> list[Tensor]:
+        """states (B, 1 + patches, D) of a grid of patches → maps (B, C, H, W), from the coarsest on."""
+        found = []
+        for i, state in enumerate(states):
+            x, first = state[:, 1:], state[:, :1]  # (B, patches, D), (B, 1, D)
+            if self.readout == "add":
+                x = x + first
+            elif self.readout == "project":
+                layer = self.reassemble_stage.readout_projects[i][0]
+                x = self.activation(layer(ops.cat([x, first.expand(*x.shape)], 2)))
+            found.append(as_map(x, *grid))
+        return self.filtered(found)
+
+    def maps(self, states: list[Tensor], grid: tuple[int, int]) -> list[Tensor]:
+        """states (B, 1 + patches, D) of a grid of patches → maps (B, C, H, W) of the fusion, from the coarsest on."""
+        return self.fused(self.read(states, grid))

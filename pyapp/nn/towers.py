@@ -35,8 +35,10 @@ class TowerLayer(Module):
         self.mlp = FeedForward(width, inner, activation)
         self.layer_norm2 = LayerNorm(width, epsilon)
 
-    def forward(self, x: Tensor, table: Tensor | None = None) -> Tensor:
-        """x (B, T, D), the rotary positions (T, head / 2, 2) if there are some → (B, T, D)."""
+    def forward(self, x: Tensor, table: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """x (B, T, D), the rotary positions (T, head / 2, 2) if there are some → (B, T, D). mask (B, 1, T, T) bool:
+        which tokens a token sees, if not all, or all before it.
+        """
         attention = self.self_attn
         qkv = attention.qkv(attention, self.layer_norm1(x))  # (B, T, 3 D)
         if table is not None:
@@ -44,7 +46,7 @@ class TowerLayer(Module):
             both = ops.rope(parts.narrow(2, 0, 2 * attention.heads), table, interleaved=False)
             v = parts.narrow(2, 2 * attention.heads, attention.heads)
             qkv = ops.cat([both, v], 2).reshape(qkv.shape)
-        y = attend_joined(qkv, attention.heads, None, causal=self.causal)
+        y = attend_joined(qkv, attention.heads, mask, causal=self.causal)
         x = attention.out_proj(y, x)
         return self.mlp(self.layer_norm2(x), x)
 
@@ -115,12 +117,14 @@ class TextTower(Module):
         """ids (N, T) → hidden states (N, T, D)."""
         return self.states(ids)[1]
 
-    def states(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """ids (N, T) → the hidden states (N, T, D) before the last layer, and those after it and the norm."""
+    def states(self, ids: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """ids (N, T) → the hidden states (N, T, D) before the last layer, and those after it and the norm. mask: as
+        TowerLayer's.
+        """
         check_ids(self, ids, None)
         x = before = self.embeddings(ids)
         for layer in self.encoder.layers:
-            before, x = x, layer(x)
+            before, x = x, layer(x, None, mask)
         return before, self.final_layer_norm(x)
 
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         detect_objects,
         embed_images,
         estimate_depth,
+        estimate_poses,
         imagine,
         match_images,
         read_images,
@@ -68,10 +69,10 @@ __all__ = [
     "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "chat", "classify",
     "classify_images", "classify_sounds", "compose", "cut_out_objects", "detect_labels", "detect_objects", "embed",
     "embed_every_token", "embed_images", "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth",
-    "fill_mask", "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat", "load_speech",
-    "match_images", "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read", "read_images",
-    "rerank", "segment_images", "segment_labels", "set_threads", "speak", "task", "train_reader", "train_speech",
-    "train_story", "transcribe", "translate", "unload",
+    "estimate_poses", "fill_mask", "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat",
+    "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read",
+    "read_images", "rerank", "segment_images", "segment_labels", "set_threads", "speak", "task", "train_reader",
+    "train_speech", "train_story", "transcribe", "translate", "unload",
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
@@ -80,8 +81,8 @@ _LATE = {
     "pipelines": "pipeline",
     "pages": "embed_pages rank_pages",
     "pictures": (
-        "classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth imagine match_images "
-        "read_images segment_images segment_labels"
+        "classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth estimate_poses "
+        "imagine match_images read_images segment_images segment_labels"
     ),
     "reading": "read",
     "sounds": "classify_sounds embed_sounds match_sounds",

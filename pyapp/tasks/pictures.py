@@ -265,20 +265,71 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
 
     Pictures are computed one by one, because they may have several sizes.
     """
-    images = listed(images)
+    images, model = listed(images), loaded.model
+    distances = getattr(model, "distances", None)  # what makes depths of a model's numbers, where they are no depths
+    mode = "bicubic" if distances is None else "bilinear"
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
         with no_grad():
-            found = loaded.model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
-            found = interpolate(found, size=prepared.sizes[0], mode="bicubic", align_corners=False)
+            found = model(prepared.pixel_values).to("float32").unsqueeze(1)  # (1, 1, h, w)
+            (height, width), (above, beside) = prepared.sizes[0], loaded.processor.margins(*prepared.sizes[0])
+            size = height + 2 * above, width + 2 * beside
+            found = interpolate(found, size=size, mode=mode, align_corners=False)
+            found = found[:, :, above : above + height, beside : beside + width]
+            found = found if distances is None else distances(found)
         depths = found.cpu().numpy()[0, 0]
         least, most = float(depths.min()), float(depths.max())
         grey = (depths - least) * (65535 / (most - least) if most > least else 0.0)
         png = base64.b64encode(encode_png(grey.round().astype("uint16")[:, :, None])).decode()
-        values = {"png": png, "least": least, "most": most, "metric": loaded.model.config.metric}
+        values = {"png": png, "least": least, "most": most, "metric": model.config.metric}
         yield Item(chosen.start, values | {"size": list(prepared.sizes[0])})
         yield Progress("pictures", chosen.stop, len(images), "pictures")
     yield Done("complete", {"count": len(images)})
+
+
+def poses_of(loaded: Any, images: Sequence[Any], *, boxes: Sequence[Any] | None = None) -> Work:
+    """Items with `objects`, `points` and `size` [height, width]: the poses of persons in a picture. `points` are the
+    names of the points of a body; each object has `label`, `box` and `points`: of each point [x, y, how likely it is
+    there], in pixels.
+
+    boxes: of each picture the boxes of its persons (left, top, right, bottom in pixels), such as detect_objects finds;
+    None: a person fills the picture.
+    """
+    from pyapp.vision.poses import part_of, points_of
+    from pyapp.vision.reading import read_image
+
+    images = listed(images)
+    if boxes is not None and (not isinstance(boxes, list | tuple) or len(boxes) != len(images)):
+        raise OptionError(f"the boxes are no list of the boxes of each of {len(images)} pictures", where="boxes")
+    height, width = loaded.model.pixels
+    names = list(loaded.model.config.labels)
+    for index, image in enumerate(images):
+        yield None
+        picture = image if isinstance(image, Tensor) else read_image(image)
+        size = [int(side) for side in picture.shape[:2]]
+        own = [[0.0, 0.0, float(size[1]), float(size[0])]] if boxes is None else [*boxes[index]]
+        found = []
+        for box in own:
+            _check_box(box)
+            prepared = loaded.processor([part_of(picture, box, height, width)], loaded.model.device)
+            with no_grad():
+                heat = loaded.model(prepared.pixel_values)[0].to("float32").cpu().numpy()  # (points, H, W)
+            points = points_of(heat, box, height, width)
+            found.append({"label": "person", "box": [float(side) for side in box], "points": points})
+            yield None
+        yield Item(index, {"objects": found, "points": names, "size": size})
+        yield Progress("pictures", index + 1, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
+def _check_box(box: Any) -> None:
+    """OptionError for what is no box with an area."""
+    plausible = isinstance(box, list | tuple) and len(box) == 4
+    plausible = plausible and all(type(side) in (int, float) and abs(side) <= LARGEST for side in box)
+    if not plausible or box[2] <= box[0] or box[3] <= box[1]:
+        raise OptionError(
+            f"{box!r:.80} is no box: left, top, right, bottom in pixels", where="boxes", hint="Give such 4 numbers"
+        )
 
 
 def _runs(numbers: Any) -> list[list[int]]:
@@ -425,9 +476,10 @@ def drawn_texts(
     true_cfg_scale, height, width, seed, schedule ("ddim", "dpm++", "dpm++-karras" …), strength, control_scale;
     pyapp.models.diffusion.sampling.ImagineOptions says what they mean. For the loader
     (pyapp.models.diffusion.load.load_diffusion): vae, another autoencoder; lora, LoRA files; control, a ControlNet;
-    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image.
+    transformer, a file of the transformer of FLUX.1, Stable Diffusion 3 or Z-Image; prior, Würstchen's prior.
     """
-    from pyapp.models.diffusion.sampling import Drawing, ImagineOptions
+    from pyapp.models.diffusion.cascade import begin_drawing
+    from pyapp.models.diffusion.sampling import ImagineOptions
     from pyapp.vision.reading import read_image
 
     unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
@@ -443,7 +495,7 @@ def drawn_texts(
         for given, mode in ((image, "RGB"), (mask, "L"), (control_image, "RGB"))
     )
     yield None
-    drawing = Drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
+    drawing = begin_drawing(loaded, prompts, settings, picture=picture, mask=mask, control=control)
     for i in range(drawing.steps):
         yield None
         drawing.step(i)
@@ -458,11 +510,12 @@ def drawn_texts(
 classify_images = stream_of("classify-image", label_images, remote=False, check=check_files)
 match_images = stream_of("match-image", match_labels, remote=False, check=check_files)
 imagine = stream_of(
-    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer")
+    "imagine", drawn_texts, remote=False, check=check_start, loading=("vae", "lora", "control", "transformer", "prior")
 )
 detect_objects = stream_of("detect", find_objects, remote=False, check=check_files)
 detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
+estimate_poses = stream_of("pose", poses_of, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
 segment_labels = stream_of("segment-labels", find_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)

@@ -23,8 +23,9 @@ def colour_of(label: str) -> tuple[int, int, int]:
 
 
 def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
-    """A picture uint8 (H, W, 3) and objects (`label`, `score`, `box`: left, top, right, bottom in pixels) → the picture
-    with their boxes, the most probable on top. ImportError without Pillow.
+    """A picture uint8 (H, W, 3) and objects (`label`, `score`, `box`: left, top, right, bottom in pixels; turned boxes
+    have `corners`, four [x, y], poses `points`, each [x, y, …]) → the picture with their boxes, the most probable on
+    top. ImportError without Pillow.
     """
     from PIL import Image, ImageDraw, ImageFont
 
@@ -33,11 +34,22 @@ def draw_boxes(image: Tensor, objects: Sequence[Mapping[str, Any]]) -> Tensor:
     pen, side = ImageDraw.Draw(picture), max(height, width)
     line, font = max(1, side // 300), ImageFont.load_default(max(10, side // 50))
     for found in reversed(objects):
-        colour, text = colour_of(found["label"]), f"{found['label']} {found['score']:.2f}"
+        colour, text = (
+            colour_of(found["label"]),
+            found["label"] + (f" {found['score']:.2f}" if "score" in found else ""),
+        )
         left, top, right, bottom = (
             min(max(value, 0), most) for value, most in zip(found["box"], (width, height) * 2, strict=True)
         )
-        pen.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=line)
+        if "corners" in found:
+            corners = [(x, y) for x, y in found["corners"]]
+            pen.line([*corners, corners[0]], fill=colour, width=line, joint="curve")
+            x, y = min(corners, key=lambda corner: corner[1])  # its name stands at the highest corner
+            left, top = min(max(x, 0), width), min(max(y, 0), height)
+        else:
+            pen.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=line)
+        for x, y, *_ in found.get("points", ()):
+            pen.ellipse((x - 2 * line, y - 2 * line, x + 2 * line, y + 2 * line), fill=colour)
         place = pen.textbbox((left + line, top + line), text, font=font)
         pen.rectangle(place, fill=colour)
         pen.text((left + line, top + line), text, fill=(0, 0, 0), font=font)

@@ -62,6 +62,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "DINOv3ViT": _defaults(SQUARE, 2, IMAGENET),
     "DPT": _defaults({"height": 384, "width": 384}, 3),
+    "DepthPro": _defaults({"height": 1536, "width": 1536}, 2),
+    "ZoeDepth": _defaults({"height": 384, "width": 512}, 2, do_pad=True, keep_aspect_ratio=True, ensure_multiple_of=32),
+    "VitPose": _defaults({"height": 256, "width": 192}, 2, IMAGENET),
     "TimmWrapper": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Llava": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Gemma3": _defaults(SQUARE, 2),
@@ -202,6 +205,7 @@ class ImageProcessor:
             **dict.fromkeys((*OF_PIXELS, "Pixtral"), both),
             "Siglip2": ("patch_size",),
             "DPT": multiple,
+            "ZoeDepth": multiple,
             "Yolo": multiple,
         }
         for name in factors.get(self.kind, ()):
@@ -259,7 +263,7 @@ class ImageProcessor:
             return None
         if self.kind == "Mask2Former" and self.do_resize:
             return self._target(1, 1) if "height" in self.size else None
-        if self.kind == "DPT" and self.do_resize:
+        if self.kind in ("DPT", "ZoeDepth") and self.do_resize:
             return None if self.keep_aspect_ratio else self._target(1, 1)
         exact = self.crop_size if self.do_center_crop else self.size if self.do_resize else {}
         if self.do_pad and self.pad_size is not None:
@@ -396,7 +400,7 @@ class ImageProcessor:
             image = self._framed(image)
         elif self.kind == "Donut":
             image = self._as_document(image, method)
-        elif self.do_resize and self.kind != "Owlv2":
+        elif self.do_resize and self.kind not in ("Owlv2", "DepthPro", "ZoeDepth"):
             high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
             image = resize(image, high, wide, method)
             if self.kind == "ConvNext" and self.size["shortest_edge"] < 384:
@@ -412,13 +416,35 @@ class ImageProcessor:
         if self.kind == "Owlv2" and self.do_resize:
             side = max(x.shape[1:]) if self.do_pad else None
             x = smoothly_resized(x, self.size["height"], self.size["width"], side)
+        if self.kind == "ZoeDepth":
+            x = self._with_margins(x)
         mean, std = (
             ops.tensor([*map(float, values)], dtype="float32").reshape(3, 1, 1)
             for values in (self.image_mean, self.image_std)
         )
         if self.do_normalize:
             x = (x - mean) / std
+        if self.kind == "DepthPro" and self.do_resize:  # between the nearest pixels, however much smaller it becomes
+            size = self.size["height"], self.size["width"]
+            x = ops.interpolate(x.unsqueeze(0), size=size, mode="bilinear", align_corners=False)[0]
         return x / std if self.include_top else x.contiguous()
+
+    def margins(self, height: int, width: int) -> tuple[int, int]:
+        """ZoeDepth: the rows above and below a picture, and the columns beside it, that are its reflection; else 0."""
+        if self.kind != "ZoeDepth" or not self.do_pad:
+            return 0, 0
+        return int(sqrt(height / 2) * 3), int(sqrt(width / 2) * 3)
+
+    def _with_margins(self, x: Tensor) -> Tensor:
+        """A picture (3, H, W) with its margins → (3, h, w)."""
+        high, wide = self.margins(int(x.shape[1]), int(x.shape[2]))
+        if high >= x.shape[1] or wide >= x.shape[2]:
+            raise ArgumentError(f"a picture of {x.shape[1]} x {x.shape[2]} pixels is too small to have margins")
+        x = ops.pad(x.unsqueeze(0), (wide, wide, high, high), "reflect")
+        if self.do_resize:
+            size = self._target(int(x.shape[2]), int(x.shape[3]))
+            x = ops.interpolate(x, size=size, mode="bilinear", align_corners=True)
+        return x[0]
 
     def seen(self, height: int, width: int) -> tuple[int, int]:
         """The size of a picture (height, width) in the model's input, before it is cropped or padded."""
@@ -440,7 +466,7 @@ class ImageProcessor:
             return _of_patches(height, width, self.patch_size, self.max_num_patches)
         if self.kind == "Pixtral":
             return _in_multiples(height, width, size, self.patch_size * self.merge_size)
-        if self.kind == "DPT":
+        if self.kind in ("DPT", "ZoeDepth"):
             wanted = size["height"], size["width"]
             return _near(height, width, wanted, self.keep_aspect_ratio, self.ensure_multiple_of)
         if self.kind == "Mask2Former" and self.size_divisor:

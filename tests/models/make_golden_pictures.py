@@ -31,6 +31,7 @@ FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model h
 COMPUTED = "pos_idx_to_embed"  # of buffers that files have, but that are always the same
 ENDS = {
     "depth-estimation": "ForDepthEstimation",
+    "pose-estimation": "ForPoseEstimation",
     "image-features": "Model",
     "image-classification": "ForImageClassification",
     "image-to-text": "Model",
@@ -135,9 +136,17 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
             for several, prompts in ((True, points), (False, boxes), (True, points | boxes))
         ]
         return [part for result in found for part in (result.pred_masks, result.iou_scores)]
+    if task == "pose-estimation":
+        more = (
+            {"dataset_index": torch.zeros(2, dtype=torch.long)} if model.config.backbone_config.num_experts > 1 else {}
+        )
+        return [model(pixel_values=pictures, **more).heatmaps]
     found = model(pixel_values=pictures)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]
+    if task == "depth-estimation" and getattr(found, "field_of_view", None) is not None:
+        angle = torch.deg2rad(found.field_of_view)  # as its image processor makes metres
+        return [found.predicted_depth * 2 * torch.tan(angle / 2).reshape(-1, 1, 1)]
     if task == "depth-estimation":
         return [found.predicted_depth]
     if hasattr(found, "masks_queries_logits"):  # before they are brought to the picture's size

@@ -36,6 +36,19 @@ _DEPTH = {
     "patch_size": 4, "reassemble_hidden_size": 16, "neck_hidden_sizes": [6, 8, 10, 12], "fusion_hidden_size": 8,
     "head_hidden_size": 5,
 }  # fmt: skip
+_ZOE = {
+    "backbone_config": {
+        "model_type": "beit", **_SIZES, "image_size": 16, "num_hidden_layers": 3, "use_relative_position_bias": True,
+        "reshape_hidden_states": False, "out_features": ["stem", "stage1", "stage2", "stage3"],
+    },
+    "neck_hidden_sizes": [6, 8, 8, 10], "fusion_hidden_size": 8, "num_relative_features": 5, "bottleneck_features": 8,
+    "bin_embedding_dim": 6, "num_attractors": [4, 3, 2, 1],
+    "bin_configurations": [{"n_bins": 5, "min_depth": 0.1, "max_depth": 4.0}],
+}  # fmt: skip
+_VITPOSE = {
+    "model_type": "vitpose_backbone", **_SIZES, "image_size": [24, 16], "patch_size": [8, 8], "mlp_ratio": 2,
+    "out_indices": [2],
+}  # fmt: skip
 _RT_DETR = {
     "model_type": "rt_detr",
     **_LABELS,
@@ -73,6 +86,28 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "depth_anything", **_DEPTH, "depth_estimation_type": "metric", "max_depth": 20,
         "head_in_index": 1, "reassemble_factors": [1, 0.5], "neck_hidden_sizes": [6, 8],
         "backbone_config": _DINOV2 | {"out_features": ["stage1", "stage3"], "apply_layernorm": False},
+    },
+    "depth_pro": {
+        "model_type": "depth_pro", "patch_size": 12, "fusion_hidden_size": 8, "intermediate_hook_ids": [1, 0],
+        "intermediate_feature_dims": [6, 8], "scaled_images_ratios": [0.5, 1],
+        "scaled_images_overlap_ratios": [0.0, 0.5], "scaled_images_feature_dims": [10, 6], "merge_padding_value": 1,
+        "use_fov_model": True, "num_fov_head_layers": 1,
+        **dict.fromkeys(("image_model_config", "patch_model_config", "fov_model_config"),
+                        {"model_type": "dinov2", **_SIZES, "mlp_ratio": 2, "num_hidden_layers": 3}),
+    },
+    "zoedepth": {"model_type": "zoedepth", **_ZOE, "attractor_kind": "sum"},
+    "zoedepth_heads": {
+        "model_type": "zoedepth", **_ZOE, "bin_centers_type": "normed", "max_temp": 9.0,
+        "bin_configurations": [
+            {"name": "in", "n_bins": 5, "min_depth": 0.1, "max_depth": 4.0},
+            {"name": "out", "n_bins": 6, "min_depth": 0.2, "max_depth": 9.0},
+        ], "num_patch_transformer_layers": 4, "patch_transformer_hidden_size": 128,
+        "patch_transformer_intermediate_size": 6, "patch_transformer_num_attention_heads": 2,
+    },
+    "vitpose": {"model_type": "vitpose", **_LABELS, "backbone_config": _VITPOSE},
+    "vitpose_plus": {
+        "model_type": "vitpose", **_LABELS, "use_simple_decoder": False,
+        "backbone_config": _VITPOSE | {"num_experts": 2, "part_features": 4},
     },
     "dinov3_vit": {"model_type": "dinov3_vit", **_SIZES, "num_register_tokens": 2, "use_gated_mlp": True,
                    "hidden_act": "silu"},
@@ -332,9 +367,12 @@ def sizes(name: str) -> list[tuple[int, int]]:
     config = CONFIGS[name]
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     own = (16, 20) if config["model_type"] == "florence2" else own
+    own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
+    if config["model_type"] == "depth_pro":
+        return [(24, 24)]
     if config["model_type"] == "clipseg":
         return [(32, 32)]  # its positions are stretched
     first = (own, own) if isinstance(own, int) else tuple(own)
@@ -343,6 +381,6 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 
 ANY_SIZE = (
-    "dinov2 dinov2_with_registers dinov3_vit depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
+    "dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet mobilenet_v1 "
     "mobilenet_v2 efficientnet yolos segformer swin detr table-transformer"
 ).split()

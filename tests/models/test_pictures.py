@@ -163,10 +163,11 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
     for name, shape, message in (
         ("vit", (1, 3, 12, 12), "takes 12 x 8"), ("vit", (1, 1, 12, 8), r"\(B, 3, H, W\)"),
         ("vit", (3, 12, 8), r"\(B, 3, H, W\)"), ("vit", (0, 3, 12, 8), r"\(B, 3, H, W\)"),
-        ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("convnext", (1, 3, 16, 15), "from 16 pixels"),
+        ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("depth_pro", (1, 3, 24, 28), "squares from 24"),
+        ("convnext", (1, 3, 16, 15), "from 16 pixels"),
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match=message):
-            make(name, "image-features")(pyapp.zeros(*shape))
+            make(name, TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][0])(pyapp.zeros(*shape))
 
 
 def test_a_feed_forward_part_without_a_width_is_refused() -> None:
@@ -281,6 +282,18 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("depth_anything", {"reassemble_factors": [4, 2, 1, 0.4]}, "reassemble_factors"),
         ("depth_anything", {"head_in_index": 4}, "head_in_index is 4, of 4 maps"),
         ("depth_anything", {"depth_estimation_type": "far"}, "'far'"),
+        ("zoedepth", {"bin_configurations": [{"n_bins": 5, "min_depth": 2, "max_depth": 1}]}, "bin_configurations"),
+        ("zoedepth", {"backbone_config": {"model_type": "swin"}}, "'swin' is not known"),
+        ("vitpose", {"backbone_config": CONFIGS["vitpose"]["backbone_config"] | {"out_indices": [1]}}, "out_indices"),
+        ("vitpose", {"backbone_config": {"model_type": "vit"}}, "'vit' is not known"),
+        ("vitpose", {"scale_factor": 17}, "scale_factor"),
+        ("zoedepth", {"attractor_kind": "most"}, "'most'"),
+        ("zoedepth_heads", {"patch_transformer_hidden_size": 64}, "patch_transformer_hidden_size"),
+        ("depth_pro", {"image_model_config": {"model_type": "swin"}}, "'swin' is not known"),
+        ("depth_pro", {"scaled_images_ratios": [1, 0.5]}, "scaled_images_ratios"),
+        ("depth_pro", {"scaled_images_overlap_ratios": [0.0, 1.0]}, "overlap"),
+        ("depth_pro", {"intermediate_hook_ids": [3, 0]}, "intermediate_hook_ids"),
+        ("depth_pro", {"patch_size": 10**9}, "patch_size|image_size"),
         *(
             ("depth_anything", {"backbone_config": CONFIGS["depth_anything"]["backbone_config"] | change}, message)
             for change, message in (

@@ -1,5 +1,5 @@
-"""Load Stable Diffusion, FLUX.1 or Z-Image from a folder of diffusers or a name on the hub: model_index.json, and
-folders of its parts.
+"""Load Stable Diffusion, FLUX.1, Z-Image or Würstchen from a folder of diffusers or a name on the hub:
+model_index.json, and folders of its parts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyapp import hub
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor
 from pyapp.engine.blocks.layout import READABLE
-from pyapp.errors import ModelError
+from pyapp.errors import ModelError, ModelNotFoundError
 from pyapp.events import Cancel, Event, Progress
 from pyapp.formats import open_checkpoint
 from pyapp.nn import Module
@@ -37,9 +37,13 @@ from .lora import add_lora, as_pairs
 from .mmdit import MMDiT, MMDiTConfig
 from .network import Network
 from .original_names import Original, plain_name, said_by, stored_as
+from .paella import UNREAD as UNREAD_OF_PAELLA
+from .paella import PaellaConfig, PaellaDecoder
 from .texts import LanguageEncoder, Reader, TextEncoder
 from .tiny_autoencoder import TinyAutoencoder, TinyAutoencoderConfig
 from .unet import UNet, UNetConfig
+from .wuerstchen import WuerstchenConfig, WuerstchenDecoder, WuerstchenPrior, WuerstchenPriorConfig
+from .wuerstchen import plain_name as plain_wuerstchen
 from .zimage import ZImage, ZImageConfig
 
 EDITING = "FluxKontextPipeline"
@@ -52,13 +56,21 @@ SUFFIXES = (".safetensors", ".fp16.safetensors", ".safetensors.index.json", ".bi
 LORA = "pytorch_lora_weights.safetensors"  # diffusers' name
 TRANSFORMER, TRANSFORMER_ENDS = "diffusion_pytorch_model.safetensors", (".gguf", ".safetensors")
 TOKENIZER = (
-    r"tokenizer(_[23])?/"
+    r"(prior_)?tokenizer(_[23])?/"
     r"(tokenizer\.json|vocab\.json|merges\.txt|spiece\.model|tokenizer_config\.json|special_tokens_map\.json)"
 )
 TEXTS = ("text_encoder", "text_encoder_2", "text_encoder_3")
+# Pipelines of two networks: the decoder's, both, and the prior's.
+CASCADE, COMBINED, PRIOR = "WuerstchenDecoderPipeline", "WuerstchenCombinedPipeline", "WuerstchenPriorPipeline"
 AUTOENCODERS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
     "AutoencoderKL": lambda values: Autoencoder(AutoencoderConfig.from_dict(values)),
     "AutoencoderTiny": lambda values: TinyAutoencoder(TinyAutoencoderConfig.from_dict(values)),
+}
+# Parts of Würstchen.
+OWN_PARTS: Mapping[str, Callable[[Mapping[str, Any]], Module]] = {
+    "prior": lambda values: WuerstchenPrior(WuerstchenPriorConfig.from_dict(values)),
+    "decoder": lambda values: WuerstchenDecoder(WuerstchenConfig.from_dict(values)),
+    "vqgan": lambda values: PaellaDecoder(PaellaConfig.from_dict(values)),
 }
 
 
@@ -106,18 +118,31 @@ PIPELINES = {name: kind for kind in KINDS for name in kind.pipelines}
 
 
 @dataclass(frozen=True)
+class Prior:
+    """What Würstchen draws first: its own reader of texts, the network, and the objects of scheduler_config.json and
+    model_index.json.
+    """
+
+    reader: Reader
+    network: WuerstchenPrior
+    schedule: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class LoadedDiffusion:
     """The parts of a model: tokenizers with encoders of texts, the network that finds noise, the autoencoder of
-    latents, and the objects of scheduler_config.json and model_index.json.
+    latents, and the objects of scheduler_config.json and model_index.json. prior: of models that draw in two stages.
     """
 
     name: str
     readers: tuple[Reader, ...]
     network: Network
-    autoencoder: Autoencoder | TinyAutoencoder
+    autoencoder: Autoencoder | TinyAutoencoder | PaellaDecoder
     schedule: Mapping[str, Any]
     settings: Mapping[str, Any]
     control: ControlNet | None = None
+    prior: Prior | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -137,7 +162,8 @@ class LoadedDiffusion:
     @property
     def modules(self) -> tuple[Module, ...]:
         """All parts with parameters."""
-        more = () if self.control is None else (self.control,)
+        more: tuple[Module, ...] = () if self.control is None else (self.control,)
+        more += () if self.prior is None else (self.prior.reader.encoder, self.prior.network)
         return *(reader.encoder for reader in self.readers), self.network, self.autoencoder, *more
 
     @property
@@ -183,6 +209,10 @@ class Reading:
         dtype = self.dtype
         joint = module if isinstance(module, Original) else None
         renames = renamed if part == "vae" else None if joint is None else plain_name
+        if isinstance(module, WuerstchenPrior | WuerstchenDecoder):
+            renames = plain_wuerstchen
+        elif isinstance(module, PaellaDecoder):
+            ignored = UNREAD_OF_PAELLA
         with open_checkpoint(file) as opened:
             checkpoint = as_floats(opened, settings)
             if any(info.dtype in READABLE for info in checkpoint.tensors.values()):
@@ -239,6 +269,7 @@ def load_diffusion(
     lora: Any = None,
     control: str | os.PathLike[str] | None = None,
     transformer: str | os.PathLike[str] | None = None,
+    prior: str | os.PathLike[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedDiffusion:
@@ -247,7 +278,8 @@ def load_diffusion(
     dtype: a float type or a block type of the matrices ("float16", "q8_0" …); those that a file has in blocks stay.
     vae: a folder or a name of another autoencoder, such as TAESD. lora: a LoRA file, a folder or a name on the hub
     (owner/repo, owner/repo:file), or several, each alone or as a pair with how much it counts. control: a folder or a
-    name of a ControlNet. transformer: a file with other weights of the transformer, GGUF or safetensors.
+    name of a ControlNet. transformer: a file with other weights of the transformer, GGUF or safetensors. prior: the
+    folder or the name of Würstchen's prior, if it is not in the same folder, nor under the same name with "-prior".
     ModelError for a pipeline or a part that is not known, before weights are downloaded; the errors of `hub.resolve`.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
@@ -260,8 +292,20 @@ def load_diffusion(
         )
     settings = read_settings(small[INDEX])
     pipeline = settings.get("_class_name")
+    if pipeline == PRIOR:
+        raise ModelError(
+            f"a {pipeline} draws no pictures", where=name, hint="Give the decoder's folder, and it as prior"
+        )
+    if pipeline in (CASCADE, COMBINED):
+        for what, given in (("vae", vae), ("lora", lora), ("control", control), ("transformer", transformer)):
+            if given:
+                raise ModelError(f"a {pipeline} takes no {what}", where=name, hint="Leave it out")
+        return _load_cascade(reading, source, small, settings, prior)
+    if prior is not None:
+        raise ModelError("only Würstchen has a prior", where=name, hint="Leave it out")
     known = isinstance(pipeline, str) and pipeline in PIPELINES
-    require(known, f"the pipeline {pipeline!r:.60} is not known", f"Known: {', '.join(PIPELINES)}")
+    names = ", ".join([*PIPELINES, CASCADE, COMBINED])
+    require(known, f"the pipeline {pipeline!r:.60} is not known", f"Known: {names}")
     kind = PIPELINES[str(pipeline)]
     wanted = [part for part in kind.parts if _is_there(settings.get(part)) and (part != "vae" or vae is None)]
     needed = [*kind.needed, kind.part, *(["vae"] if vae is None else [])]
@@ -288,23 +332,10 @@ def load_diffusion(
     if own is not None:
         reading.read(kind.part, made[kind.part], own, {})
     for part in here:
-        file = large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
-        reading.read(part, made[part], file, settled[part])
+        reading.read(part, made[part], _weights_of(large, part), settled[part])
     for file, scale in as_pairs(lora):
         reading.add_lora({part: made[part] for part in wanted if part != "vae"}, file, scale)
-    readers = []
-    for part in (part for part in wanted if part.startswith("text_encoder")):
-        folder = "tokenizer" + part.removeprefix("text_encoder")
-        files = {Path(path).name: small[path] for path in small if path.startswith(f"{folder}/")}
-        if not files:
-            raise ModelError(f"its {folder} is missing", where=name)
-        readers.append(Reader(load_tokenizer(files, f"{name}/{folder}"), made[part]))
-        count, most = readers[-1].tokenizer.vocab_size, made[part].config.vocab_size
-        if count > most:
-            raise ModelError(
-                f"its {folder} has {count:,} tokens, its {part} {most:,}", where=name,
-                hint="Give the tokenizer that belongs to the model",
-            )  # fmt: skip
+    readers = [_reader(small, part, made[part], name) for part in wanted if part.startswith("text_encoder")]
     schedule = _settings_of(small, "scheduler", name, "scheduler_config.json")
     found = LoadedDiffusion(
         name, tuple(readers), made[kind.part], made["vae"], schedule, settings,
@@ -314,6 +345,84 @@ def load_diffusion(
     return found
 
 
+def _weights_of(large: Mapping[str, Path], part: str) -> Path:
+    """The first file of weights of a part."""
+    return large[next(path for path in large if path.startswith(f"{part}/") and not _is_shard(path))]
+
+
+def _reader(small: Mapping[str, Path], part: str, encoder: Any, name: str) -> Reader:
+    """An encoder of texts with the tokenizer beside it."""
+    folder = part.replace("text_encoder", "tokenizer")
+    files = {Path(path).name: small[path] for path in small if path.startswith(f"{folder}/")}
+    if not files:
+        raise ModelError(f"its {folder} is missing", where=name)
+    found = Reader(load_tokenizer(files, f"{name}/{folder}"), encoder)
+    count, most = found.tokenizer.vocab_size, encoder.config.vocab_size
+    if count > most:
+        raise ModelError(
+            f"its {folder} has {count:,} tokens, its {part} {most:,}", where=name,
+            hint="Give the tokenizer that belongs to the model",
+        )  # fmt: skip
+    return found
+
+
+def _load_cascade(
+    reading: Reading, source: str | os.PathLike[str], small: Mapping[str, Path], settings: Mapping[str, Any], prior: Any
+) -> LoadedDiffusion:
+    """Würstchen's decoder, and its prior: in the same folder, or in one of its own."""
+    name = os.fspath(source)
+
+    def parts(
+        source: Any, small: Mapping[str, Path], settings: Mapping[str, Any], wanted: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """The modules of parts in a folder, by what they are."""
+        where = os.fspath(source)
+        made, said = {}, {}
+        for kind, part in wanted.items():
+            if not _is_there(settings.get(part)):
+                raise ModelError(f"its {part} is missing", where=where, hint=f"Parts: {', '.join(wanted.values())}")
+            said[part] = _settings_of(small, part, where)
+            made[kind] = _made(kind, settings[part][1], said[part], where)
+        large = hub.resolve_files(
+            source, lambda names: _large(names, [*wanted.values()], where), report=reading.report, cancel=reading.cancel
+        )
+        for kind, part in wanted.items():
+            reading.read(part, made[kind], _weights_of(large, part), said[part])
+        return made
+
+    own = parts(source, small, settings, {kind: kind for kind in ("text_encoder", "decoder", "vqgan")})
+    reader = _reader(small, "text_encoder", own["text_encoder"], name)
+    schedule = _settings_of(small, "scheduler", name, "scheduler_config.json")
+    start, told = ("prior_", settings) if prior is None else ("", {})
+    if prior is None and settings["_class_name"] == CASCADE:
+        prior, start = f"{name.rstrip('/')}-prior", ""  # as the hub has it
+    if prior is not None:
+        source, name = prior, os.fspath(prior)
+        try:
+            small = hub.resolve_files(source, _small, report=reading.report, cancel=reading.cancel)
+        except ModelNotFoundError as error:
+            raise ModelError(
+                "the prior was not found", where=name, hint="Name its folder, or its name on the hub"
+            ) from error
+        told = read_settings(small[INDEX]) if INDEX in small else {}
+        if told.get("_class_name") != PRIOR:
+            raise ModelError(f"there is no {PRIOR}", where=name, hint="Name the folder of the model's prior")
+    first = parts(source, small, told, {kind: f"{start}{kind}" for kind in ("text_encoder", "prior")})
+    found = Prior(
+        _reader(small, f"{start}text_encoder", first["text_encoder"], name), first["prior"],
+        _settings_of(small, f"{start}scheduler", name, "scheduler_config.json"), told,
+    )  # fmt: skip
+    decoder, autoencoder = own["decoder"], own["vqgan"]
+    for what, given, read in (
+        ("the prior's pictures have", found.network.config.c_in, decoder.config.effnet_embd),
+        ("the prior's states of texts have", found.reader.width, found.network.config.c_cond),
+        ("the states of texts have", reader.width, decoder.config.clip_embd),
+        ("the autoencoder's latents have", autoencoder.config.latent_channels, decoder.config.c_in),
+    ):
+        require(given == read, f"{what} {given} numbers, the network reads {read}")
+    return LoadedDiffusion(os.fspath(name), (reader,), decoder, autoencoder, schedule, settings, prior=found)
+
+
 def _is_there(entry: Any) -> bool:
     """Whether model_index.json names a class for a part."""
     return isinstance(entry, list) and len(entry) == 2 and all(isinstance(word, str) for word in entry)
@@ -321,8 +430,10 @@ def _is_there(entry: Any) -> bool:
 
 def _small(names: Sequence[str]) -> list[str]:
     """The files of settings and tokenizers."""
-    parts = "|".join(dict.fromkeys(part for kind in KINDS for part in kind.parts))
-    wanted = re.compile(rf"{INDEX}|({parts})/config\.json|scheduler/scheduler_config\.json|{TOKENIZER}")
+    known = dict.fromkeys(part for kind in KINDS for part in kind.parts) | dict.fromkeys(OWN_PARTS)
+    wanted = re.compile(
+        rf"{INDEX}|(prior_)?({'|'.join(known)})/config\.json|(prior_)?scheduler/scheduler_config\.json|{TOKENIZER}"
+    )
     return [name for name in names if wanted.fullmatch(name)]
 
 
@@ -364,6 +475,8 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
         with skip_initialization():
             if kind is not None and part == kind.part:
                 return kind.network(values)
+            if part in OWN_PARTS:
+                return OWN_PARTS[part](values)
             if part == "control":
                 require(name == "ControlNetModel", f"{name!r:.60} is no ControlNet")
                 return ControlNet(ControlNetConfig.from_dict(values))

@@ -98,7 +98,7 @@ class Drawing:
         picture = None if loaded.edits else picture
         self.schedule = self._schedule(steps)
         self.first_step = 0 if picture is None else self.schedule.begin(strength)
-        self._draw = _drawer(options.seed) if noise is None else noise
+        self._draw = drawer(options.seed) if noise is None else noise
         if not network.learnt_guidance and options.true_cfg_scale > 1:
             raise OptionError("this model has one guidance alone", where="true_cfg_scale", hint="Give the guidance")
         self.guided = self.guidance > network.neutral
@@ -270,14 +270,19 @@ class Drawing:
 
     def pictures(self) -> Iterator[Tensor]:
         """The pictures uint8 (height, width, 3), decoded one by one."""
-        for i in range(self.count):
-            with no_grad():
-                pixels = self.loaded.autoencoder(self.latents.narrow(0, i, 1))[0]  # (3, height, width)
-                pixels = ((pixels / 2 + 0.5).clamp(0, 1) * 255).round().to("uint8")
-            yield pixels.permute(1, 2, 0).cpu().contiguous()
+        yield from decoded(self.loaded, self.latents)
 
 
-def _drawer(seed: int) -> Any:
+def decoded(loaded: LoadedDiffusion, latents: Tensor) -> Iterator[Tensor]:
+    """The pictures uint8 (height, width, 3) of latents (N, C, H, W), one by one."""
+    for i in range(latents.shape[0]):
+        with no_grad():
+            pixels = loaded.autoencoder(latents.narrow(0, i, 1))[0]  # (3, height, width)
+            pixels = ((pixels / 2 + 0.5).clamp(0, 1) * 255).round().to("uint8")
+        yield pixels.permute(1, 2, 0).cpu().contiguous()
+
+
+def drawer(seed: int) -> Any:
     """Normal numbers of a seed, the same on each device."""
     generator = Generator().manual_seed(seed)
     return lambda shape: ops.randn(*shape, generator=generator)

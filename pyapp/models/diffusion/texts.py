@@ -92,6 +92,19 @@ class Reader:
         found: tuple[Tensor, Tensor, Tensor] = self.encoder(self.ids(prompts, self.encoder.text_model.most))
         return found
 
+    def clip_of_words(self, prompts: Sequence[str]) -> Tensor:
+        """The last states (N, T, D) of CLIP's encoder, which does not see what fills up shorter prompts; longer ones
+        are cut.
+        """
+        assert isinstance(self.encoder, TextEncoder)
+        tower = self.encoder.text_model
+        ids = self.ids(prompts, tower.most)
+        found = self.tokenizer.encode_batch(list(prompts), truncation=True, max_length=tower.most, parse_special=True)
+        lengths = int32_tensor([len(encoding.ids) for encoding in found], ids.device).reshape(-1, 1, 1, 1)
+        places = ops.arange(tower.most, dtype="int32", device=ids.device)
+        mask = (places < lengths) & (places <= places.reshape(-1, 1))  # (N, 1, T, T)
+        return tower.states(ids, mask)[1]
+
     def t5(self, prompts: Sequence[str], length: int) -> Tensor:
         """The states (N, length, D) of T5's encoder, which sees padding as any other token; longer prompts are cut."""
         assert isinstance(self.encoder, T5Encoder)

@@ -148,6 +148,25 @@ class ScaledConfig(PatchConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BeitConfig(PatchConfig):
+    """The fields of BEiT's encoder."""
+
+    use_absolute_position_embeddings: bool = False
+    use_relative_position_bias: bool = False
+    use_shared_relative_position_bias: bool = False
+    use_mean_pooling: bool = True
+    layer_scale_init_value: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        biased = self.use_relative_position_bias or self.use_shared_relative_position_bias
+        require(
+            not biased or self.grid[0] == self.grid[1],
+            f"BEiT with a grid of {self.grid[0]} x {self.grid[1]} patches and relative positions is not supported",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class WindowConfig(PictureConfig):
     """The fields of Swin, and of encoders like it."""
 

@@ -128,16 +128,29 @@ export function withBoxes(picture, objects) {
   context.drawImage(picture, 0, 0);
   const size = Math.max(12, Math.round(Math.max(canvas.width, canvas.height) / 50));
   Object.assign(context, { lineWidth: Math.max(2, size / 6), font: `600 ${size}px sans-serif`, textBaseline: "top" });
-  for (const { label, score, box: [left, top, right, bottom] } of [...objects].reverse()) { // the most probable one on top
+  for (const { label, score, box: [left, top, right, bottom], corners } of [...objects].reverse()) { // the most probable one on top
     const text = `${label} ${Math.round(score * 100)} %`;
+    const outline = corners ?? [[left, top], [right, top], [right, bottom], [left, bottom]];
     context.strokeStyle = context.fillStyle = boxColour(label);
-    context.strokeRect(left, top, right - left, bottom - top);
-    const place = { x: Math.max(0, left), y: Math.max(0, top - size * 1.3) };
+    context.beginPath();
+    for (const [x, y] of outline) context.lineTo(x, y);
+    context.closePath();
+    context.stroke();
+    const [x, y] = outline.reduce((highest, corner) => (corner[1] < highest[1] ? corner : highest)); // where the name stands
+    const place = { x: Math.max(0, x), y: Math.max(0, y - size * 1.3) };
     context.fillRect(place.x, place.y, context.measureText(text).width + size * 0.6, size * 1.3);
     context.fillStyle = "#fff";
     context.fillText(text, place.x + size * 0.3, place.y + size * 0.18);
   }
   return canvas;
+}
+
+/** A turned box: its middle and its sides in pixels, and the angle in radians by which its name still stands upright. @param {number[][]} corners four [x, y], one after the other */
+export function turnedBox([first, second, third, fourth]) {
+  const [right, down] = [[second[0] - first[0], second[1] - first[1]], [third[0] - second[0], third[1] - second[1]]];
+  const angle = Math.atan2(right[1], right[0]);
+  const [x, y] = [0, 1].map((axis) => (first[axis] + second[axis] + third[axis] + fourth[axis]) / 4);
+  return { x, y, width: Math.hypot(...right), height: Math.hypot(...down), angle: Math.abs(angle) > Math.PI / 2 ? angle - Math.sign(angle) * Math.PI : angle };
 }
 
 /** The colour of the boxes of a label: dark enough for white letters. @param {string} label */

@@ -2,7 +2,7 @@
  * What the view does with a picture, and the models of the hub that it offers for it. A task is that of its models.
  *
  * @typedef {import("../../shared/registry.js").LookTask} LookTask
- * @typedef {{label: string, score: number, box: number[]}} FoundObject `box`: left, top, right, bottom in pixels
+ * @typedef {{label: string, score: number, box: number[], corners?: number[][]}} FoundObject `box`: left, top, right, bottom in pixels; `corners`: the four [x, y] of a turned box
  * @typedef {{label: string, number: number, share: number, score?: number}} Segment
  * @typedef {{x: number, y: number, label: 0 | 1}} Point in pixels; 1: of the object, 0: not of it
  * @typedef {{

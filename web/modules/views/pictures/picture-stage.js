@@ -6,7 +6,7 @@
  * @typedef {import("./looks.js").FoundObject} FoundObject
  */
 import { byId, h } from "../../page/dom.js";
-import { boxColour } from "./drawing.js";
+import { boxColour, turnedBox } from "./drawing.js";
 
 const STEP = 0.02; // of the sides, by which an arrow key moves the cross
 const LARGE_STEP = 0.1; // with Shift
@@ -84,10 +84,14 @@ export class PictureStage extends EventTarget {
   showBoxes(objects, marked) {
     const { width = 1, height = 1 } = this.canvas ?? {};
     const part = (/** @type {number} */ value, /** @type {number} */ side) => Math.min(1, Math.max(0, value / side)) * 100;
-    this.boxes.replaceChildren(...objects.map(({ label, box: [left, top, right, bottom] }, i) => {
+    this.boxes.replaceChildren(...objects.map(({ label, box: [left, top, right, bottom], corners }, i) => {
       const box = h("div", { class: `look-found${marked === String(i) ? " marked" : ""}` }, h("span", { dir: "auto" }, label));
       const [x, y] = [part(left, width), part(top, height)];
-      Object.assign(box.style, { left: `${x}%`, top: `${y}%`, width: `${part(right, width) - x}%`, height: `${part(bottom, height) - y}%` });
+      if (corners) {
+        const turned = turnedBox(corners);
+        const [wide, high] = [turned.width / width, turned.height / height];
+        Object.assign(box.style, { left: `${(turned.x / width - wide / 2) * 100}%`, top: `${(turned.y / height - high / 2) * 100}%`, width: `${wide * 100}%`, height: `${high * 100}%`, transform: `rotate(${turned.angle}rad)` });
+      } else Object.assign(box.style, { left: `${x}%`, top: `${y}%`, width: `${part(right, width) - x}%`, height: `${part(bottom, height) - y}%` });
       box.style.setProperty("--box", boxColour(label));
       return box;
     }).reverse()); // the most probable one on top
