@@ -8,7 +8,7 @@ too, and what some of its layers see is added behind the first layers of the tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isqrt
 from typing import Any
 
@@ -26,7 +26,7 @@ from pyapp.nn.vision import ImageModel, squares
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require
 from .loading.picture_text import GridConfig
-from .loading.weights import Stored
+from .loading.weights import Stored, experts_transposed
 
 MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 IMAGE_PROCESSOR = "Qwen2VL"  # of files that name none
@@ -457,19 +457,11 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     """How files store the stacks of experts: as the model has them, or each matrix transposed, as published ones do."""
     if config.text_config.model_type != "qwen3_moe":
         return {}
-    shapes, found = {renamed(name): tuple(info.shape) for name, info in tensors.items()}, {}
-    hidden, inner = config.text_config.hidden_size, config.text_config.moe_intermediate_size
-    for layer in range(config.text_config.num_hidden_layers):
-        for part, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
-            name = f"language_model.model.layers.{layer}.mlp.experts.{part}"
-            if rows != columns and shapes.get(name, ())[1:] == (columns, rows):
-                found[name] = Stored((name,), join=_transposed)
-    return found
-
-
-def _transposed(parts: Sequence[Tensor]) -> Tensor:
-    """(E, K, N) → (E, N, K)."""
-    return parts[0].transpose(1, 2).contiguous()
+    shapes = {renamed(name): info.shape for name, info in tensors.items()}
+    text, place = config.text_config, "language_model.model.layers.{}.mlp.experts"
+    return experts_transposed(
+        shapes, place, range(text.num_hidden_layers), text.hidden_size, text.moe_intermediate_size
+    )
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Qwen2VLForConditionalGeneration}

@@ -68,6 +68,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
     "LlavaOnevision": _defaults({"height": 384, "width": 384}, 3, CLIP, image_grid_pinpoints=GRIDS),
     "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
+    "Llama4": _defaults({"height": 336, "width": 336}, 2, max_patches=16),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
@@ -147,6 +148,7 @@ class ImageProcessor:
     crop_to_patches: bool = False  # InternVL: whether a picture is cut into tiles
     min_patches: int = 1
     max_patches: int = 12
+    resize_to_max_canvas: bool = False  # Llama 4: whether a picture becomes as large as its tiles allow
     do_pan_and_scan: bool = False  # whether a long picture is seen whole, and then in parts of its longer side
     pan_and_scan_min_crop_size: int = 256  # pixels of a part's shorter side
     pan_and_scan_max_num_crops: int = 4
@@ -212,7 +214,9 @@ class ImageProcessor:
             self._check_pinpoints()
         if type(self.max_num_patches) is not int or not 1 <= self.max_num_patches <= 1 << 14:
             _wrong("max_num_patches", self.max_num_patches, "a whole number from 1 to 16,384")
-        if self.crop_to_patches:
+        if self.kind == "Llama4" and not (self.do_resize and len({*self.size.values()}) == 1):
+            _wrong("do_resize and size", (self.do_resize, self.size), "true and a square")
+        if self.crop_to_patches or self.kind == "Llama4":
             least, most = self.min_patches, self.max_patches
             if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 10:
                 _wrong("min_patches and max_patches", (least, most), "whole numbers from 1 to 1,024")
@@ -308,6 +312,9 @@ class ImageProcessor:
         if self.kind in TILED:
             high, wide = best_resolution((height, width), self.image_grid_pinpoints)
             return high // self._tile, wide // self._tile
+        if self.kind == "Llama4":
+            both = _least_canvas(height, width, self.size["height"], self.max_patches, self.resize_to_max_canvas)
+            return both if both != ANY else (0, 0)
         if self.kind == "GotOcr2":
             sides = self.size["height"], self.size["width"]
             both = (
@@ -353,6 +360,8 @@ class ImageProcessor:
             return [image, *(image[top : top + high, left : left + wide] for top, left in places)]
         if self.kind in TILED:
             return self._whole_and_tiles(image)
+        if self.kind == "Llama4":
+            return self._tiles_and_whole(image)
         if self.kind == "GotOcr2":
             rows, columns = self.tiles(int(image.shape[0]), int(image.shape[1]))
             high, wide = self.size["height"], self.size["width"]
@@ -385,6 +394,26 @@ class ImageProcessor:
         whole = [*self.size.values()] * 2
         return [resize(image, whole[0], whole[1], method), *_cut(frame, high // side, wide // side, side, side)]
 
+    def _tiles_and_whole(self, image: Tensor) -> list[Tensor]:
+        """Llama 4: the tiles of a picture, which is made larger up to a tile's side only, on black; and behind several
+        ones the whole.
+        """
+        side, method = self.size["height"], NUMBERED[self.resample]
+        height, width = int(image.shape[0]), int(image.shape[1])
+        rows, columns = self.tiles(height, width)
+        high, wide = side * max(rows, 1), side * max(columns, 1)
+        most = high, wide
+        if not self.resize_to_max_canvas:
+            most = min(max(height, side), high), min(max(width, side), wide)
+        by_height, by_width = most[0] / height, most[1] / width
+        inner = most[0], min(floor(width * by_height), most[1])
+        if by_width < by_height:
+            inner = min(floor(height * by_width), most[0]), most[1]
+        inner = max(inner[0], 1), max(inner[1], 1)
+        frame = ops.zeros(high, wide, 3, dtype="uint8", device=image.device)
+        frame[: inner[0], : inner[1]] = resize(image, *inner, method)
+        return [*_cut(frame, rows, columns, side, side), resize(image, side, side, method)] if rows else [frame]
+
     def _prepared(self, image: Tensor) -> Tensor:
         """(H, W, 3) uint8 → (3, h, w) float32."""
         method = NUMBERED[self.resample]
@@ -416,7 +445,9 @@ class ImageProcessor:
             ops.tensor([*map(float, values)], dtype="float32").reshape(3, 1, 1)
             for values in (self.image_mean, self.image_std)
         )
-        if self.do_normalize:
+        if self.kind == "Llama4" and self.do_rescale and self.do_normalize:
+            x = _short(_short(_short(x) - _short(mean)) / _short(std))
+        elif self.do_normalize:
             x = (x - mean) / std
         return x / std if self.include_top else x.contiguous()
 
@@ -677,6 +708,25 @@ def _nearest_grid(height: int, width: int, tile: tuple[int, int], least: int, mo
         elif far == best and width * height > 0.5 * tile[0] * tile[1] * rows * columns:
             found = rows, columns
     return found
+
+
+def _least_canvas(height: int, width: int, side: int, most: int, largest: bool) -> tuple[int, int]:
+    """The rows and columns, of at most so many tiles, of the canvas that makes a picture larger the least, or smaller
+    the least where none does not; of equal ones that of the fewest tiles. largest: that makes it the largest.
+    """
+    grids: dict[float, list[tuple[int, int]]] = {}  # by their shape, in the order of which the first counts
+    for count in range(most, 0, -1):
+        for rows in (rows for rows in range(1, count + 1) if count % rows == 0):
+            grids.setdefault(rows / (count // rows), []).append((rows, count // rows))
+    scales = {grid: min(grid[0] * side / height, grid[1] * side / width) for same in grids.values() for grid in same}
+    larger = [scale for scale in scales.values() if scale >= 1]
+    best = (max if largest else min)(larger) if larger else max(scales.values())
+    return min((grid for grid, scale in scales.items() if scale == best), key=lambda grid: grid[0] * grid[1])
+
+
+def _short(x: Tensor) -> Tensor:
+    """The numbers rounded to 16 bits, bfloat16, with which Llama 4 was trained."""
+    return x.to("bfloat16").to("float32")
 
 
 def _cut(image: Tensor, rows: int, columns: int, high: int, wide: int) -> list[Tensor]:

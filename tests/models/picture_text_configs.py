@@ -155,6 +155,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "global_attn_indexes": [1], "mlp_dim": 20,
         },
     },
+    "llama4": {
+        "model_type": "llama4",
+        "text_config": {
+            "model_type": "llama4_text", **_TEXT, "head_dim": 8, "intermediate_size": 20, "intermediate_size_mlp": 40,
+            "num_local_experts": 3, "interleave_moe_layer_step": 2, "no_rope_layers": [1, 0],
+        },
+        "vision_config": {
+            "model_type": "llama4_vision_model", **_TOWER, "hidden_size": 16, "intermediate_size": 64,
+            "projector_input_dim": 20, "projector_output_dim": 20, "vision_output_dim": 20,
+        },
+        "image_token_index": IMAGE,
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {

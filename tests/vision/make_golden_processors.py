@@ -32,11 +32,13 @@ def whole(patches: np.ndarray, rows: int, columns: int, side: int) -> np.ndarray
 
 def golden(name: str) -> list[Any]:
     kind, settings = CASES[name]
-    processor = getattr(transformers, f"{kind}ImageProcessorPil")(**settings)
+    made = getattr(transformers, f"{kind}ImageProcessorPil", None)  # Llama 4 has only that of torchvision
+    processor = (made or getattr(transformers, f"{kind}ImageProcessor"))(**settings)
     images = [Image.fromarray(picture) for picture in pictures()]
     rows = []
     for batch in [images] if name in TOGETHER else [[image] for image in images]:
-        found = processor(images=batch, return_tensors="np")
+        found = processor(images=batch, return_tensors="np" if made else "pt")
+        found = {key: value if made else value.float().numpy() for key, value in found.items()}
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         values = values[0] if values.ndim == 5 else values  # the tiles of one picture
         if "spatial_shapes" in found:  # of SigLIP 2

@@ -63,6 +63,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     }),
     "internvl": ("GotOcr2", {"size": square(14), "crop_to_patches": True, "min_patches": 2, "max_patches": 6}),
     "internvl_whole": ("GotOcr2", {"size": square(20)}),
+    "llama4": ("Llama4", {"size": square(14), "max_patches": 6}),
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
     "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "sam": ("Sam", {"size": {"longest_edge": 32}, "pad_size": square(32)}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
@@ -235,6 +235,36 @@ def experts_apart(
         found[f"{before}{stacks}.{first}"] = Stored(gate_up, values=_stacked(experts))
         found[f"{before}{stacks}.down_proj"] = Stored(down, values=_stacked(experts))
     return found
+
+
+def _transposed(parts: Sequence[Tensor]) -> Tensor:
+    """(E, K, N) → (E, N, K)."""
+    return parts[0].transpose(1, 2).contiguous()
+
+
+def experts_transposed(
+    shapes: Mapping[str, Sequence[int]], place: str, layers: Iterable[int], hidden: int, inner: int
+) -> dict[str, Stored]:
+    """How files that have each matrix of the stacks of nn.layers.experts.Experts transposed, as their `shapes` say by
+    the model's names, store them: `place` is the path of the stacks, with {} for the number of a layer.
+    """
+    found = {}
+    for layer in layers:
+        for part, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
+            name = f"{place.format(layer)}.{part}"
+            if rows != columns and tuple(shapes.get(name, ()))[1:] == (columns, rows):
+                found[name] = Stored((name,), join=_transposed)
+    return found
+
+
+def with_experts_transposed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors by the names of a model's parameters with each matrix of the experts' stacks transposed: (E, inputs,
+    outputs). Those in blocks stay as they are.
+    """
+    return {
+        name: value.transpose(1, 2).contiguous() if value.ndim == 3 and ".experts." in name else value
+        for name, value in tensors.items()
+    }
 
 
 def gated_experts_apart(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
