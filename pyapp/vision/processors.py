@@ -71,6 +71,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Llama4": _defaults({"height": 336, "width": 336}, 2, max_patches=16),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
+    "Glm4v": _defaults({"shortest_edge": 112 * 112, "longest_edge": 28 * 28 * 15000}, 3, CLIP),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
         ("Idefics3", "SmolVLM"),
@@ -98,7 +99,7 @@ KEEP_SHAPE = (
     "LlavaOnevision",
 )
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
-OF_PIXELS = ("Qwen2VL", "PaddleOCRVL")  # whose size is a number of pixels, of which patches are made
+OF_PIXELS = ("Qwen2VL", "PaddleOCRVL", "Glm4v")  # whose size is a number of pixels, of which patches are made
 
 
 @dataclass(frozen=True)
@@ -464,9 +465,15 @@ class ImageProcessor:
         if self.max_image_size is not None:
             return _longest(height, width, size["longest_edge"])
         if self.kind in OF_PIXELS:
+            side, least, most = self.patch_size * self.merge_size, size["shortest_edge"], long or 1
             if self.kind == "PaddleOCRVL":
-                height, width = _at_least(height, width, self.patch_size * self.merge_size)
-            return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
+                height, width = _at_least(height, width, side)
+            if self.kind == "Glm4v":  # each picture counts as the two frames of a patch
+                least, most = least / 2, most / 2
+                if min(height, width) < side:
+                    scale = max(side / height, side / width)
+                    height, width = int(height * scale), int(width * scale)
+            return _of_pixels(height, width, side, least, most)
         if self.kind == "Siglip2":
             return _of_patches(height, width, self.patch_size, self.max_num_patches)
         if self.kind == "Pixtral":
@@ -664,7 +671,7 @@ def _at_least(height: int, width: int, side: int) -> tuple[int, int]:
     return (round(height * side / width), side) if width < side else (height, width)
 
 
-def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:
+def _of_pixels(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
     """The size of a picture whose sides are multiples of `factor`, with a number of pixels from `least` to `most`."""
     if max(height, width) > 200 * min(height, width):
         raise ArgumentError(

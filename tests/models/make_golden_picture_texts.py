@@ -45,6 +45,8 @@ CLASSES = {
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
     "llama4": "Llama4",
+    "glm4v": "Glm4v",
+    "glm4v_moe": "Glm4vMoe",
 }
 
 

@@ -77,6 +77,27 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 0],
         },
     },
+    "glm4v": {
+        "model_type": "glm4v", "image_token_id": IMAGE, "text_config": _TEXT | {"rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1],
+        }},
+        "vision_config": {
+            "depth": 2, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 20,
+            "patch_size": 4, "image_size": 28,
+        },
+    },
+    "glm4v_moe": {
+        "model_type": "glm4v_moe", "image_token_id": IMAGE, "text_config": _TEXT | {
+            "head_dim": 16, "moe_intermediate_size": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
+            "rope_parameters": {
+                "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1], "partial_rotary_factor": 0.5,
+            },
+        },
+        "vision_config": {
+            "depth": 1, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 20,
+            "patch_size": 4, "image_size": 16, "attention_bias": True,
+        },
+    },
     "paligemma": {
         "model_type": "paligemma", "text_config": {"model_type": "gemma", **_TEXT, "head_dim": 8},
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
@@ -177,14 +198,25 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "mm_tokens_per_image": 9, "boi_token_index": 91, "eoi_token_index": 92,
     },
 }  # fmt: skip
-QUANTISED = tuple(name for name in CONFIGS if name != "qwen3_vl_moe")  # which may choose other experts
+QUANTISED = tuple(name for name in CONFIGS if not name.endswith("_moe"))  # which may choose other experts
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
     "internvl_large", "blip2", "paligemma2",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
 GRIDS = dict.fromkeys(
-    ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral", "paddleocr_vl"), (5, 3)
+    (
+        "qwen2_vl",
+        "qwen2_5_vl",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "mistral3",
+        "pixtral",
+        "paddleocr_vl",
+        "glm4v",
+        "glm4v_moe",
+    ),
+    (5, 3),
 )
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.

@@ -54,6 +54,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2_vl": ("Qwen2VL", {"min_pixels": 400, "max_pixels": 800, "patch_size": 5}),
     "qwen2_vl_small": ("Qwen2VL", {"size": {"shortest_edge": 4000, "longest_edge": 9000}, "patch_size": 3}),
     "paddleocr_vl": ("PaddleOCRVL", {"min_pixels": 400, "max_pixels": 3000, "patch_size": 15}),
+    "glm4v": ("Glm4v", {"size": {"shortest_edge": 900, "longest_edge": 2400}, "patch_size": 5}),
+    "glm4v_small": ("Glm4v", {"size": {"shortest_edge": 9000, "longest_edge": 90000}, "patch_size": 14}),
     "pixtral": ("Pixtral", {"size": {"longest_edge": 37}, "patch_size": 6}),
     "llava_next": ("LlavaNext", {
         "size": {"shortest_edge": 14}, "crop_size": square(14), "image_grid_pinpoints": [[14, 28], [28, 14], [28, 28]],
