@@ -27,7 +27,8 @@ from .loading.weights import Stored, experts_apart
 MODEL_TYPES = ("glm4v", "glm4v_moe")
 IMAGE_PROCESSOR = "Glm4v"  # of files that name none
 IGNORED = r"(model\.)?language_model\.layers\.(46|92)\..*"  # the layers that guess tokens ahead
-TEXTS = {  # by the model: the language model, its names in text_config, and what that leaves out
+# By the model: the language model, its names in text_config, and what that leaves out.
+TEXTS: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Any]]] = {
     "glm4v": (
         "glm4",
         ("glm4", "glm4v_text"),

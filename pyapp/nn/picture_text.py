@@ -349,7 +349,7 @@ class PictureTextModel(Module):
         language = self.language_model
         if seen is None:
             return language.forward_cached(tokens, position, cache, last_only)
-        text: CachedText = CachedText(position, cache)
+        text: CachedText = language.cached_text(position, cache)
         if self.whole_pictures:
             text = CachedTextOfPictures(position, cache, first, seen.spans, self.whole_prompt)
         elif seen.rotary_positions:

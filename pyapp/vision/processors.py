@@ -68,6 +68,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
     "LlavaOnevision": _defaults({"height": 384, "width": 384}, 3, CLIP, image_grid_pinpoints=GRIDS),
     "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
+    "Lfm2Vl": _defaults({"height": 512, "width": 512}, 2, do_image_splitting=True),
     "Llama4": _defaults({"height": 336, "width": 336}, 2, max_patches=16),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
@@ -150,6 +151,17 @@ class ImageProcessor:
     min_patches: int = 1
     max_patches: int = 12
     resize_to_max_canvas: bool = False  # Llama 4: whether a picture becomes as large as its tiles allow
+    # LFM2-VL: the tiles of a picture with more than so many times the pixels of max_image_tokens vectors, each of
+    # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is behind them.
+    tile_size: int = 512
+    min_tiles: int = 2
+    max_tiles: int = 10
+    use_thumbnail: bool = True
+    min_image_tokens: int = 64
+    max_image_tokens: int = 256
+    encoder_patch_size: int = 16
+    downsample_factor: int = 2
+    max_pixels_tolerance: float = 2.0
     do_pan_and_scan: bool = False  # whether a long picture is seen whole, and then in parts of its longer side
     pan_and_scan_min_crop_size: int = 256  # pixels of a part's shorter side
     pan_and_scan_max_num_crops: int = 4
@@ -229,7 +241,7 @@ class ImageProcessor:
             if type(number) is not int or not 1 <= number <= most:
                 _wrong(name, number, f"a whole number from 1 to {most:,}")
         side = (self.max_image_size or {}).get("longest_edge", LARGEST)
-        if self.do_image_splitting and min(self.size["longest_edge"], MOST) > TILES * side:
+        if self.kind != "Lfm2Vl" and self.do_image_splitting and min(self.size["longest_edge"], MOST) > TILES * side:
             _wrong("max_image_size", side, f"at least 1 / {TILES} of the size")
         for name in ("image_mean", "image_std"):
             value = getattr(self, name)
@@ -237,6 +249,22 @@ class ImageProcessor:
                 _wrong(name, value, "three numbers")
         if not all(self.image_std):
             _wrong("image_std", self.image_std, "numbers other than 0")
+        if self.kind == "Lfm2Vl":
+            self._check_tiles()
+
+    def _check_tiles(self) -> None:
+        for name, most in (
+            ("tile_size", LARGEST), ("min_tiles", 1 << 10), ("max_tiles", 1 << 10), ("min_image_tokens", 1 << 14),
+            ("max_image_tokens", 1 << 14), ("encoder_patch_size", 256), ("downsample_factor", 16),
+        ):  # fmt: skip
+            number = getattr(self, name)
+            if type(number) is not int or not 1 <= number <= most:
+                _wrong(name, number, f"a whole number from 1 to {most:,}")
+        side = self.encoder_patch_size * self.downsample_factor
+        if self.tile_size % side:
+            _wrong("tile_size", self.tile_size, f"a multiple of {side} pixels")
+        if self.min_tiles > self.max_tiles or self.min_image_tokens > self.max_image_tokens:
+            _wrong("min_tiles and min_image_tokens", (self.min_tiles, self.min_image_tokens), "less than the most")
 
     def _check_pinpoints(self) -> None:
         found, side = self.image_grid_pinpoints, self._tile
@@ -260,7 +288,7 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
-        if self.kind in ("Pixtral", "Siglip2"):
+        if self.kind in ("Pixtral", "Siglip2", "Lfm2Vl"):
             return None
         if self.kind == "Mask2Former" and self.do_resize:
             return self._target(1, 1) if "height" in self.size else None
@@ -301,6 +329,20 @@ class ImageProcessor:
             values, mask = values.to(device), None if mask is None else mask.to(device)
         return Prepared(values, mask, tuple((int(x.shape[0]), int(x.shape[1])) for x in images))
 
+    def by_size(self, image: Tensor) -> list[Tensor]:
+        """The parts of a picture uint8 (H, W, 3) that a model sees, as its input (N, 3, h, w), those of one size
+        together. ArgumentError as of a call.
+        """
+        if self.kind != "Lfm2Vl" or 0 in image.shape:
+            return [self([image]).pixel_values]
+        views = self._views(image)
+        sizes = list(dict.fromkeys(tuple(view.shape) for view in views))
+        return [ops.stack([self._prepared(view) for view in views if tuple(view.shape) == size]) for size in sizes]
+
+    def told(self, height: int, width: int) -> tuple[int, int]:
+        """The size of a picture as a model is told it: that of the whole before it, in LFM2-VL's."""
+        return self.seen(height, width) if self.kind == "Lfm2Vl" else (height, width)
+
     def tiles(self, height: int, width: int) -> tuple[int, int]:
         """The rows and columns of tiles, or of crops, that a picture is cut into; (0, 0): it stays whole. Of
         Qwen2-VL's and Pixtral's, the rows and columns of its vectors.
@@ -313,6 +355,8 @@ class ImageProcessor:
         if self.kind in TILED:
             high, wide = best_resolution((height, width), self.image_grid_pinpoints)
             return high // self._tile, wide // self._tile
+        if self.kind == "Lfm2Vl":
+            return self._tiles_of_large(height, width)
         if self.kind == "Llama4":
             both = _least_canvas(height, width, self.size["height"], self.max_patches, self.resize_to_max_canvas)
             return both if both != ANY else (0, 0)
@@ -337,6 +381,17 @@ class ImageProcessor:
             return 0, 0
         count = ceil(long / size)
         return (1, count) if width >= height else (count, 1)
+
+    def _tiles_of_large(self, height: int, width: int) -> tuple[int, int]:
+        """LFM2-VL: the rows and columns of tiles of a picture that is too large for one."""
+        side, patch = self.encoder_patch_size * self.downsample_factor, self.encoder_patch_size
+        high, wide = (max(patch, round(n / side) * side) for n in (height, width))
+        large = high * wide > self.max_image_tokens * side**2 * self.max_pixels_tolerance
+        if not (self.do_image_splitting and large) or self.max_tiles == 1:
+            return 0, 0
+        tile = self.tile_size, self.tile_size
+        both = _nearest_grid(height, width, tile, self.min_tiles, self.max_tiles)
+        return both if both != ANY else (0, 0)
 
     def _in_tiles(self, height: int, width: int) -> tuple[int, int]:
         """The size of a picture before it is cut: multiples of a tile's."""
@@ -363,6 +418,12 @@ class ImageProcessor:
             return self._whole_and_tiles(image)
         if self.kind == "Llama4":
             return self._tiles_and_whole(image)
+        if self.kind == "Lfm2Vl":
+            height, width, method = int(image.shape[0]), int(image.shape[1]), NUMBERED[self.resample]
+            (rows, columns), side = self.tiles(height, width), self.tile_size
+            larger = resize(image, rows * side, columns * side, method) if rows else image
+            whole = [resize(image, *self.seen(height, width), method)] if self.use_thumbnail or not rows else []
+            return [*_cut(larger, rows, columns, side, side), *whole]
         if self.kind == "GotOcr2":
             rows, columns = self.tiles(int(image.shape[0]), int(image.shape[1]))
             high, wide = self.size["height"], self.size["width"]
@@ -420,7 +481,7 @@ class ImageProcessor:
         method = NUMBERED[self.resample]
         if self.kind == "Llava" and self.do_pad:
             image = _as_square(image, [int(min(max(value, 0), 1) * 255) for value in self.image_mean])
-        if self.max_image_size is not None:
+        if self.max_image_size is not None or self.kind == "Lfm2Vl":
             pass  # _views has resized it
         elif self.kind == "Yolo":
             image = self._framed(image)
@@ -465,7 +526,8 @@ class ImageProcessor:
         if self.max_image_size is not None:
             return _longest(height, width, size["longest_edge"])
         if self.kind in OF_PIXELS:
-            side, least, most = self.patch_size * self.merge_size, size["shortest_edge"], long or 1
+            side = self.patch_size * self.merge_size
+            least, most = float(size["shortest_edge"]), float(long or 1)
             if self.kind == "PaddleOCRVL":
                 height, width = _at_least(height, width, side)
             if self.kind == "Glm4v":  # each picture counts as the two frames of a patch
@@ -474,6 +536,9 @@ class ImageProcessor:
                     scale = max(side / height, side / width)
                     height, width = int(height * scale), int(width * scale)
             return _of_pixels(height, width, side, least, most)
+        if self.kind == "Lfm2Vl":
+            side = self.encoder_patch_size * self.downsample_factor
+            return _of_tokens(height, width, side, self.min_image_tokens, self.max_image_tokens)
         if self.kind == "Siglip2":
             return _of_patches(height, width, self.patch_size, self.max_num_patches)
         if self.kind == "Pixtral":
@@ -685,6 +750,18 @@ def _of_pixels(height: int, width: int, factor: int, least: float, most: float) 
         scale = sqrt(least / (height * width))
         return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
     return high, wide
+
+
+def _of_tokens(height: int, width: int, side: int, least: int, most: int) -> tuple[int, int]:
+    """The size of a picture of `least` to `most` squares of a side."""
+    high, wide = (max(side, round(n / side) * side) for n in (height, width))
+    if high * wide > most * side**2:
+        scale = sqrt(height * width / (most * side**2))
+        high, wide = (max(side, floor(n / scale / side) * side) for n in (height, width))
+    elif high * wide < least * side**2:
+        scale = sqrt(least * side**2 / (height * width))
+        high, wide = (ceil(n * scale / side) * side for n in (height, width))
+    return _plausible(high, wide)
 
 
 def best_resolution(size: tuple[int, int], sizes: Sequence[Sequence[int]]) -> tuple[int, int]:

@@ -45,6 +45,7 @@ CLASSES = {
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
     "llama4": "Llama4",
+    "lfm2_vl": "Lfm2Vl",
     "glm4v": "Glm4v",
     "glm4v_moe": "Glm4vMoe",
 }
@@ -112,6 +113,11 @@ def golden(name: str) -> dict[str, Any]:
         more["image_sizes"] = torch.tensor([size] * count)
     if name in ("mistral3", "pixtral"):
         more["image_sizes"] = torch.tensor([[high, wide]] * count)
+    elif name == "lfm2_vl":
+        shape = count, 3, high // 4, 4, wide // 4, 4
+        pictures = pictures.reshape(shape).permute(0, 2, 4, 3, 5, 1).reshape(count, high * wide // 16, 48)
+        more["pixel_attention_mask"] = torch.ones(count, high * wide // 16, dtype=torch.long)
+        more["spatial_shapes"] = torch.tensor([[high // 4, wide // 4]] * count)
     elif name in GRIDS:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)

@@ -176,6 +176,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "global_attn_indexes": [1], "mlp_dim": 20,
         },
     },
+    "lfm2_vl": {
+        "model_type": "lfm2_vl",
+        "text_config": {
+            "model_type": "lfm2", **_TEXT, "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"],
+        },
+        "vision_config": {
+            "model_type": "siglip2_vision_model", "vision_use_head": False, **_TOWER, "num_patches": 49,
+        },
+        "image_token_id": IMAGE, "projector_hidden_size": 20,
+    },
     "llama4": {
         "model_type": "llama4",
         "text_config": {
@@ -215,6 +225,7 @@ GRIDS = dict.fromkeys(
         "paddleocr_vl",
         "glm4v",
         "glm4v_moe",
+        "lfm2_vl",
     ),
     (5, 3),
 )

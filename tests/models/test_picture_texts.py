@@ -82,7 +82,7 @@ def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Ten
     """(two texts with a picture each, the pictures, the mask of padding)."""
     size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else model.pixels
     (high, wide), given = TILED.get(name, (GRIDS.get(name, (0, 0)), (1, 1)))
-    rows, count = tokens(name, model.tokens_in(high, wide, given))
+    rows, count = tokens(name, high * wide if name in GRIDS else model.tokens_in(high, wide, given))
     ids = pyapp.tensor(rows, dtype="int32").to(model.device)
     tiles = high * wide + 1 if name in TILED else 1
     return ids, pyapp.from_numpy(picture(count * tiles, *size)).to(model.device), ids != 0
@@ -217,6 +217,10 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         else:
             changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
             changes.append({"vision_feature_layer": [-1, 1]})
+    elif name == "lfm2_vl":
+        changes += [{"downsample_factor": value} for value in (0, "many", 10**12)]
+        changes += [{"projector_hidden_size": value} for value in (0, -1, 10**12, "many")]
+        changes += [{"tie_word_embeddings": 3}, {"vision_config": config["vision_config"] | {"num_patches": 48}}]
     elif name in GRIDS:
         rotary = config["text_config"]["rope_parameters"]
         for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
@@ -305,9 +309,15 @@ def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:
 
 
 def test_the_text_of_tiles_is_that_of_transformers() -> None:
-    """AyaVisionProcessor.replace_image_token's, of transformers 5.24."""
+    """AyaVisionProcessor.replace_image_token's, and Lfm2VlProcessor's, of transformers 5.24."""
     model, part = make("aya_vision"), "<|IMG_PATCH|>" * 4
     assert model.picture_text(0, 0) == f"<|START_OF_IMG|>TILE_GLOBAL{part}<|END_OF_IMG|>"
+    one = make("lfm2_vl")
+    one.tile = 32
+    expected = "<|image_start|>" + "".join(f"<|img_row_1_col_{i}|>{'<image>' * 16}" for i in (1, 2))
+    expected += f"<|img_thumbnail|>{'<image>' * 6}<|image_end|>"
+    assert one.picture_text(1, 2, (16, 24)) == expected and one.tokens_in(1, 2, (16, 24)) == 38
+    assert one.picture_text(0, 0, (16, 24)) == f"<|image_start|>{'<image>' * 6}<|image_end|>"
     two = f"<|START_OF_IMG|>TILE_1{part}TILE_2{part}TILE_GLOBAL{part}<|END_OF_IMG|>"
     assert model.picture_text(1, 2) == two and model.tokens_in(1, 2) == two.count("<|IMG_PATCH|>")
 

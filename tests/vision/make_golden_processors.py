@@ -41,6 +41,13 @@ def golden(name: str) -> list[Any]:
         found = {key: value if made else value.float().numpy() for key, value in found.items()}
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         values = values[0] if values.ndim == 5 else values  # the tiles of one picture
+        if kind == "Lfm2Vl":  # tiles, and the whole of another size: all numbers of (3, H, W) of each
+            side, flat = processor.encoder_patch_size, []
+            for rows_of, (high, wide) in zip(values, found["spatial_shapes"].astype(int), strict=True):
+                one = rows_of[: high * wide].reshape(high, wide, side, side, 3).transpose(4, 0, 2, 1, 3)
+                flat.append(one.reshape(-1))
+            rows.append([[len(flat)], [float(f"{v:.6g}") for v in shown(np.concatenate(flat), 96)], None])
+            continue
         if "spatial_shapes" in found:  # of SigLIP 2
             (high, wide), side = found["spatial_shapes"][0], processor.patch_size
             values = values[0, : high * wide].reshape(high, wide, side, side, 3).transpose(4, 0, 2, 1, 3)

@@ -65,6 +65,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     }),
     "internvl": ("GotOcr2", {"size": square(14), "crop_to_patches": True, "min_patches": 2, "max_patches": 6}),
     "internvl_whole": ("GotOcr2", {"size": square(20)}),
+    "lfm2_vl": ("Lfm2Vl", {
+        "tile_size": 16, "encoder_patch_size": 4, "max_tiles": 6, "min_image_tokens": 4, "max_image_tokens": 9,
+    }),
+    "lfm2_vl_whole": ("Lfm2Vl", {
+        "do_image_splitting": False, "encoder_patch_size": 4, "min_image_tokens": 40, "max_image_tokens": 64,
+    }),
     "llama4": ("Llama4", {"size": square(14), "max_patches": 6}),
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
     "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),

@@ -29,6 +29,12 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
     made = processor(name)
     batches = [images] if name in TOGETHER else [[image] for image in images]
     for batch, (shape, numbers, seen) in zip(batches, GOLDEN[name], strict=True):
+        if name.startswith("lfm2_vl"):  # tiles, and the whole of another size
+            parts = made.by_size(*batch)
+            values = np.concatenate([part.numpy().reshape(-1) for part in parts])
+            assert [sum(part.shape[0] for part in parts)] == shape
+            np.testing.assert_allclose(shown(values, 96), numbers, atol=0.02, rtol=1e-5)
+            continue
         found = made(batch)
         assert list(found.pixel_values.shape) == shape
         assert made.fixed_size in (None, tuple(shape[2:]))
@@ -80,6 +86,7 @@ def test_tiles_of_pictures() -> None:
         made = processor("llama4", size=square_of(336), max_patches=16, resize_to_max_canvas=largest)
         assert made.tiles(height, width) == tiles, (height, width, made.tiles(height, width))
     for name, changes in (
+        ("lfm2_vl", [{"tile_size": 15}, {"min_tiles": 9}, {"max_image_tokens": 0}, {"encoder_patch_size": "a"}]),
         ("llama4", [{"do_resize": False}, {"max_patches": 0}, {"size": {"height": 4, "width": 8}}]),
         ("pixtral", [{"patch_size": {"height": 2, "width": 3}}, {"merge_size": 0}, {"size": {"shortest_edge": 4}}]),
         ("llava_next", [{"image_grid_pinpoints": sizes} for sizes in ([], [[14, 15]], [[14]], "many", [[9999, 14]])]),
