@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import groupby
 from math import ceil, floor, sqrt
 from sys import float_info
 from typing import Any
@@ -68,6 +69,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
     "LlavaOnevision": _defaults({"height": 384, "width": 384}, 3, CLIP, image_grid_pinpoints=GRIDS),
     "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
+    "Idefics2": _defaults({"shortest_edge": 378, "longest_edge": 980}, 2, do_pad=True),
     "Lfm2Vl": _defaults({"height": 512, "width": 512}, 2, do_image_splitting=True),
     "Llama4": _defaults({"height": 336, "width": 336}, 2, max_patches=16),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
@@ -333,11 +335,10 @@ class ImageProcessor:
         """The parts of a picture uint8 (H, W, 3) that a model sees, as its input (N, 3, h, w), those of one size
         together. ArgumentError as of a call.
         """
-        if self.kind != "Lfm2Vl" or 0 in image.shape:
+        if self.kind not in ("Lfm2Vl", "Idefics2") or 0 in image.shape:
             return [self([image]).pixel_values]
-        views = self._views(image)
-        sizes = list(dict.fromkeys(tuple(view.shape) for view in views))
-        return [ops.stack([self._prepared(view) for view in views if tuple(view.shape) == size]) for size in sizes]
+        views = [self._prepared(view) for view in self._views(image)]  # (3, h, w) each
+        return [ops.stack(list(same)) for _, same in groupby(views, key=lambda view: tuple(view.shape))]
 
     def told(self, height: int, width: int) -> tuple[int, int]:
         """The size of a picture as a model is told it: that of the whole before it, in LFM2-VL's."""
@@ -357,6 +358,8 @@ class ImageProcessor:
             return high // self._tile, wide // self._tile
         if self.kind == "Lfm2Vl":
             return self._tiles_of_large(height, width)
+        if self.kind == "Idefics2":
+            return (2, 2) if self.do_image_splitting and min(height, width) > 1 else (0, 0)
         if self.kind == "Llama4":
             both = _least_canvas(height, width, self.size["height"], self.max_patches, self.resize_to_max_canvas)
             return both if both != ANY else (0, 0)
@@ -418,6 +421,10 @@ class ImageProcessor:
             return self._whole_and_tiles(image)
         if self.kind == "Llama4":
             return self._tiles_and_whole(image)
+        if self.kind == "Idefics2":
+            high, wide = (int(side) // 2 for side in image.shape[:2])
+            parts = [part for half in (image[:high], image[high:]) for part in (half[:, :wide], half[:, wide:])]
+            return [*(parts if self.tiles(2 * high, 2 * wide)[0] else []), image]
         if self.kind == "Lfm2Vl":
             height, width, method = int(image.shape[0]), int(image.shape[1]), NUMBERED[self.resample]
             (rows, columns), side = self.tiles(height, width), self.tile_size
@@ -536,6 +543,13 @@ class ImageProcessor:
                     scale = max(side / height, side / width)
                     height, width = int(height * scale), int(width * scale)
             return _of_pixels(height, width, side, least, most)
+        if self.kind == "Idefics2":
+            high, wide = height, width
+            if max(height, width) > (long or 1):
+                high, wide = long or 1, int((long or 1) * (width / height))
+                if width >= height:
+                    high, wide = int((long or 1) / (width / height)), long or 1
+            return _plausible(max(high, short or 1), max(wide, short or 1))
         if self.kind == "Lfm2Vl":
             side = self.encoder_patch_size * self.downsample_factor
             return _of_tokens(height, width, side, self.min_image_tokens, self.max_image_tokens)
@@ -678,7 +692,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
         **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
-        "Pixtral": [{"longest_edge"}, {"height", "width"}],
+        "Pixtral": [{"longest_edge"}, {"height", "width"}], "Idefics2": [{"shortest_edge", "longest_edge"}],
         "": [{"height", "width"}],
     }.get(
         kind,

@@ -20,7 +20,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, TILED, tokens
+from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
@@ -45,6 +45,7 @@ CLASSES = {
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
     "llama4": "Llama4",
+    "idefics2": "Idefics2",
     "lfm2_vl": "Lfm2Vl",
     "glm4v": "Glm4v",
     "glm4v_moe": "Glm4vMoe",
@@ -56,6 +57,8 @@ def vectors(name: str) -> int:
     if name in GRIDS:
         return GRIDS[name][0] * GRIDS[name][1]
     config = CONFIGS[name]
+    if "perceiver_config" in config:
+        return int(config["perceiver_config"]["resampler_n_latents"])
     side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
     if name == "llava_onevision":
         return 36  # 16 of the whole, and of 8 rows of 8, made smaller, four rows of four, each with its end
@@ -95,12 +98,14 @@ def golden(name: str) -> dict[str, Any]:
     ids = torch.tensor(rows)
     if name in GRIDS:
         high, wide = (8 * n for n in GRIDS[name])
+    elif name in ANY_SIZE:
+        high, wide = ANY_SIZE[name]
     else:
         size = made.vision_config.image_size
         high, wide = (size, size) if isinstance(size, int) else size
     pictures = torch.from_numpy(picture(count, high, wide))
     more: dict[str, Any] = {}
-    if made.model_type in ("idefics3", "smolvlm"):
+    if made.model_type in ("idefics2", "idefics3", "smolvlm"):
         pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
     if made.model_type == "gemma3":
         more["token_type_ids"] = (ids == IMAGE).long()

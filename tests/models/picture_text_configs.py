@@ -176,6 +176,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "global_attn_indexes": [1], "mlp_dim": 20,
         },
     },
+    "idefics2": {
+        "model_type": "idefics2", "image_token_id": IMAGE, "vision_config": _TOWER,
+        "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
+        "perceiver_config": {
+            "hidden_size": 32, "resampler_n_latents": 5, "resampler_depth": 2, "resampler_n_heads": 4,
+            "resampler_head_dim": 6, "num_key_value_heads": 2,
+        },
+    },
     "lfm2_vl": {
         "model_type": "lfm2_vl",
         "text_config": {
@@ -229,6 +237,8 @@ GRIDS = dict.fromkeys(
     ),
     (5, 3),
 )
+
+ANY_SIZE = {"idefics2": (22, 29)}  # of a picture, where the tower takes any
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
 TILED = {"llava_next": ((1, 2), (14, 40)), "llava_onevision": ((2, 2), (30, 32))}

@@ -25,7 +25,7 @@ from pyapp.models.load import read_model
 from pyapp.models.loading.weights import ignored_by
 from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
-from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
+from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.together import fewer_in_browser
 
@@ -80,7 +80,7 @@ def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
 
 def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
     """(two texts with a picture each, the pictures, the mask of padding)."""
-    size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else model.pixels
+    size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else ANY_SIZE.get(name) or model.pixels
     (high, wide), given = TILED.get(name, (GRIDS.get(name, (0, 0)), (1, 1)))
     rows, count = tokens(name, high * wide if name in GRIDS else model.tokens_in(high, wide, given))
     ids = pyapp.tensor(rows, dtype="int32").to(model.device)
@@ -238,6 +238,11 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         fits = name == "llava_onevision"  # whose tower has no class token
         changes.append({"vision_feature_select_strategy": "default" if fits else "full"})
         changes += [{"vision_aspect_ratio": ratio} for ratio in (3, "anyres", "anyres_max_0") if fits]
+    if name == "idefics2":
+        asks = config["perceiver_config"]
+        for field in ("resampler_n_latents", "resampler_depth", "resampler_n_heads", "resampler_head_dim"):
+            changes += [{"perceiver_config": asks | {field: value}} for value in (0, -1, 10**12, "many", 0.5)]
+        changes += [{"perceiver_config": value} for value in (3, [], asks | {"num_key_value_heads": 3})]
     if name == "blip2":
         asks = config["qformer_config"]
         for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "cross_attention_frequency"):
@@ -312,6 +317,9 @@ def test_the_text_of_tiles_is_that_of_transformers() -> None:
     """AyaVisionProcessor.replace_image_token's, and Lfm2VlProcessor's, of transformers 5.24."""
     model, part = make("aya_vision"), "<|IMG_PATCH|>" * 4
     assert model.picture_text(0, 0) == f"<|START_OF_IMG|>TILE_GLOBAL{part}<|END_OF_IMG|>"
+    edge = "<fake_token_around_image>"
+    assert make("idefics2").picture_text(0, 0) == f"{edge}{'<image>' * 5}{edge}"
+    assert make("idefics2").picture_text(2, 2) == edge + f"{'<image>' * 5}{edge}" * 5
     one = make("lfm2_vl")
     one.tile = 32
     expected = "<|image_start|>" + "".join(f"<|img_row_1_col_{i}|>{'<image>' * 16}" for i in (1, 2))

@@ -41,6 +41,12 @@ def golden(name: str) -> list[Any]:
         found = {key: value if made else value.float().numpy() for key, value in found.items()}
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         values = values[0] if values.ndim == 5 else values  # the tiles of one picture
+        if kind == "Idefics2":  # quarters, and the whole, of several sizes
+            seen = np.asarray(found["pixel_attention_mask"])[0]
+            sizes = [(int(m[:, 0].sum()), int(m[0].sum())) for m in seen]
+            flat = [one[:, :high, :wide].reshape(-1) for one, (high, wide) in zip(values, sizes, strict=True)]
+            rows.append([[len(flat)], [float(f"{v:.6g}") for v in shown(np.concatenate(flat), 96)], None])
+            continue
         if kind == "Lfm2Vl":  # tiles, and the whole of another size: all numbers of (3, H, W) of each
             side, flat = processor.encoder_patch_size, []
             for rows_of, (high, wide) in zip(values, found["spatial_shapes"].astype(int), strict=True):

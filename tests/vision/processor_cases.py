@@ -65,6 +65,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     }),
     "internvl": ("GotOcr2", {"size": square(14), "crop_to_patches": True, "min_patches": 2, "max_patches": 6}),
     "internvl_whole": ("GotOcr2", {"size": square(20)}),
+    "idefics2": ("Idefics2", {"size": {"shortest_edge": 20, "longest_edge": 37}}),
+    "idefics2_quarters": ("Idefics2", {"size": {"shortest_edge": 9, "longest_edge": 25}, "do_image_splitting": True}),
     "lfm2_vl": ("Lfm2Vl", {
         "tile_size": 16, "encoder_patch_size": 4, "max_tiles": 6, "min_image_tokens": 4, "max_image_tokens": 9,
     }),

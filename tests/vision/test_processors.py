@@ -29,7 +29,7 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
     made = processor(name)
     batches = [images] if name in TOGETHER else [[image] for image in images]
     for batch, (shape, numbers, seen) in zip(batches, GOLDEN[name], strict=True):
-        if name.startswith("lfm2_vl"):  # tiles, and the whole of another size
+        if name.startswith(("lfm2_vl", "idefics2")):  # tiles, and the whole of another size
             parts = made.by_size(*batch)
             values = np.concatenate([part.numpy().reshape(-1) for part in parts])
             assert [sum(part.shape[0] for part in parts)] == shape
