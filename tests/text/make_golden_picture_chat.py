@@ -44,6 +44,7 @@ CLASSES = {
     "internvl": "InternVL",
     "llava_onevision": "LlavaOnevision",
     "lfm2_vl": "Lfm2Vl",
+    "idefics2": "Idefics2",
 }
 # Gemma3Processor has settings of its own, which go before those of its image processor.
 PANNED = {key: value for key, value in PROCESSORS["gemma3_crops"].items() if "pan_and_scan" in key}
@@ -97,6 +98,8 @@ def processor_of(kind: str, folder: Path) -> Any:
         return made(images, tokenizer, patch_size=4, spatial_merge_size=2, chat_template=MORE[kind])
     if kind == "lfm2_vl":
         return made(images, tokenizer, chat_template=MORE[kind])
+    if kind == "idefics2":
+        return made(images, tokenizer, image_seq_len=5, chat_template=MORE[kind])
     if kind == "idefics3":
         return made(images, tokenizer, image_seq_len=4, chat_template=TEMPLATES[kind])
     if kind.startswith("gemma3"):
