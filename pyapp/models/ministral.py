@@ -8,11 +8,9 @@ from math import isfinite
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.engine.ops import cat
 from pyapp.nn import RMSNorm
-from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoder import RotaryTable
+from pyapp.nn.decoder_blocks import GrowingQueryAttention, PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
@@ -68,32 +66,14 @@ class Config(DecoderConfig):
         return self.sliding_window if self.layer_types[layer] == "sliding_attention" else None
 
 
-class Attention(GroupedQueryAttention):
-    """Self-attention; queries at position p grow by beta log(1 + floor(p / original)) (Llama 4)."""
-
-    def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
-        super().__init__(layer, config.hidden_size, config.heads(window=config.window(layer)), rotary)
-        self.growth, self.original = config.growth
-
-    def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
-        """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
-        if not self.growth:
-            return super().forward(x, text, residual)
-        qkv, inner = self.qkv(self, x), self.heads.heads * self.heads.head_dim
-        places = text.positions(x.select(-1, 0)).to("float32")  # (T,) or (B, T)
-        scale = ((places * (1 / self.original)).floor() + 1).log() * self.growth + 1
-        queries = qkv.narrow(-1, 0, inner) * scale.unsqueeze(-1)
-        qkv = cat([queries, qkv.narrow(-1, inner, qkv.shape[-1] - inner)], -1)
-        return self.o_proj(self.attend(qkv, text), residual)
-
-
 class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
     def __init__(self, config: Config, layer: int, rotary: RotaryTable) -> None:
         size, epsilon = config.hidden_size, config.rms_norm_eps
         feed_forward = GatedFeedForward(size, config.intermediate_size, config.hidden_act)
-        attention = Attention(config, layer, rotary)
+        heads = config.heads(window=config.window(layer))
+        attention = GrowingQueryAttention(layer, size, heads, rotary, *config.growth)
         super().__init__(attention, feed_forward, RMSNorm(size, epsilon), RMSNorm(size, epsilon))
 
 

@@ -8,30 +8,28 @@ too, and what some of its layers see is added behind the first layers of the tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import isqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import GELU, LayerNorm, Linear, Module, ModuleList, RMSNorm, Sequential
+from pyapp.nn.grid_tower import THETA, FramePatches, GridBlock, grid_angles
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.layers.gated import GatedFeedForward
-from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.picture_text import GridPictures
-from pyapp.nn.rotary import grid_rotations
 from pyapp.nn.vision import ImageModel, squares
 
 from .loading import picture_text
 from .loading.config import FileConfig, read_config, require
 from .loading.picture_text import GridConfig
-from .loading.weights import Stored
+from .loading.weights import Stored, experts_transposed
 
 MODEL_TYPES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
 IMAGE_PROCESSOR = "Qwen2VL"  # of files that name none
 EPSILON = 1e-6
-THETA = 10000.0  # of the tower's rotary positions
 PARTS = ("text_config", "vision_config", "model_type", "architectures")
 TEXTS = {  # by the language model: its names in text_config, and what that leaves out
     "qwen2": (("qwen2", "qwen2_vl_text", "qwen2_5_vl_text"), {"rms_norm_eps": 1e-5}),
@@ -273,88 +271,15 @@ class Config(GridConfig):
         return tuple(found)
 
 
-class PatchEmbed(Module):
-    """Patches of a picture, which is each of the frames that a patch has."""
-
-    def __init__(self, config: TowerConfig) -> None:
-        super().__init__()
-        self.proj = Module()
-        side = config.patch_size
-        shape = config.width, config.in_channels, config.temporal_patch_size, side, side
-        self.proj.weight = new_parameter(ops.zeros, *shape)
-        self.proj.bias = new_parameter(ops.zeros, config.width) if config.learned else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) → (B, rows, columns, width)."""
-        weight = self.proj.weight.sum(2)  # (width, C, side, side)
-        return ops.conv2d(x, weight, self.proj.bias, weight.shape[-1]).permute(0, 2, 3, 1)
-
-
-class Attention(Module):
-    """Attention of patches to each other, or to those of their window."""
-
-    def __init__(self, config: TowerConfig, window: int | None) -> None:
-        super().__init__()
-        self.heads, self.window = config.num_heads, window
-        self.qkv = Linear(config.width, 3 * config.width)
-        self.proj = ResidualLinear(config.width, config.width)
-
-    def forward(self, x: Tensor, residual: Tensor, table: Tensor) -> Tensor:
-        """x and residual (B, rows, columns, D), table (rows * columns, …) → (B, rows, columns, D)."""
-        count, rows, columns, width = x.shape
-        q, k, v = self.qkv(x).reshape(count, rows * columns, 3, self.heads, -1).unbind(2)
-        q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
-        joined = ops.stack([q, k, v], 2).reshape(count, rows, columns, 3 * width)
-        return self.proj(self._within(joined), residual)
-
-    def _within(self, x: Tensor) -> Tensor:
-        """[q, k, v] (B, rows, columns, 3 D) → (B, rows, columns, D). Windows of one size are computed together."""
-        rows, columns = x.shape[1:3]
-        side = max(rows, columns) if self.window is None else self.window
-        found = []
-        for top, high in _cuts(rows, side):
-            parts = [
-                self._attend(x.narrow(1, top, high).narrow(2, left, wide), min(side, high), min(side, wide))
-                for left, wide in _cuts(columns, side)
-            ]
-            found.append(ops.cat(parts, 2))
-        return ops.cat(found, 1)
-
-    def _attend(self, x: Tensor, high: int, wide: int) -> Tensor:
-        """[q, k, v] (B, rows, columns, 3 D) in windows of (high, wide) → (B, rows, columns, D)."""
-        count, rows, columns, width = x.shape
-        down, across = rows // high, columns // wide
-        x = x.reshape(count, down, high, across, wide, width).transpose(2, 3)
-        q, k, v = x.reshape(count * down * across, high * wide, 3, self.heads, -1).unbind(2)
-        y = ops.attention(q, k, v, causal=False)
-        y = y.reshape(count, down, across, high, wide, width // 3).transpose(2, 3)
-        return y.reshape(count, rows, columns, width // 3)
-
-
-def _cuts(size: int, side: int) -> list[tuple[int, int]]:
-    """(first, length) of what has whole windows, and of the rest."""
-    most = size // side * side
-    return [cut for cut in ((0, most), (most, size - most)) if cut[1]]
-
-
-class Block(Module):
-    """Attention and a feed-forward part, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: TowerConfig, layer: int) -> None:
-        super().__init__()
-        norm: Any = RMSNorm if config.gated else LayerNorm
-        self.norm1, self.norm2 = norm(config.width, EPSILON), norm(config.width, EPSILON)
-        self.attn = Attention(config, None if layer in config.whole else config.window)
-        self.mlp: Any = (
-            GatedFeedForward(config.width, config.inner, config.hidden_act, True) if config.gated
-            else FeedForward(config.width, config.inner, config.hidden_act, names=config.layer_names)
-        )  # fmt: skip
-
-    def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """x (B, rows, columns, D) → (B, rows, columns, D)."""
-        x = self.attn(self.norm1(x), x, table)
-        found: Tensor = self.mlp(self.norm2(x), x)
-        return found
+def block(config: TowerConfig, layer: int) -> GridBlock:
+    """A layer of the tower."""
+    norm: Any = RMSNorm if config.gated else LayerNorm
+    mlp: Module = (
+        GatedFeedForward(config.width, config.inner, config.hidden_act, True) if config.gated
+        else FeedForward(config.width, config.inner, config.hidden_act, names=config.layer_names)
+    )  # fmt: skip
+    window = None if layer in config.whole else config.window
+    return GridBlock(config.width, config.num_heads, lambda: norm(config.width, EPSILON), mlp, window)
 
 
 class Merger(Module):
@@ -397,8 +322,10 @@ class Tower(ImageModel):
     def __init__(self, config: TowerConfig) -> None:
         super().__init__()
         self.config = config
-        self.patch_embed = PatchEmbed(config)
-        self.blocks = ModuleList(Block(config, layer) for layer in range(config.depth))
+        self.patch_embed = FramePatches(
+            config.in_channels, config.width, config.patch_size, config.temporal_patch_size, bias=config.learned > 0
+        )
+        self.blocks = ModuleList(block(config, layer) for layer in range(config.depth))
         self.merger: Any = DeepMerger(config, whole=False) if config.learned else Merger(config)
         self.pos_embed = Module()
         if config.learned:
@@ -412,10 +339,10 @@ class Tower(ImageModel):
         x = self.patch_embed(pixel_values)  # (B, rows, columns, width)
         if self.config.learned:
             x = x + self._learned(x.shape[1], x.shape[2])
-        table = self._table(x.shape[1], x.shape[2]).to(x.device)
+        table = grid_angles(x, self.config.num_heads)
         deep = []  # (B, T, out_size) each
-        for layer, block in enumerate(self.blocks):
-            x = block(x, table)
+        for layer, one in enumerate(self.blocks):
+            x = one(x, table)
             if layer in self.config.deepstack:
                 deep.append(self.deepstack_merger_list[self.config.deepstack.index(layer)](x))
         own: Tensor = self.merger(x)
@@ -427,12 +354,6 @@ class Tower(ImageModel):
         table = weight.reshape(1, side, side, -1).permute(0, 3, 1, 2)  # (1, width, side, side)
         found = ops.interpolate(table, size=(rows, columns), mode="bilinear", align_corners=True)
         return found.permute(0, 2, 3, 1)
-
-    def _table(self, rows: int, columns: int) -> Tensor:
-        """The angles (rows * columns, head / 2, 2) of patches: half the pairs turn by the row, half by the column."""
-        quarter = self.config.width // self.config.num_heads // 4
-        steps = tuple(THETA ** (-i / quarter) for i in range(quarter))
-        return grid_rotations(rows, columns, steps, steps)
 
 
 class Qwen2VLForConditionalGeneration(GridPictures):
@@ -457,19 +378,11 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     """How files store the stacks of experts: as the model has them, or each matrix transposed, as published ones do."""
     if config.text_config.model_type != "qwen3_moe":
         return {}
-    shapes, found = {renamed(name): tuple(info.shape) for name, info in tensors.items()}, {}
-    hidden, inner = config.text_config.hidden_size, config.text_config.moe_intermediate_size
-    for layer in range(config.text_config.num_hidden_layers):
-        for part, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
-            name = f"language_model.model.layers.{layer}.mlp.experts.{part}"
-            if rows != columns and shapes.get(name, ())[1:] == (columns, rows):
-                found[name] = Stored((name,), join=_transposed)
-    return found
-
-
-def _transposed(parts: Sequence[Tensor]) -> Tensor:
-    """(E, K, N) → (E, N, K)."""
-    return parts[0].transpose(1, 2).contiguous()
+    shapes = {renamed(name): info.shape for name, info in tensors.items()}
+    text, place = config.text_config, "language_model.model.layers.{}.mlp.experts"
+    return experts_transposed(
+        shapes, place, range(text.num_hidden_layers), text.hidden_size, text.moe_intermediate_size
+    )
 
 
 TASKS: Mapping[str, Any] = {picture_text.TASK: Qwen2VLForConditionalGeneration}

@@ -141,6 +141,8 @@ class _LayerCache:
         own = arange(self.length - tokens, self.length).unsqueeze(1)
         if window is not None:
             mask = mask.logical_and(own - positions < window)
+        if heads.chunk is not None:
+            mask = mask.logical_and(positions >= chunk_start(own, heads.chunk))
         if slopes is not None:
             apart = (positions - own).to(q.dtype).unsqueeze(0)  # (1, T, S)
             mask = where(mask, slopes.reshape(count, 1, 1) * apart, float("-inf"))
@@ -277,10 +279,31 @@ class FixedCache(_LayerCache):
                 f"{type(self).__name__}: has {self.keys.shape[-3]} heads of {self.head_dim}, not {heads.kv_heads} of "
                 f"{heads.head_dim}"
             )
+        if heads.chunk is not None and self.capacity > heads.chunk:
+            return self._within_chunks(qkv, heads, table, position)
         return ops.cached_self_attention(
             qkv, table, position, self.keys, self.values, heads.interleaved, heads.scale, heads.window, heads.softcap,
             heads.slopes, self.head_dim, self.block_table, heads.sinks,
         )  # fmt: skip
+
+    def _within_chunks(self, qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor) -> Tensor:
+        """As rotary_attention, of texts that may have several chunks. No kernel does this: all memory of a text is
+        read, so that a Graph can replay it at any position.
+        """
+        if self.keys.dtype is uint8:
+            raise ArgumentError(
+                f"{type(self).__name__}: attention in chunks of {heads.chunk:,} tokens reads no cache in q8_0 of "
+                "longer texts: take float16, or a smaller context"
+            )
+        several, found = qkv.ndim == 3, []
+        for text in range(qkv.shape[0] if several else 1):
+            own, place = qkv.select(0, text) if several else qkv, position.narrow(0, text, 1)
+            blocks = None if self.block_table is None else self.block_table.narrow(0, text, 1)
+            memory = self.keys, self.values
+            if self.block_table is None and self.keys.ndim == 4:
+                memory = self.keys.select(0, text), self.values.select(0, text)
+            found.append(_of_chunk(own, heads, table, place, memory, blocks))
+        return ops.stack(found) if several else found[0]
 
     def _append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         if self.keys.ndim != 3 or self.keys.dtype is uint8:
@@ -291,6 +314,42 @@ class FixedCache(_LayerCache):
         self.keys[:, self.length : end].copy_(keys)
         self.values[:, self.length : end].copy_(values)
         return self.keys[:, :end], self.values[:, :end]
+
+
+def chunk_start(places: Tensor, chunk: int) -> Tensor:
+    """The first position of the chunks in which places are."""
+    return ops.div(places, chunk, rounding_mode="floor") * chunk
+
+
+def _of_chunk(
+    qkv: Tensor, heads: Heads, table: Tensor | None, position: Tensor, memory: tuple[Tensor, Tensor],
+    blocks: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Attention of a text's next tokens qkv (T, (H + 2 KV) * D) to those of their chunk, stored in `memory` (keys,
+    values), which gets theirs → (T, H * D).
+    """
+    assert heads.chunk is not None
+    tokens, count, kv = qkv.shape[0], heads.heads, heads.kv_heads
+    x = qkv.reshape(tokens, count + 2 * kv, heads.head_dim)
+    qk = x.narrow(1, 0, count + kv)  # (T, H + KV, D)
+    if table is not None:
+        qk = ops.rope(qk, table, position, heads.interleaved)
+    stored = []
+    for cache, new in zip(memory, (qk.narrow(1, count, kv), x.narrow(1, count + kv, kv)), strict=True):
+        ops.cache_write(cache, new, position, blocks)
+        if blocks is not None:  # (parts, KV, block, D) → (KV, parts * block, D)
+            cache = cache.index_select(0, blocks.reshape(-1).to("int64")).transpose(0, 1).flatten(1, 2)
+        stored.append(cache.to(qkv.dtype).transpose(0, 1).unsqueeze(0))  # (1, S, KV, D)
+    own = (arange(tokens, dtype=int32, device=qkv.device) + position).unsqueeze(1)  # (T, 1)
+    keys = arange(stored[0].shape[1], dtype=int32, device=qkv.device)  # (S,)
+    seen = (keys <= own) & (keys >= chunk_start(own, heads.chunk))
+    written = (keys < position + tokens).reshape(1, -1, 1, 1)  # the rest of the memory may have any bytes
+    values = where(written, stored[1], 0.0)
+    y = ops.attention(
+        qk.narrow(1, 0, count).unsqueeze(0), where(written, stored[0], 0.0), values, False, heads.scale,
+        softcap=heads.softcap, mask=seen.reshape(1, 1, *seen.shape), sinks=heads.sinks,
+    )  # fmt: skip
+    return y.reshape(tokens, count * heads.head_dim)
 
 
 class RotatingCache(_LayerCache):

@@ -60,6 +60,7 @@ class WholeText:
         if rotary is not None:
             table = rotary.upto(self.length, qkv.device)
             q, k = (ops.rope(x, table, interleaved=heads.interleaved) for x in (q, k))
+        mask = self.mask if heads.chunk is None or self.length <= heads.chunk else self._within_chunks(heads.chunk, q)
         y = ops.attention(
             q,
             k,
@@ -68,10 +69,21 @@ class WholeText:
             window=heads.window,
             softcap=heads.softcap,
             slopes=heads.slopes,
-            mask=self.mask,
+            mask=mask,
             sinks=heads.sinks,
         )  # (B, T, H, D)
         return y.reshape(*qkv.shape[:-1], heads.heads * heads.head_dim)
+
+    def _within_chunks(self, size: int, like: Tensor) -> Tensor:
+        """(1 or B, 1, T, T) bool: which tokens are in one chunk of a text, whose first chunk begins with its first
+        token that is no padding.
+        """
+        places = ops.arange(self.length, device=like.device).reshape(1, 1, self.length)
+        if self.mask is not None:
+            places = places - self.mask.to("int32").argmax(-1)  # (B, 1, T)
+        chunks = ops.div(places, size, rounding_mode="floor")
+        same = chunks.unsqueeze(3) == chunks.unsqueeze(2)
+        return same if self.mask is None else same & self.mask
 
 
 class CachedText:

@@ -89,6 +89,30 @@ class LateNormAttention(HeadNormAttention):
         return y
 
 
+class GrowingQueryAttention(GroupedQueryAttention):
+    """Self-attention whose queries grow with their positions p, by growth log(1 + floor((p + first) / period))
+    (Nakanishi 2025, arXiv 2501.19399; Llama 4). growth 0: they do not.
+    """
+
+    def __init__(
+        self, layer: int, hidden_size: int, heads: Heads, rotary: RotaryTable | None, growth: float, period: int,
+        first: int = 0, *, bias: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(layer, hidden_size, heads, rotary, bias=bias)
+        self.growth, self.period, self.first = growth, period, first
+
+    def forward(self, x: Tensor, text: Text, residual: Tensor | None = None) -> Tensor:
+        """x (..., T, hidden_size) → residual + attention, or the attention alone (..., T, hidden_size)."""
+        if not self.growth:
+            return super().forward(x, text, residual)
+        qkv, inner = self.qkv(self, x), self.heads.heads * self.heads.head_dim
+        places = text.positions(x.select(-1, 0)).to("float32")  # (T,) or (B, T)
+        scale = (((places + self.first) * (1 / self.period)).floor() + 1).log() * self.growth + 1
+        queries = qkv.narrow(-1, 0, inner) * scale.unsqueeze(-1)
+        qkv = cat([queries, qkv.narrow(-1, inner, qkv.shape[-1] - inner)], -1)
+        return self.o_proj(self.attend(self.normalized(qkv), text), residual)
+
+
 class HeadByHeadAttention(SelfAttention):
     """Self-attention from one projection: query, key and value of one head after another (GPT-NeoX)."""
 

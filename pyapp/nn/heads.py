@@ -17,6 +17,7 @@ class Heads:
     included (Beltagy et al. 2020, arXiv 2004.05150). softcap c: scores become c tanh(score / c) (Gemma 2, arXiv
     2408.00118). slopes (H,) float32: of the linear biases (ALiBi, Press et al. 2021, arXiv 2108.12409). interleaved:
     rotary pairs are neighbours, else halves. sinks (H,): scores of a key without a value (gpt-oss, arXiv 2508.10925).
+    chunk: a text is divided into parts of so many tokens, and each token attends to those of its own (Llama 4).
     """
 
     heads: int
@@ -28,6 +29,7 @@ class Heads:
     slopes: Tensor | None = None
     interleaved: bool = False
     sinks: Tensor | None = None
+    chunk: int | None = None
 
     @property
     def width(self) -> int:

@@ -213,16 +213,17 @@ class PictureTextModel(Module):
 
     sees: what stands in its texts, "image" or "audio" (nn.sound_text). placeholder: the name of the token that stands
     for a picture in a chat template; part: the one of each of a picture's vectors; around: the tokens before and after
-    a picture that templates have. whole_pictures: a picture's tokens attend to each other, so that a pass must not end
-    within one. whole_prompt: those of a prompt with pictures do, which is read in one pass, and is one of the spans in
-    Seen. prompt_form: what stands behind the last picture of a prompt and at the prompt's end, where the tokenizer puts
-    nothing before it. sections: those of GridRotation, where a picture's tokens have the positions of their rows and
-    columns.
+    a picture that templates have; behind: what stands between a picture and a word right behind it. whole_pictures: a
+    picture's tokens attend to each other, so that a pass must not end within one. whole_prompt: those of a prompt with
+    pictures do, which is read in one pass, and is one of the spans in Seen. prompt_form: what stands behind the last
+    picture of a prompt and at the prompt's end, where the tokenizer puts nothing before it. sections: those of
+    GridRotation, where a picture's tokens have the positions of their rows and columns.
     """
 
     sees = "image"
     placeholder = part = "<image>"
     around = ("", "")
+    behind = ""
     whole_pictures = whole_prompt = False
     prompt_form: tuple[str, str] | None = None
     sections: tuple[int, ...] = ()
@@ -349,7 +350,7 @@ class PictureTextModel(Module):
         language = self.language_model
         if seen is None:
             return language.forward_cached(tokens, position, cache, last_only)
-        text: CachedText = CachedText(position, cache)
+        text: CachedText = language.cached_text(position, cache)
         if self.whole_pictures:
             text = CachedTextOfPictures(position, cache, first, seen.spans, self.whole_prompt)
         elif seen.rotary_positions:

@@ -37,7 +37,7 @@ class RotaryAttention(Module):
         """x and residual (B, T, D) → residual + attention (B, T, D)."""
         heads, kv = self.heads.heads, self.heads.kv_heads
         parts = self.qkv(self, x).reshape(*x.shape[:2], heads + 2 * kv, self.heads.head_dim)
-        qk = ops.rope(parts.narrow(2, 0, heads + kv), table, interleaved=False)  # (B, T, H + KV, size)
+        qk = ops.rope(parts.narrow(2, 0, heads + kv), table, interleaved=self.heads.interleaved)
         q, k, v = qk.narrow(2, 0, heads), qk.narrow(2, heads, kv), parts.narrow(2, heads + kv, kv)
         if kv != heads and mask is not None:
             k, v = (part.repeat_interleave(heads // kv, 2) for part in (k, v))  # (B, T, H, size)

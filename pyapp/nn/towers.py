@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Tensor, ops
+from ..errors import ArgumentError
 from .encoders import attend_joined, first_token
 from .layers.containers import ModuleList
 from .layers.convolution import Conv2d
@@ -169,6 +170,54 @@ class VisionTower(ImageModel):
         check_pictures(self.config.model_type, pixel_values, self.config.num_channels, self.config.image_size)
         x = self.embeddings(pixel_values)
         return self.encoder(x if self.pre_layrnorm is None else self.pre_layrnorm(x), count)
+
+
+class FlatPatches(Module):
+    """Patches as rows of numbers, with the learned positions of a square, which are stretched over the picture."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.patch_size, self.grid = config.patch_size, config.grid
+        self.patch_embedding = Linear(
+            config.num_channels * config.patch_size[0] * config.patch_size[1], config.hidden_size
+        )
+        self.position_embedding = Embedding(config.patches, config.hidden_size)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → (B, T, D)."""
+        count, channels, height, width = pixel_values.shape
+        high, wide = self.patch_size
+        rows, columns = height // high, width // wide
+        x = pixel_values.reshape(count, channels, rows, high, columns, wide).permute(0, 2, 4, 3, 5, 1)
+        x = self.patch_embedding(x.reshape(count, rows * columns, -1))  # (B, T, D)
+        table = first_rows(self.position_embedding, self.grid[0] * self.grid[1])
+        square = table.reshape(1, *self.grid, -1).permute(0, 3, 1, 2)  # (1, D, side, side)
+        places = ops.interpolate(square, size=(rows, columns), mode="bilinear", align_corners=False, antialias=True)
+        return x + as_sequence(places)
+
+
+class NaflexTower(ImageModel):
+    """The Vision Transformer of SigLIP 2 for pictures of any shape."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = FlatPatches(config)
+        self.encoder = Tower(config)
+        self.post_layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) in multiples of a patch's sides → hidden states (B, T, D) after all layers and the
+        last norm.
+        """
+        high, wide = self.config.patch_size
+        check_pictures("SigLIP 2", pixel_values, self.config.num_channels, least=max(high, wide))
+        if pixel_values.shape[2] % high or pixel_values.shape[3] % wide:
+            raise ArgumentError(
+                f"SigLIP 2: pictures have multiples of {high} x {wide} pixels, not "
+                f"{pixel_values.shape[2]} x {pixel_values.shape[3]}"
+            )
+        return self.post_layernorm(self.encoder(self.embeddings(pixel_values)))
 
 
 class ClipTower(VisionTower):

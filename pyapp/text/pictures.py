@@ -50,6 +50,7 @@ class Picture:
         empty = pixels.ndim != 3 or 0 in pixels.shape
         size = (1, 1) if empty else (int(pixels.shape[0]), int(pixels.shape[1]))
         rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*size))
+        size = of_user(lambda: processor.told(*size))
         self.rows, self.columns, self.size = rows, columns, size
         tokens = model.tokens_in(rows, columns, size)
         if tokens > room:
@@ -57,23 +58,24 @@ class Picture:
                 f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {tokens:,} tokens: there is room "
                 f"for {room:,}", where="messages", hint=ROOM_HINT,
             )  # fmt: skip
-        values = of_user(lambda: processor([pixels]).pixel_values)  # (tiles, 3, H, W)
+        values = of_user(lambda: processor.by_size(pixels))  # (tiles, 3, H, W) each
         head = repr((*pixels.shape, rows, columns)).encode()
         data = head + bytes(pixels.contiguous().data_view())
         self.begin(model, model.picture_text(rows, columns, size), tokens, data, values)
 
-    def begin(self, model: Any, text: str, count: int, data: bytes, values: Tensor) -> None:
+    def begin(self, model: Any, text: str, count: int, data: bytes, values: Sequence[Tensor]) -> None:
         """Sets what stands for the picture: `text`, and as many ids, drawn from `data`; and `values`, its tiles (N, …)
-        for the tower.
+        for the tower, those of one size together.
         """
         drawn = shake_256(blake2b(data).digest()).digest(8 * count)
         self.text: str = text
         self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
         self.ids = [FIRST_ID | int.from_bytes(drawn[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         self._model: Any = model
-        self._left: list[Tensor] = list(values.split(TILES))  # what the tower is to see
+        self._left: list[Tensor] = [part for tiles in values for part in tiles.split(TILES)]  # what the tower is to see
         self._found: list[Tensor] = []
-        self.nbytes = values.nbytes  # what is held of it until it was seen
+        self._alike = len(values) == 1
+        self.nbytes = sum(tiles.nbytes for tiles in values)  # what is held of it until it was seen
 
     @property
     def seen(self) -> bool:
@@ -91,9 +93,11 @@ class Picture:
         """
         part = self._left[0].to(self._model.device)
         with no_grad(), calling(self._model.tower, check):
-            self._found.append(self._see(part))
+            found = self._see(part)  # (tiles, T, D)
+            self._found.append(found if self._alike else found.flatten(0, 1).unsqueeze(0))
             if len(self._left) == 1:
-                found = self._model.arranged(cat(self._found), self.rows, self.columns, self.size)
+                every = cat(self._found, 0 if self._alike else 1)
+                found = self._model.arranged(every, self.rows, self.columns, self.size)
                 self._found = [found]
                 if found.shape[0] != len(self.ids):
                     raise ModelError(
@@ -129,7 +133,7 @@ class Recording(Picture):
                 f"a recording takes {count:,} tokens: there is room for {room:,}", where="messages",
                 hint="Give a part of it, or choose a larger `context`",
             )  # fmt: skip
-        self.begin(model, model.part * count, count, samples.tobytes(), processor(samples))
+        self.begin(model, model.part * count, count, samples.tobytes(), [processor(samples)])
 
     def _see(self, part: Tensor) -> Tensor:
         frames = self._model.stretches(self.size[1])[-self.left :][: part.shape[0]]
@@ -310,6 +314,7 @@ def between(parts: Sequence[str], pictures: Sequence[Picture], model: Any) -> st
     if others and model.prompt_form is not None:
         behind, end = model.prompt_form
         others[-1] = f"{behind}{others[-1]}{end}"
+    others = [model.behind + other if other[:1].strip("<") and not other[0].isspace() else other for other in others]
     return first + "".join(picture.text + other for picture, other in zip(pictures, others, strict=True))
 
 

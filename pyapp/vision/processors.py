@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import groupby
 from math import ceil, floor, sqrt
 from sys import float_info
 from typing import Any
@@ -71,8 +72,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "LlavaNext": _defaults(SHORTEST, 3, CLIP, do_center_crop=True, image_grid_pinpoints=PINPOINTS),
     "LlavaOnevision": _defaults({"height": 384, "width": 384}, 3, CLIP, image_grid_pinpoints=GRIDS),
     "GotOcr2": _defaults({"height": 384, "width": 384}, 3, CLIP),
+    "Idefics2": _defaults({"shortest_edge": 378, "longest_edge": 980}, 2, do_pad=True),
+    "Lfm2Vl": _defaults({"height": 512, "width": 512}, 2, do_image_splitting=True),
+    "Llama4": _defaults({"height": 336, "width": 336}, 2, max_patches=16),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
+    "Glm4v": _defaults({"shortest_edge": 112 * 112, "longest_edge": 28 * 28 * 15000}, 3, CLIP),
     "Qwen2VL": _defaults({"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}, 3, CLIP),
     **dict.fromkeys(
         ("Idefics3", "SmolVLM"),
@@ -100,7 +105,7 @@ KEEP_SHAPE = (
     "LlavaOnevision",
 )
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
-OF_PIXELS = ("Qwen2VL", "PaddleOCRVL")  # whose size is a number of pixels, of which patches are made
+OF_PIXELS = ("Qwen2VL", "PaddleOCRVL", "Glm4v")  # whose size is a number of pixels, of which patches are made
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,18 @@ class ImageProcessor:
     crop_to_patches: bool = False  # InternVL: whether a picture is cut into tiles
     min_patches: int = 1
     max_patches: int = 12
+    resize_to_max_canvas: bool = False  # Llama 4: whether a picture becomes as large as its tiles allow
+    # LFM2-VL: the tiles of a picture with more than so many times the pixels of max_image_tokens vectors, each of
+    # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is behind them.
+    tile_size: int = 512
+    min_tiles: int = 2
+    max_tiles: int = 10
+    use_thumbnail: bool = True
+    min_image_tokens: int = 64
+    max_image_tokens: int = 256
+    encoder_patch_size: int = 16
+    downsample_factor: int = 2
+    max_pixels_tolerance: float = 2.0
     do_pan_and_scan: bool = False  # whether a long picture is seen whole, and then in parts of its longer side
     pan_and_scan_min_crop_size: int = 256  # pixels of a part's shorter side
     pan_and_scan_max_num_crops: int = 4
@@ -216,7 +233,9 @@ class ImageProcessor:
             self._check_pinpoints()
         if type(self.max_num_patches) is not int or not 1 <= self.max_num_patches <= 1 << 14:
             _wrong("max_num_patches", self.max_num_patches, "a whole number from 1 to 16,384")
-        if self.crop_to_patches:
+        if self.kind == "Llama4" and not (self.do_resize and len({*self.size.values()}) == 1):
+            _wrong("do_resize and size", (self.do_resize, self.size), "true and a square")
+        if self.crop_to_patches or self.kind == "Llama4":
             least, most = self.min_patches, self.max_patches
             if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 10:
                 _wrong("min_patches and max_patches", (least, most), "whole numbers from 1 to 1,024")
@@ -228,7 +247,7 @@ class ImageProcessor:
             if type(number) is not int or not 1 <= number <= most:
                 _wrong(name, number, f"a whole number from 1 to {most:,}")
         side = (self.max_image_size or {}).get("longest_edge", LARGEST)
-        if self.do_image_splitting and min(self.size["longest_edge"], MOST) > TILES * side:
+        if self.kind != "Lfm2Vl" and self.do_image_splitting and min(self.size["longest_edge"], MOST) > TILES * side:
             _wrong("max_image_size", side, f"at least 1 / {TILES} of the size")
         for name in ("image_mean", "image_std"):
             value = getattr(self, name)
@@ -236,6 +255,22 @@ class ImageProcessor:
                 _wrong(name, value, "three numbers")
         if not all(self.image_std):
             _wrong("image_std", self.image_std, "numbers other than 0")
+        if self.kind == "Lfm2Vl":
+            self._check_tiles()
+
+    def _check_tiles(self) -> None:
+        for name, most in (
+            ("tile_size", LARGEST), ("min_tiles", 1 << 10), ("max_tiles", 1 << 10), ("min_image_tokens", 1 << 14),
+            ("max_image_tokens", 1 << 14), ("encoder_patch_size", 256), ("downsample_factor", 16),
+        ):  # fmt: skip
+            number = getattr(self, name)
+            if type(number) is not int or not 1 <= number <= most:
+                _wrong(name, number, f"a whole number from 1 to {most:,}")
+        side = self.encoder_patch_size * self.downsample_factor
+        if self.tile_size % side:
+            _wrong("tile_size", self.tile_size, f"a multiple of {side} pixels")
+        if self.min_tiles > self.max_tiles or self.min_image_tokens > self.max_image_tokens:
+            _wrong("min_tiles and min_image_tokens", (self.min_tiles, self.min_image_tokens), "less than the most")
 
     def _check_pinpoints(self) -> None:
         found, side = self.image_grid_pinpoints, self._tile
@@ -259,7 +294,7 @@ class ImageProcessor:
             return (self.max_image_size["longest_edge"],) * 2
         if self.kind == "ConvNext" and self.do_resize:
             return (self.size["shortest_edge"],) * 2 if "shortest_edge" in self.size else None
-        if self.kind in ("Pixtral", "Siglip2"):
+        if self.kind in ("Pixtral", "Siglip2", "Lfm2Vl"):
             return None
         if self.kind == "Mask2Former" and self.do_resize:
             return self._target(1, 1) if "height" in self.size else None
@@ -300,6 +335,19 @@ class ImageProcessor:
             values, mask = values.to(device), None if mask is None else mask.to(device)
         return Prepared(values, mask, tuple((int(x.shape[0]), int(x.shape[1])) for x in images))
 
+    def by_size(self, image: Tensor) -> list[Tensor]:
+        """The parts of a picture uint8 (H, W, 3) that a model sees, as its input (N, 3, h, w), those of one size
+        together. ArgumentError as of a call.
+        """
+        if self.kind not in ("Lfm2Vl", "Idefics2") or 0 in image.shape:
+            return [self([image]).pixel_values]
+        views = [self._prepared(view) for view in self._views(image)]  # (3, h, w) each
+        return [ops.stack(list(same)) for _, same in groupby(views, key=lambda view: tuple(view.shape))]
+
+    def told(self, height: int, width: int) -> tuple[int, int]:
+        """The size of a picture as a model is told it: that of the whole before it, in LFM2-VL's."""
+        return self.seen(height, width) if self.kind == "Lfm2Vl" else (height, width)
+
     def tiles(self, height: int, width: int) -> tuple[int, int]:
         """The rows and columns of tiles, or of crops, that a picture is cut into; (0, 0): it stays whole. Of
         Qwen2-VL's and Pixtral's, the rows and columns of its vectors.
@@ -312,6 +360,13 @@ class ImageProcessor:
         if self.kind in TILED:
             high, wide = best_resolution((height, width), self.image_grid_pinpoints)
             return high // self._tile, wide // self._tile
+        if self.kind == "Lfm2Vl":
+            return self._tiles_of_large(height, width)
+        if self.kind == "Idefics2":
+            return (2, 2) if self.do_image_splitting and min(height, width) > 1 else (0, 0)
+        if self.kind == "Llama4":
+            both = _least_canvas(height, width, self.size["height"], self.max_patches, self.resize_to_max_canvas)
+            return both if both != ANY else (0, 0)
         if self.kind == "GotOcr2":
             sides = self.size["height"], self.size["width"]
             both = (
@@ -333,6 +388,17 @@ class ImageProcessor:
             return 0, 0
         count = ceil(long / size)
         return (1, count) if width >= height else (count, 1)
+
+    def _tiles_of_large(self, height: int, width: int) -> tuple[int, int]:
+        """LFM2-VL: the rows and columns of tiles of a picture that is too large for one."""
+        side, patch = self.encoder_patch_size * self.downsample_factor, self.encoder_patch_size
+        high, wide = (max(patch, round(n / side) * side) for n in (height, width))
+        large = high * wide > self.max_image_tokens * side**2 * self.max_pixels_tolerance
+        if not (self.do_image_splitting and large) or self.max_tiles == 1:
+            return 0, 0
+        tile = self.tile_size, self.tile_size
+        both = _nearest_grid(height, width, tile, self.min_tiles, self.max_tiles)
+        return both if both != ANY else (0, 0)
 
     def _in_tiles(self, height: int, width: int) -> tuple[int, int]:
         """The size of a picture before it is cut: multiples of a tile's."""
@@ -357,6 +423,18 @@ class ImageProcessor:
             return [image, *(image[top : top + high, left : left + wide] for top, left in places)]
         if self.kind in TILED:
             return self._whole_and_tiles(image)
+        if self.kind == "Llama4":
+            return self._tiles_and_whole(image)
+        if self.kind == "Idefics2":
+            high, wide = (int(side) // 2 for side in image.shape[:2])
+            parts = [part for half in (image[:high], image[high:]) for part in (half[:, :wide], half[:, wide:])]
+            return [*(parts if self.tiles(2 * high, 2 * wide)[0] else []), image]
+        if self.kind == "Lfm2Vl":
+            height, width, method = int(image.shape[0]), int(image.shape[1]), NUMBERED[self.resample]
+            (rows, columns), side = self.tiles(height, width), self.tile_size
+            larger = resize(image, rows * side, columns * side, method) if rows else image
+            whole = [resize(image, *self.seen(height, width), method)] if self.use_thumbnail or not rows else []
+            return [*_cut(larger, rows, columns, side, side), *whole]
         if self.kind == "GotOcr2":
             rows, columns = self.tiles(int(image.shape[0]), int(image.shape[1]))
             high, wide = self.size["height"], self.size["width"]
@@ -389,12 +467,32 @@ class ImageProcessor:
         whole = [*self.size.values()] * 2
         return [resize(image, whole[0], whole[1], method), *_cut(frame, high // side, wide // side, side, side)]
 
+    def _tiles_and_whole(self, image: Tensor) -> list[Tensor]:
+        """Llama 4: the tiles of a picture, which is made larger up to a tile's side only, on black; and behind several
+        ones the whole.
+        """
+        side, method = self.size["height"], NUMBERED[self.resample]
+        height, width = int(image.shape[0]), int(image.shape[1])
+        rows, columns = self.tiles(height, width)
+        high, wide = side * max(rows, 1), side * max(columns, 1)
+        most = high, wide
+        if not self.resize_to_max_canvas:
+            most = min(max(height, side), high), min(max(width, side), wide)
+        by_height, by_width = most[0] / height, most[1] / width
+        inner = most[0], min(floor(width * by_height), most[1])
+        if by_width < by_height:
+            inner = min(floor(height * by_width), most[0]), most[1]
+        inner = max(inner[0], 1), max(inner[1], 1)
+        frame = ops.zeros(high, wide, 3, dtype="uint8", device=image.device)
+        frame[: inner[0], : inner[1]] = resize(image, *inner, method)
+        return [*_cut(frame, rows, columns, side, side), resize(image, side, side, method)] if rows else [frame]
+
     def _prepared(self, image: Tensor) -> Tensor:
         """(H, W, 3) uint8 → (3, h, w) float32."""
         method = NUMBERED[self.resample]
         if self.kind == "Llava" and self.do_pad:
             image = _as_square(image, [int(min(max(value, 0), 1) * 255) for value in self.image_mean])
-        if self.max_image_size is not None:
+        if self.max_image_size is not None or self.kind == "Lfm2Vl":
             pass  # _views has resized it
         elif self.kind == "Yolo":
             image = self._framed(image)
@@ -422,7 +520,9 @@ class ImageProcessor:
             ops.tensor([*map(float, values)], dtype="float32").reshape(3, 1, 1)
             for values in (self.image_mean, self.image_std)
         )
-        if self.do_normalize:
+        if self.kind == "Llama4" and self.do_rescale and self.do_normalize:
+            x = _short(_short(_short(x) - _short(mean)) / _short(std))
+        elif self.do_normalize:
             x = (x - mean) / std
         if self.kind == "DepthPro" and self.do_resize:  # between the nearest pixels, however much smaller it becomes
             size = self.size["height"], self.size["width"]
@@ -459,9 +559,26 @@ class ImageProcessor:
         if self.max_image_size is not None:
             return _longest(height, width, size["longest_edge"])
         if self.kind in OF_PIXELS:
+            side = self.patch_size * self.merge_size
+            least, most = float(size["shortest_edge"]), float(long or 1)
             if self.kind == "PaddleOCRVL":
-                height, width = _at_least(height, width, self.patch_size * self.merge_size)
-            return _of_pixels(height, width, self.patch_size * self.merge_size, size["shortest_edge"], long or 1)
+                height, width = _at_least(height, width, side)
+            if self.kind == "Glm4v":  # each picture counts as the two frames of a patch
+                least, most = least / 2, most / 2
+                if min(height, width) < side:
+                    scale = max(side / height, side / width)
+                    height, width = int(height * scale), int(width * scale)
+            return _of_pixels(height, width, side, least, most)
+        if self.kind == "Idefics2":
+            high, wide = height, width
+            if max(height, width) > (long or 1):
+                high, wide = long or 1, int((long or 1) * (width / height))
+                if width >= height:
+                    high, wide = int((long or 1) / (width / height)), long or 1
+            return _plausible(max(high, short or 1), max(wide, short or 1))
+        if self.kind == "Lfm2Vl":
+            side = self.encoder_patch_size * self.downsample_factor
+            return _of_tokens(height, width, side, self.min_image_tokens, self.max_image_tokens)
         if self.kind == "Siglip2":
             return _of_patches(height, width, self.patch_size, self.max_num_patches)
         if self.kind == "Pixtral":
@@ -601,7 +718,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
         **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
-        "Pixtral": [{"longest_edge"}, {"height", "width"}],
+        "Pixtral": [{"longest_edge"}, {"height", "width"}], "Idefics2": [{"shortest_edge", "longest_edge"}],
         "": [{"height", "width"}],
     }.get(
         kind,
@@ -659,7 +776,7 @@ def _at_least(height: int, width: int, side: int) -> tuple[int, int]:
     return (round(height * side / width), side) if width < side else (height, width)
 
 
-def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> tuple[int, int]:
+def _of_pixels(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
     """The size of a picture whose sides are multiples of `factor`, with a number of pixels from `least` to `most`."""
     if max(height, width) > 200 * min(height, width):
         raise ArgumentError(
@@ -673,6 +790,18 @@ def _of_pixels(height: int, width: int, factor: int, least: int, most: int) -> t
         scale = sqrt(least / (height * width))
         return ceil(height * scale / factor) * factor, ceil(width * scale / factor) * factor
     return high, wide
+
+
+def _of_tokens(height: int, width: int, side: int, least: int, most: int) -> tuple[int, int]:
+    """The size of a picture of `least` to `most` squares of a side."""
+    high, wide = (max(side, round(n / side) * side) for n in (height, width))
+    if high * wide > most * side**2:
+        scale = sqrt(height * width / (most * side**2))
+        high, wide = (max(side, floor(n / scale / side) * side) for n in (height, width))
+    elif high * wide < least * side**2:
+        scale = sqrt(least * side**2 / (height * width))
+        high, wide = (ceil(n * scale / side) * side for n in (height, width))
+    return _plausible(high, wide)
 
 
 def best_resolution(size: tuple[int, int], sizes: Sequence[Sequence[int]]) -> tuple[int, int]:
@@ -703,6 +832,25 @@ def _nearest_grid(height: int, width: int, tile: tuple[int, int], least: int, mo
         elif far == best and width * height > 0.5 * tile[0] * tile[1] * rows * columns:
             found = rows, columns
     return found
+
+
+def _least_canvas(height: int, width: int, side: int, most: int, largest: bool) -> tuple[int, int]:
+    """The rows and columns, of at most so many tiles, of the canvas that makes a picture larger the least, or smaller
+    the least where none does not; of equal ones that of the fewest tiles. largest: that makes it the largest.
+    """
+    grids: dict[float, list[tuple[int, int]]] = {}  # by their shape, in the order of which the first counts
+    for count in range(most, 0, -1):
+        for rows in (rows for rows in range(1, count + 1) if count % rows == 0):
+            grids.setdefault(rows / (count // rows), []).append((rows, count // rows))
+    scales = {grid: min(grid[0] * side / height, grid[1] * side / width) for same in grids.values() for grid in same}
+    larger = [scale for scale in scales.values() if scale >= 1]
+    best = (max if largest else min)(larger) if larger else max(scales.values())
+    return min((grid for grid, scale in scales.items() if scale == best), key=lambda grid: grid[0] * grid[1])
+
+
+def _short(x: Tensor) -> Tensor:
+    """The numbers rounded to 16 bits, bfloat16, with which Llama 4 was trained."""
+    return x.to("bfloat16").to("float32")
 
 
 def _cut(image: Tensor, rows: int, columns: int, high: int, wide: int) -> list[Tensor]:

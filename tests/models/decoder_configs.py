@@ -462,6 +462,21 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "llama_4_scaling_beta": 0.2,
         },
     },
+    "llama4": SMALL
+    | {
+        "model_type": "llama4_text",
+        "head_dim": 8,
+        "intermediate_size": 24,
+        "intermediate_size_mlp": 40,
+        "num_hidden_layers": 3,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_layers": [0, 2],
+        "no_rope_layers": [1, 0, 1],
+        "attention_chunk_size": 5,
+        "floor_scale": 4,
+        "attn_scale": 0.3,
+    },
     "glm4_moe": SMALL
     | {
         "model_type": "glm4_moe",

@@ -20,10 +20,12 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, TILED, tokens
+from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
+# Which Llama 4 of transformers 5.24 reads, and nothing sets.
+transformers.modeling_outputs.MoeCausalLMOutputWithPast.image_outputs = None
 CLASSES = {
     "qwen2_vl": "Qwen2VL",
     "qwen2_5_vl": "Qwen2_5_VL",
@@ -42,6 +44,11 @@ CLASSES = {
     "llava_onevision": "LlavaOnevision",
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
+    "llama4": "Llama4",
+    "idefics2": "Idefics2",
+    "lfm2_vl": "Lfm2Vl",
+    "glm4v": "Glm4v",
+    "glm4v_moe": "Glm4vMoe",
 }
 
 
@@ -50,6 +57,8 @@ def vectors(name: str) -> int:
     if name in GRIDS:
         return GRIDS[name][0] * GRIDS[name][1]
     config = CONFIGS[name]
+    if "perceiver_config" in config:
+        return int(config["perceiver_config"]["resampler_n_latents"])
     side = config["vision_config"]["image_size"] // config["vision_config"]["patch_size"]
     if name == "llava_onevision":
         return 36  # 16 of the whole, and of 8 rows of 8, made smaller, four rows of four, each with its end
@@ -59,7 +68,7 @@ def vectors(name: str) -> int:
         return ((side + 3) // 4) ** 2
     if "num_query_tokens" in config:
         return int(config["num_query_tokens"])
-    if config["model_type"] in ("internvl", "aya_vision"):
+    if config["model_type"] in ("internvl", "aya_vision", "llama4"):
         return side**2 // 4
     if "scale_factor" in config:
         return (side // config["scale_factor"]) ** 2
@@ -89,12 +98,14 @@ def golden(name: str) -> dict[str, Any]:
     ids = torch.tensor(rows)
     if name in GRIDS:
         high, wide = (8 * n for n in GRIDS[name])
+    elif name in ANY_SIZE:
+        high, wide = ANY_SIZE[name]
     else:
         size = made.vision_config.image_size
         high, wide = (size, size) if isinstance(size, int) else size
     pictures = torch.from_numpy(picture(count, high, wide))
     more: dict[str, Any] = {}
-    if made.model_type in ("idefics3", "smolvlm"):
+    if made.model_type in ("idefics2", "idefics3", "smolvlm"):
         pictures = pictures.unsqueeze(1)  # (texts, pictures of each, 3, H, W)
     if made.model_type == "gemma3":
         more["token_type_ids"] = (ids == IMAGE).long()
@@ -107,6 +118,11 @@ def golden(name: str) -> dict[str, Any]:
         more["image_sizes"] = torch.tensor([size] * count)
     if name in ("mistral3", "pixtral"):
         more["image_sizes"] = torch.tensor([[high, wide]] * count)
+    elif name == "lfm2_vl":
+        shape = count, 3, high // 4, 4, wide // 4, 4
+        pictures = pictures.reshape(shape).permute(0, 2, 4, 3, 5, 1).reshape(count, high * wide // 16, 48)
+        more["pixel_attention_mask"] = torch.ones(count, high * wide // 16, dtype=torch.long)
+        more["spatial_shapes"] = torch.tensor([[high // 4, wide // 4]] * count)
     elif name in GRIDS:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)

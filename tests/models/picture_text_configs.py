@@ -77,6 +77,27 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "patch_size": 4, "num_position_embeddings": 16, "deepstack_visual_indexes": [1, 0],
         },
     },
+    "glm4v": {
+        "model_type": "glm4v", "image_token_id": IMAGE, "text_config": _TEXT | {"rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1],
+        }},
+        "vision_config": {
+            "depth": 2, "hidden_size": 24, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 20,
+            "patch_size": 4, "image_size": 28,
+        },
+    },
+    "glm4v_moe": {
+        "model_type": "glm4v_moe", "image_token_id": IMAGE, "text_config": _TEXT | {
+            "head_dim": 16, "moe_intermediate_size": 12, "n_routed_experts": 4, "num_experts_per_tok": 2,
+            "rope_parameters": {
+                "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1], "partial_rotary_factor": 0.5,
+            },
+        },
+        "vision_config": {
+            "depth": 1, "hidden_size": 16, "out_hidden_size": 32, "num_heads": 2, "intermediate_size": 20,
+            "patch_size": 4, "image_size": 16, "attention_bias": True,
+        },
+    },
     "paligemma": {
         "model_type": "paligemma", "text_config": {"model_type": "gemma", **_TEXT, "head_dim": 8},
         "vision_config": {"model_type": "siglip_vision_model", "vision_use_head": False, **_TOWER},
@@ -155,6 +176,36 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "global_attn_indexes": [1], "mlp_dim": 20,
         },
     },
+    "idefics2": {
+        "model_type": "idefics2", "image_token_id": IMAGE, "vision_config": _TOWER,
+        "text_config": {"model_type": "mistral", "sliding_window": None, **_TEXT, "head_dim": 8},
+        "perceiver_config": {
+            "hidden_size": 32, "resampler_n_latents": 5, "resampler_depth": 2, "resampler_n_heads": 4,
+            "resampler_head_dim": 6, "num_key_value_heads": 2,
+        },
+    },
+    "lfm2_vl": {
+        "model_type": "lfm2_vl",
+        "text_config": {
+            "model_type": "lfm2", **_TEXT, "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"],
+        },
+        "vision_config": {
+            "model_type": "siglip2_vision_model", "vision_use_head": False, **_TOWER, "num_patches": 49,
+        },
+        "image_token_id": IMAGE, "projector_hidden_size": 20,
+    },
+    "llama4": {
+        "model_type": "llama4",
+        "text_config": {
+            "model_type": "llama4_text", **_TEXT, "head_dim": 8, "intermediate_size": 20, "intermediate_size_mlp": 40,
+            "num_local_experts": 3, "interleave_moe_layer_step": 2, "no_rope_layers": [1, 0],
+        },
+        "vision_config": {
+            "model_type": "llama4_vision_model", **_TOWER, "hidden_size": 16, "intermediate_size": 64,
+            "projector_input_dim": 20, "projector_output_dim": 20, "vision_output_dim": 20,
+        },
+        "image_token_index": IMAGE,
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -165,15 +216,29 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "image_token_index": IMAGE, "mm_tokens_per_image": 9, "boi_token_index": 91, "eoi_token_index": 92,
     },
 }  # fmt: skip
-QUANTISED = tuple(name for name in CONFIGS if name != "qwen3_vl_moe")  # which may choose other experts
+QUANTISED = tuple(name for name in CONFIGS if not name.endswith("_moe"))  # which may choose other experts
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
     "internvl_large", "blip2", "paligemma2",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
 GRIDS = dict.fromkeys(
-    ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "mistral3", "pixtral", "paddleocr_vl"), (5, 3)
+    (
+        "qwen2_vl",
+        "qwen2_5_vl",
+        "qwen3_vl",
+        "qwen3_vl_moe",
+        "mistral3",
+        "pixtral",
+        "paddleocr_vl",
+        "glm4v",
+        "glm4v_moe",
+        "lfm2_vl",
+    ),
+    (5, 3),
 )
+
+ANY_SIZE = {"idefics2": (22, 29)}  # of a picture, where the tower takes any
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
 TILED = {"llava_next": ((1, 2), (14, 40)), "llava_onevision": ((2, 2), (30, 32))}

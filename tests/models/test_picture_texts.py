@@ -25,7 +25,7 @@ from pyapp.models.load import read_model
 from pyapp.models.loading.weights import ignored_by
 from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
-from tests.models.picture_text_configs import CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
+from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.together import fewer_in_browser
 
@@ -38,6 +38,23 @@ def golden(name: str) -> dict[str, Any]:
     return found
 
 
+def stack_of(name: str) -> tuple[str, int | None, str]:
+    """The parameter in which a file's tensor is, and of a matrix of an expert alone its number and its name."""
+    apart = re.fullmatch(r"(.+\.experts)\.(\d+)\.(gate|up|down)_proj\.weight", name)
+    if apart is None:
+        return name, None, ""
+    return f"{apart[1]}.{'down' if apart[3] == 'down' else 'gate_up'}_proj", int(apart[2]), apart[3]
+
+
+def part_of(tensors: dict[str, Any], name: str) -> Any:
+    """A file's tensor, of those by the names of parameters."""
+    stack, expert, part = stack_of(name)
+    if expert is None:
+        return tensors[name]
+    matrix, half = tensors[stack][expert], tensors[stack].shape[1] // 2
+    return matrix if part == "down" else matrix[:half] if part == "gate" else matrix[half:]
+
+
 def module_of(name: str) -> Any:
     return importlib.import_module(f"pyapp.models.{SEEING[CONFIGS[name]['model_type']]}")
 
@@ -48,17 +65,24 @@ def make(name: str) -> Any:
     model = module.TASKS["image-text-to-text"](module.Config.from_dict(CONFIGS[name]))
     found = dict(model.named_parameters(remove_duplicate=False))
     with pyapp.no_grad():
-        for key in golden(name)["parameters"]:
-            value = found[module.renamed(key)]
-            value.copy_(pyapp.from_numpy(picture_weights(key, tuple(value.shape))))
+        for key, (shape, _) in golden(name)["parameters"].items():
+            value = pyapp.from_numpy(picture_weights(key, tuple(shape)))
+            own = part_of(found, module.renamed(key))
+            own.copy_(value if value.shape == own.shape else value.transpose(1, 2))
     return model.eval()
+
+
+def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Tensors by the names of parameters as files have them."""
+    found: dict[str, Any] = model.exported(tensors) if hasattr(model, "exported") else tensors
+    return found
 
 
 def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Tensor]:
     """(two texts with a picture each, the pictures, the mask of padding)."""
-    size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else model.pixels
+    size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else ANY_SIZE.get(name) or model.pixels
     (high, wide), given = TILED.get(name, (GRIDS.get(name, (0, 0)), (1, 1)))
-    rows, count = tokens(name, model.tokens_in(high, wide, given))
+    rows, count = tokens(name, high * wide if name in GRIDS else model.tokens_in(high, wide, given))
     ids = pyapp.tensor(rows, dtype="int32").to(model.device)
     tiles = high * wide + 1 if name in TILED else 1
     return ids, pyapp.from_numpy(picture(count * tiles, *size)).to(model.device), ids != 0
@@ -74,17 +98,26 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     model, expected, renamed = make(name).requires_grad_(), golden(name), module_of(name).renamed
     found = dict(model.named_parameters(remove_duplicate=False))
     stored = expected["parameters"]
-    assert {key: list(found[renamed(key)].shape) for key in stored} == {
+    there = exported(model, found)
+    assert {key: list(part_of(there, renamed(key)).shape) for key in stored} == {
         key: shape for key, (shape, _) in stored.items()
     }
-    assert {id(found[renamed(key)]) for key in stored} == {id(parameter) for parameter in model.parameters()}
+    assert {id(found[stack_of(renamed(key))[0]]) for key in stored} == {
+        id(parameter) for parameter in model.parameters()
+    }
     ids, pictures, mask = inputs(name, model)
     logits = model(ids, mask, pictures, sizes(name, 2)) * mask.unsqueeze(-1)
     np.testing.assert_allclose(shown(logits.detach().numpy(), 96), expected["outputs"], atol=1e-4, rtol=1e-4)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
+    grads = {
+        key: pyapp.zeros(*parameter.shape) if parameter.grad is None else parameter.grad
+        for key, parameter in found.items()
+    }
+    grads = exported(model, grads)
     for key, (_, product) in stored.items():
-        parameter = found[renamed(key)]
-        grad = np.zeros(parameter.shape) if parameter.grad is None else parameter.grad.numpy().astype(np.float64)
+        if key.endswith("e_score_correction_bias"):  # which gets no gradient, and is a buffer there
+            continue
+        grad = part_of(grads, renamed(key)).numpy().astype(np.float64)
         np.testing.assert_allclose(
             (grad * direction(key, grad.shape)).sum(), product, rtol=2e-3, atol=2e-3, err_msg=key
         )
@@ -184,6 +217,10 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         else:
             changes += [{"spatial_merge_size": value} for value in (0, -1, "many", 10**12, 0.5)]
             changes.append({"vision_feature_layer": [-1, 1]})
+    elif name == "lfm2_vl":
+        changes += [{"downsample_factor": value} for value in (0, "many", 10**12)]
+        changes += [{"projector_hidden_size": value} for value in (0, -1, 10**12, "many")]
+        changes += [{"tie_word_embeddings": 3}, {"vision_config": config["vision_config"] | {"num_patches": 48}}]
     elif name in GRIDS:
         rotary = config["text_config"]["rope_parameters"]
         for value in ([2, 3], [4, 1, -1], "many", [10**12], None, [2.0, 1, 1]):
@@ -201,6 +238,11 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         fits = name == "llava_onevision"  # whose tower has no class token
         changes.append({"vision_feature_select_strategy": "default" if fits else "full"})
         changes += [{"vision_aspect_ratio": ratio} for ratio in (3, "anyres", "anyres_max_0") if fits]
+    if name == "idefics2":
+        asks = config["perceiver_config"]
+        for field in ("resampler_n_latents", "resampler_depth", "resampler_n_heads", "resampler_head_dim"):
+            changes += [{"perceiver_config": asks | {field: value}} for value in (0, -1, 10**12, "many", 0.5)]
+        changes += [{"perceiver_config": value} for value in (3, [], asks | {"num_key_value_heads": 3})]
     if name == "blip2":
         asks = config["qformer_config"]
         for field in ("num_attention_heads", "hidden_size", "num_hidden_layers", "cross_attention_frequency"):
@@ -272,9 +314,18 @@ def test_texts_and_pictures_that_do_not_fit_are_refused() -> None:
 
 
 def test_the_text_of_tiles_is_that_of_transformers() -> None:
-    """AyaVisionProcessor.replace_image_token's, of transformers 5.24."""
+    """AyaVisionProcessor.replace_image_token's, and Lfm2VlProcessor's, of transformers 5.24."""
     model, part = make("aya_vision"), "<|IMG_PATCH|>" * 4
     assert model.picture_text(0, 0) == f"<|START_OF_IMG|>TILE_GLOBAL{part}<|END_OF_IMG|>"
+    edge = "<fake_token_around_image>"
+    assert make("idefics2").picture_text(0, 0) == f"{edge}{'<image>' * 5}{edge}"
+    assert make("idefics2").picture_text(2, 2) == edge + f"{'<image>' * 5}{edge}" * 5
+    one = make("lfm2_vl")
+    one.tile = 32
+    expected = "<|image_start|>" + "".join(f"<|img_row_1_col_{i}|>{'<image>' * 16}" for i in (1, 2))
+    expected += f"<|img_thumbnail|>{'<image>' * 6}<|image_end|>"
+    assert one.picture_text(1, 2, (16, 24)) == expected and one.tokens_in(1, 2, (16, 24)) == 38
+    assert one.picture_text(0, 0, (16, 24)) == f"<|image_start|>{'<image>' * 6}<|image_end|>"
     two = f"<|START_OF_IMG|>TILE_1{part}TILE_2{part}TILE_GLOBAL{part}<|END_OF_IMG|>"
     assert model.picture_text(1, 2) == two and model.tokens_in(1, 2) == two.count("<|IMG_PATCH|>")
 

@@ -43,6 +43,8 @@ CLASSES = {
     "llava_next": "LlavaNext",
     "internvl": "InternVL",
     "llava_onevision": "LlavaOnevision",
+    "lfm2_vl": "Lfm2Vl",
+    "idefics2": "Idefics2",
 }
 # Gemma3Processor has settings of its own, which go before those of its image processor.
 PANNED = {key: value for key, value in PROCESSORS["gemma3_crops"].items() if "pan_and_scan" in key}
@@ -58,7 +60,8 @@ def processor_of(kind: str, folder: Path) -> Any:
         "mistral3": "Pixtral",
         "internvl": "GotOcr2",
     }.get(kind, CLASSES[kind])
-    images = getattr(transformers, f"{named}ImageProcessorPil")(**settings)
+    made = getattr(transformers, f"{named}ImageProcessorPil", None)  # LFM2-VL's computes with torchvision
+    images = (made or getattr(transformers, f"{named}ImageProcessor"))(**settings)
     words = {
         "boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>",
     } if kind.startswith("gemma3") else {}  # fmt: skip
@@ -93,6 +96,10 @@ def processor_of(kind: str, folder: Path) -> Any:
         return made(images, tokenizer, chat_template=MORE[kind])
     if kind == "mistral3":
         return made(images, tokenizer, patch_size=4, spatial_merge_size=2, chat_template=MORE[kind])
+    if kind == "lfm2_vl":
+        return made(images, tokenizer, chat_template=MORE[kind])
+    if kind == "idefics2":
+        return made(images, tokenizer, image_seq_len=5, chat_template=MORE[kind])
     if kind == "idefics3":
         return made(images, tokenizer, image_seq_len=4, chat_template=TEMPLATES[kind])
     if kind.startswith("gemma3"):

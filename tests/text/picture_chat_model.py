@@ -19,6 +19,7 @@ SPECIAL = [
     "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>",
     "<bos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>", "<image_soft_token>",
     "[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]", "<IMG_CONTEXT>", "<img>", "</img>", "<video>",
+    "<|image_start|>", "<|image_end|>", "<|img_thumbnail|>", *(f"<|img_row_1_col_{column}|>" for column in (1, 2)),
 ]  # fmt: skip
 IDS = {name: 256 + i for i, name in enumerate(SPECIAL)}
 SIZE = 256 + len(SPECIAL)
@@ -114,6 +115,20 @@ MORE = {
         "{% elif content['type'] == 'text' %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
         "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{'<|im_start|>assistant\n' }}{% endif %}"
     ),
+    "idefics2": (
+        "{% for message in messages %}{{message['role'].capitalize()}}"
+        "{% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}"
+        "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}"
+        "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+    ),
+    "lfm2_vl": (
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n'}}"
+        "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+        "{% for content in message['content'] %}{% if content['type'] == 'image' %}{{ '<image>' }}"
+        "{% elif content['type'] == 'text' %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
+        "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{'<|im_start|>assistant\n' }}{% endif %}"
+    ),
     "mistral3": (
         "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST]' }}"
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -142,6 +157,10 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                    "crop_size": {"height": 16, "width": 16}, "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
     "llava_onevision": {"image_processor_type": "LlavaOnevisionImageProcessor", "size": {"height": 16, "width": 16},
                         "image_grid_pinpoints": [[16, 32], [32, 16], [32, 32]]},
+    "idefics2": {"image_processor_type": "Idefics2ImageProcessor", "do_image_splitting": True,
+                 "size": {"shortest_edge": 10, "longest_edge": 24}},
+    "lfm2_vl": {"image_processor_type": "Lfm2VlImageProcessor", "encoder_patch_size": 4, "tile_size": 16,
+                "max_tiles": 3, "min_image_tokens": 4, "max_image_tokens": 6},
     "internvl": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 16, "width": 16},
                  "crop_to_patches": False, "max_patches": 6},
 }  # fmt: skip

@@ -32,14 +32,28 @@ def whole(patches: np.ndarray, rows: int, columns: int, side: int) -> np.ndarray
 
 def golden(name: str) -> list[Any]:
     kind, settings = CASES[name]
-    pil = f"{kind}ImageProcessorPil"
-    processor = getattr(transformers, pil if hasattr(transformers, pil) else f"{kind}ImageProcessor")(**settings)
+    made = getattr(transformers, f"{kind}ImageProcessorPil", None)  # some have only that of torchvision
+    processor = (made or getattr(transformers, f"{kind}ImageProcessor"))(**settings)
     images = [Image.fromarray(picture) for picture in pictures()]
     rows = []
     for batch in [images] if name in TOGETHER else [[image] for image in images]:
-        found = processor(images=batch, return_tensors="np")
+        found = processor(images=batch, return_tensors="np" if made else "pt")
+        found = {key: value if made else value.float().numpy() for key, value in found.items()}
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         values = values[0] if values.ndim == 5 else values  # the tiles of one picture
+        if kind == "Idefics2":  # quarters, and the whole, of several sizes
+            seen = np.asarray(found["pixel_attention_mask"])[0]
+            sizes = [(int(m[:, 0].sum()), int(m[0].sum())) for m in seen]
+            flat = [one[:, :high, :wide].reshape(-1) for one, (high, wide) in zip(values, sizes, strict=True)]
+            rows.append([[len(flat)], [float(f"{v:.6g}") for v in shown(np.concatenate(flat), 96)], None])
+            continue
+        if kind == "Lfm2Vl":  # tiles, and the whole of another size: all numbers of (3, H, W) of each
+            side, flat = processor.encoder_patch_size, []
+            for rows_of, (high, wide) in zip(values, found["spatial_shapes"].astype(int), strict=True):
+                one = rows_of[: high * wide].reshape(high, wide, side, side, 3).transpose(4, 0, 2, 1, 3)
+                flat.append(one.reshape(-1))
+            rows.append([[len(flat)], [float(f"{v:.6g}") for v in shown(np.concatenate(flat), 96)], None])
+            continue
         if "spatial_shapes" in found:  # of SigLIP 2
             (high, wide), side = found["spatial_shapes"][0], processor.patch_size
             values = values[0, : high * wide].reshape(high, wide, side, side, 3).transpose(4, 0, 2, 1, 3)

@@ -54,6 +54,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2_vl": ("Qwen2VL", {"min_pixels": 400, "max_pixels": 800, "patch_size": 5}),
     "qwen2_vl_small": ("Qwen2VL", {"size": {"shortest_edge": 4000, "longest_edge": 9000}, "patch_size": 3}),
     "paddleocr_vl": ("PaddleOCRVL", {"min_pixels": 400, "max_pixels": 3000, "patch_size": 15}),
+    "glm4v": ("Glm4v", {"size": {"shortest_edge": 900, "longest_edge": 2400}, "patch_size": 5}),
+    "glm4v_small": ("Glm4v", {"size": {"shortest_edge": 9000, "longest_edge": 90000}, "patch_size": 14}),
     "pixtral": ("Pixtral", {"size": {"longest_edge": 37}, "patch_size": 6}),
     "llava_next": ("LlavaNext", {
         "size": {"shortest_edge": 14}, "crop_size": square(14), "image_grid_pinpoints": [[14, 28], [28, 14], [28, 28]],
@@ -63,6 +65,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     }),
     "internvl": ("GotOcr2", {"size": square(14), "crop_to_patches": True, "min_patches": 2, "max_patches": 6}),
     "internvl_whole": ("GotOcr2", {"size": square(20)}),
+    "idefics2": ("Idefics2", {"size": {"shortest_edge": 20, "longest_edge": 37}}),
+    "idefics2_quarters": ("Idefics2", {"size": {"shortest_edge": 9, "longest_edge": 25}, "do_image_splitting": True}),
+    "lfm2_vl": ("Lfm2Vl", {
+        "tile_size": 16, "encoder_patch_size": 4, "max_tiles": 6, "min_image_tokens": 4, "max_image_tokens": 9,
+    }),
+    "lfm2_vl_whole": ("Lfm2Vl", {
+        "do_image_splitting": False, "encoder_patch_size": 4, "min_image_tokens": 40, "max_image_tokens": 64,
+    }),
+    "llama4": ("Llama4", {"size": square(14), "max_patches": 6}),
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
     "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "zoedepth": ("ZoeDepth", {"size": square(24), "ensure_multiple_of": 4, "do_pad": True}),

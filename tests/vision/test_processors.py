@@ -29,11 +29,18 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
     made = processor(name)
     batches = [images] if name in TOGETHER else [[image] for image in images]
     for batch, (shape, numbers, seen) in zip(batches, GOLDEN[name], strict=True):
+        if name.startswith(("lfm2_vl", "idefics2")):  # tiles, and the whole of another size
+            parts = made.by_size(*batch)
+            values = np.concatenate([part.numpy().reshape(-1) for part in parts])
+            assert [sum(part.shape[0] for part in parts)] == shape
+            np.testing.assert_allclose(shown(values, 96), numbers, atol=0.02, rtol=1e-5)
+            continue
         found = made(batch)
         assert list(found.pixel_values.shape) == shape
         assert made.fixed_size in (None, tuple(shape[2:]))
         # Pillow 13, with which the newest case was made, rounds bilinear means otherwise: by one of 255 levels.
-        near = 0.02 if name == "mask2former" else 1e-4
+        # So does torchvision, with which Llama 4's were.
+        near = 0.02 if name in ("mask2former", "llama4") else 1e-4
         np.testing.assert_allclose(shown(found.pixel_values.numpy(), 96), numbers, atol=near, rtol=1e-5)
         if seen is not None and seen != shape[0] * shape[2] * shape[3]:
             assert found.mask is not None and list(found.mask.shape) == [shape[0], *shape[2:]]
@@ -72,7 +79,15 @@ def test_tiles_of_pictures() -> None:
     ):  # fmt: skip
         made = processor("internvl", size=square_of(14), min_patches=1, max_patches=12)
         assert made.tiles(height, width) == tiles
+    for height, width, largest, tiles in (  # transformers' get_best_fit
+        (300, 801, False, (1, 3)), (300, 300, True, (4, 4)), (336, 336, False, (0, 0)), (5000, 2500, False, (5, 3)),
+        (12, 1500, False, (1, 5)), (700, 300, True, (5, 3)),
+    ):  # fmt: skip
+        made = processor("llama4", size=square_of(336), max_patches=16, resize_to_max_canvas=largest)
+        assert made.tiles(height, width) == tiles, (height, width, made.tiles(height, width))
     for name, changes in (
+        ("lfm2_vl", [{"tile_size": 15}, {"min_tiles": 9}, {"max_image_tokens": 0}, {"encoder_patch_size": "a"}]),
+        ("llama4", [{"do_resize": False}, {"max_patches": 0}, {"size": {"height": 4, "width": 8}}]),
         ("pixtral", [{"patch_size": {"height": 2, "width": 3}}, {"merge_size": 0}, {"size": {"shortest_edge": 4}}]),
         ("llava_next", [{"image_grid_pinpoints": sizes} for sizes in ([], [[14, 15]], [[14]], "many", [[9999, 14]])]),
         ("internvl", [{"max_patches": 0}, {"min_patches": 9}, {"max_patches": 1 << 20}, {"min_patches": "a"}]),

@@ -172,7 +172,10 @@ class GridConfig(PictureTextConfig):
 
     def check_sections(self) -> None:
         """ModelError for sections that are not those of a head."""
-        given, half = self._given_sections, self.text_config.head_dim // 2
+        share = self.text_config.rope_parameters.get("partial_rotary_factor", 1.0)
+        plausible = type(share) in (int, float) and 0 < share <= 1
+        require(plausible, f"partial_rotary_factor is {share!r:.60}, expected a number up to 1")
+        given, half = self._given_sections, int(self.text_config.head_dim * share) // 2
         plausible = isinstance(given, list | tuple) and all(type(n) is int and n > 0 for n in given)
         require(
             plausible and sum(given) == half, f"mrope_section is {given!r:.60}, expected numbers that add up to {half}"

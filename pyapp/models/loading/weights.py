@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
@@ -226,16 +226,16 @@ def plans_of(
 
 def experts_apart(
     tensors: Mapping[str, TensorInfo], place: str, parts: tuple[str, ...], experts: int, layers: int,
-    stacks: str = "mlp.experts",
+    stacks: str = "mlp.experts", root: str = "model.layers",
 ) -> dict[str, Stored]:  # fmt: skip
     """How files that keep the matrices of each expert apart store the stacks of nn.layers.experts.Experts: `parts` are
     the names of gate (if there is one), up and down, as in model.layers.0.PLACE.3.GATE.weight; `stacks` is the path of
-    the stacks in a layer.
+    the stacks in a layer, `root` that of the layers.
     """
     first = "gate_up_proj" if len(parts) == 3 else "up_proj"
     found: dict[str, Stored] = {}
     for layer in range(layers if experts else 0):
-        before = f"model.layers.{layer}."
+        before = f"{root}.{layer}."
         gate_up, down = (
             tuple(f"{before}{place}.{e}.{part}.weight" for e in range(experts) for part in chosen)
             for chosen in (parts[:-1], parts[-1:])
@@ -245,6 +245,36 @@ def experts_apart(
         found[f"{before}{stacks}.{first}"] = Stored(gate_up, values=_stacked(experts))
         found[f"{before}{stacks}.down_proj"] = Stored(down, values=_stacked(experts))
     return found
+
+
+def _transposed(parts: Sequence[Tensor]) -> Tensor:
+    """(E, K, N) → (E, N, K)."""
+    return parts[0].transpose(1, 2).contiguous()
+
+
+def experts_transposed(
+    shapes: Mapping[str, Sequence[int]], place: str, layers: Iterable[int], hidden: int, inner: int
+) -> dict[str, Stored]:
+    """How files that have each matrix of the stacks of nn.layers.experts.Experts transposed, as their `shapes` say by
+    the model's names, store them: `place` is the path of the stacks, with {} for the number of a layer.
+    """
+    found = {}
+    for layer in layers:
+        for part, rows, columns in (("gate_up_proj", 2 * inner, hidden), ("down_proj", hidden, inner)):
+            name = f"{place.format(layer)}.{part}"
+            if rows != columns and tuple(shapes.get(name, ()))[1:] == (columns, rows):
+                found[name] = Stored((name,), join=_transposed)
+    return found
+
+
+def with_experts_transposed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors by the names of a model's parameters with each matrix of the experts' stacks transposed: (E, inputs,
+    outputs). Those in blocks stay as they are.
+    """
+    return {
+        name: value.transpose(1, 2).contiguous() if value.ndim == 3 and ".experts." in name else value
+        for name, value in tensors.items()
+    }
 
 
 def gated_experts_apart(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:

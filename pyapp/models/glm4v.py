@@ -1,0 +1,224 @@
+"""GLM-4.1V and GLM-4.5V (GLM-V Team 2025, arXiv 2507.01006): a tower for pictures of any size, whose patches have
+positions of rows and columns twice, learned and rotary, and a filter that makes one vector of each square of patches,
+before GLM-4 or GLM-4.5 with the rotary positions of Qwen2-VL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isqrt
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.nn import GELU, Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList, RMSNorm
+from pyapp.nn.grid_tower import THETA, FramePatches, GridBlock, grid_angles
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.picture_text import GridPictures
+from pyapp.nn.towers import first_rows
+from pyapp.nn.vision import ImageModel, as_sequence
+
+from .loading import picture_text
+from .loading.config import FileConfig, read_config, require
+from .loading.picture_text import GridConfig
+from .loading.pictures_config import pair
+from .loading.weights import Stored, experts_apart
+
+MODEL_TYPES = ("glm4v", "glm4v_moe")
+IMAGE_PROCESSOR = "Glm4v"  # of files that name none
+IGNORED = r"(model\.)?language_model\.layers\.(46|92)\..*"  # the layers that guess tokens ahead
+# By the model: the language model, its names in text_config, and what that leaves out.
+TEXTS: Mapping[str, tuple[str, tuple[str, ...], Mapping[str, Any]]] = {
+    "glm4v": (
+        "glm4",
+        ("glm4", "glm4v_text"),
+        {
+            "vocab_size": 151_552, "hidden_size": 4096, "intermediate_size": 13_696, "num_hidden_layers": 40,
+            "num_attention_heads": 32, "num_key_value_heads": 2, "max_position_embeddings": 32_768,
+            "rms_norm_eps": 1e-5, "partial_rotary_factor": 1.0,
+        },
+    ),
+    "glm4v_moe": (
+        "glm4_moe",
+        ("glm4_moe", "glm4v_moe_text"),
+        {
+            "vocab_size": 151_424, "hidden_size": 4096, "intermediate_size": 10_944, "num_hidden_layers": 46,
+            "num_attention_heads": 96, "num_key_value_heads": 8, "max_position_embeddings": 65_536,
+            "attention_bias": True, "moe_intermediate_size": 1408,
+        },
+    ),
+}  # fmt: skip
+TOKENS = {"glm4v": 151_343, "glm4v_moe": 151_363}
+renamed = picture_text.renamed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TowerConfig(FileConfig):
+    """The fields of vision_config."""
+
+    model_type = "glm4v_vision"
+
+    depth: int = 24
+    hidden_size: int = 1536
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    num_heads: int = 12
+    in_channels: int = 3
+    image_size: tuple[int, int]
+    patch_size: int = 14
+    rms_norm_eps: float = 1e-5
+    spatial_merge_size: int = 2
+    temporal_patch_size: int = 2
+    out_hidden_size: int = 4096
+    intermediate_size: int = 13_696
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        rotary = values.get("rope_parameters") or {}
+        plausible = isinstance(rotary, dict) and rotary.get("rope_theta", THETA) == THETA
+        require(plausible, f"rope_parameters of vision_config is {rotary!r:.60}, expected rope_theta {THETA:g}")
+        return read_config(cls, {**values, "image_size": pair(values, "image_size", 336)})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        width, heads = self.hidden_size, self.num_heads
+        require(
+            width <= 1 << 16 and width % heads == 0 and width // heads % 4 == 0,
+            f"num_heads {heads} do not divide the tower's width {width:,} into heads of a multiple of 4",
+        )
+        require(self.depth <= 1 << 10, f"a tower of {self.depth:,} layers")
+        require(max(self.intermediate_size, self.out_hidden_size) <= 1 << 20, "the tower's layers are too wide")
+        require(max(self.patch_size, self.spatial_merge_size) <= 256, f"patch_size is {self.patch_size:,}")
+        require(
+            self.in_channels == 3 and self.temporal_patch_size <= 16, "pictures have 3 channels, patches few frames"
+        )
+        side = self.image_size[0]
+        require(self.image_size[1] == side >= self.patch_size, f"image_size is {self.image_size}, expected a square")
+
+    @property
+    def learned(self) -> int:
+        """The rows, and columns, of learned positions."""
+        return self.image_size[0] // self.patch_size
+
+
+@dataclass(frozen=True)
+class Config(GridConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = "glm4v"
+    tower = "glm4v_vision"
+    towers = dict.fromkeys(("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision"), TowerConfig)
+    token = ("image_token_id", TOKENS["glm4v"])
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json."""
+        kind, text = values.get("model_type", cls.model_type), values.get("text_config")
+        require(kind in MODEL_TYPES, f"model_type is {kind!r:.60}, expected {' or '.join(MODEL_TYPES)}")
+        own, names, defaults = TEXTS[kind]
+        if isinstance(text, dict):
+            given = text.get("model_type", own)
+            require(given in names, f"the language model {given!r:.50} in text_config is not known")
+            text = {**defaults, **picture_text.without_mrope(text), "model_type": own}
+        return super().from_dict({"image_token_id": TOKENS[kind], **values, "text_config": text})
+
+    def check(self) -> None:
+        self.check_token()
+        width, made = self.text_config.hidden_size, self.vision_config.out_hidden_size
+        require(made == width, f"the tower makes vectors of {made} numbers, the text has {width}")
+        self.check_sections()
+
+    @property
+    def usual_sections(self) -> tuple[int, ...]:
+        return 8, 12, 12
+
+
+class Merger(Module):
+    """A layer, and a gated one behind it."""
+
+    def __init__(self, width: int, inner: int, activation: str) -> None:
+        super().__init__()
+        self.proj = Linear(width, width, bias=False)
+        self.post_projection_norm = LayerNorm(width)
+        self.activation = GELU()
+        gated = GatedFeedForward(width, inner, activation)
+        self.gate_proj, self.up_proj, self.down_proj = gated.gate_proj, gated.up_proj, gated.down_proj
+        self.gated = [gated]  # whose layers are this one's
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, width) → (B, T, width)."""
+        found: Tensor = self.gated[0](self.activation(self.post_projection_norm(self.proj(x))))
+        return found
+
+
+class Tower(ImageModel):
+    """The Vision Transformer."""
+
+    def __init__(self, config: TowerConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, made, side, epsilon = config.hidden_size, config.out_hidden_size, config.patch_size, config.rms_norm_eps
+        self.patch_embed = FramePatches(config.in_channels, width, side, config.temporal_patch_size, bias=True)
+        self.post_conv_layernorm = RMSNorm(width, epsilon)
+        self.embeddings = Module()
+        self.embeddings.position_embedding = Embedding(config.learned**2, width)
+        self.blocks = ModuleList(
+            GridBlock(
+                width, config.num_heads, lambda: RMSNorm(width, epsilon),
+                GatedFeedForward(width, made, config.hidden_act), bias=config.attention_bias, output_bias=False,
+            )
+            for _ in range(config.depth)
+        )  # fmt: skip
+        self.post_layernorm = RMSNorm(width, epsilon)
+        self.downsample = Conv2d(width, made, config.spatial_merge_size, stride=config.spatial_merge_size)
+        self.merger = Merger(made, config.intermediate_size, config.hidden_act)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → the vectors (B, T, out_hidden_size) of pictures."""
+        x = self.post_conv_layernorm(self.patch_embed(pixel_values))  # (B, rows, columns, width)
+        x = x + self._places(x.shape[1], x.shape[2])
+        table = grid_angles(x, self.config.num_heads)
+        for block in self.blocks:
+            x = block(x, table)
+        x = self.downsample(self.post_layernorm(x).permute(0, 3, 1, 2))  # (B, made, rows / side, columns / side)
+        found: Tensor = self.merger(as_sequence(x))
+        return found
+
+    def _places(self, rows: int, columns: int) -> Tensor:
+        """The learned positions (1, rows, columns, width), stretched over the picture."""
+        table = self.embeddings.position_embedding
+        count = table.num_embeddings
+        square = first_rows(table, count).reshape(1, isqrt(count), isqrt(count), -1).permute(0, 3, 1, 2)
+        found = ops.interpolate(square, size=(rows, columns), mode="bicubic", align_corners=False)
+        return found.permute(0, 2, 3, 1)
+
+
+class Glm4vForConditionalGeneration(GridPictures):
+    """Pictures and text to text."""
+
+    placeholder = part = "<|image|>"
+    around = ("<|begin_of_image|>", "<|end_of_image|>")
+    name = "GLM-V"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, config.language_model())
+        self.vision_tower = Tower(config.vision_config)
+        self.sections = config.sections
+
+    @property
+    def square(self) -> int:
+        tower = self.config.vision_config
+        return int(tower.patch_size * tower.spatial_merge_size)
+
+
+def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
+    """How published files store the experts: each matrix by itself."""
+    text, parts = config.text_config, ("gate_proj", "up_proj", "down_proj")
+    if not hasattr(text, "n_routed_experts"):
+        return {}
+    named, root = {renamed(name): info for name, info in tensors.items()}, "language_model.model.layers"
+    return experts_apart(named, "mlp.experts", parts, text.n_routed_experts, text.num_hidden_layers, root=root)
+
+
+TASKS: Mapping[str, Any] = {picture_text.TASK: Glm4vForConditionalGeneration}
