@@ -16,8 +16,8 @@ from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS as PICTURE_SEEDS
 from pyapp.text.options import SEEDS
 
-from . import cohere_text, drawing, ollama, responses
-from .sampling import COHERE, OLLAMA, WITHOUT_EFFECT
+from . import anthropic_text, cohere_text, drawing, ollama, responses
+from .sampling import ANTHROPIC, COHERE, OLLAMA, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
 
 Schema = dict[str, Any]
@@ -125,7 +125,8 @@ SOUND_FIELDS: dict[str, Schema] = {
 TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=array(OBJECT), words=array(OBJECT))
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
                         loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"},
-                        voices=whole(1))  # fmt: skip
+                        voices=whole(1), root=TEXT, parent={"type": "null"}, max_model_len=whole(1), type=TEXT,
+                        display_name=TEXT, created_at=TEXT)  # fmt: skip
 STATUS = an_object(status=TEXT)
 COHERE_FIELDS: dict[str, Schema] = {
     **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
@@ -135,6 +136,21 @@ COHERE_FIELDS: dict[str, Schema] = {
     "thinking": an_object(type=one_of("enabled", "disabled"), token_budget={"description": "Is refused."}),
     **{name: {"description": "Is refused: put texts into messages."} for name in ("documents", "citation_options")},
     **ignored(*cohere_text.WITHOUT_EFFECT),
+}  # fmt: skip
+# Anthropic's; count_tokens takes the same, but for `stream`.
+ANTHROPIC_FIELDS: dict[str, Schema] = {
+    "model": MODEL, "messages": MESSAGES, "system": {"oneOf": [TEXT, array(OBJECT)]},
+    **{ANTHROPIC.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
+        "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority", *WITHOUT_EFFECT)},
+    "max_tokens": whole(1), "tools": array(OBJECT),
+    "tool_choice": an_object(
+        type=one_of(*anthropic_text.CHOICES, "tool"), name=TEXT, disable_parallel_tool_use=FLAG),
+    "parallel_tool_calls": FLAG | {"default": True},
+    "thinking": an_object(type=one_of(*anthropic_text.THINKING), budget_tokens=whole(1), display=IGNORED),
+    "output_config": an_object(
+        effort=one_of(*anthropic_text.EFFORTS), format=an_object(type=one_of("json_schema"), schema=OBJECT)),
+    **{name: {"description": f"Is refused: {why}."} for name, why in anthropic_text.REFUSED.items()},
+    **ignored(*anthropic_text.WITHOUT_EFFECT),
 }  # fmt: skip
 # Ollama's.
 OLLAMA_TEXT: dict[str, Schema] = {
@@ -242,7 +258,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
     ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
     ("GET", "/openapi.json"): Route("This description", OBJECT),
-    ("GET", "/v1/models"): Route("The models", an_object(object=TEXT, data=array(MODEL_ENTRY))),
+    ("GET", "/v1/models"): Route(
+        "The models (OpenAI, Anthropic, vLLM)",
+        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
+    ),
     ("GET", "/v1/models/{name:path}"): Route("A model", MODEL_ENTRY),
     ("POST", "/v1/chat/completions"): Route(
         "An answer in a conversation (OpenAI)", COMPLETION,
@@ -276,6 +295,16 @@ ROUTES: dict[tuple[str, str], Route] = {
         "What the model read for a response (OpenAI)",
         an_object(object=TEXT, data=array(OBJECT), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
         query={"order": one_of("desc", "asc", default="desc"), "limit": whole(1, 100, default=20), "after": TEXT},
+    ),
+    ("POST", "/v1/messages"): Route(
+        "An answer in a conversation (Anthropic)",
+        an_object(id=TEXT, type=TEXT, role=TEXT, model=TEXT, content=array(OBJECT), stop_reason=TEXT,
+                  stop_sequence={"type": ["string", "null"]}, usage=OBJECT),
+        {**ANTHROPIC_FIELDS, "stream": FLAG}, {**HELLO}, ("messages", "max_tokens"), streams=True,
+    ),
+    ("POST", "/v1/messages/count_tokens"): Route(
+        "How many tokens a request has for the model (Anthropic)", an_object(input_tokens=whole(0)),
+        ANTHROPIC_FIELDS, {"messages": HELLO["messages"]}, ("messages",),
     ),
     ("POST", "/v1/embeddings"): EMBEDDINGS,
     ("POST", "/v2/chat"): Route(
@@ -425,8 +454,8 @@ def description(keys: bool) -> Schema:
         "info": {
             "title": "pyapp", "version": __version__,
             "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference, "
-            "text-embeddings-inference, Cohere and Ollama. /v1/realtime is a websocket, in the form of OpenAI's "
-            "Realtime interface.",
+            "text-embeddings-inference, Anthropic, Cohere and Ollama. /v1/realtime is a websocket, in the form of "
+            "OpenAI's Realtime interface.",
         },
     }  # fmt: skip
     if keys:
