@@ -25,7 +25,19 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from pyapp.errors import OptionError
 
-from . import anthropic_text, cohere_text, drawing, ollama, openai_text, responses, speaking, speech, tgi, vectors
+from . import (
+    anthropic_text,
+    cohere_text,
+    drawing,
+    llama_cpp,
+    ollama,
+    openai_text,
+    responses,
+    speaking,
+    speech,
+    tgi,
+    vectors,
+)
 from .answers import the_end
 from .context import Context, Handler, is_foreign
 from .openapi import description
@@ -151,6 +163,12 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/rerank", vectors.rerank),
     ("POST", "/similarity", vectors.similarity),
     ("POST", "/predict", vectors.predict),
+    ("POST", "/completion", llama_cpp.completion),
+    ("POST", "/infill", llama_cpp.infill),
+    ("POST", "/detokenize", llama_cpp.detokenize),
+    ("POST", "/apply-template", llama_cpp.apply_template),
+    ("GET", "/props", llama_cpp.props),
+    ("GET", "/slots", llama_cpp.slots),
     ("GET", "/api/version", ollama.version),
     ("GET", "/api/tags", ollama.tags),
     ("GET", "/api/ps", ollama.running_models),

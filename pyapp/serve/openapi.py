@@ -16,8 +16,8 @@ from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS as PICTURE_SEEDS
 from pyapp.text.options import SEEDS
 
-from . import anthropic_text, cohere_text, drawing, ollama, responses
-from .sampling import ANTHROPIC, COHERE, OLLAMA, WITHOUT_EFFECT
+from . import anthropic_text, cohere_text, drawing, llama_cpp, ollama, responses
+from .sampling import ANTHROPIC, COHERE, LLAMA_CPP, OLLAMA, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
 
 Schema = dict[str, Any]
@@ -152,6 +152,19 @@ ANTHROPIC_FIELDS: dict[str, Schema] = {
     **{name: {"description": f"Is refused: {why}."} for name, why in anthropic_text.REFUSED.items()},
     **ignored(*anthropic_text.WITHOUT_EFFECT),
 }  # fmt: skip
+# llama.cpp's.
+LLAMA_CPP_FIELDS: dict[str, Schema] = {
+    "model": MODEL, "stream": FLAG, "return_tokens": FLAG, "n_predict": whole(-2), "max_tokens": whole(-1),
+    **{LLAMA_CPP.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
+        "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
+        *WITHOUT_EFFECT)},
+    "logit_bias": {"oneOf": [SAMPLING["logit_bias"], array(array({}))]}, "json_schema": OBJECT, "n_probs": whole(0, 20),
+    **{name: {"const": value} for name, value in llama_cpp.METHODS.items()},
+    **{name: {"description": f"Is refused: {why}."} for name, why in llama_cpp.REFUSED.items()},
+    **ignored(*llama_cpp.WITHOUT_EFFECT),
+}  # fmt: skip
+LLAMA_CPP_TEXT = an_object(content=TEXT, tokens=array(whole(0)), stop={"type": "boolean"}, stop_type=TEXT,
+                           tokens_predicted=whole(0), tokens_evaluated=whole(0), timings=OBJECT)  # fmt: skip
 # Ollama's.
 OLLAMA_TEXT: dict[str, Schema] = {
     "model": MODEL, "name": MODEL, "stream": FLAG | {"default": True},
@@ -379,7 +392,9 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",),
     ),
     ("POST", "/tokenize"): Route(
-        "The tokens of texts (TGI, TEI)", array(OBJECT),
+        "The tokens of texts (TGI, TEI); of a `content` as llama.cpp gives them, with its `add_special`, "
+        "`parse_special` and `with_pieces`",
+        {"oneOf": [array(OBJECT), an_object(tokens=array({}))]},
         {**INPUTS, "model": MODEL, "add_special_tokens": {**FLAG, "default": True},
          "prompt_name": NO_PROMPT, **ignored("parameters")},
         {"inputs": "Once upon"}, ("inputs",),
@@ -405,6 +420,30 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"inputs": {"oneOf": [TEXT, array(TEXT), array(array(TEXT, minItems=1, maxItems=2))]}, "raw_scores": FLAG,
          "parameters": an_object(top_k=whole(1), function_to_apply=one_of("none")), **TRUNCATION},
         {"inputs": "the cat"}, ("inputs",),
+    ),
+    ("POST", "/completion"): Route(
+        "The continuation of texts (llama.cpp)", {"oneOf": [LLAMA_CPP_TEXT, array(LLAMA_CPP_TEXT)]},
+        {"prompt": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]}, **LLAMA_CPP_FIELDS},
+        {"prompt": "Once", "n_predict": 4}, ("prompt",), streams=True,
+    ),
+    ("POST", "/infill"): Route(
+        "The text between two others (llama.cpp)", LLAMA_CPP_TEXT,
+        {"input_prefix": TEXT, "input_suffix": TEXT, "prompt": TEXT, "input_extra": array(OBJECT), **LLAMA_CPP_FIELDS},
+        {"input_prefix": "def ", "input_suffix": "return 1", "n_predict": 4}, streams=True,
+    ),
+    ("POST", "/detokenize"): Route(
+        "The text of tokens (llama.cpp)", an_object(content=TEXT), {"tokens": array(whole(0)), "model": MODEL},
+        {"tokens": [72, 105]}, ("tokens",),
+    ),
+    ("POST", "/apply-template"): Route(
+        "The prompt that a conversation becomes (llama.cpp)", an_object(prompt=TEXT),
+        {"model": MODEL, "messages": MESSAGES, "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
+         "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT},
+        {"messages": HELLO["messages"]}, ("messages",),
+    ),
+    ("GET", "/props"): Route("A model and what it can do (llama.cpp)", OBJECT, query={"model": MODEL}),
+    ("GET", "/slots"): Route(
+        "The texts that a model can write together (llama.cpp)", array(OBJECT), query={"model": MODEL},
     ),
     ("GET", "/api/version"): Route("The version (Ollama)", an_object(version=TEXT)),
     ("GET", "/api/tags"): Route("The models (Ollama)", OLLAMA_MODELS),
@@ -454,8 +493,8 @@ def description(keys: bool) -> Schema:
         "info": {
             "title": "pyapp", "version": __version__,
             "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference, "
-            "text-embeddings-inference, Anthropic, Cohere and Ollama. /v1/realtime is a websocket, in the form of "
-            "OpenAI's Realtime interface.",
+            "text-embeddings-inference, Anthropic, Cohere, llama.cpp and Ollama. /v1/realtime is a websocket, in "
+            "the form of OpenAI's Realtime interface.",
         },
     }  # fmt: skip
     if keys:

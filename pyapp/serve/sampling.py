@@ -65,6 +65,13 @@ ANTHROPIC = Interface(
     NAMES | {"stop": "stop_sequences", "json_schema": "output_config.format"}, ("max_tokens",), "messages", flat=True,
     counted=False,
 )  # fmt: skip
+LLAMA_CPP = Interface(
+    {
+        **NAMES, "max_new_tokens": "n_predict", "json_schema": "json_schema", "repetition_penalty": "repeat_penalty",
+        "suffix": "input_suffix",
+    },
+    ("n_predict", "max_tokens"), "messages",
+)  # fmt: skip
 OLLAMA = Interface(
     {
         **NAMES, "max_new_tokens": "options.num_predict", "json_schema": "format",

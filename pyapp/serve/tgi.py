@@ -18,7 +18,7 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
-from . import drawing
+from . import drawing, llama_cpp
 from .answers import data_line
 from .context import Context
 from .fields import Fields
@@ -262,9 +262,12 @@ async def info(request: Request, context: Context) -> Response:
 
 async def tokenize(request: Request, context: Context) -> Response:
     """/tokenize: the tokens of `inputs` (a text, or texts), with the characters that they stand for where the
-    tokenizer knows them.
+    tokenizer knows them. A body with `content` asks as llama.cpp's clients.
     """
-    fields = Fields(await context.json(request))
+    given = await context.json(request)
+    if "content" in given:
+        return await llama_cpp.tokenize(request, context, given)
+    fields = Fields(given)
     alone = isinstance(fields.any("inputs"), str)
     texts = fields.texts("inputs", 2048)
     name, special = fields.text("model"), fields.flag("add_special_tokens", True)

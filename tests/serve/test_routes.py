@@ -122,6 +122,11 @@ def test_filling_in_the_middle(tmp_path: Path) -> None:
         filled = post(other, "/v1/completions", **ask, prompt="ab", suffix="c")
         plain = post(other, "/v1/completions", **ask, prompt=[253, 97, 98, 254, 99, 255])
         assert filled["choices"] == plain["choices"] and filled["usage"]["prompt_tokens"] == 6
+        lines = {"input_prefix": "a", "prompt": "b", "input_suffix": "c", "n_predict": 4, "temperature": 0}
+        infilled = post(other, "/infill", **lines)
+        assert infilled["content"] == plain["choices"][0]["text"] and infilled["tokens_evaluated"] == 6
+        beside = post(other, "/infill", **lines, input_extra=[{"filename": "b.py", "text": "x"}])
+        assert beside["tokens_evaluated"] == 6 + len("\n\n--- snippet ---\n\nx")
 
 
 def test_forms_and_tools(client: Any) -> None:
