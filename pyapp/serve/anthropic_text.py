@@ -417,7 +417,7 @@ async def messages(request: Request, context: Context) -> Response:
 
     async def events() -> AsyncGenerator[str, None]:
         blocks = Blocks()
-        begun = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(choice)}
+        begun: Value = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": usage_of(choice)}
         yield told("message_start", message=begun)
         async with aclosing(running.events()) as found:
             async for _, event in found:

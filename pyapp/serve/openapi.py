@@ -260,7 +260,8 @@ EMBEDDINGS = Route(
 RERANK = Route(
     "How well texts answer a query: `documents` as in Cohere's and Jina's interfaces, or `texts` as in TEI",
     {"oneOf": [an_object(id=TEXT, model=TEXT, results=array(OBJECT)), SCORES]},
-    {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}), "rank_fields": TEXTS,
+    {"model": MODEL, "query": TEXT, "rank_fields": TEXTS,
+     "documents": array({"oneOf": [TEXT, an_object(text=TEXT), an_object(image=TEXT)]}),
      "texts": array(TEXT), "top_n": whole(1), "return_documents": FLAG, "return_text": FLAG, "raw_scores": FLAG,
      **TRUNCATION, **ignored("max_tokens_per_doc", "max_chunks_per_doc", "priority")},
     {"query": "cats", "documents": ["the cat", "a boat"]}, ("query",),
@@ -374,9 +375,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/models/{name:path}"): Route(
         "What the model does, as Hugging Face's inference API: labels, objects, segments, depths or a text of a "
-        "picture, or labels of a recording, which is the body or in base64 in `inputs`; for models of texts and of "
-        "speech as /",
-        {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT]},
+        "picture, or labels of a recording, which is the body or in base64 in `inputs`; masked words, labelled parts, "
+        "translations or summaries, and answers to questions, of texts; given labels of texts (`candidate_labels`); "
+        "for other models of texts and of speech as /",
+        {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT, array({})]},
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),

@@ -29,7 +29,8 @@ from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import TASKS, ServedModel
 from .speaking import of_inputs
 from .speech import OF_GENERATION, of_coded_sound, of_sound
-from .vectors import embed, predict, refuse_prompt, similarity
+from .text_tasks import ANSWERS, TEXT_TASKS, is_zero_shot, of_text, with_given_labels
+from .vectors import embed, predict, refuse_prompt, rerank, similarity
 
 NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
 
@@ -221,6 +222,13 @@ async def either(request: Request, context: Context, tasks: set[str] | None = No
     if kind.startswith(("audio/", "video/")) or (kind == "application/octet-stream" and "transcribe" in tasks):
         return await of_sound(request, context)
     given = await context.json(request)
+    name = request.path_params.get("name")
+    if tasks == {"rank-pages"}:
+        return await rerank(request, context, given)
+    if tasks <= {*TEXT_TASKS, ANSWERS}:
+        return await of_text(request, context, name, given)
+    if "classify" in tasks and is_zero_shot(given):
+        return await with_given_labels(request, context, name, given)
     if tasks == {"transcribe"} or ("transcribe" in tasks and is_for_sound(given.get("parameters"))):
         return await of_coded_sound(request, context, given)
     if tasks == {"speak"}:

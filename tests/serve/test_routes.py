@@ -353,9 +353,9 @@ def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) ->
     begun: list[int] = []
     values_of = vectors.values_of
 
-    async def counted(context: Any, model: Any, count: int, answer: Any) -> Any:
+    async def counted(context: Any, model: Any, count: int, *more: Any) -> Any:
         begun.append(count)
-        return await values_of(context, model, count, answer)
+        return await values_of(context, model, count, *more)
 
     monkeypatch.setattr(vectors, "values_of", counted)
     monkeypatch.setattr(vectors, "PIECE_TOKENS", 8)
