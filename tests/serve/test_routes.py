@@ -366,10 +366,10 @@ def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) ->
         assert [x for row in found for x in row] == pytest.approx([x for row in wanted for x in row], abs=1e-6)
     assert client.context.in_flight == 0
 
-    async def failing(context: Any, model: Any, count: int, answer: Any) -> Any:
+    async def failing(context: Any, model: Any, count: int, *more: Any) -> Any:
         if len(begun) > 5:
             raise RuntimeError("none of the client's business")
-        return await counted(context, model, count, answer)
+        return await counted(context, model, count, *more)
 
     monkeypatch.setattr(vectors, "values_of", failing)
     broken = client.post("/embed_all", json={"inputs": texts})
