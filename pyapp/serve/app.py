@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.applications import Starlette
@@ -24,7 +25,19 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from pyapp.errors import OptionError
 
-from . import cohere_text, drawing, ollama, openai_text, responses, speaking, speech, tgi, vectors
+from . import (
+    anthropic_text,
+    cohere_text,
+    drawing,
+    llama_cpp,
+    ollama,
+    openai_text,
+    responses,
+    speaking,
+    speech,
+    tgi,
+    vectors,
+)
 from .answers import the_end
 from .context import Context, Handler, is_foreign
 from .openapi import description
@@ -37,9 +50,11 @@ log = logging.getLogger("pyapp.serve")
 OPEN = ("/health", "/ready")  # without a key
 ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
-# Routes of OpenAI's and Ollama's that are not here, and what does their work.
+# Routes of OpenAI's, Anthropic's and Ollama's that are not here, and what does their work.
 INSTEAD = {
     "/chat": "ask /v1/chat/completions",
+    "/complete": "ask /v1/messages",
+    "/messages/batches": "ask /v1/messages for each of them",
     **dict.fromkeys(("/api/pull", "/api/create", "/api/copy"), "models are given to `pyapp serve`"),
 }
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
@@ -70,7 +85,9 @@ async def openapi(request: Request, context: Context) -> Response:
 
 
 async def models(request: Request, context: Context) -> Response:
-    return JSONResponse({"object": "list", "data": [describe(model) for model in context.models.by_name.values()]})
+    found = [describe(model) for model in context.models.by_name.values()]
+    page = {"has_more": False, "first_id": found[0]["id"], "last_id": found[-1]["id"]}  # Anthropic's, always the whole
+    return JSONResponse({"object": "list", "data": found, **page})
 
 
 async def model(request: Request, context: Context) -> Response:
@@ -82,9 +99,16 @@ async def model(request: Request, context: Context) -> Response:
 
 
 def describe(found: Any) -> dict[str, Any]:
+    """A model in the forms of OpenAI, Anthropic (`type`, `display_name`, `created_at`) and vLLM (`root`, `parent`, and
+    `max_model_len`, the tokens of its context).
+    """
+    writes = found.task == "generate" and found.loaded is not None
     return {
         "id": found.name, "object": "model", "created": found.created, "owned_by": "pyapp", "task": found.task,
-        "loaded": found.loaded is not None,
+        "loaded": found.loaded is not None, "root": found.name, "parent": None,
+        "type": "model", "display_name": found.name,
+        "created_at": datetime.fromtimestamp(found.created, UTC).isoformat().replace("+00:00", "Z"),
+        **({"max_model_len": found.runner.capacity} if writes else {}),
         **({"voices": found.loaded.speakers} if found.task == "speak" and found.loaded is not None else {}),
         **(heard_by(found.loaded.tokenizer) if found.task == "transcribe" and found.loaded is not None else {}),
     }  # fmt: skip
@@ -114,6 +138,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/v1/responses/{id}", responses.retrieve),
     ("DELETE", "/v1/responses/{id}", responses.delete),
     ("GET", "/v1/responses/{id}/input_items", responses.list_input),
+    ("POST", "/v1/messages", anthropic_text.messages),
+    ("POST", "/v1/messages/count_tokens", anthropic_text.count_tokens),
     ("POST", "/v1/embeddings", vectors.embeddings),
     ("POST", "/v2/chat", cohere_text.chat),
     ("POST", "/v2/embed", vectors.embeddings_by_type),
@@ -137,6 +163,12 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/rerank", vectors.rerank),
     ("POST", "/similarity", vectors.similarity),
     ("POST", "/predict", vectors.predict),
+    ("POST", "/completion", llama_cpp.completion),
+    ("POST", "/infill", llama_cpp.infill),
+    ("POST", "/detokenize", llama_cpp.detokenize),
+    ("POST", "/apply-template", llama_cpp.apply_template),
+    ("GET", "/props", llama_cpp.props),
+    ("GET", "/slots", llama_cpp.slots),
     ("GET", "/api/version", ollama.version),
     ("GET", "/api/tags", ollama.tags),
     ("GET", "/api/ps", ollama.running_models),
@@ -199,6 +231,8 @@ def answer_of(problem: Problem) -> Response:
 
 def answer_for(path: str) -> Callable[[Problem], Response]:
     """What makes answers of problems in the form of a path's interface."""
+    if path.startswith("/v1/messages"):
+        return anthropic_text.answer_of
     return ollama.answer_of if path.startswith("/api/") else answer_of
 
 
@@ -247,7 +281,7 @@ class Gate:
                 with self._context.models.holding():
                     await self._app(scope, receive, sending)
             elif scope["type"] == "http":
-                await answer_of(refusal)(scope, receive, sending)
+                await answer_for(scope["path"])(refusal)(scope, receive, sending)
             else:
                 await WebSocket(scope, receive, sending).send_denial_response(answer_of(refusal))
         finally:
@@ -267,7 +301,7 @@ class Gate:
         if not settings.keys or scope["path"] in OPEN or scope.get("method") == "OPTIONS":
             return None
         kind, _, key = headers.get("authorization", "").partition(" ")
-        given = key.strip() if kind.lower() == "bearer" else ""
+        given = key.strip() if kind.lower() == "bearer" else headers.get("x-api-key", "")  # as Anthropic's clients
         for protocol in scope.get("subprotocols", ()):  # browsers cannot send the header with a websocket
             given = given or protocol.removeprefix(KEY_PROTOCOL) if protocol.startswith(KEY_PROTOCOL) else given
         fits = [hmac.compare_digest(given.encode(), known.encode()) for known in settings.keys]  # always all of them

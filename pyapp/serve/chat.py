@@ -150,7 +150,7 @@ def chat_prompt(
 ) -> Prompt:  # fmt: skip
     tokenizer = model.loaded.tokenizer
     plain = not sources(tokenizer.settings)
-    messages, seeing = with_pictures(model, messages, interface.messages)
+    messages, seeing = with_pictures(model, messages, interface.messages, interface.counted)
     template: Any = seeing or (PlainChat(tokenizer) if plain else ChatTemplate(tokenizer))
     known = {} if seeing is None else known_ids(seeing.pictures)
     more = dict(variables)

@@ -53,7 +53,7 @@ class Fields:
     """
 
     def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
-        self._values, self._path = values, path
+        self._values, self._path = dict(values), path
         self._left = set(values)
 
     def name(self, name: str) -> str:
@@ -68,6 +68,10 @@ class Fields:
     def has(self, name: str) -> bool:
         """Whether the field is there; it may be null."""
         return name in self._values
+
+    def put(self, name: str, value: Any) -> None:
+        """Gives a field another value, as if the client had sent it."""
+        self._values[name] = value
 
     def any(self, name: str, default: Any = None) -> Any:
         self._left.discard(name)

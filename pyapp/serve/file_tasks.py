@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -69,6 +70,28 @@ def _segmentation(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
     return [], {}
 
 
+def _given_labels(fields: Fields, usual: float) -> tuple[list[Any], dict[str, Any]]:
+    """Labels of the request, and how probable what they name must be."""
+    arguments, options = _candidates(fields)
+    del options["top"]
+    return arguments, options | {"threshold": fields.number("threshold", usual, 0, 1)}
+
+
+def _points(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
+    """Where an object is, in pixels: `points` [x, y], for each a label (1: of the object, 0: not), and a `box`."""
+    points, labels, box = fields.array("points", []), fields.array("labels"), fields.array("box")
+    for name, places, count in (("points", points, 2), ("box", [] if box is None else [box], 4)):
+        for place in places:
+            numbers = isinstance(place, list) and len(place) == count
+            if not numbers or not all(type(number) in (int, float) for number in place):
+                raise fields.wrong(name, f"must have {count} numbers for each place", "invalid_type")
+    if not points and box is None:
+        raise fields.missing("points")
+    if labels is not None and (len(labels) != len(points) or any(label not in (0, 1) for label in labels)):
+        raise fields.wrong("labels", f"must be 1 or 0 for each of {len(points)} points")
+    return [], {"points": points, "labels": labels, "box": box}
+
+
 def _length(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
     count = fields.whole("max_new_tokens", None, 1, LONGEST_TEXT)
     prompt = fields.text("prompt")
@@ -94,9 +117,14 @@ def _segments(values: Values) -> Any:
     numbers, lengths = np.asarray(values["runs"]).T
     pixels = np.repeat(numbers, lengths).reshape(*values["size"], 1)  # (H, W, 1)
     return [
-        {"score": None, "label": entry["label"], "share": entry["share"], "mask": _png(pixels == entry["number"])}
+        {
+            "score": entry.get("score"),
+            "label": entry["label"],
+            "share": entry["share"],
+            "mask": _png(pixels == entry["number"]),
+        }
         for entry in values["segments"]
-    ]
+    ]  # fmt: skip
 
 
 def _png(inside: Any) -> str:
@@ -119,6 +147,9 @@ FILE_TASKS: Mapping[str, FileTask] = {
     "segment": FileTask(tasks.segment_images, _segmentation, _segments),
     "depth": FileTask(tasks.estimate_depth, _nothing, _depth),
     "image-to-text": FileTask(tasks.read_images, _length, _text),
+    "detect-labels": FileTask(tasks.detect_labels, partial(_given_labels, usual=0.1), _objects),
+    "segment-labels": FileTask(tasks.segment_labels, partial(_given_labels, usual=0.5), _segments),
+    "cut-out": FileTask(tasks.cut_out_objects, _points, _segments),
     "classify-sound": FileTask(tasks.classify_sounds, _top, _labels, of_sound=True),
     "match-sound": FileTask(tasks.match_sounds, _candidates, _labels, of_sound=True),
 }
@@ -129,7 +160,7 @@ class Looking(Running):
 
     names: Mapping[str, str] = {
         "template": "parameters.hypothesis_template", "labels": "parameters.candidate_labels",
-        **{name: f"parameters.{name}" for name in ("threshold", "prompt", "max_new_tokens")},
+        **{name: f"parameters.{name}" for name in ("threshold", "prompt", "max_new_tokens", "points", "box")},
     }  # fmt: skip
 
 
@@ -168,9 +199,14 @@ def _coded(fields: Fields) -> bytes:
     coded = fields.text("inputs")
     if coded is None:
         raise fields.missing("inputs")
+    return decoded(coded, fields, "inputs")
+
+
+def decoded(coded: str, fields: Fields, name: str) -> bytes:
+    """The bytes of a file in base64, or in a data: URL of it, which the field `name` gave."""
     if coded[:5].lower() == "data:":
         coded = coded.partition(",")[2]
     try:
         return base64.b64decode(coded, validate=True)
     except ValueError:
-        raise fields.wrong("inputs", "must be the bytes of a file in base64") from None
+        raise fields.wrong(name, "must be the bytes of a file in base64") from None

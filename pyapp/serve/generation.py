@@ -38,6 +38,7 @@ class Choice:
     prompt: list[Token] = field(default_factory=list)  # its tokens with their log-probabilities, if asked for
     reason: str = ""  # OpenAI's finish_reason
     ended: str = ""  # the reason of Done
+    stop: str | None = None  # the stop string that ended it
     tokens: int = 0
     thought_tokens: int = 0  # those of them that belong to thoughts and their tags
     prompt_tokens: int = 0
@@ -169,6 +170,7 @@ def bytes_of(prompt: Prompt) -> int:
 
 def note_done(request: Request, choice: Choice, event: Done) -> None:
     choice.reason, choice.ended = reason_of(event.reason), event.reason
+    choice.stop = event.results.get("stop_string")
     choice.tokens = event.results.get("new_tokens", 0)
     choice.prompt_tokens = event.results.get("prompt_tokens", 0)
     choice.reused = event.results.get("reused_tokens", 0)

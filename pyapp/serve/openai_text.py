@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import accumulate
@@ -207,9 +207,10 @@ def completion_prompt(
 
 
 def completion_prompts(
-    model: ServedModel, prompts: Sequence[str | list[int]], options: SamplingOptions, asked: Asked, suffix: str | None
+    model: ServedModel, prompts: Sequence[str | list[int]], options: SamplingOptions, asked: Asked, suffix: str | None,
+    names: Mapping[str, str] = NAMES,
 ) -> list[Prompt]:  # fmt: skip
-    """The prompts; with a `suffix`, of the texts between each of them and the suffix."""
+    """The prompts; with a `suffix`, of the texts between each of them and the suffix. `names`: as in Interface."""
     tokenizer = model.loaded.tokenizer
     stops = asked.stops(tokenizer)
     if suffix is not None:
@@ -218,7 +219,7 @@ def completion_prompts(
                 model.runner.check_text(text)
             gaps = [between(tokenizer, str(prompt), suffix) for prompt in prompts]
         except PyappError as error:
-            raise of_exception(error, NAMES) from error
+            raise of_exception(error, names) from error
         ends = frozenset[int]() if asked.ignore_eos else gaps[0].stops
         return [Prompt(gap.ids, options, stops | ends, True) for gap in gaps]
     return [completion_prompt(model, prompt, options, stops) for prompt in prompts]

@@ -16,8 +16,8 @@ from pyapp.models.diffusion.read_schedule import NAMES as SCHEDULES
 from pyapp.models.diffusion.sampling import SEEDS as PICTURE_SEEDS
 from pyapp.text.options import SEEDS
 
-from . import cohere_text, drawing, ollama, responses
-from .sampling import COHERE, OLLAMA, WITHOUT_EFFECT
+from . import anthropic_text, cohere_text, drawing, llama_cpp, ollama, responses
+from .sampling import ANTHROPIC, COHERE, LLAMA_CPP, OLLAMA, WITHOUT_EFFECT
 from .speaking import FASTEST, SLOWEST
 
 Schema = dict[str, Any]
@@ -125,7 +125,8 @@ SOUND_FIELDS: dict[str, Schema] = {
 TRANSCRIPT = an_object(text=TEXT, language=TEXT, duration=number(), segments=array(OBJECT), words=array(OBJECT))
 MODEL_ENTRY = an_object(id=TEXT, object=TEXT, created=whole(), owned_by=TEXT, task=TEXT,
                         loaded={"type": "boolean"}, languages=array(TEXT), translates={"type": "boolean"},
-                        voices=whole(1))  # fmt: skip
+                        voices=whole(1), root=TEXT, parent={"type": "null"}, max_model_len=whole(1), type=TEXT,
+                        display_name=TEXT, created_at=TEXT)  # fmt: skip
 STATUS = an_object(status=TEXT)
 COHERE_FIELDS: dict[str, Schema] = {
     **{COHERE.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
@@ -136,6 +137,34 @@ COHERE_FIELDS: dict[str, Schema] = {
     **{name: {"description": "Is refused: put texts into messages."} for name in ("documents", "citation_options")},
     **ignored(*cohere_text.WITHOUT_EFFECT),
 }  # fmt: skip
+# Anthropic's; count_tokens takes the same, but for `stream`.
+ANTHROPIC_FIELDS: dict[str, Schema] = {
+    "model": MODEL, "messages": MESSAGES, "system": {"oneOf": [TEXT, array(OBJECT)]},
+    **{ANTHROPIC.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
+        "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority", *WITHOUT_EFFECT)},
+    "max_tokens": whole(1), "tools": array(OBJECT),
+    "tool_choice": an_object(
+        type=one_of(*anthropic_text.CHOICES, "tool"), name=TEXT, disable_parallel_tool_use=FLAG),
+    "parallel_tool_calls": FLAG | {"default": True},
+    "thinking": an_object(type=one_of(*anthropic_text.THINKING), budget_tokens=whole(1), display=IGNORED),
+    "output_config": an_object(
+        effort=one_of(*anthropic_text.EFFORTS), format=an_object(type=one_of("json_schema"), schema=OBJECT)),
+    **{name: {"description": f"Is refused: {why}."} for name, why in anthropic_text.REFUSED.items()},
+    **ignored(*anthropic_text.WITHOUT_EFFECT),
+}  # fmt: skip
+# llama.cpp's.
+LLAMA_CPP_FIELDS: dict[str, Schema] = {
+    "model": MODEL, "stream": FLAG, "return_tokens": FLAG, "n_predict": whole(-2), "max_tokens": whole(-1),
+    **{LLAMA_CPP.names.get(name, name): schema for name, schema in SAMPLING.items() if name not in (
+        "max_tokens", "max_completion_tokens", "n", "response_format", "stream", "stream_options", "priority",
+        *WITHOUT_EFFECT)},
+    "logit_bias": {"oneOf": [SAMPLING["logit_bias"], array(array({}))]}, "json_schema": OBJECT, "n_probs": whole(0, 20),
+    **{name: {"const": value} for name, value in llama_cpp.METHODS.items()},
+    **{name: {"description": f"Is refused: {why}."} for name, why in llama_cpp.REFUSED.items()},
+    **ignored(*llama_cpp.WITHOUT_EFFECT),
+}  # fmt: skip
+LLAMA_CPP_TEXT = an_object(content=TEXT, tokens=array(whole(0)), stop={"type": "boolean"}, stop_type=TEXT,
+                           tokens_predicted=whole(0), tokens_evaluated=whole(0), timings=OBJECT)  # fmt: skip
 # Ollama's.
 OLLAMA_TEXT: dict[str, Schema] = {
     "model": MODEL, "name": MODEL, "stream": FLAG | {"default": True},
@@ -231,7 +260,8 @@ EMBEDDINGS = Route(
 RERANK = Route(
     "How well texts answer a query: `documents` as in Cohere's and Jina's interfaces, or `texts` as in TEI",
     {"oneOf": [an_object(id=TEXT, model=TEXT, results=array(OBJECT)), SCORES]},
-    {"model": MODEL, "query": TEXT, "documents": array({"oneOf": [TEXT, an_object(text=TEXT)]}), "rank_fields": TEXTS,
+    {"model": MODEL, "query": TEXT, "rank_fields": TEXTS,
+     "documents": array({"oneOf": [TEXT, an_object(text=TEXT), an_object(image=TEXT)]}),
      "texts": array(TEXT), "top_n": whole(1), "return_documents": FLAG, "return_text": FLAG, "raw_scores": FLAG,
      **TRUNCATION, **ignored("max_tokens_per_doc", "max_chunks_per_doc", "priority")},
     {"query": "cats", "documents": ["the cat", "a boat"]}, ("query",),
@@ -242,7 +272,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("GET", "/ready"): Route("Whether the models are loaded and the server does not end", STATUS),
     ("GET", "/metrics"): Route("Figures for Prometheus", "text/plain"),
     ("GET", "/openapi.json"): Route("This description", OBJECT),
-    ("GET", "/v1/models"): Route("The models", an_object(object=TEXT, data=array(MODEL_ENTRY))),
+    ("GET", "/v1/models"): Route(
+        "The models (OpenAI, Anthropic, vLLM)",
+        an_object(object=TEXT, data=array(MODEL_ENTRY), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
+    ),
     ("GET", "/v1/models/{name:path}"): Route("A model", MODEL_ENTRY),
     ("POST", "/v1/chat/completions"): Route(
         "An answer in a conversation (OpenAI)", COMPLETION,
@@ -276,6 +309,16 @@ ROUTES: dict[tuple[str, str], Route] = {
         "What the model read for a response (OpenAI)",
         an_object(object=TEXT, data=array(OBJECT), has_more={"type": "boolean"}, first_id=TEXT, last_id=TEXT),
         query={"order": one_of("desc", "asc", default="desc"), "limit": whole(1, 100, default=20), "after": TEXT},
+    ),
+    ("POST", "/v1/messages"): Route(
+        "An answer in a conversation (Anthropic)",
+        an_object(id=TEXT, type=TEXT, role=TEXT, model=TEXT, content=array(OBJECT), stop_reason=TEXT,
+                  stop_sequence={"type": ["string", "null"]}, usage=OBJECT),
+        {**ANTHROPIC_FIELDS, "stream": FLAG}, {**HELLO}, ("messages", "max_tokens"), streams=True,
+    ),
+    ("POST", "/v1/messages/count_tokens"): Route(
+        "How many tokens a request has for the model (Anthropic)", an_object(input_tokens=whole(0)),
+        ANTHROPIC_FIELDS, {"messages": HELLO["messages"]}, ("messages",),
     ),
     ("POST", "/v1/embeddings"): EMBEDDINGS,
     ("POST", "/v2/chat"): Route(
@@ -332,9 +375,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/models/{name:path}"): Route(
         "What the model does, as Hugging Face's inference API: labels, objects, segments, depths or a text of a "
-        "picture, or labels of a recording, which is the body or in base64 in `inputs`; for models of texts and of "
-        "speech as /",
-        {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT]},
+        "picture, or labels of a recording, which is the body or in base64 in `inputs`; masked words, labelled parts, "
+        "translations or summaries, and answers to questions, of texts; given labels of texts (`candidate_labels`); "
+        "for other models of texts and of speech as /",
+        {"oneOf": [array(GENERATED), array(an_object(label=TEXT, score=number())), OBJECT, array({})]},
         {**INPUTS, "parameters": INFERENCE, "stream": FLAG, **ignored("model", "options")},
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",), streams=True,
     ),
@@ -350,7 +394,9 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"inputs": "Once", "parameters": {"max_new_tokens": 4}}, ("inputs",),
     ),
     ("POST", "/tokenize"): Route(
-        "The tokens of texts (TGI, TEI)", array(OBJECT),
+        "The tokens of texts (TGI, TEI); of a `content` as llama.cpp gives them, with its `add_special`, "
+        "`parse_special` and `with_pieces`",
+        {"oneOf": [array(OBJECT), an_object(tokens=array({}))]},
         {**INPUTS, "model": MODEL, "add_special_tokens": {**FLAG, "default": True},
          "prompt_name": NO_PROMPT, **ignored("parameters")},
         {"inputs": "Once upon"}, ("inputs",),
@@ -376,6 +422,30 @@ ROUTES: dict[tuple[str, str], Route] = {
         {"inputs": {"oneOf": [TEXT, array(TEXT), array(array(TEXT, minItems=1, maxItems=2))]}, "raw_scores": FLAG,
          "parameters": an_object(top_k=whole(1), function_to_apply=one_of("none")), **TRUNCATION},
         {"inputs": "the cat"}, ("inputs",),
+    ),
+    ("POST", "/completion"): Route(
+        "The continuation of texts (llama.cpp)", {"oneOf": [LLAMA_CPP_TEXT, array(LLAMA_CPP_TEXT)]},
+        {"prompt": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]}, **LLAMA_CPP_FIELDS},
+        {"prompt": "Once", "n_predict": 4}, ("prompt",), streams=True,
+    ),
+    ("POST", "/infill"): Route(
+        "The text between two others (llama.cpp)", LLAMA_CPP_TEXT,
+        {"input_prefix": TEXT, "input_suffix": TEXT, "prompt": TEXT, "input_extra": array(OBJECT), **LLAMA_CPP_FIELDS},
+        {"input_prefix": "def ", "input_suffix": "return 1", "n_predict": 4}, streams=True,
+    ),
+    ("POST", "/detokenize"): Route(
+        "The text of tokens (llama.cpp)", an_object(content=TEXT), {"tokens": array(whole(0)), "model": MODEL},
+        {"tokens": [72, 105]}, ("tokens",),
+    ),
+    ("POST", "/apply-template"): Route(
+        "The prompt that a conversation becomes (llama.cpp)", an_object(prompt=TEXT),
+        {"model": MODEL, "messages": MESSAGES, "tools": array(OBJECT), "tool_choice": {"oneOf": [TEXT, OBJECT]},
+         "parallel_tool_calls": FLAG | {"default": True}, "chat_template_kwargs": OBJECT},
+        {"messages": HELLO["messages"]}, ("messages",),
+    ),
+    ("GET", "/props"): Route("A model and what it can do (llama.cpp)", OBJECT, query={"model": MODEL}),
+    ("GET", "/slots"): Route(
+        "The texts that a model can write together (llama.cpp)", array(OBJECT), query={"model": MODEL},
     ),
     ("GET", "/api/version"): Route("The version (Ollama)", an_object(version=TEXT)),
     ("GET", "/api/tags"): Route("The models (Ollama)", OLLAMA_MODELS),
@@ -425,8 +495,8 @@ def description(keys: bool) -> Schema:
         "info": {
             "title": "pyapp", "version": __version__,
             "description": "Models over HTTP, in the interfaces of OpenAI, text-generation-inference, "
-            "text-embeddings-inference, Cohere and Ollama. /v1/realtime is a websocket, in the form of OpenAI's "
-            "Realtime interface.",
+            "text-embeddings-inference, Anthropic, Cohere, llama.cpp and Ollama. /v1/realtime is a websocket, in "
+            "the form of OpenAI's Realtime interface.",
         },
     }  # fmt: skip
     if keys:

@@ -18,11 +18,11 @@ PIXELS = 1 << 25  # of a picture: 100 MB in memory
 
 
 def with_pictures(
-    model: ServedModel, messages: Sequence[dict[str, Any]], param: str
+    model: ServedModel, messages: Sequence[dict[str, Any]], param: str, counted: bool = True
 ) -> tuple[list[dict[str, Any]], PictureTemplate | None]:
     """The messages without the pictures in them, and the template that puts these in their places; None where the model
     sees none. Problem for pictures that cannot be read, and for more than there is room for; `param` is the field with
-    the messages.
+    the messages, whose number errors give if they are `counted` as in the request.
     """
     loaded = model.loaded
     try:
@@ -46,7 +46,7 @@ def with_pictures(
             f"{param}: {error.what} (the model {model.name!r})", param=param, code="unsupported_content"
         ) from None
     except PyappError as error:
-        at = error.where if error.where and error.where.startswith(param) else param
+        at = error.where if counted and error.where and error.where.startswith(param) else param
         code = "context_length_exceeded" if isinstance(error, OptionError) and "room for" in error.what else None
         raise Problem(f"{at}: {error.what}. {error.hint}".removesuffix(". None"), param=at, code=code) from None
 

@@ -35,19 +35,19 @@ NAMES = {
 class Interface:
     """What routes call things: `names` of pyapp's settings, `lengths`: the fields for the length of a text, `messages`:
     the field with the conversation. `flat`: forms and tools have their parts in themselves, not in an object.
+    `counted`: each entry of `messages` is one message, so that errors may give its number.
     """
 
     names: Mapping[str, str]
     lengths: tuple[str, ...]
     messages: str
     flat: bool = False
+    counted: bool = True
 
     def names_in_conversation(self, where: str | None) -> dict[str, str]:
-        """`names`, for the error of a conversation at `where`. A message has its number where the field is an array of
-        messages; not in Responses, whose items are counted otherwise.
-        """
+        """`names`, for the error of a conversation at `where`."""
         found = {**self.names, "prompt": self.messages}
-        if where is not None and where.startswith("messages[") and self.messages != "messages":
+        if where is not None and where.startswith("messages[") and not self.counted:
             found[where] = self.messages
         return found
 
@@ -58,9 +58,20 @@ RESPONSES = Interface(
         **NAMES, "max_new_tokens": "max_output_tokens", "json_schema": "text.format", "prompt": "input",
         "chat template": "input",
     },
-    ("max_output_tokens",), "input", flat=True,
+    ("max_output_tokens",), "input", flat=True, counted=False,
 )  # fmt: skip
 COHERE = Interface(NAMES | {"top_p": "p", "top_k": "k", "stop": "stop_sequences"}, ("max_tokens",), "messages")
+ANTHROPIC = Interface(
+    NAMES | {"stop": "stop_sequences", "json_schema": "output_config.format"}, ("max_tokens",), "messages", flat=True,
+    counted=False,
+)  # fmt: skip
+LLAMA_CPP = Interface(
+    {
+        **NAMES, "max_new_tokens": "n_predict", "json_schema": "json_schema", "repetition_penalty": "repeat_penalty",
+        "suffix": "input_suffix",
+    },
+    ("n_predict", "max_tokens"), "messages",
+)  # fmt: skip
 OLLAMA = Interface(
     {
         **NAMES, "max_new_tokens": "options.num_predict", "json_schema": "format",

@@ -18,7 +18,7 @@ from pyapp.events import Done, Event, Item, Token
 from pyapp.text.generation_config import with_model_settings
 from pyapp.text.options import SEEDS, SamplingOptions
 
-from . import drawing
+from . import drawing, llama_cpp
 from .answers import data_line
 from .context import Context
 from .fields import Fields
@@ -29,7 +29,8 @@ from .sampling import MOST_STOPS, MOST_TEXTS
 from .served import TASKS, ServedModel
 from .speaking import of_inputs
 from .speech import OF_GENERATION, of_coded_sound, of_sound
-from .vectors import embed, predict, refuse_prompt, similarity
+from .text_tasks import ANSWERS, TEXT_TASKS, is_zero_shot, of_text, with_given_labels
+from .vectors import embed, predict, refuse_prompt, rerank, similarity
 
 NAMES = {"max_new_tokens": "parameters.max_new_tokens", "json_schema": "parameters.grammar"}
 
@@ -221,6 +222,13 @@ async def either(request: Request, context: Context, tasks: set[str] | None = No
     if kind.startswith(("audio/", "video/")) or (kind == "application/octet-stream" and "transcribe" in tasks):
         return await of_sound(request, context)
     given = await context.json(request)
+    name = request.path_params.get("name")
+    if tasks == {"rank-pages"}:
+        return await rerank(request, context, given)
+    if tasks <= {*TEXT_TASKS, ANSWERS}:
+        return await of_text(request, context, name, given)
+    if "classify" in tasks and is_zero_shot(given):
+        return await with_given_labels(request, context, name, given)
     if tasks == {"transcribe"} or ("transcribe" in tasks and is_for_sound(given.get("parameters"))):
         return await of_coded_sound(request, context, given)
     if tasks == {"speak"}:
@@ -262,9 +270,12 @@ async def info(request: Request, context: Context) -> Response:
 
 async def tokenize(request: Request, context: Context) -> Response:
     """/tokenize: the tokens of `inputs` (a text, or texts), with the characters that they stand for where the
-    tokenizer knows them.
+    tokenizer knows them. A body with `content` asks as llama.cpp's clients.
     """
-    fields = Fields(await context.json(request))
+    given = await context.json(request)
+    if "content" in given:
+        return await llama_cpp.tokenize(request, context, given)
+    fields = Fields(given)
     alone = isinstance(fields.any("inputs"), str)
     texts = fields.texts("inputs", 2048)
     name, special = fields.text("model"), fields.flag("add_special_tokens", True)

@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import struct
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import tasks
 from pyapp.events import Done, Error, Event, Item
+from pyapp.formats.source import BytesSource
 from pyapp.tasks.ranking import is_late, reads_roles, similarities, token_encodings
 from pyapp.tasks.texts import embed_every_token, encoded_for_embedding
 
@@ -23,11 +24,14 @@ from .answers import Answer, ArrayStream, cancelled_by_leaving
 from .batching import Batch, Job, result_of
 from .context import Context
 from .fields import Fields
+from .file_tasks import decoded
 from .problems import Problem, of_event, of_exception
 from .served import ServedModel
 
 # Cohere's ways to shorten a text, and why it is refused.
 CUTS = {"END": None, "NONE": "a text is longer than the model reads", "START": "long texts lose their ends here"}
+TEXTS = {"texts": "input"}  # pyapp's name of what is wrong, and that of requests
+MOST_PAGES = 256  # pictures to rank in one request
 MOST_INPUTS = 2048  # of one request
 PIECE_TOKENS = 4096  # whose vectors are in memory at once, of one request
 
@@ -36,9 +40,10 @@ PIECE_TOKENS = 4096  # whose vectors are in memory at once, of one request
 
 
 async def items_of(
-    request: Request, context: Context, model: ServedModel, count: int, start: Callable[[Answer], None]
-) -> list[Any]:
-    """The values of `count` Items, in order. `start` gives the work to the engine."""
+    request: Request, context: Context, model: ServedModel, count: int, start: Callable[[Answer], None],
+    names: Mapping[str, str] = TEXTS,
+) -> list[Any]:  # fmt: skip
+    """The values of `count` Items, in order. `start` gives the work to the engine; `names` as in values_of."""
     context.admit()
     request.scope["pyapp.log"]["texts"] = count
     answer = Answer(context.deliveries)
@@ -46,18 +51,20 @@ async def items_of(
     try:
         start(answer)
         async with cancelled_by_leaving(request, answer.cancel.set, context.settings.seconds):
-            return await values_of(context, model, count, answer)
+            return await values_of(context, model, count, answer, names)
     finally:
         context.in_flight -= 1
 
 
-async def values_of(context: Context, model: ServedModel, count: int, answer: Answer) -> list[Any]:
-    """The values of `count` Items of an answer, in order."""
+async def values_of(
+    context: Context, model: ServedModel, count: int, answer: Answer, names: Mapping[str, str] = TEXTS
+) -> list[Any]:  # fmt: skip
+    """The values of `count` Items of an answer, in order. `names`: those of settings, in the request."""
     found: list[Any] = [None] * count
     async with aclosing(answer.events()) as events:
         async for event in events:
             if isinstance(event, Error):
-                raise of_event(event, names={"texts": "input"})
+                raise of_event(event, names=names)
             if isinstance(event, Item):
                 found[event.index] = event.values
             if isinstance(event, Done) and event.reason == "cancelled":
@@ -96,10 +103,10 @@ async def ranked(
 
 async def by_task(
     request: Request, context: Context, model: ServedModel, count: int,
-    stream: Callable[..., AsyncGenerator[Event, None]],
+    stream: Callable[..., AsyncGenerator[Event, None]], names: Mapping[str, str] = TEXTS,
 ) -> list[Any]:  # fmt: skip
-    """The values of the Items of a stream of pyapp.tasks."""
-    return await items_of(request, context, model, count, partial(start_task, context, model, stream))
+    """The values of the Items of a stream of pyapp.tasks; `names` as in values_of."""
+    return await items_of(request, context, model, count, partial(start_task, context, model, stream), names)
 
 
 def start_task(
@@ -219,12 +226,27 @@ def document_text(document: Any, ranked: list[str] | None) -> Any:
     return "\n".join(found) or None
 
 
-async def rerank(request: Request, context: Context) -> Response:
+def pages_of(documents: list[Any], fields: Fields) -> list[bytes] | None:
+    """The files of documents that are pictures, as Jina's multimodal reranker reads them; None where they are texts."""
+    if not any(isinstance(entry, dict) and "image" in entry for entry in documents):
+        return None
+    if len(documents) > MOST_PAGES:
+        raise fields.wrong("documents", f"has {len(documents):,} pictures; {MOST_PAGES} are allowed")
+    found = []
+    for index, entry in enumerate(documents):
+        coded = entry.get("image") if isinstance(entry, dict) else None
+        if not isinstance(coded, str):
+            raise fields.wrong(f"documents[{index}].image", "must be a picture in base64", "invalid_type")
+        found.append(decoded(coded, fields, f"documents[{index}].image"))
+    return found
+
+
+async def rerank(request: Request, context: Context, body: dict[str, Any] | None = None) -> Response:
     """`documents` are answered in the form of Cohere and Jina, `texts` in that of text-embeddings-inference, whatever
     the route: litellm sends `documents` to /rerank. Answers of /infinity/rerank have documents as strings, as those of
-    the server Infinity.
+    the server Infinity. `body`: what has been read.
     """
-    fields = Fields(await context.json(request))
+    fields = Fields(await context.json(request) if body is None else body)
     name, query = fields.text("model"), fields.text("query")
     if query is None:
         raise fields.missing("query")
@@ -235,7 +257,8 @@ async def rerank(request: Request, context: Context) -> Response:
     if documents is None:
         raise fields.missing("texts" if request.url.path == "/rerank" else key)
     ranking = fields.texts("rank_fields", MOST_INPUTS, needed=False)
-    texts: list[Any] = [document_text(entry, ranking) for entry in documents]
+    pages = pages_of(documents, fields) if ours else None
+    texts: list[Any] = [document_text(entry, ranking) if pages is None else "" for entry in documents]
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise fields.wrong(f"{key}[{index}]", "must be a string, or an object with a text", "invalid_type")
@@ -247,12 +270,21 @@ async def rerank(request: Request, context: Context) -> Response:
     cut = cut_of(fields)
     fields.end(("max_tokens_per_doc", "max_chunks_per_doc", "priority"))
     context.check_length([query, *texts], key)
-    model = await context.model(request, name, "classify", "embed", "rerank")
-    if model.task == "embed":
+    kinds = ("classify", "embed", "rerank") if pages is None else ("rank-pages",)
+    model = await context.model(request, name, *kinds)
+    if pages is not None:
+        if not query.strip():
+            raise fields.wrong("query", "is empty")
+        files = [BytesSource(data, f"documents[{index}].image") for index, data in enumerate(pages)]
+        rank = partial(tasks.rank_pages, query, files)
+        scores = [values["score"] for values in await by_task(request, context, model, len(files), rank)]
+        with_texts = False
+    elif model.task == "embed":
         await refuse_cut(context, model, cut, [query, *texts])
     else:
         await refuse_cut(context, model, cut, [query] * len(texts), texts)
-    scores = await ranked(request, context, model, query, texts, raw)
+    if pages is None:
+        scores = await ranked(request, context, model, query, texts, raw)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[:top]
     if not ours:
         return JSONResponse([{"index": index, "score": scores[index], **({"text": texts[index]} if with_texts else {})}

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.native_only
 
 SOUND = ROOT / "web/models/speech/samples/weather.wav"
 PICTURE = ROOT / "web/models/reader/samples/bill.png"
+RECORDED = Path(__file__).with_name("golden_anthropic.json")  # what Anthropic's clients have sent
 DOCS = ROOT / "docs/serving.md"
 HELLO: list[dict[str, str]] = [{"role": "user", "content": "hello"}]
 
@@ -336,7 +337,7 @@ def test_curl(server: Process) -> None:
         command.append(f"http://127.0.0.1:{server.port}" + path.replace("{name}", "chat").replace("{id}", made))
         done = subprocess.run(command, capture_output=True, timeout=60, check=True)
         text, _, status = done.stdout.decode("utf-8", "replace").rpartition("\n")
-        refused = path in ("/predict", "/v1/audio/translations")  # no model here does that: refused by name
+        refused = path in ("/predict", "/v1/audio/translations", "/infill")  # no model here does that: refused by name
         assert status == ("404" if path == "/predict" else "400" if refused else "200"), (path, done.stdout)
         assert ("error" in json.loads(text)) if refused else text, path
 
@@ -362,11 +363,13 @@ def test_websockets(server: Process) -> None:
 
 
 def table() -> str:
+    sent = {request["path"].replace("/chat", "/{name}") for request in json.loads(RECORDED.read_text(encoding="utf-8"))}
     found = ["| route | clients in the tests |", "| --- | --- |"]
     for method, path in [*routes(), ("WEBSOCKET", "/v1/realtime")]:
         curl = ["curl"] if method != "WEBSOCKET" else ["websockets"]
         hub = ["huggingface_hub"] if path in HUB else []
-        found.append(f"| {method} `{path}` | {', '.join([*(['openai'] if path in OPENAI else []), *hub, *curl])} |")
+        own = [*(["openai"] if path in OPENAI else []), *(["anthropic"] if path in sent else []), *hub, *curl]
+        found.append(f"| {method} `{path}` | {', '.join(own)} |")
     return "\n".join(found)
 
 

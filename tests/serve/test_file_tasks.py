@@ -16,15 +16,18 @@ from pyapp.audio import write_wav
 from pyapp.events import Item
 from pyapp.formats.png import encode_png
 from pyapp.vision.reading import read_image
+from tests.models.page_configs import write_page_folder
 from tests.models.picture_folders import write_picture_folder
 from tests.models.sound_configs import recording
+from tests.models.test_pages import golden as golden_pages
 from tests.models.test_sound_labels import make as make_listener
 from tests.models.test_sound_labels import write as write_listener
+from tests.text.picture_chat_model import photo
 from tests.vision.processor_cases import pictures
 
 pytestmark = pytest.mark.native_only
 types = pytest.importorskip("huggingface_hub.inference._generated.types")
-PICTURES = ("deit", "clip", "yolos", "segformer", "depth_anything", "blip")
+PICTURES = ("deit", "clip", "yolos", "segformer", "depth_anything", "blip", "owlv2", "clipseg", "sam")
 PICTURE = encode_png(pictures()[0])
 
 
@@ -97,11 +100,53 @@ def test_pictures(server: Any, folders: dict[str, Path]) -> None:
     assert [one.label for one in segments] == [entry["label"] for entry in areas["segments"]]
     assert [mask.mean() / 255 for mask in masks] == pytest.approx([entry["share"] for entry in areas["segments"]])
     assert (sum(mask.astype(int) for mask in masks) == 255).all()
+    names = {"candidate_labels": ["cat", "dog"], "threshold": 0.01}
+    objects = wanted(tasks.detect_labels, "owlv2", ["cat", "dog"], threshold=0.01)["objects"]
+    given = types.ZeroShotObjectDetectionOutputElement.parse_obj_as_list(found("owlv2", **names))
+    assert [(one.label, one.score) for one in given] == [(one["label"], one["score"]) for one in objects] != []
+    areas = wanted(tasks.segment_labels, "clipseg", ["cat", "dog"], threshold=0.01)
+    segments = types.ImageSegmentationOutputElement.parse_obj_as_list(found("clipseg", **names))
+    assert [one.label for one in segments] == [entry["label"] for entry in areas["segments"]] != []
+    cut = wanted(tasks.cut_out_objects, "sam", points=[[3, 4]], box=[1, 1, 9, 8])["segments"][0]
+    [mask] = types.ImageSegmentationOutputElement.parse_obj_as_list(found("sam", points=[[3, 4]], box=[1, 1, 9, 8]))
+    pixels = read_image(base64.b64decode(mask.mask), "L").numpy()
+    assert (mask.score, pixels.mean() / 255) == (cut["score"], pytest.approx(cut["share"]))
     depth = wanted(tasks.estimate_depth, "depth_anything")
     answer = server.post("/models/depth_anything", content=PICTURE, headers={"content-type": "image/png"}).json()
     assert answer == {"depth": depth["png"], **{name: depth[name] for name in ("least", "most", "metric")}}
     [text] = types.ImageToTextOutput.parse_obj_as_list(found("blip", max_new_tokens=3))
     assert text.generated_text == wanted(tasks.read_images, "blip", max_new_tokens=3)["text"]
+
+
+def test_pages(tmp_path: Path) -> None:
+    """/v1/rerank with documents that are pictures, in the form of Jina's multimodal reranker."""
+    from starlette.testclient import TestClient
+
+    from pyapp.serve.app import make_app
+    from pyapp.serve.context import Context
+    from pyapp.serve.settings import Settings
+
+    write_page_folder(tmp_path / "pages", "colpali", golden_pages("colpali")["shapes"])
+    pages = [encode_png(photo(*size, 0)) for size in ((30, 40), (44, 28))]
+    ask: Any = {"query": "a dog", "documents": [{"image": base64.b64encode(data).decode()} for data in pages]}
+
+    async def ranked() -> list[float]:
+        stream = tasks.rank_pages(ask["query"], pages, model=str(tmp_path / "pages"))
+        return [event.values["score"] async for event in stream if isinstance(event, Item)]
+
+    scores = asyncio.run(ranked())
+    with TestClient(make_app(Context(Settings(models=(f"pages={tmp_path / 'pages'}",), preload=False)))) as client:
+        for path in ("/v1/rerank", "/models/pages"):
+            results = client.post(path, json=ask).json()["results"]
+            assert {entry["index"]: entry["relevance_score"] for entry in results} == dict(enumerate(scores))
+            assert results[0]["relevance_score"] == max(scores)
+        for documents, param in (
+            ([{"image": "no base64"}], "documents[0].image"),
+            ([{"image": ""}], ""),
+            ([{"image": ask["documents"][0]["image"]}, "text"], "documents[1].image"),
+        ):
+            answer = client.post("/v1/rerank", json=ask | {"documents": documents})
+            assert answer.status_code == 400 and answer.json()["error"]["message"].startswith(param), answer.text
 
 
 def test_sounds(server: Any, folders: dict[str, Path], tmp_path: Path) -> None:
@@ -128,5 +173,9 @@ def test_what_is_refused(server: Any) -> None:
     wrong = coded(PICTURE, candidate_labels=["cat"], hypothesis_template="no place")
     refused("clip", 400, "parameters.hypothesis_template", json=wrong)
     refused("yolos", 400, "parameters.threshold", json=coded(PICTURE, threshold=2))
+    refused("owlv2", 400, "parameters.candidate_labels", content=PICTURE)
+    refused("sam", 400, "parameters.points", content=PICTURE)
+    refused("sam", 400, "parameters.labels", json=coded(PICTURE, points=[[1, 2]], labels=[2]))
+    refused("sam", 400, "parameters.box", json=coded(PICTURE, box=[1, 2, "a", 4]))
     refused("sounds", 400, "inputs", content=PICTURE)
     refused("nobodys", 404, "model", content=PICTURE)

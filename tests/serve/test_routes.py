@@ -122,6 +122,11 @@ def test_filling_in_the_middle(tmp_path: Path) -> None:
         filled = post(other, "/v1/completions", **ask, prompt="ab", suffix="c")
         plain = post(other, "/v1/completions", **ask, prompt=[253, 97, 98, 254, 99, 255])
         assert filled["choices"] == plain["choices"] and filled["usage"]["prompt_tokens"] == 6
+        lines = {"input_prefix": "a", "prompt": "b", "input_suffix": "c", "n_predict": 4, "temperature": 0}
+        infilled = post(other, "/infill", **lines)
+        assert infilled["content"] == plain["choices"][0]["text"] and infilled["tokens_evaluated"] == 6
+        beside = post(other, "/infill", **lines, input_extra=[{"filename": "b.py", "text": "x"}])
+        assert beside["tokens_evaluated"] == 6 + len("\n\n--- snippet ---\n\nx")
 
 
 def test_forms_and_tools(client: Any) -> None:
@@ -348,9 +353,9 @@ def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) ->
     begun: list[int] = []
     values_of = vectors.values_of
 
-    async def counted(context: Any, model: Any, count: int, answer: Any) -> Any:
+    async def counted(context: Any, model: Any, count: int, *more: Any) -> Any:
         begun.append(count)
-        return await values_of(context, model, count, answer)
+        return await values_of(context, model, count, *more)
 
     monkeypatch.setattr(vectors, "values_of", counted)
     monkeypatch.setattr(vectors, "PIECE_TOKENS", 8)
@@ -361,10 +366,10 @@ def test_vectors_of_many_tokens(client: Any, monkeypatch: pytest.MonkeyPatch) ->
         assert [x for row in found for x in row] == pytest.approx([x for row in wanted for x in row], abs=1e-6)
     assert client.context.in_flight == 0
 
-    async def failing(context: Any, model: Any, count: int, answer: Any) -> Any:
+    async def failing(context: Any, model: Any, count: int, *more: Any) -> Any:
         if len(begun) > 5:
             raise RuntimeError("none of the client's business")
-        return await counted(context, model, count, answer)
+        return await counted(context, model, count, *more)
 
     monkeypatch.setattr(vectors, "values_of", failing)
     broken = client.post("/embed_all", json={"inputs": texts})
