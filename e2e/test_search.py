@@ -283,14 +283,14 @@ def test_stop_and_reload_keep_what_is_embedded_and_offer_the_rest(
     page = search.page
     search.choose_folder(encoder)
     names = ("one.txt", "book.txt", "three.txt")
-    for name, times in zip(names, (40, 600, 40), strict=True):
+    for name, times in zip(names, (40, 1500, 40), strict=True):
         sentences = (f"The {WORDS[number % 40]} ran home. " * (number % 7 + 1) for number in range(times))
         (tmp_path / name).write_text("\n\n".join(sentences))
     page.evaluate("pyappPage.search.begin()")
     page.locator("#search-files").set_input_files([tmp_path / name for name in names])
     search.until(WHOLE)
     expected, vectors = search.state(PASSAGES), search.state("collection.vectors.length")
-    assert len(expected) > 180 and {text for text, *_ in expected} == {0, 1, 2}
+    assert len(expected) > 400 and {text for text, *_ in expected} == {0, 1, 2}
 
     page.evaluate("pyappPage.search.begin()")
     page.evaluate(STOP_IN, 2)

@@ -31,7 +31,8 @@ async def install(*packages: str) -> None:
 
     Each is the address of a wheel, relative to this site or on a host that is allowed in the Lab's settings, or a name
     in Python's package index, if its host and that of its files are among these. Only wheels of pure Python work.
-    Without the index, wheels are installed without what they depend on. OptionError if a host is not allowed, or outside the page.
+    Without the index, wheels are installed without what they depend on. OptionError if a host is not allowed, or
+    outside the page.
     """
     if _host is None:
         raise OptionError("packages are installed in the page only", where="lab.install", hint="Use pip here")
