@@ -98,6 +98,21 @@ def changeable(plain_browser: BrowserContext, changeable_site: ChangeableSite) -
 
 
 @pytest.fixture(scope="session")
+def still_site(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChangeableSite]:
+    """The site with a worker that says nothing: its pages cost no start of Python."""
+    with ChangeableSite(dist, tmp_path_factory.mktemp("still")) as server, server.changed({"worker.js": b""}):
+        yield server
+
+
+@pytest.fixture
+def still(plain_browser: BrowserContext, still_site: ChangeableSite) -> Iterator[StoryPage]:
+    """A new tab for what the page does by itself, without an engine; the test opens it at `still_site`."""
+    with watched(plain_browser.new_page()) as story:
+        yield story
+    forget(plain_browser, still_site)
+
+
+@pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
     expect.set_options(timeout=20_000)
     with sync_playwright() as instance:

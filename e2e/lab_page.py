@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-from e2e.page import StoryPage
+from e2e.page import POLL, StoryPage
 
 IDLE = "() => globalThis.pyappPage?.lab && !pyappPage.lab.runningCell && pyappPage.lab.python.ready"
 
@@ -26,12 +26,12 @@ class LabPage(StoryPage):
         return self.loaded()
 
     def loaded(self) -> LabPage:
-        self.page.wait_for_function("() => globalThis.pyappPage?.lab !== undefined", timeout=60_000)
+        self.page.wait_for_function("() => globalThis.pyappPage?.lab !== undefined", timeout=60_000, polling=POLL)
         self.page.evaluate("pyappPage.lab.ready")
         return self
 
     def wait_idle(self, timeout: float = 90_000) -> LabPage:
-        self.page.wait_for_function(IDLE, timeout=timeout)
+        self.page.wait_for_function(IDLE, timeout=timeout, polling=POLL)
         return self
 
     def cell(self, number: int) -> Locator:

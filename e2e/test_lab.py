@@ -214,6 +214,31 @@ def test_stop_while_python_starts(lab: LabPage) -> None:
     assert lab.run("20 + 22")[0][0]["text"] == "42"
 
 
+def test_a_restart_asks_where_variables_would_be_lost(lab: LabPage) -> None:
+    """With keys alone: Escape keeps them, Enter does not."""
+    lab.write("kept = 42", "kept")
+    lab.page.evaluate("pyappPage.lab.runAll()")
+    lab.wait_idle()
+    restart, now = lab.page.locator("#lab-restart"), lab.note.get_by_role("button", name="Restart now")
+    for key, says in (("Escape", "42"), ("Enter", "NameError")):
+        restart.press("Enter")
+        expect(now).to_be_focused()
+        now.press(key)
+        expect(lab.note).to_be_hidden()
+        expect(restart).to_be_focused()
+        lab.wait_idle()
+        lab.page.evaluate("pyappPage.lab.run([pyappPage.lab.cells[1]])")
+        lab.wait_idle()
+        output = lab.outputs(2)[0]
+        assert says in (output.get("name"), output["text"])
+    restart.click()
+    now.click()
+    lab.wait_idle()
+    restart.click()  # there is nothing to forget
+    expect(lab.note).to_be_hidden()
+    lab.wait_idle()
+
+
 def test_input_waits_for_a_line(lab: LabPage) -> None:
     lab.write("name = input('Your name? ')\nname.upper()", "kept = 1\ninput()\nkept = 2", "input()", "(name, kept)")
     lab.page.evaluate("void pyappPage.lab.run([pyappPage.lab.cells[0]])")
@@ -392,7 +417,7 @@ def test_packages_of_this_site(lab: LabPage, dist: Path) -> None:
     )
     assert outputs[1] == [{"kind": "value", "text": "'42'"}]
     said = outputs[2][-1]["text"]
-    assert "is not allowed" in said and "restart Python" in said
+    assert "looked up in an index" in said and "restart Python" in said
 
 
 def saved(page: Page, button: str) -> str:

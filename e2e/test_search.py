@@ -341,8 +341,9 @@ def test_stop_and_reload_keep_what_is_embedded_and_offer_the_rest(
     assert search.state("store.read(pyappPage.search.gone)") is None
 
 
-def test_settings_are_remembered(search: SearchPage) -> None:
-    page = search.page
+def test_settings_are_remembered(still: StoryPage, still_site: SiteServer) -> None:
+    page = still.page
+    page.goto(f"{still_site.url}#search")
     shown = """() => [
       ...["size", "overlap"].map((name) => document.getElementById(`search-${name}`).value),
       JSON.stringify(pyappPage.search.options)]"""
@@ -354,19 +355,18 @@ def test_settings_are_remembered(search: SearchPage) -> None:
             value,
         )
 
+    def found() -> list[str]:
+        still.until("globalThis.pyappPage?.search !== undefined && pyappPage.search.ready.then(() => true)")
+        return list(page.evaluate(shown))
+
     def after_reload() -> list[str]:
         page.reload()
-        search.wait_ready()
-        page.evaluate("pyappPage.search.ready")
-        found: list[str] = page.evaluate(shown)
-        return found
+        return found()
 
-    page.evaluate("localStorage.removeItem('pyapp.search-settings')")  # other tests change them, too
-    assert after_reload() == ["200", "40", '{"size":200,"overlap":40}']
+    assert found() == ["200", "40", '{"size":200,"overlap":40}']
     change(64)
     change(5)  # below the limit: the last sound value counts
     assert after_reload() == ["64", "40", '{"size":64,"overlap":32}']
     for stored in ("null", "[1", '{"size": 1e9, "overlap": "much", "prompts": 3}'):  # of another page of the origin
         page.evaluate("(stored) => localStorage.setItem('pyapp.search-settings', stored)", stored)
         assert after_reload() == ["200", "40", '{"size":200,"overlap":40}']
-    page.evaluate("localStorage.removeItem('pyapp.search-settings')")

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from e2e.chat_page import ChatPage
-from e2e.conftest import Launch
 from e2e.transcribe_page import TranscribePage
 from scripts.serve import SiteServer
 from tests.serve.conftest import Process
@@ -38,10 +37,9 @@ def server(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pro
 
 
 @pytest.fixture(scope="module")
-def page(launch: Launch) -> Iterator[Page]:
-    context = launch()
-    yield context.new_page()
-    context.close()
+def page(plain_browser: BrowserContext) -> Iterator[Page]:
+    yield (page := plain_browser.new_page())
+    page.close()
 
 
 def card(page: Page, task: str) -> Locator:

@@ -70,6 +70,8 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
     context.close()
 
 
+# The page has its service worker, and does not load itself again for it.
+CONTROLLED = "() => globalThis.pyappPage !== undefined && navigator.serviceWorker.controller !== null"
 # The browser's storage does not answer the service worker.
 SILENT = b"Cache.prototype.match = CacheStorage.prototype.match = () => new Promise(() => {});"
 
@@ -79,20 +81,25 @@ def test_a_service_worker_without_storage(browser: BrowserContext, dist: Path, t
     worker = SILENT + (dist / "service-worker.js").read_bytes()
     with SiteServer(copy_site(dist, tmp_path / "site", {"service-worker.js": worker})) as server:
         with watched(browser.new_page()) as story:
-            story.open(server.url)
-            story.until("Boolean(navigator.serviceWorker.controller)")
+            story.page.goto(server.url)
+            story.page.wait_for_function(CONTROLLED)
             story.open(server.url)
             assert story.page.evaluate("crossOriginIsolated"), "the service worker did not answer"
 
 
 def test_a_lost_network_before_the_page_is_stored_whole(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
     """A file that is stored answers where the network fails."""
-    site = copy_site(dist, tmp_path / "site", {})
+    site = copy_site(dist, tmp_path / "site", {"worker.js": b""})  # it needs no engine
+    manifest = json.loads((site / "manifest.json").read_text())
+    manifest["files"] = [file for file in manifest["files"] if file["path"] in ("icon.svg", "THIRD-PARTY.md")]
+    (site / "manifest.json").write_text(json.dumps(manifest))
     for path in site.glob("THIRD-PARTY.md*"):
         path.unlink()  # so the version is never complete
     server = SiteServer(site).start()
     with watched(browser.new_page()) as story:
-        story.open(server.url)
+        story.page.goto(server.url)
+        story.page.wait_for_function(CONTROLLED)
+        story.page.evaluate("navigator.serviceWorker.controller.postMessage({ method: 'keep' })")  # as when it is ready
         story.until("caches.match('icon.svg').then(Boolean)")
         server.stop()
         assert story.page.evaluate("fetch('icon.svg').then(({ ok }) => ok)")
@@ -360,23 +367,24 @@ def test_content_policy_is_strict_and_the_same_for_page_and_worker(dist: Path) -
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=", index)
 
 
-def test_the_system_decides_the_colours_until_the_button_does(browser: BrowserContext, isolated: SiteServer) -> None:
-    with watched(browser.new_page()) as story:
-        story.page.emulate_media(color_scheme="dark")
-        story.page.goto(isolated.url)  # the engine is not waited for
-        theme = "document.documentElement.dataset.theme"
-        assert story.page.evaluate(theme) == "dark"
-        story.page.emulate_media(color_scheme="light")
-        assert story.until(f"{theme} === 'light'")
-        button = story.page.get_by_role("button", name="Dark colours")
-        button.click()
-        assert story.page.evaluate(theme) == "dark"
-        expect(button).to_have_attribute("aria-pressed", "true")
-        story.page.reload()
-        assert story.page.evaluate(theme) == "dark"
-        with watched(browser.new_page()) as other:
-            other.page.goto(isolated.url)
-            other.page.get_by_role("button", name="Dark colours").click()
-        assert story.until(f"{theme} === 'light'")
-        expect(button).to_have_attribute("aria-pressed", "false")
-        story.page.evaluate("localStorage.removeItem('pyapp.theme')")
+def test_the_system_decides_the_colours_until_the_button_does(
+    plain_browser: BrowserContext, still: StoryPage, still_site: SiteServer
+) -> None:
+    story = still
+    story.page.emulate_media(color_scheme="dark")
+    story.page.goto(still_site.url)
+    theme = "document.documentElement.dataset.theme"
+    assert story.page.evaluate(theme) == "dark"
+    story.page.emulate_media(color_scheme="light")
+    assert story.until(f"{theme} === 'light'")
+    button = story.page.get_by_role("button", name="Dark colours")
+    button.click()
+    assert story.page.evaluate(theme) == "dark"
+    expect(button).to_have_attribute("aria-pressed", "true")
+    story.page.reload()
+    assert story.page.evaluate(theme) == "dark"
+    with watched(plain_browser.new_page()) as other:
+        other.page.goto(still_site.url)
+        other.page.get_by_role("button", name="Dark colours").click()
+    assert story.until(f"{theme} === 'light'")
+    expect(button).to_have_attribute("aria-pressed", "false")

@@ -140,7 +140,10 @@ def test_kept_seed_writes_the_same_story(story: StoryPage) -> None:
     assert story.page.locator("#seed").input_value() != before
 
 
-def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
+def test_settings_are_kept_and_nonsense_is_corrected(still: StoryPage, still_site: SiteServer) -> None:
+    story, shown = still, "globalThis.pyappPage?.story !== undefined"
+    story.page.goto(still_site.url)
+    story.until(shown)
     story.settings(temperature=7, top_p=-3, max_new_tokens=40)
     assert story.page.locator("#temperature").input_value() == "2"
     expect(story.page.locator(".slider", has=story.page.locator("#temperature"))).to_contain_text("The most is 2.")
@@ -149,7 +152,7 @@ def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
     assert int(story.page.locator("#seed").input_value()) > 0
     assert story.page.locator("#top_p").input_value() == "0.05"
     story.page.reload()
-    story.wait_ready()
+    story.until(shown)
     assert story.page.locator("#temperature").input_value() == "2"
     assert story.page.locator("#max_new_tokens").input_value() == "40"
     story.page.evaluate("document.querySelector('.more').open = true")
@@ -159,12 +162,10 @@ def test_settings_are_kept_and_nonsense_is_corrected(story: StoryPage) -> None:
     for stored in ("null", "[1", '{"temperature": "hot", "max_new_tokens": 1e9, "top_p": null}'):
         story.page.evaluate("(stored) => localStorage.setItem('pyapp.settings', stored)", stored)
         story.page.reload()
-        story.wait_ready()
+        story.until(shown)
         assert story.page.locator("#temperature").input_value() == "0.8"
         assert story.page.locator("#top_p").input_value() == "0.9"
         assert 8 <= int(story.page.locator("#max_new_tokens").input_value()) <= 1024
-    story.page.evaluate("document.querySelector('.more').open = true")
-    story.page.get_by_role("button", name="Reset settings").click()
 
 
 def test_copy(story: StoryPage, browser: BrowserContext) -> None:

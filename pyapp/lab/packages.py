@@ -30,8 +30,9 @@ async def install(*packages: str) -> None:
     """Installs packages in the page: `await lab.install("wheels/mine-1.0-py3-none-any.whl")`.
 
     Each is the address of a wheel, relative to this site or on a host that is allowed in the Lab's settings, or a name
-    in Python's package index, if its host is among these. Only wheels of pure Python work. Without the index, wheels
-    are installed without what they depend on. OptionError if a host is not allowed, or outside the page.
+    in Python's package index, if its host and that of its files are among these. Only wheels of pure Python work.
+    Without the index, wheels are installed without what they depend on. OptionError if a host is not allowed, or
+    outside the page.
     """
     if _host is None:
         raise OptionError("packages are installed in the page only", where="lab.install", hint="Use pip here")
@@ -51,12 +52,17 @@ def addresses(packages: Iterable[str], site: str, hosts: list[str], index: str) 
         wheel = package.endswith(".whl")
         address = urljoin(site, package) if wheel else package
         parts = urlsplit(address)
-        host = parts.netloc if wheel else index
+        if not wheel and index not in hosts:
+            raise OptionError(
+                "names of packages are looked up in an index, which cells may not reach", where=package,
+                hint="Give the address of a wheel on this site; or add the host of the index and the host of its files "
+                f"to those that cells may reach, in the Lab's settings, and restart Python. This index: {index}",
+            )  # fmt: skip
         if wheel and parts.scheme not in ("http", "https"):
             raise OptionError("the address of a wheel begins with https:", where=package)
-        if (parts.scheme, parts.netloc) != urlsplit(site)[:2] and host not in hosts:
+        if wheel and parts[:2] != urlsplit(site)[:2] and parts.netloc not in hosts:
             raise OptionError(
-                f"the host {host} is not allowed", where=package,
+                f"the host {parts.netloc} is not allowed", where=package,
                 hint="Add it to the hosts that cells may reach, in the Lab's settings, and restart Python",
             )  # fmt: skip
         wanted.append(address)

@@ -297,7 +297,10 @@ def test_hosts_of_packages() -> None:
     site, wheel = "https://example.org/page/", "mine-1.0-py3-none-any.whl"
     assert addresses([f"wheels/{wheel}"], site, [], "index.org") == [f"{site}wheels/{wheel}"]
     assert addresses([f"https://other.org/{wheel}", "rich"], site, ["other.org", "index.org"], "index.org")[1] == "rich"
-    for package in ("rich", f"https://other.org/{wheel}", f"http://example.org/{wheel}", f"//evil.org/{wheel}"):
+    with pytest.raises(OptionError, match="looked up in an index") as raised:
+        addresses(["rich"], site, ["another.org"], "index.org")
+    assert "index.org" in str(raised.value) and "the host of its files" in str(raised.value)
+    for package in (f"https://other.org/{wheel}", f"http://example.org/{wheel}", f"//evil.org/{wheel}"):
         with pytest.raises(OptionError, match="not allowed"):
             addresses([package], site, ["another.org"], "index.org")
     with pytest.raises(OptionError, match="begins with https"):

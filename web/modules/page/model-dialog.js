@@ -22,7 +22,7 @@ const TEXT_FILES = ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken";
 /** By task: the files it takes (a description and suffixes), an example of a name on the hub, the request that loads a model. */
 const TASKS = {
   generate: {
-    text: () => ["Drop a llama2.c checkpoint (", code(".bin"), ") and its ", code("tokenizer.bin"), " here, both together, or a ", code(".gguf"), " file."],
+    text: () => ["Drop a llama2.c checkpoint (", code(".bin"), ") and its ", code("tokenizer.bin"), " here, both together, a ", code(".gguf"), " file, or the folder of a model (", ...FOLDER(), ")."],
     accept: TEXT_FILES, example: "ggml-org/tiny-llamas", load: "load",
   },
   transcribe: {

@@ -15,7 +15,7 @@ const button = (/** @type {string} */ id, /** @type {string} */ kind, /** @type 
 function main() {
   return h("div", { class: "workspace-main lab-main" },
     h("h1", { class: "view-title", id: "lab-title" }, "Write Python, train models, ", h("em", {}, "in this tab.")),
-    h("div", { class: "card lab-bar" },
+    h("div", { class: "lab-top" }, h("div", { class: "card lab-bar" },
       h("label", { class: "visually-hidden", for: "lab-name" }, "Name of the notebook"),
       h("input", { type: "text", id: "lab-name", class: "lab-name", maxlength: 200, spellcheck: "false" }),
       h("div", { class: "lab-actions" },
@@ -23,8 +23,8 @@ function main() {
         h("button", { type: "button", class: "secondary", id: "lab-stop", disabled: true }, "Stop"),
         h("button", { type: "button", class: "quiet", id: "lab-restart" }, "Restart Python"),
         h("p", { class: "engine-status lab-status", id: "lab-status", role: "status" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { id: "lab-status-text" })))),
+    h("div", { class: "lab-note", id: "lab-note", role: "status", hidden: true })),
     h("div", { class: "error-slot", id: "lab-error" }),
-    h("div", { class: "lab-note", id: "lab-note", role: "status", hidden: true }),
     h("ol", { class: "lab-cells", id: "lab-cells" }),
     h("div", { class: "cell-add lab-add" }, button("lab-add-code", "quiet", "+ Code"), button("lab-add-text", "quiet", "+ Text")),
     h("p", { class: "visually-hidden", id: "lab-announcer", role: "status", "aria-live": "polite" }));

@@ -79,7 +79,8 @@ class LabView {
   #listen() {
     byId("lab-run").addEventListener("click", () => this.runAll());
     byId("lab-stop").addEventListener("click", () => this.stop());
-    byId("lab-restart").addEventListener("click", () => this.python.restart());
+    byId("lab-restart").addEventListener("click", single(() => this.#restart()));
+    byId("lab-note").addEventListener("keydown", ({ key }) => void (key === "Escape" && this.#note(null)));
     byId("lab-new").addEventListener("click", () => this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] }));
     byId("lab-open").addEventListener("change", ({ target }) => this.#take(/** @type {HTMLInputElement} */ (target), (files) => this.#openFile(files[0])));
     byId("lab-add-files").addEventListener("change", ({ target }) => this.#take(/** @type {HTMLInputElement} */ (target), (files) => this.addFiles(files)));
@@ -502,6 +503,13 @@ class LabView {
     this.stopTimer = setTimeout(() => {
       if (this.runningCell) this.#note("The cell has not stopped yet: it is in one long computation.", () => this.python.restart("The cell was stopped."), "Restart Python");
     }, STOP_PATIENCE);
+  }
+
+  /** Restarts Python; asks first where that forgets something, which nothing brings back. */
+  #restart() {
+    if (!this.runs || !this.python.ready) return this.python.restart();
+    this.#note("A restart ends what runs, and Python forgets all variables. Code, outputs and files stay.", () => this.python.restart(), "Restart now");
+    find(byId("lab-note"), "button").focus();
   }
 
   /** @param {{state: string, text: string, event?: any}} state */
