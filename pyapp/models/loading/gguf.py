@@ -237,7 +237,7 @@ class Gguf:
         suffix = "" if own is not None and own.bare else suffix
         pattern, layer = _pattern(name)
         whole = self.names.get(name, self.names.get(f"{pattern}.{last}"))
-        if whole is not None:
+        if whole is not None and name != pattern:
             return tuple(whole.replace("{}", layer).split())
         return tuple(known.replace("{}", layer) + suffix for known in self.names.get(pattern, "").split())
 
