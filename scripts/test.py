@@ -4,8 +4,8 @@ Each line of a suite's output is printed immediately, after the suite's name. At
 are printed together.
 
 A browser on a busy machine can miss a deadline that has nothing to do with the page. So the suite of the page goes
-before the others, which take the time that it leaves. Up to three of its tests that fail are run once more; those that
-pass then are named in the last lines. A test that fails twice fails.
+before the others, which take the time that it leaves. Up to three of its tests that fail are run once more, and of
+those that start programs; those that pass then are named in the last lines. A test that fails twice fails.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two processes would write one cache
-# A cache of its own tells which tests failed.
+# Caches of their own tell which tests failed.
 PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
+STARTING = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'program-tests'}"]
 PYODIDE = [sys.executable, "-m", "tests.pyodide", "--yielding"]
 # Rewritten assertions tell more, but compiling the tests anew takes a third longer there: `python -m tests.pyodide` has
 # them.
@@ -42,11 +43,11 @@ SUITES = {
     "page": [*PAGE, "e2e"],
     "native": [*PYTEST, "tests", *(f"--ignore={path}" for path in PROGRAMS)],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "--ignore", "tests/mirror", *QUIET],
-    "programs": [*PYTEST, *PROGRAMS],
+    "programs": [*STARTING, *PROGRAMS],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
     "Pyodide, simd": [*PYODIDE, "simd", *SIMD, *QUIET],
 }
-RUN_AGAIN = {"page": 3}  # suites whose failed tests get a second run, and how many at most
+RUN_AGAIN = {"page": 3, "programs": 3}  # suites whose failed tests get a second run, and how many at most
 FIRST = "page"
 YIELDING = 10  # how much the other suites yield to it: their niceness
 # A suite waits for processes, timers and files about a fifth of its time.

@@ -1,4 +1,4 @@
-"""`pyapp finetune` and `pyapp merge`: training a language model further, and writing it with the adapter inside."""
+"""`pyapp finetune` and `pyapp merge`: training a model further, and writing one with its adapter inside."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
 
 TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", "Memory"
+
+# By the task of a model that is trained whole.
+RIGHT = {
+    "sequence-classification": "texts, {:.0%} are right", "token-classification": "words, {:.0%} are right",
+    "features": "texts, {:.0%} find their own", "image-classification": "pictures, {:.0%} are right",
+    "speech-recognition": "tokens, {:.0%} are right",
+}  # fmt: skip
+TRIES = {
+    "sequence-classification": "pyapp classify TEXTS -m {}", "token-classification": "pyapp label TEXTS -m {}",
+    "features": "pyapp embed TEXTS -m {}", "image-classification": "pyapp classify-image PICTURES -m {}",
+    "speech-recognition": "pyapp transcribe RECORDING --model {}",
+}  # fmt: skip
 
 
 class FinetuneView(TrainView):
@@ -43,21 +55,25 @@ class FinetuneView(TrainView):
             before, after = results["held_out_loss_before"], results["held_out_loss"]
             unit = results.get("unit", "nats/token").replace("/", " per ")
             click.echo(f"held-out loss {after:.4f} {unit}, {before:.4f} before")
+        task = results.get("task")
         if "held_out_accuracy" in results:
-            click.echo(f"of the held-out pairs, {results['held_out_accuracy']:.0%} are the right way round")
+            what = RIGHT[task] if task in RIGHT else "pairs, {:.0%} are the right way round"
+            click.echo(f"of the held-out {what.format(results['held_out_accuracy'])}")
+        if "held_out_correlation" in results:
+            click.echo(f"correlation with the held-out scores {results['held_out_correlation']:.3f}")
         if results["adapter"]:
             click.echo(f"try it:   pyapp generate {self._model} --adapter {self._folder} -p …")
             click.echo(f"write it: pyapp merge {self._model} {self._folder} MERGED")
         else:
-            click.echo(f"try it: pyapp generate {self._folder} -p …")
+            click.echo(f"try it: {TRIES[task] if task in TRIES else 'pyapp generate {} -p …'}".format(self._folder))
 
 
-@command(short_help="Train a language model on your own texts.")
+@command(short_help="Train a model on your own texts, pictures or recordings.")
 @click.argument("model")
-@click.argument("data", type=click.Path(exists=True, dir_okay=False))
+@click.argument("data", type=click.Path(exists=True))
 @click.option("-o", "--out-dir", required=True, type=click.Path(file_okay=False, path_type=Path),
               help="The folder for the adapter (or the model), the loss curve and the checkpoint.")  # fmt: skip
-@click.option("--eval", "held_out_data", type=click.Path(exists=True, dir_okay=False),
+@click.option("--eval", "held_out_data", type=click.Path(exists=True),
               help="Examples to judge by. [default: a share of DATA, --held-out]")  # fmt: skip
 @click.option("--held-out", type=click.FloatRange(0, 0.9), help="Share of DATA to judge by. [default: 0.05]")
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
@@ -79,12 +95,19 @@ class FinetuneView(TrainView):
     STEPS,
     "--rate",
     type=click.FloatRange(0, 1),
-    help="Learning rate. [default: 2e-4, with --full 2e-5; of pairs 1e-5, 1e-6]",
+    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of pairs 1e-5, 1e-6]",
 )
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
-@option(STEPS, "--batch", "rows", type=click.IntRange(min=1), help="Examples at a time. [default: 4]")
+@option(
+    STEPS,
+    "--batch",
+    "rows",
+    type=click.IntRange(min=1),
+    help="Examples at a time. [default: 4; of other models 16, of Whisper 8]",
+)
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
+@option(STEPS, "--language", help="Of the recordings, unless their lines say it. [default: en]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
 @option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True), help="How near to the old model. [default: 0.1]")
@@ -97,12 +120,21 @@ class FinetuneView(TrainView):
 def finetune(
     model: str, data: str, out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any
 ) -> int:
-    """Train a language model further on your own texts or conversations.
+    """Train a model further: a language model on your own texts or conversations, others on labelled texts, pictures or
+    recordings.
 
     MODEL is any language model that pyapp loads. DATA is a .jsonl file with {"messages": […]}, {"prompt": …,
     "completion": …} or {"text": …} in each line, or a text file. Of conversations and completions only the answers are
     learnt. Lines with {"prompt": …, "chosen": …, "rejected": …} train by preferences (DPO). By default an adapter
     (LoRA) is trained, the model stays as it is, and may be quantised; its files are those of peft.
+
+    If MODEL is an encoder (BERT, ModernBERT …), DATA is a .jsonl, .csv or .tsv file, and all weights are trained: a
+    classifier of {"text": …, "label": …}, a reranker of {"text": …, "text_pair": …, "score": …}, a tagger of {"tokens":
+    […], "tags": […]}, an embedder of {"anchor": …, "positive": …} or {"sentence1": …, "sentence2": …, "score": …}.
+
+    If MODEL classifies pictures (ViT, ConvNeXt, ResNet …), DATA is a folder with a folder of pictures for each class.
+
+    If MODEL is a Whisper, DATA is a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in each line.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """

@@ -24,7 +24,7 @@ from pyapp.formats import open_checkpoint
 from pyapp.models.diffusion.load import INDEX
 from pyapp.models.load import read_settings, settings_of
 from pyapp.models.loading import ultralytics
-from pyapp.models.loading.by_task import TASK_OF_CLASS
+from pyapp.models.loading.by_task import known_tasks, own_task
 from pyapp.models.loading.sentence_folders import parts_in
 from pyapp.models.loading.timm import is_timms
 from pyapp.models.sentences.embedding import MODULES
@@ -52,7 +52,6 @@ TASKS = ("generate", "embed", "classify", "rerank", "transcribe", "speak", "imag
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
 ROOM_SECONDS = 60.0  # that a request waits for the memory of others
-ENCODERS = ("bert", "distilbert", "roberta", "xlm-roberta", "mpnet", "electra", "deberta", "modernbert", "nomic")
 
 
 # The models that a request uses, which stay loaded until it ends, and whether it is one that lasts.
@@ -496,16 +495,13 @@ def _task_of_yolo(path: Path) -> str:
 def _task_of_settings(settings: Any) -> str:
     if is_timms(settings):
         return "classify-image"
-    classes = [name for name in settings.get("architectures") or () if isinstance(name, str)]
-    ends = {task for name in classes for end, task in TASK_OF_CLASS.items() if name.endswith(end)}
-    if settings.get("model_type") == "whisper" or "speech-recognition" in ends:
+    task = own_task(settings)
+    if settings.get("model_type") == "whisper" or task == "speech-recognition":
         return "transcribe"
-    if "text-to-speech" in ends:
+    if task == "text-to-speech":
         return "speak"
-    for name, task in FILE_TASK_OF.items():
-        if name in ends:
-            return task
-    if "sequence-classification" in ends:
+    if task in FILE_TASK_OF:
+        return FILE_TASK_OF[task]
+    if task == "sequence-classification":
         return "classify"
-    kind = str(settings.get("model_type", ""))
-    return "embed" if kind.startswith(ENCODERS) else "generate"
+    return "embed" if task != "seq2seq-lm" and "features" in known_tasks(settings) else "generate"

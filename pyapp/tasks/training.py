@@ -62,11 +62,20 @@ async def finetune(
     model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str], *, resume: bool = True,
     cancel: Cancel | None = None, **settings: Any,
 ) -> Events:  # fmt: skip
-    """Trains a language model further on the file `data`, in the folder `out`: the events of
+    """Trains a language model or an encoder further on the file `data`, in the folder `out`: the events of
     pyapp.recipes.finetune.finetune. See train_story.
     """
     with needs_recipes():
         from pyapp.recipes.finetune import finetune as train
+    from pyapp import hub
+    from pyapp.models.loading.by_task import MORE_FILES
+
+    cancel = cancel or Cancel()
+    fetch = partial(hub.resolve, model, cancel=cancel, also=MORE_FILES)  # a download takes minutes
+    async with aclosing(reported(lambda report: fetch(report=report))) as downloading:
+        async for found in downloading:
+            if not isinstance(found, Result):
+                yield found
     async with aclosing(_trained(partial(train, model, data), out, resume, cancel, settings)) as events:
         async for event in events:
             yield event

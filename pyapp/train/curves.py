@@ -47,7 +47,7 @@ def loss_curve(path: Path, curves: Mapping[str, Points], levels: Mapping[str, fl
     if not every:
         raise ValueError("loss_curve: there are no points to draw")
     right = max(step for step, _ in every) or 1
-    top = max(loss for _, loss in every) * 1.02
+    top = max(loss for _, loss in every) * 1.02 or 1.0  # all may be 0
     image = Image.new("RGB", (SIZE[0] * SCALE, SIZE[1] * SCALE), PAPER)
     draw = ImageDraw.Draw(image)
     font = ImageFont.load_default(13 * SCALE)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pyapp import hub
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device
+from pyapp.engine import Device, ops
 from pyapp.engine.storage import release_memory
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
@@ -34,12 +34,13 @@ from pyapp.models.sentences.logit_ranking import answer_ids
 from pyapp.nn import Module
 from pyapp.nn.decoder import CausalLanguageModel
 from pyapp.nn.decoder_encoders import DecoderClassifier, DecoderEncoder, LogitRanker
-from pyapp.nn.parameter import skip_initialization
+from pyapp.nn.parameter import Parameter, skip_initialization
 from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer, tokens_are_bytes
 from pyapp.text.vocabulary_files import checked_vocabulary
 
+from .._index import MODEL_TYPES, TASKS
 from . import timm
 from .labels import labels_of
 from .sentence_folders import (
@@ -61,55 +62,32 @@ TOKENIZER_FILES = (*VOCABULARIES, *SETTINGS, MERGES)
 MORE_FILES = re.compile(
     FILES + r"|(0_\w+/)?(" + "|".join(map(re.escape, (*TOKENIZER_FILES, SOURCE_PIECES))) + ")"
 )  # fmt: skip
-# The ends of the classes that config.json names in `architectures`.
-TASK_OF_CLASS = {
-    "ForMaskedLM": "masked-lm",
-    "Wav2Vec2ForSequenceClassification": "audio-classification",
-    "HubertForSequenceClassification": "audio-classification",
-    "WavLMForSequenceClassification": "audio-classification",
-    "ForSequenceClassification": "sequence-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
-    "BlipForConditionalGeneration": "image-to-text",
-    "Florence2ForConditionalGeneration": "image-to-text",
-    "MoonshineForConditionalGeneration": "speech-recognition",
-    "MoonshineStreamingForConditionalGeneration": "speech-recognition",
-    "CsmForConditionalGeneration": "text-to-speech",
-    "VoxtralForConditionalGeneration": "speech-recognition",
-    "Qwen2AudioForConditionalGeneration": "speech-recognition",
-    "MusicgenForConditionalGeneration": "text-to-audio",
-    "ForConditionalGeneration": "seq2seq-lm",
-    "MTModel": "seq2seq-lm",
-    "ForImageClassification": "image-classification",
-    "ForImageClassificationWithTeacher": "image-classification",
-    "VisionEncoderDecoderModel": "image-to-text",
-    "OwlViTForObjectDetection": "zero-shot-object-detection",
-    "Owlv2ForObjectDetection": "zero-shot-object-detection",
-    "ForObjectDetection": "object-detection",
-    "CLIPSegForImageSegmentation": "zero-shot-semantic-segmentation",
-    "ForSemanticSegmentation": "semantic-segmentation",
-    "Mask2FormerForUniversalSegmentation": "semantic-segmentation",
-    "ForDepthEstimation": "depth-estimation",
-    "SamModel": "mask-generation",
-    "ForRetrieval": "visual-document-retrieval",
-    "Sam2Model": "mask-generation",
-    "Sam2VideoModel": "mask-generation",
-    "CLIPModel": "zero-shot-image-classification",
-    "ForCTC": "speech-recognition",
-    "ForRNNT": "speech-recognition",
-    "ForTDT": "speech-recognition",
-    "ClapModel": "zero-shot-audio-classification",
-    "SiglipModel": "zero-shot-image-classification",
-    "Siglip2Model": "zero-shot-image-classification",
-    "VitsModel": "text-to-speech",
-    "ForTextToSpeech": "text-to-speech",
-    "ForSpeechToText": "speech-recognition",
-    "SpeechT5HifiGan": "vocoder",
-    "ForAudioClassification": "audio-classification",
-    "EncodecModel": "audio-codec",
-    "DacModel": "audio-codec",
-    "MimiModel": "audio-codec",
-}
+# The ends of the classes that config.json names in `architectures`, and what they can mean, by architecture.
+HEADS = {
+    "ForMaskedLM": ("masked-lm",),
+    "ForSequenceClassification": ("sequence-classification", "audio-classification"),
+    "ForTokenClassification": ("token-classification",),
+    "ForQuestionAnswering": ("question-answering",),
+    "ForConditionalGeneration": (
+        "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
+        "audio-text-to-text",
+    ),
+    "ForImageClassification": ("image-classification",),
+    "ForImageClassificationWithTeacher": ("image-classification",),
+    "ForObjectDetection": ("object-detection", "zero-shot-object-detection"),
+    "ForImageSegmentation": ("semantic-segmentation", "zero-shot-semantic-segmentation"),
+    "ForSemanticSegmentation": ("semantic-segmentation",),
+    "ForUniversalSegmentation": ("semantic-segmentation",),
+    "ForDepthEstimation": ("depth-estimation",),
+    "ForRetrieval": ("visual-document-retrieval",),
+    "ForCTC": ("speech-recognition",),
+    "ForRNNT": ("speech-recognition",),
+    "ForTDT": ("speech-recognition",),
+    "ForSpeechToText": ("speech-recognition",),
+    "ForTextToSpeech": ("text-to-speech",),
+    "ForAudioClassification": ("audio-classification",),
+}  # fmt: skip
+DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 FEATURES = ("features", "image-features")  # what encoders of any head give
 OF_SNAC = ("vq_strides", "encoder_rates")  # fields that its configurations have, and no others
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
@@ -144,25 +122,32 @@ def load_task_model(
     *,
     dtype: str | None = None,
     device: Device | str | None = None,
+    labels: Sequence[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedTaskModel:
     """Loads a folder of Hugging Face's or sentence-transformers', its files by their paths in it, or a name on the hub,
     for a task.
 
-    dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. The parameters need no
-    gradients: call `model.requires_grad_()` to train. A file without the layers of the task's head is refused by name;
-    layers of other heads are left out, which a Notice tells. Raises ModelNotFoundError, DownloadError,
-    FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
+    dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. labels: those of a
+    classifier that is to be trained, in place of the file's; layers of its head that the file lacks, or has for other
+    labels, are new. The parameters need no gradients: call `model.requires_grad_()` to train. A file without the layers
+    of the task's head is refused by name; layers of other heads are left out, which a Notice tells. Raises
+    ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files and not has_word_vectors(files):
             found = read_settings(files["config"])
-            check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
+            if labels is None:
+                check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
+            else:
+                check_new_head(found, name, task)
 
     name, files = files_of(source, check, report, cancel, MORE_FILES)
+    if labels is not None and "config" not in files:
+        raise ModelError(f"a new head for {task} needs a folder with config.json", where=name)
     if name.lower().endswith(".gguf") or str(files["model"]).lower().endswith(".gguf"):
         chosen = "features" if task == RANKING else task
         return _load_gguf(name, files["model"], chosen, dtype, device, report, cancel)
@@ -170,7 +155,10 @@ def load_task_model(
         return _load_word_vectors(name, source, files, dtype, device)
     settings = settings_in(files, name)
     task = ranking_task(settings, files) if task == RANKING else task
-    check_task(settings, name_of(files["config"]), task)
+    if labels is None:
+        check_task(settings, name_of(files["config"]), task)
+    else:
+        settings |= with_labels(labels)
     tokenizer, answers = _tokenizer(name, source, files), None
     if task == "causal-lm":  # a ranking's: one that ranks nothing is refused before its weights are read
         scores = [read_json(files[part.file("config.json")], dict) for part in parts_in(files)
@@ -178,7 +166,7 @@ def load_task_model(
         answers = answer_ids(tokenizer, settings, scores[0] if scores else None, name)
     release_memory()
     with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel, labels is not None)
     check_tokenizer(tokenizer, model, name)
     if task == "features":
         model = embedder(model, files, settings, dtype, device)
@@ -196,7 +184,7 @@ def ranking_task(settings: Mapping[str, Any], files: Mapping[str, Any]) -> str:
     kinds = {part.kind for part in parts_in(files)}
     if "LogitScore" in kinds or (first.endswith("ForCausalLM") and not kinds - {"Transformer"}):
         return "causal-lm"
-    return "sequence-classification" if own_task(first) == "sequence-classification" else "features"
+    return "sequence-classification" if own_task(settings) == "sequence-classification" else "features"
 
 
 def _tokenizer(name: str, source: Any, files: Mapping[str, Any]) -> Tokenizer:
@@ -339,7 +327,7 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
     if module_of(settings, where, task) is None:
         raise ModelError(f"this configuration names no architecture for {task}", where=where)
     classes = settings.get("architectures")
-    made_for = own_task(classes[0]) if isinstance(classes, list) and classes else None
+    made_for = own_task(settings)
     if classes and task not in FEATURES and made_for is not None and made_for != task:
         raise ModelError(
             f"this model ({classes[0]!s:.60}) is made for {made_for}, not for {task}", where=where,
@@ -347,9 +335,37 @@ def check_task(settings: Mapping[str, Any], where: str, task: str) -> None:
         )  # fmt: skip
 
 
-def own_task(name: Any) -> str | None:
-    """The task of a class of transformers; None if its name does not tell."""
-    return next((task for end, task in TASK_OF_CLASS.items() if str(name).endswith(end)), None)
+def check_new_head(settings: Mapping[str, Any], where: str, task: str) -> None:
+    """ModelError for an architecture that gets no new head for a task."""
+    kind = settings.get("model_type")
+    module = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
+    if module is None or task not in TASKS[module]:
+        raise ModelError(f"models of the architecture {kind!r:.40} are not for {task}", where=where)
+    if not importlib.import_module(f"pyapp.models.{module}").BASE:
+        raise ModelError(f"models of the architecture {kind!r:.40} get no new head: train another one", where=where)
+
+
+def with_labels(labels: Sequence[str]) -> dict[str, Any]:
+    """What config.json says of the labels of a classifier."""
+    return {"id2label": {str(number): label for number, label in enumerate(labels)}, "num_labels": None}
+
+
+def known_tasks(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the architecture of a configuration is for here; empty for an unknown one."""
+    kind = settings.get("model_type")
+    return TASKS.get(MODEL_TYPES.get(kind, ""), ()) if isinstance(kind, str) else ()
+
+
+def own_task(settings: Mapping[str, Any]) -> str | None:
+    """The task that a checkpoint was made for, by its architecture and the first class that config.json names; None
+    if they do not tell, as with the base of several heads.
+    """
+    classes, known = settings.get("architectures"), known_tasks(settings)
+    name = str(classes[0]) if isinstance(classes, list) and classes else ""
+    for end, tasks in HEADS.items():
+        if name.endswith(end):
+            return next((task for task in known if task in tasks), tasks[0])
+    return known[0] if name and len(known) == 1 and known != ("causal-lm",) else None
 
 
 def build(
@@ -360,8 +376,11 @@ def build(
     device: Device | str | None = None,
     report: Callable[[Event], None] = lambda event: None,
     cancel: Cancel | None = None,
+    new_head: bool = False,
 ) -> Module:
-    """The model of a configuration for a task, with the weights of a checkpoint."""
+    """The model of a configuration for a task, with the weights of a checkpoint. new_head: layers of the head that do
+    not fit the checkpoint, or are not there, are new.
+    """
     where = checkpoint.source.name
     module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
     own_names = not is_llama_cpps(checkpoint)
@@ -391,15 +410,37 @@ def build(
     else:
         stored = stored_parameters(module, config, model, checkpoint)
     base = module.BASE if hasattr(module, "BASE") else model.base_model_prefix
+    optional = _initialised_head(model, base, getattr(config, "initializer_range", DEVIATION)) if new_head else ()
     left = load_weights(
         model, checkpoint, stored=stored, base=base, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
-        device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False,
+        device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False, optional=optional,
     )  # fmt: skip
     left = load_buffers(model, checkpoint, left, base, renames, device)
     if left and task not in FEATURES:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
+
+
+def _initialised_head(model: Module, base: str, deviation: float) -> set[str]:
+    """Initialises what is not the encoder `base`, and its pooler, as transformers does: matrices from a normal
+    distribution, biases 0, scales of norms 1. Returns the names of these parameters.
+    """
+    found = set()
+    for path, module in model._paths():
+        if (path == base or path.startswith(f"{base}.")) and "pooler" not in path:
+            continue
+        for attribute, parameter in list(module._parameters.items()):
+            if parameter is None:
+                continue
+            shape = tuple(parameter.shape)
+            if len(shape) > 1:
+                value = ops.randn(shape) * deviation
+            else:
+                value = ops.zeros(shape) if attribute == "bias" else ops.ones(shape)
+            setattr(module, attribute, Parameter(value, requires_grad=False))
+            found.add(f"{path}.{attribute}" if path else attribute)
+    return found
 
 
 def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str) -> Module:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,16 @@ from pyapp.text.tokenizer_files import VOCABULARIES, load_tokenizer
 from pyapp.vision.processors import ImageProcessor
 
 from . import open_clip, timm, ultralytics
-from .by_task import TOKENIZER_FILES, build, check_task, check_tokenizer, files_of, settings_in
+from .by_task import (
+    TOKENIZER_FILES,
+    build,
+    check_new_head,
+    check_task,
+    check_tokenizer,
+    files_of,
+    settings_in,
+    with_labels,
+)
 from .image_processors import usual_processor
 
 MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
@@ -59,29 +68,31 @@ def load_image_model(
     *,
     dtype: str | None = None,
     device: Device | str | None = None,
+    labels: Sequence[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedImageModel:
     """Loads a folder of Hugging Face's or timm's, its files by their names, or a name on the hub, for a task
     of models of pictures, such as "image-classification" (docs/models.md lists them).
 
-    dtype, the errors and events are those of `load_task_model`; ModelError too for a processor that does not fit the
-    model.
+    dtype, labels, the errors and events are those of `load_task_model`; ModelError too for a processor that does not
+    fit the model.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files and _says_model(read_settings(files["config"])):
-            settings = _checked(read_settings(files["config"]), str(files["config"]), task)
+            settings = _checked(read_settings(files["config"]), str(files["config"]), task, labels is not None)
             _processor(files, settings)
 
     name, files = files_of(source, check, report, cancel, MORE_FILES)
-    settings = _checked(_settings_in(files, name), name, task)
+    settings = _checked(_settings_in(files, name), name, task, labels is not None)
+    settings |= {} if labels is None else with_labels(labels)
     processor = _processor(files, settings)
     tokenizer = tokenizer_of(source, name, files) if task in WITH_TOKENIZER else None
     opened = ultralytics.open_weights if settings["model_type"] == ultralytics.MODEL_TYPE else open_checkpoint
     with opened(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel)
+        model: Any = build(checkpoint, settings, task, dtype, device, report, cancel, labels is not None)
     if tokenizer is not None:
         check_tokenizer(tokenizer, model, name)
     _check_fit(processor, model, name)
@@ -115,10 +126,13 @@ def _settings_in(files: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found if _says_model(found) else ultralytics.settings_in(files["model"])
 
 
-def _checked(settings: dict[str, Any], where: str, task: str) -> dict[str, Any]:
+def _checked(settings: dict[str, Any], where: str, task: str, new_head: bool = False) -> dict[str, Any]:
     """The settings of a model for a task, those of timm's library as pyapp reads them. ModelError for an unknown
-    architecture, and for a checkpoint that was made for another task.
+    architecture, and for a checkpoint that was made for another task, unless it gets a new head.
     """
+    if new_head:
+        check_new_head(settings, where, task)
+        return settings
     if timm.is_timms(settings):
         settings = timm.settings_of(settings, where)
         timm.check_head(settings, task, where)

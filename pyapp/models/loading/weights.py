@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import lcm, prod
 from typing import TYPE_CHECKING, Any
@@ -135,6 +135,7 @@ def load_weights(
     progress: Progress | None = None,
     config: Mapping[str, Any] | None = None,
     strict: bool = True,
+    optional: Collection[str] = (),
     group: ProcessGroup | None = None,
 ) -> list[str]:
     """Replaces every parameter of `model` by the tensor of that name in a checkpoint; returns the names that were left
@@ -145,13 +146,16 @@ def load_weights(
     model's name for a name of the file. ignored: names of the file that are no parameters.
     dtype: None keeps block types and 16-bit floats of the matrices and makes all else float32; else a float type, a
     block type ("q4_0", "q8_0" …) or a mixture ("Q4_K_M") of the matrices. `config` gives the mixture the numbers of
-    heads and experts. progress(bytes done, bytes in all) follows each tensor. `group`: processes that compute the model
-    together; each reads its part of the matrices (nn/tensor_parallel.py).
+    heads and experts. progress(bytes done, bytes in all) follows each tensor. optional: names of parameters that keep
+    their values where the file has no tensor of that shape. `group`: processes that compute the model together; each
+    reads its part of the matrices (nn/tensor_parallel.py).
 
     Parameters get no gradients: call `requires_grad_()` to train. ModelError names all missing, misshapen and (with
     `strict`) unexpected tensors at once; NaN and infinite values; OptionError for an unknown dtype.
     """
-    plans, left = plans_of(model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict)
+    plans, left = plans_of(
+        model, checkpoint, stored=stored, base=base, renames=renames, ignored=ignored, strict=strict, optional=optional
+    )
     chosen = _types(plans, dtype, config or {})
     parts = {} if group is None else _divided(model, checkpoint, plans, chosen, group)
     total = sum(checkpoint.tensors[name].nbytes for _, plan in plans.values() for name in plan.names)
@@ -204,6 +208,7 @@ def plans_of(
     renames: Callable[[str], str] | None = None,
     ignored: re.Pattern[str] = IGNORED,
     strict: bool = True,
+    optional: Collection[str] = (),
 ) -> tuple[dict[str, tuple[Slot, Stored]], list[str]]:
     """How each parameter is read, by its name, and the names that are left over. Arguments and errors as those of
     load_weights.
@@ -211,7 +216,12 @@ def plans_of(
     found = dict(slots(model))
     names = _resolved(checkpoint.tensors, found, stored or {}, base, renames, ignored)
     plans = _plans(checkpoint, found, names, stored or {})
-    return plans, _check(checkpoint, found, names, plans, strict)
+    for key in [key for key in plans if key in optional]:
+        slot, plan = plans[key]
+        if tuple(checkpoint.tensors[plan.names[0]].shape) != slot.shape:
+            del plans[key]
+    needed = {name: slot for name, slot in found.items() if name in plans or name not in optional}
+    return plans, _check(checkpoint, needed, names, plans, strict)
 
 
 def experts_apart(

@@ -1,18 +1,22 @@
-"""A language model in memory as a folder that load_model reads: its weights, its configuration and its tokenizer."""
+"""A model in memory as a folder that can be loaded: its weights, its configuration and its tokenizer."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyapp.engine import Tensor
 from pyapp.formats import write_llama2c, write_safetensors
 from pyapp.formats.sink import open_sink
 from pyapp.models.load import LoadedModel
+from pyapp.nn import Module
 from pyapp.nn.state import all_tensors
 
 SETTINGS = "tokenizer_config.json"
+PYTORCH = {"format": "pt"}  # the metadata that transformers asks for
 
 
 def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
@@ -30,12 +34,40 @@ def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
         write_llama2c(file, model.config.to_dict(), model.export_tensors(), version=1)
     else:
         file = place / "model.safetensors"
-        write_safetensors(file, _tensors(model), {"format": "pt"})
-        _write_json(place / "config.json", getattr(model.config, "saved", model.config.to_dict)())
+        write_safetensors(file, _tensors(model), PYTORCH)
+        write_json(place / "config.json", getattr(model.config, "saved", model.config.to_dict)())
     loaded.tokenizer.save(place / "tokenizer.json")
     if loaded.tokenizer.settings:
-        _write_json(place / SETTINGS, loaded.tokenizer.settings)
+        write_json(place / SETTINGS, loaded.tokenizer.settings)
     return file
+
+
+def write_folder(
+    model: Module, settings: Mapping[str, Any], files: Mapping[str, Path], folder: str | os.PathLike[str]
+) -> Path:  # fmt: skip
+    """As write_tensors, of all parameters and buffers of a model."""
+    return write_tensors({name: value.detach() for name, value in all_tensors(model).items()}, settings, files, folder)
+
+
+def write_tensors(
+    tensors: Mapping[str, Tensor], settings: Mapping[str, Any], files: Mapping[str, Path],
+    folder: str | os.PathLike[str],
+) -> Path:  # fmt: skip
+    """Writes the tensors of a model into a folder, which is made if need be; returns the file of weights. `settings`
+    become config.json, `files` are copied to their paths below the folder: those of its tokenizer, its image processor,
+    and of sentence-transformers. OSError or StorageFullError.
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for name, source in files.items():
+        target = place / name
+        target.parent.mkdir(exist_ok=True)
+        with open_sink(target) as file:
+            file.write(source.read_bytes())
+    weights = place / "model.safetensors"
+    write_safetensors(weights, tensors, PYTORCH)
+    write_json(place / "config.json", settings)
+    return weights
 
 
 def _tensors(model: Any) -> dict[str, Any]:
@@ -49,6 +81,7 @@ def _tensors(model: Any) -> dict[str, Any]:
     return model.exported(found) if hasattr(model, "exported") else found
 
 
-def _write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as indented JSON."""
     with open_sink(path) as file:
         file.write((json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n").encode())

@@ -116,7 +116,7 @@ def _task(module: Any, settings: Mapping[str, Any], sentences: bool, where: str)
     if "causal-lm" in module.TASKS:
         return "causal-lm"
     classes = settings.get("architectures")
-    made_for = own_task(classes[0]) if isinstance(classes, list) and classes else None
+    made_for = own_task(settings)
     if made_for == "seq2seq-lm" and not sentences:
         return made_for
     if made_for not in (*SHARED, "seq2seq-lm"):

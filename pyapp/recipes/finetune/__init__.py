@@ -1,5 +1,10 @@
-"""Fine-tuning of language models on the user's texts and conversations, with an adapter or as a whole."""
+"""Fine-tuning on the user's files: of language models, with an adapter or as a whole, of encoders, of classifiers of
+pictures, and of Whisper.
+"""
 
-from .training import FinetuneSettings, finetune
+from .recordings import RecordingSettings
+from .starting import finetune
+from .training import FinetuneSettings
+from .whole import WholeSettings
 
-__all__ = ["FinetuneSettings", "finetune"]
+__all__ = ["FinetuneSettings", "RecordingSettings", "WholeSettings", "finetune"]

@@ -155,10 +155,9 @@ def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(place, object) of each line of JSON, or {"text": …} of each document of plain text."""
-    if path.stat().st_size > FILE_LIMIT:
-        raise FileFormatError(f"the file has more than {FILE_LIMIT:,} bytes", where=str(path), hint="Split it")
+    check_size(path)
     if path.suffix.lower() in (".jsonl", ".ndjson", ".json"):
-        yield from _lines_of_json(path)
+        yield from ((where, _checked(value, where)) for where, value in json_lines(path))
         return
     document: list[str] = []
     with BufferedReader(open_regular(path)) as file:
@@ -172,6 +171,12 @@ def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield str(path), {"text": "".join(document)}
 
 
+def check_size(path: Path) -> None:
+    """FileFormatError for a file that is too large."""
+    if path.stat().st_size > FILE_LIMIT:
+        raise FileFormatError(f"the file has more than {FILE_LIMIT:,} bytes", where=str(path), hint="Split it")
+
+
 def _decoded(line: bytes, path: Path, number: int) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -181,7 +186,8 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
         ) from None
 
 
-def _lines_of_json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def json_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """(place, value) of each line of a file of JSON lines. FileFormatError names the line that is not valid."""
     with BufferedReader(open_regular(path)) as file:
         number = 0
         while line := file.readline(LINE_LIMIT + 1):
@@ -190,17 +196,18 @@ def _lines_of_json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if len(line) > LINE_LIMIT:
                 raise FileFormatError(f"the line has more than {LINE_LIMIT:,} bytes", where=where)
             text = _decoded(line, path, number)
-            if text.strip():
-                yield where, _checked(text, where)
+            if not text.strip():
+                continue
+            try:
+                value = parse_json(text)
+            except ValueError as error:
+                hint = "The file has one JSON object in each line"
+                raise FileFormatError(f"not valid JSON: {error}", where=where, hint=hint) from None
+            yield where, value
 
 
-def _checked(text: str, where: str) -> dict[str, Any]:
+def _checked(entry: Any, where: str) -> dict[str, Any]:
     """The object in a line, in one of the forms."""
-    try:
-        entry = parse_json(text)
-    except ValueError as error:
-        hint = "The file has one JSON object in each line"
-        raise FileFormatError(f"not valid JSON: {error}", where=where, hint=hint) from None
     if isinstance(entry, dict) and "instruction" in entry and "output" in entry:
         asked = "\n\n".join(part for part in (entry["instruction"], entry.get("input")) if part)
         roles = (("system", entry.get("system")), ("user", asked), ("assistant", entry["output"]))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,47 +18,33 @@ from pyapp.events import Cancel, Event, Item, Metric, Notice, Progress, Token
 from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
 from pyapp.models.loading.writing_folder import write_model
-from pyapp.nn import Module, Parameter, checkpoint_blocks
-from pyapp.optim import AdamW, AdamW8bit, MasterWeights, Optimizer
-from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
-from pyapp.recipes.chooser import Chooser
+from pyapp.nn import checkpoint_blocks
 from pyapp.text.generate import generate_from
 from pyapp.text.options import SamplingOptions, check_number
 from pyapp.text.session import Session
 from pyapp.train.preferences import check_dpo, completion_log_probs, dpo_loss
-from pyapp.train.resumable import ResumableTraining, settings_of
+from pyapp.train.resumable import ResumableTraining
 from pyapp.train.token_rows import padded, token_loss, total_loss
-from pyapp.train.trainer import Trainer
 
 from .examples import Example, Examples, Pair, Row, digest_of, read_examples
+from .steps import TOO_FEW, Request, StepSettings, Trained, divided, make_trainable, trainer_of
 
 BATCH = 4  # held-out rows at a time
-MOST_HELD_OUT = 64  # rows, unless a file of them is given
 SAMPLE_TOKENS = 48
 LORA_RATE, FULL_RATE = 2e-4, 2e-5
 PREFERENCE_SHARE = 0.05  # of these rates, for pairs of answers: large steps forget how to speak
 
 
 @dataclass(frozen=True)
-class FinetuneSettings:
-    """The settings that determine the result.
-
-    model: a name, folder or file. data, held_out_data: the SHA-256 of the files. epochs: passes over the data, unless
-    `steps` says how many steps to take. rank, alpha, dropout, targets, dora: of the adapter (adapters.LoraConfig;
-    alpha 0: twice the rank; targets: names separated by commas, or "all-linear"); full: all weights are trained,
-    without an adapter. quantized: the block type of the base model's matrices. rate 0: 2e-4, or 2e-5 with `full`. A
-    batch has `rows` of up to `length` tokens, a step `accumulate` batches. held_out: the share of rows to judge by.
-    whole: names of modules that are trained whole beside the adapter ("lm_head", "embed_tokens"), by commas.
-    bfloat16: products run in bfloat16, under autocast. checkpointing: blocks are computed again. eight_bits: AdamW8bit.
-    rslora: the adapter's factor is alpha / sqrt(rank). Of pairs of answers: beta, preference (the loss, one of
-    train.preferences.DPO_LOSSES) and label_smoothing; their rates are a twentieth.
+class FinetuneSettings(StepSettings):
+    """As StepSettings, and these. rank, alpha, dropout, targets, dora: of the adapter (adapters.LoraConfig; alpha 0:
+    twice the rank; targets: names separated by commas, or "all-linear"); full: all weights are trained, without an
+    adapter. quantized: the block type of the base model's matrices. rate 0: 2e-4, or 2e-5 with `full`. whole: names of
+    modules that are trained whole beside the adapter ("lm_head", "embed_tokens"), by commas. checkpointing: blocks are
+    computed again. rslora: the adapter's factor is alpha / sqrt(rank). Of pairs of answers: beta, preference (the loss,
+    one of train.preferences.DPO_LOSSES) and label_smoothing; their rates are a twentieth.
     """
 
-    model: str
-    data: str
-    steps: int = 0
-    seed: int = 1
-    epochs: float = 3.0
     rank: int = 8
     alpha: float = 0.0
     dropout: float = 0.0
@@ -68,32 +53,15 @@ class FinetuneSettings:
     whole: str = ""
     full: bool = False
     quantized: str = ""
-    rate: float = 0.0
-    weight_decay: float = 0.0
-    rows: int = 4
-    accumulate: int = 1
-    length: int = 512
-    held_out: float = 0.05
-    held_out_data: str = ""
-    bfloat16: bool = False
     checkpointing: bool = False
-    eight_bits: bool = False
     rslora: bool = False
     beta: float = 0.1
     preference: str = "sigmoid"
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number("steps", self.steps, 0, 10_000_000, whole=True)
-        for name in ("rows", "accumulate"):
-            check_number(name, getattr(self, name), 1, 65536, whole=True)
+        super().__post_init__()
         check_number("length", self.length, 2, 1 << 20, whole=True)
-        check_number("epochs", self.epochs, 0, 10_000)
-        check_number("rate", self.rate, 0, 1)
-        check_number("weight_decay", self.weight_decay, 0, 1)
-        check_number("held_out", self.held_out, 0, 0.9)
-        if not self.epochs:
-            raise OptionError("epochs must be above 0")
         if self.full and self.quantized:
             raise OptionError(
                 "block-quantised weights have no gradients", where="quantized", hint="Train an adapter, without full"
@@ -116,54 +84,6 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-class Shuffled:
-    """Batches of rows: every pass has all rows once, in an order of its own. `position` counts the rows so far."""
-
-    def __init__(self, rows: Sequence[Example], size: int, seed: int) -> None:
-        self.position = 0
-        self._rows, self._size, self._seed = rows, size, seed
-        self._order: tuple[int, list[int]] = (-1, [])
-
-    def batch(self) -> list[Example]:
-        found = []
-        for _ in range(self._size):
-            epoch, place = divmod(self.position, len(self._rows))
-            if self._order[0] != epoch:
-                draw = Chooser("order of examples", self._seed, epoch).random
-                keys = [draw() for _ in self._rows]
-                self._order = epoch, sorted(range(len(keys)), key=keys.__getitem__)
-            found.append(self._rows[self._order[1][place]])
-            self.position += 1
-        return found
-
-
-class Trained(Module):
-    """A model whose state is only what is trained: checkpoints do not repeat the base model."""
-
-    def __init__(self, model: Module) -> None:
-        super().__init__()
-        object.__setattr__(self, "whole", model)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens (B, T) → logits (B, T, V)."""
-        logits: Tensor = self.whole(tokens)
-        return logits
-
-    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
-        return ((name, value) for name, value in self.whole.named_parameters() if value.requires_grad)
-
-    def state_dict(self, **kwargs: Any) -> dict[str, Any]:
-        return {name: value.detach() for name, value in self.named_parameters()}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        own = dict(self.named_parameters())
-        if own.keys() != state_dict.keys():
-            raise KeyError("the checkpoint has other parameters")
-        with no_grad():
-            for name, value in own.items():
-                value.copy_(state_dict[name].to(value.device))
-
-
 class FinetuneTraining(ResumableTraining):
     """Trains an adapter of a model, or all its weights, in a folder, which gets the checkpoint, and the adapter or the
     model.
@@ -182,19 +102,11 @@ class FinetuneTraining(ResumableTraining):
         self.model = model
         prepare(self.model, settings)
         trained = Trained(self.model)
-        parameters = list(trained.parameters())
-        self.parameters = sum(parameter.numel() for parameter in parameters)
-        kind: Callable[..., Optimizer] = AdamW8bit if settings.eight_bits else AdamW
+        self.parameters = sum(parameter.numel() for parameter in trained.parameters())
         rate = settings.rate or (FULL_RATE if settings.full else LORA_RATE) * self.rate_share
-        numbers = {"lr": rate, "weight_decay": settings.weight_decay}
-        half = any(parameter.dtype.name in ("float16", "bfloat16") for parameter in parameters)
-        optimizer = MasterWeights(kind, parameters, **numbers) if half else kind(parameters, **numbers)
-        warmup = max(1, settings.steps // 30)
-        self.trainer = Trainer(
-            trained, Shuffled(examples.rows, settings.rows, settings.seed), self._loss, optimizer,
-            LambdaLR(optimizer, warmup_cosine(warmup, max(settings.steps, warmup + 1), floor=0.1)),
-            accumulate=settings.accumulate, weight=lambda rows: sum(row.targets for row in rows),
-        )  # fmt: skip
+        self.trainer = trainer_of(
+            trained, examples.rows, self._loss, settings, rate, lambda rows: sum(row.targets for row in rows)
+        )
         self.model.train()
 
     def _region(self) -> Any:
@@ -387,17 +299,7 @@ class PreferenceTraining(FinetuneTraining):
 def prepare(model: Any, settings: FinetuneSettings) -> None:
     """Adds the adapter, or makes all weights trainable."""
     if settings.full:
-        made: dict[int, Tensor] = {}
-        for module in model.modules():
-            for name, value in list(module._parameters.items()):
-                if value.dtype.is_quantized:
-                    raise OptionError(
-                        f"the model's weights are {value.dtype.name}, which has no gradients", where="full",
-                        hint='Train an adapter, or load the model with --quantized ""',
-                    )  # fmt: skip
-                if id(value) not in made:  # dense: transposed views and mapped files cannot be trained
-                    made[id(value)] = Parameter(value.detach().clone().contiguous())
-                setattr(module, name, made[id(value)])
+        make_trainable(model)
     else:
         default_generator.manual_seed(settings.seed)
         add_adapter(model, settings.lora())
@@ -410,79 +312,38 @@ def batch_of(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
     return padded([row.ids[:-1] for row in rows], 0), padded([row.padded_targets() for row in rows], -100)
 
 
-def divided(rows: list[Any], share: float, seed: int) -> tuple[list[Any], list[Any]]:
-    """(rows to train on, held-out rows): a share of them, chosen by the seed; none of fewer than ten."""
-    count = min(MOST_HELD_OUT, round(len(rows) * share))
-    if len(rows) >= 10 and share:
-        count = max(1, count)
-    elif len(rows) < 10:
-        count = 0
-    draw = Chooser("held-out examples", seed).random
-    keys = [draw() for _ in rows]
-    chosen = set(sorted(range(len(rows)), key=keys.__getitem__)[:count])
-    return [row for i, row in enumerate(rows) if i not in chosen], [rows[i] for i in sorted(chosen)]
-
-
-def finetune(
-    model: str | os.PathLike[str],
-    data: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    held_out_data: str | os.PathLike[str] | None = None,
-    evaluate_every: int | None = None,
-    save_every: int = 100,
-    device: str | None = None,
-    tokenizer: Any = None,
-    cancel: Cancel | None = None,
-    **settings: Any,
-) -> Iterator[Event]:
-    """Trains a model further on a file in the folder `out`, or continues an interrupted run there: Progress, Metric, an
-    Item with a sample at each evaluation, and finally Done.
-
-    `settings` are those of FinetuneSettings. Leaves the adapter (adapter_config.json, adapter_model.safetensors), or
-    with `full` the model's folder, a checkpoint and, with Pillow, loss.png. `evaluate_every`: steps; by default ten
-    times in all. The same settings give the same weights, however often it was interrupted. Raises OptionError,
-    FileFormatError for the data, PyappError for other settings than those begun with, and errors of load_model.
+def finetune_language_model(request: Request) -> Iterator[Event]:
+    """Trains a language model further on a file, with the settings of FinetuneSettings: Progress, Metric, an Item with
+    a sample at each evaluation, and finally Done. Leaves the adapter (adapter_config.json, adapter_model.safetensors),
+    or with `full` the model's folder.
     """
-    cancel = cancel or Cancel()
-    given = {"model": os.fspath(model), "data": "", **settings}
-    settings_of(FinetuneSettings, given)
-    for path in (data, held_out_data):
-        if path is not None and not Path(path).is_file():
-            raise OptionError("there is no such file", where=os.fspath(path), hint="Give a .jsonl or .txt file")
+    chosen = request.settings_as(FinetuneSettings)
     yield Progress("loading the model", 0, 1)
-    quantized = str(settings.get("quantized") or "")
     loaded = load_model(
-        model, tokenizer, dtype=quantized or None, device=device, cancel=cancel, pictures=False
+        request.model, request.tokenizer, dtype=chosen.quantized or None, device=request.device, cancel=request.cancel,
+        pictures=False,
     )  # fmt: skip
-    longest = loaded.model.config.max_seq_len
-    if settings.get("length", FinetuneSettings.length) > longest:
-        if "length" in settings:
-            raise OptionError(f"the model reads up to {longest} tokens, not {settings['length']}", where="length")
-        given["length"] = longest
-    length = int(given.get("length", FinetuneSettings.length))
+    longest, length = loaded.model.config.max_seq_len, chosen.length
+    if length > longest:
+        if "length" in request.settings:
+            raise OptionError(f"the model reads up to {longest} tokens, not {length}", where="length")
+        length = longest
     yield Progress("reading the examples", 0, 1)
-    examples = read_examples(Path(data), loaded.tokenizer, length)
-    given["data"] = digest_of(Path(data))
-    if held_out_data is not None:
-        judged = read_examples(Path(held_out_data), loaded.tokenizer, length)
+    examples = read_examples(request.data, loaded.tokenizer, length)
+    more = {"length": length, "data": digest_of(request.data)}
+    if request.held_out_data is not None:
+        judged = read_examples(request.held_out_data, loaded.tokenizer, length)
         if judged.pairs != examples.pairs:
             raise OptionError("only one of the two files has pairs of answers", where="held_out_data")
         held_out = judged.rows
-        given["held_out_data"] = digest_of(Path(held_out_data))
+        more["held_out_data"] = digest_of(request.held_out_data)
     else:
-        share, seed = given.get("held_out", FinetuneSettings.held_out), given.get("seed", FinetuneSettings.seed)
-        rows, held_out = divided(examples.rows, share, seed)
+        rows, held_out = divided(examples.rows, chosen.held_out, chosen.seed)
         examples = replace(examples, rows=rows)
     yield from _notices(loaded, examples, held_out, length)
-    chosen = settings_of(FinetuneSettings, given)
-    if not chosen.steps:
-        per_epoch = len(examples.rows) / (chosen.rows * chosen.accumulate)
-        chosen = settings_of(FinetuneSettings, {**given, "steps": max(1, round(per_epoch * chosen.epochs))})
+    settings = request.settings_as(FinetuneSettings, **more).for_examples(len(examples.rows))
     kind = PreferenceTraining if examples.pairs else FinetuneTraining
-    training = kind(Path(out), chosen, loaded, examples, held_out)
-    often = evaluate_every or max(1, chosen.steps // 10)
-    yield from training.run(often, save_every, cancel)
+    yield from request.run(kind(request.out, settings, loaded, examples, held_out))
 
 
 def _notices(loaded: LoadedModel, examples: Examples, held_out: Sequence[Example], length: int) -> Iterator[Notice]:
@@ -493,9 +354,7 @@ def _notices(loaded: LoadedModel, examples: Examples, held_out: Sequence[Example
     if examples.without_answer:
         yield Notice(f"{examples.without_answer} examples had nothing to learn and were left out")
     if not held_out:
-        yield Notice(
-            "there are too few examples to keep some for judging", hint="Give more, or a file of its own: --eval"
-        )
+        yield Notice(TOO_FEW, hint="Give more, or a file of its own: --eval")
 
 
-__all__ = ["FinetuneSettings", "finetune"]
+__all__ = ["FinetuneSettings", "finetune_language_model"]

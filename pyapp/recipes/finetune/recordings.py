@@ -1,0 +1,154 @@
+"""Trains a Whisper further on recordings and what is said in them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyapp import hub
+from pyapp.audio.mel import HOP, SAMPLE_RATE, log_mel_spectrogram, pad_or_trim
+from pyapp.audio.reader import open_audio
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.engine.lazy import np
+from pyapp.errors import FileFormatError, ModelError
+from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.models.load import LoadedSpeechModel, load_speech_model, read_settings
+from pyapp.models.loading.by_task import MORE_FILES
+from pyapp.models.loading.writing_folder import write_tensors
+from pyapp.models.whisper.weights import hugging_face_name, unfused
+from pyapp.text.whisper_tokenizer import WhisperTokenizer
+from pyapp.train.token_rows import IGNORED, padded, token_loss
+
+from .examples import digest_of
+from .labelled import entries
+from .steps import Request
+from .whole import WholeSettings, WholeTraining
+
+FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
+FORMS = "; ".join(", ".join(names) for names in FIELDS)
+
+
+@dataclass(frozen=True)
+class RecordingSettings(WholeSettings):
+    """As WholeSettings. language: of recordings whose line names none, by code or name."""
+
+    rows: int = 8
+    language: str = "en"
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A file; the tokens of its transcript, and from which of them on they are to be learnt."""
+
+    path: Path
+    ids: array[int]
+    first: int
+
+
+class WhisperTraining(WholeTraining):
+    """Recordings of up to the model's window (30 s) and their texts, without times: cross-entropy of the tokens."""
+
+    task = "speech-recognition"
+    unit = "nats/token"
+
+    def outputs(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, ...]:
+        """Logits (B, T, V)."""
+        config, device = self.model.config, self.model.device
+        samples = 2 * config.n_audio_ctx * HOP
+        spectra = [log_mel_spectrogram(pad_or_trim(samples_of(row.path), samples), config.n_mels) for row in rows]
+        mel = ops.from_numpy(np.stack(spectra)).to(device)  # (B, n_mels, F)
+        with self.region():
+            found: Tensor = model(mel, padded([row.ids[:-1] for row in rows], 0).to(device))
+        return (found.float(),)
+
+    def _targets(self, rows: Sequence[Recording]) -> Tensor:
+        """(B, T): the next tokens, IGNORED where they are given."""
+        given = [[IGNORED] * (row.first - 1) + list(row.ids[row.first :]) for row in rows]
+        return padded(given, IGNORED).to(self.model.device)
+
+    def loss(self, outputs: Sequence[Tensor], rows: Sequence[Recording]) -> Tensor:
+        return token_loss(outputs[0], self._targets(rows))
+
+    def judged(self, outputs: Sequence[Tensor], rows: Sequence[Recording]) -> list[tuple[float, float]]:
+        found, wanted = outputs[0].argmax(2).flatten().tolist(), self._targets(rows).flatten().tolist()
+        return [pair for pair in zip(found, wanted, strict=True) if pair[1] != IGNORED]
+
+    def export(self) -> None:
+        """Writes the model's folder, as transformers has it."""
+        settings = read_settings(self.files["config"]) | {"dtype": "float32"}
+        settings.pop("torch_dtype", None)
+        beside = {path.name: path for role, path in self.files.items() if role not in ("model", "config")}
+        tensors = {hugging_face_name(name): value for name, value in unfused(self.model)}
+        write_tensors(tensors, settings, beside, self.folder)
+
+
+def samples_of(path: Path) -> Any:
+    """A recording as float32 (samples,) at 16 kHz."""
+    with open_audio(path) as reader:
+        return np.concatenate(list(reader))
+
+
+def read_recordings(
+    path: Path, loaded: LoadedSpeechModel, language: str, cancel: Cancel
+) -> Iterator[Progress | tuple[list[Recording], int]]:
+    """Progress while the recordings are read, and last (those that fit the model's window, how many do not). Paths in a
+    file are those from its folder. FileFormatError names the line that is not valid.
+    """
+    config, tokenizer = loaded.model.config, loaded.tokenizer
+    longest = 2 * config.n_audio_ctx * HOP
+    rows, left_out, known = [], 0, list(entries(path))
+    for done, (where, entry) in enumerate(known):
+        cancel.check()
+        names = next((names for names in FIELDS if isinstance(entry, dict) and names[0] in entry), None)
+        if names is None or any(not isinstance(entry.get(name), str) for name in names):
+            raise FileFormatError("the line is not a recording with its text", where=where, hint=f"Give {FORMS}")
+        file = path.parent / entry[names[0]]
+        if not file.is_file():
+            raise FileFormatError(f"there is no recording {entry[names[0]]!r:.200}", where=where)
+        start = tokenizer.sot_sequence(str(entry.get("language") or language))
+        text = tokenizer.encode(f" {entry[names[1]].strip()}") if entry[names[1]].strip() else []
+        ids = array("i", [*start, tokenizer.no_timestamps, *text, tokenizer.eot])
+        if len(samples_of(file)) > longest or len(ids) > config.n_text_ctx:
+            left_out += 1
+        else:
+            rows.append(Recording(file, ids, len(start) + 1))
+        yield Progress("reading the recordings", done + 1, len(known), "recordings")
+    if not rows:
+        raise FileFormatError(
+            f"it has no recording of up to {longest / SAMPLE_RATE:g} s", where=str(path), hint="Cut longer ones"
+        )
+    yield rows, left_out
+
+
+def finetune_whisper(request: Request) -> Iterator[Event]:
+    """Trains a Whisper further on the recordings that a .jsonl, .csv or .tsv file names, with what is said in them,
+    with the settings of RecordingSettings: Progress, Metric and finally Done.
+    """
+    chosen = request.settings_as(RecordingSettings)
+    yield Progress("loading the model", 0, 1)
+    files: Mapping[str, Path] = hub.resolve(request.model, cancel=request.cancel, also=MORE_FILES).files
+    loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
+    if not isinstance(loaded.tokenizer, WhisperTokenizer):
+        raise ModelError("the model is no Whisper", where=loaded.name)
+    read: dict[str, list[Recording]] = {}
+    digests, left_out = {}, 0
+    for name, path in (("data", request.data), ("held_out_data", request.held_out_data)):
+        if path is None:
+            continue
+        for event in read_recordings(path, loaded, chosen.language, request.cancel):
+            if isinstance(event, Progress):
+                yield event
+            else:
+                read[name], more = event
+                left_out += more
+        digests[name] = digest_of(path)
+    if left_out:
+        yield Notice(f"{left_out} recordings are longer than the model's window and were left out", hint="Cut them")
+    settings = request.settings_as(RecordingSettings, **digests)
+    yield from WhisperTraining.started(request, settings, loaded, files, read["data"], read.get("held_out_data"))
+
+
+__all__ = ["RecordingSettings", "finetune_whisper"]

@@ -1,0 +1,81 @@
+"""Whisper, trained further on recordings: the embedded model learns other words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp.audio import write_wav
+from pyapp.cli import run as run_command
+from pyapp.errors import FileFormatError, OptionError
+from pyapp.events import Cancel, Done, Event, Notice, Progress
+from pyapp.recipes.finetune import finetune
+
+TEXTS = ("Seven whales sing.", "Blue bread")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two recordings of noise, one that is too long, and a file that names the two."""
+    folder = tmp_path_factory.mktemp("recordings")
+    numbers = np.random.default_rng(1)
+    for name, seconds, pitch in (("a.wav", 2, 300), ("b.wav", 3, 1200), ("long.wav", 16, 500)):
+        time = np.arange(16000 * seconds) / 16000
+        sound = 0.4 * np.sin(2 * np.pi * pitch * time) + 0.05 * numbers.normal(0, 1, len(time))
+        write_wav(folder / name, sound.astype(np.float32), 16000)
+    rows = [{"audio": f"{name}.wav", "text": text} for name, text in zip("ab", TEXTS, strict=True)]
+    written(folder / "data.jsonl", rows)
+    return folder
+
+
+def written(path: Path, rows: Sequence[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def run(data: Path, out: Path, stop: int = 0, **settings: Any) -> list[Event]:
+    cancel, events = Cancel(), []
+    given = {"held_out_data": data, "rate": 2e-3, "rows": 2, "steps": 8, "evaluate_every": 8, **settings}
+    for event in finetune("speech", data, out, cancel=cancel, **given):
+        events.append(event)
+        if isinstance(event, Progress) and event.what == "training" and event.done == stop:
+            cancel.set()
+    return events
+
+
+def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same after a break, and read by the command that transcribes."""
+    done = run(place / "data.jsonl", tmp_path / "out")[-1]
+    assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
+    run(place / "data.jsonl", tmp_path / "parts", 2)
+    run(place / "data.jsonl", tmp_path / "parts")
+    whole, parts = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "parts"))
+    assert whole == parts
+    command = ["transcribe", str(place / "a.wav"), "--model", str(tmp_path / "out"), "-f", "txt"]
+    assert run_command([*command, "--no_speech_threshold", "1"]) == 0
+    assert capsys.readouterr().out.split("\n")[0].startswith(TEXTS[0])
+
+
+def test_what_is_refused(place: Path, tmp_path: Path) -> None:
+    table = place / "data.csv"
+    table.write_text("file_name,transcription\na.wav,one\nlong.wav,two\n")
+    notices = [event.what for event in run(table, tmp_path / "out", steps=1) if isinstance(event, Notice)]
+    assert "2 recordings are longer than the model's window and were left out" in notices  # of both files
+    wrong: list[tuple[Any, str]] = [
+        ({"audio": "nobody.wav", "text": "a"}, "line 1: there is no recording 'nobody.wav'"),
+        ({"audio": "a.wav"}, "not a recording with its text"),
+        ({"audio": "long.wav", "text": "a"}, "no recording of up to 15 s"),
+        ({"audio": "data.jsonl", "text": "a"}, "data.jsonl"),
+    ]  # fmt: skip
+    for row, told in wrong:
+        with pytest.raises(FileFormatError, match=told):
+            run(written(place / "wrong.jsonl", [row]), tmp_path / "wrong")
+    with pytest.raises(OptionError, match="rank: is a setting of language models"):
+        run(table, tmp_path / "out", rank=2)
+    with pytest.raises(OptionError, match="names recordings"):
+        run(place, tmp_path / "out", held_out_data=None)
