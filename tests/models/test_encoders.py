@@ -124,6 +124,22 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             module_of(name).Config.from_dict(CONFIGS[name] | change).labels  # noqa: B018 (checked when read)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "what"),
+    [
+        ("mobilebert", {"intra_bottleneck_size": 7}, "intra_bottleneck_size"),
+        ("mobilebert", {"embedding_size": 16}, "embedding_size is not below"),
+        ("mobilebert", {"normalization_type": "odd"}, "normalization_type 'odd'"),
+        ("mobilebert", {"num_feedforward_networks": 10**6}, "above 256"),
+        ("squeezebert", {"v_groups": 3}, "v_groups 3 does not divide"),
+        ("squeezebert", {"embedding_size": 8}, "embedding_size 8 is not hidden_size"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(name: str, change: dict[str, Any], what: str) -> None:
+    with pytest.raises(ModelError, match=what):
+        module_of(name).Config.from_dict(CONFIGS[name] | change)
+
+
 def test_words_are_tied_to_the_embedding() -> None:
     model = make("bert", "masked-lm")
     assert model.cls.predictions.decoder.weight is model.encoder.word_embeddings.weight
