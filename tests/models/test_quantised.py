@@ -36,7 +36,7 @@ TYPES = {
     "ct_zeros": "q5_0", "ct_int8": "q8_group", "ct_float8": "bfloat16", "ct_nvfp4": "bfloat16", "ct_mxfp4": "mxfp4",
     "modelopt": "bfloat16", "hqq": "float16", "hqq_3": "bfloat16",
 }  # fmt: skip
-LLAMAS = {"nf4_nested": "bfloat16", "fp8_blocks": "bfloat16", "awq": "q5_0"}
+LLAMAS = {"nf4_nested": "bfloat16", "awq": "q5_0"}
 
 
 def settings_in(checkpoint: Checkpoint) -> dict[str, Any]:
