@@ -379,6 +379,7 @@ def build(
     (loading.projectors), whose settings these are.
     """
     settings = settings_of(checkpoint, settings) if projector_file is None else settings or {}
+    opened = checkpoint
     if _may_be_quantised(settings) or any(info.dtype[:5] == "ggml_" for info in checkpoint.tensors.values()):
         from .loading.quantised.methods import as_floats
 
@@ -414,8 +415,14 @@ def build(
         module = importlib.import_module(f"pyapp.models.{name}")
         read = read_model if projector_file is None else projector_file.read_model
         model = read(module, module.TASKS[task], checkpoint, settings, dtype, device, progress, group)
-    if dtype is None and _bytes_of(model) <= EXACT_TEXT_BYTES:
+    taken = _bytes_of(model) if dtype is None else 0
+    if dtype is None and taken <= EXACT_TEXT_BYTES:
         model.dequantize()
+    elif checkpoint is not opened:
+        from .loading.quantised.methods import growth
+
+        for notice in growth(checkpoint, taken):
+            report(notice)
     return model
 
 

@@ -190,7 +190,7 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[int, int], Made]]] = {
     "ct_mxfp4": (CT, compressed("mxfp4-pack-quantized", scheme("group", 4, "float", group_size=32), microscaling)),
 }  # fmt: skip
 SIZES = {"gptq_3": (32, 64)}  # the others are 16 x 64
-LLAMAS = ("nf4_nested", "fp8_blocks", "awq")
+LLAMAS = ("nf4_nested", "awq")
 
 
 def save(name: str, tensors: dict[str, torch.Tensor], **metadata: Any) -> None:

@@ -15,10 +15,10 @@ from pyapp import optim, tasks
 from pyapp.adapters import LoraConfig, add_adapter
 from pyapp.engine import quant
 from pyapp.errors import ModelError
-from pyapp.events import Cancel
+from pyapp.events import Cancel, Notice
 from pyapp.formats import Checkpoint, open_checkpoint, write_safetensors
 from pyapp.formats.parts import read_part
-from pyapp.models import llama, mixtral
+from pyapp.models import llama, load, mixtral
 from pyapp.models.load import build, read_model
 from pyapp.models.loading.quantised import numbers
 from pyapp.models.loading.quantised.methods import as_floats, described
@@ -36,7 +36,7 @@ TYPES = {
     "ct_zeros": "q5_0", "ct_int8": "q8_group", "ct_float8": "bfloat16", "ct_nvfp4": "bfloat16", "ct_mxfp4": "mxfp4",
     "modelopt": "bfloat16", "hqq": "float16", "hqq_3": "bfloat16",
 }  # fmt: skip
-LLAMAS = {"nf4_nested": "bfloat16", "fp8_blocks": "bfloat16", "awq": "q5_0"}
+LLAMAS = {"nf4_nested": "bfloat16", "awq": "q5_0"}
 
 
 def settings_in(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -222,6 +222,16 @@ def test_a_folder_is_converted(end: str, tmp_path: Path) -> None:
     with pyapp.no_grad():
         found = model(pyapp.tensor([TEXT], dtype="int32")).numpy()[0, -1]
     np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_models_that_grow_in_memory_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "EXACT_TEXT_BYTES", 0)
+    for name, dtype, told in (("nf4_nested", None, 1), ("nf4_nested", "q4_0", 0), ("awq", None, 0)):
+        events: list[Any] = []
+        with open_checkpoint(GOLDEN / f"llama_{name}.safetensors") as checkpoint:
+            build(checkpoint, events.append, Cancel(), settings_in(checkpoint), dtype)
+        found = [event.hint for event in events if isinstance(event, Notice)]
+        assert len(found) == told and all("--type q8_0" in str(hint) for hint in found), (name, dtype, found)
 
 
 async def gathered(events: Any) -> list[Any]:

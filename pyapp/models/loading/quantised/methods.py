@@ -7,10 +7,11 @@ that lists of modules that were left out (`modules_to_not_convert`, `ignore`) ne
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyapp.errors import ModelError
+from pyapp.events import Notice
 
 if TYPE_CHECKING:
     from pyapp.formats import Checkpoint
@@ -21,6 +22,7 @@ METHODS = {
     "compressed-tensors": "compressed_tensors", "modelopt": "modelopt", "hqq": "hqq", "bitnet": "ternary",
     "mxfp4": "",
 }  # fmt: skip
+GROWTH = 1.4  # times the file's size, of which users are told
 PLACES = ("quantization_config", "compression_config")  # the second in files of 2024
 PACKED_AS = {"auto_gptq": "gptq", "gptq": "gptq", "auto_awq": "awq", "awq": "awq"}  # packing_format of AutoRound
 
@@ -109,6 +111,17 @@ def as_floats(checkpoint: Checkpoint, settings: Mapping[str, Any]) -> Checkpoint
     dtype = next((name for name in names if name in ("float16", "bfloat16")), "bfloat16")
     quantised, unread = _module(given["quant_method"]).weights(checkpoint, given, dtype)
     return QuantisedCheckpoint(checkpoint, quantised, unread) if quantised or unread else checkpoint
+
+
+def growth(checkpoint: Checkpoint, nbytes: int) -> Iterator[Notice]:
+    """What to tell about a model whose weights take `nbytes` in memory, if that is far more than in the file."""
+    stored = sum(info.nbytes for info in checkpoint.tensors.values())
+    if nbytes > GROWTH * stored:
+        yield Notice(
+            f"its weights take {nbytes / 1e6:,.0f} MB in memory, {stored / 1e6:,.0f} MB in the file, in the types that "
+            "hold each of their numbers", where=checkpoint.source.name,
+            hint="Another type makes them smaller: --type q8_0 or Q4_K_M, in Python dtype=",
+        )  # fmt: skip
 
 
 def described(settings: Mapping[str, Any]) -> str:
