@@ -67,6 +67,8 @@ TASK_OF_CLASS = {
     "Wav2Vec2ForSequenceClassification": "audio-classification",
     "HubertForSequenceClassification": "audio-classification",
     "WavLMForSequenceClassification": "audio-classification",
+    "Wav2Vec2ConformerForSequenceClassification": "audio-classification",
+    "SEWForSequenceClassification": "audio-classification",
     "ForSequenceClassification": "sequence-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
