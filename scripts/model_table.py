@@ -66,8 +66,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   without and with noise, and gradients, and those that write codes of moments (`csm`) by names, the codes of an
   earlier turn, logits, the codes that they write, and sound, and those that write spectrograms (`speecht5`, with its
   vocoder) by names, frames, gradients, what they write, and sound (Kokoro with its own program, at two rates); models
-  that name what a recording is of ("audio-classification") by names, what is made of samples, logits of a recording
-  and of a batch with padding, and gradients, those with texts ("zero-shot-audio-classification") by vectors, too; models that make music
+  that name what a recording is of ("audio-classification") by names, what is made of samples, logits of a recording and
+  of a batch with padding, and gradients, those with texts ("zero-shot-audio-classification") by vectors, too; models
+  that make music
   ("text-to-audio") by names, logits of codes, the codes that they write, sound and gradients; codecs of sound
   ("audio-codec") by names, vectors, codes, samples, chunks, padding and gradients.
 - **Pyodide**: the same tests run in the browser.

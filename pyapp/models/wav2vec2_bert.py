@@ -22,6 +22,7 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.relative_positions import by_distance
+from pyapp.nn.sound import ConformerLayer
 
 from .loading.config import FileConfig, require
 
@@ -135,27 +136,10 @@ class CausalConvolution(Module):
         return self.pointwise_conv2(x.transpose(1, 2)).transpose(1, 2)
 
 
-class Layer(Module):
-    """Half of a feed-forward part, attention, a convolution, and the other half, each with a residual; then a norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width, epsilon, sizes = config.hidden_size, config.layer_norm_eps, (config.intermediate_size, config.hidden_act)
-        self.ffn1_layer_norm = LayerNorm(width, epsilon)
-        self.ffn1 = FeedForward(width, *sizes, names=NAMES)
-        self.self_attn_layer_norm = LayerNorm(width, epsilon)
-        self.self_attn = Attention(config, width, near=True)
-        self.conv_module = CausalConvolution(config)
-        self.ffn2_layer_norm = LayerNorm(width, epsilon)
-        self.ffn2 = FeedForward(width, *sizes, names=NAMES)
-        self.final_layer_norm = LayerNorm(width, epsilon)
-
-    def forward(self, x: Tensor, heard: Tensor | None) -> Tensor:
-        """x (B, T, D), heard (B, T) → (B, T, D)."""
-        x = x + self.ffn1(self.ffn1_layer_norm(x)) * 0.5
-        x = self.self_attn(self.self_attn_layer_norm(x), x, visible_keys(heard))
-        x = x + self.conv_module(x, heard)
-        return self.final_layer_norm(x + self.ffn2(self.ffn2_layer_norm(x)) * 0.5)
+def layer(config: Config) -> ConformerLayer:
+    """A layer of the encoder."""
+    attention = Attention(config, config.hidden_size, near=True)
+    return ConformerLayer(config, attention, CausalConvolution(config), config.layer_norm_eps)
 
 
 class AdapterLayer(Module):
@@ -229,7 +213,7 @@ class Encoder(Module):
         if config.mask_time_prob > 0 or config.mask_feature_prob > 0:  # a part of files, which training uses
             self.masked_spec_embed = new_parameter(ops.zeros, config.hidden_size)
         self.encoder = Module()
-        self.encoder.layers = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.encoder.layers = ModuleList(layer(config) for _ in range(config.num_hidden_layers))
         self.intermediate_ffn = None
         if config.use_intermediate_ffn_before_adapter:
             self.intermediate_ffn = FeedForward(config.hidden_size, config.intermediate_size, "relu", names=NAMES)

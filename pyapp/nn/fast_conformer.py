@@ -29,23 +29,24 @@ from .parameter import new_parameter
 from .relative_positions import by_distance
 from .sinusoids import interleaved_sinusoids
 
+NAMES = ("q_proj", "k_proj", "v_proj", "o_proj", "relative_k_proj", "bias_u", "bias_v")
+
 
 class DistanceAttention(Module):
     """Multi-head attention whose scores depend on what is heard and on how far away it is; each head adds a vector to
-    its queries for the one and another for the other.
+    its queries for the one and another for the other. `names`: of its parts in files.
     """
 
-    def __init__(self, width: int, heads: int, bias: bool) -> None:
+    def __init__(self, width: int, heads: int, bias: bool, names: tuple[str, ...] = NAMES) -> None:
         super().__init__()
-        self.heads = heads
-        self.q_proj = Linear(width, width, bias)
-        self.k_proj = Linear(width, width, bias)
-        self.v_proj = Linear(width, width, bias)
-        self.o_proj = ResidualLinear(width, width, bias)
-        self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
-        self.relative_k_proj = Linear(width, width, bias=False)
-        self.bias_u = new_parameter(ops.zeros, heads, width // heads)
-        self.bias_v = new_parameter(ops.zeros, heads, width // heads)
+        self.heads, self.names = heads, names
+        for name in names[:3]:
+            self.add_module(name, Linear(width, width, bias))
+        self.add_module(names[3], ResidualLinear(width, width, bias))
+        self.qkv = JoinedLinear(*names[:3])
+        self.add_module(names[4], Linear(width, width, bias=False))
+        for name in names[5:]:
+            self.register_parameter(name, new_parameter(ops.zeros, heads, width // heads))
 
     def forward(self, x: Tensor, residual: Tensor, mask: Tensor | None, places: Tensor) -> Tensor:
         """x and residual (B, T, D), mask (B, 1, 1, T), places (2 T - 1, D) → residual + attention (B, T, D)."""
@@ -53,19 +54,24 @@ class DistanceAttention(Module):
         size = width // self.heads
         qkv = self.qkv(self, x).reshape(batch, moments, 3 * self.heads, size)
         q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))  # (B, T, H, size)
-        far = self.relative_k_proj(places).reshape(-1, self.heads, size).permute(1, 2, 0)  # (H, size, 2 T - 1)
-        scores = ((q + self.bias_v).transpose(1, 2) @ far) * size**-0.5  # (B, H, T, 2 T - 1)
-        return self.o_proj(attend(q + self.bias_u, k, v, as_bias(mask, by_distance(scores))), residual)
+        leave, read, own, away = (getattr(self, name) for name in self.names[3:])
+        far = read(places).reshape(-1, self.heads, size).permute(1, 2, 0)  # (H, size, 2 T - 1)
+        scores = ((q + away).transpose(1, 2) @ far) * size**-0.5  # (B, H, T, 2 T - 1)
+        found: Tensor = leave(attend(q + own, k, v, as_bias(mask, by_distance(scores))), residual)
+        return found
 
 
 class GatedConvolution(Module):
-    """A gate, a filter of each channel over moments, a norm of batches, an activation, and a linear layer."""
+    """A gate, a filter of each channel over moments, a norm of batches, an activation, and a linear layer. `norm`: the
+    name of the norm in files.
+    """
 
-    def __init__(self, width: int, kernel: int, activation: str, bias: bool) -> None:
+    def __init__(self, width: int, kernel: int, activation: str, bias: bool, norm: str = "norm") -> None:
         super().__init__()
+        self.name = norm
         self.pointwise_conv1 = Conv1d(width, 2 * width, 1, bias=bias)
         self.depthwise_conv = Conv1d(width, width, kernel, padding=(kernel - 1) // 2, groups=width, bias=bias)
-        self.norm = BatchNorm1d(width)
+        self.add_module(norm, BatchNorm1d(width))
         self.activation = activation_named(activation)
         self.pointwise_conv2 = Conv1d(width, width, 1, bias=bias)
 
@@ -74,7 +80,7 @@ class GatedConvolution(Module):
         x = ops.glu(self.pointwise_conv1(x.transpose(1, 2)), 1)  # (B, D, T)
         if heard is not None:
             x = x * heard.to(x.dtype).unsqueeze(1)
-        x = self.pointwise_conv2(self.activation(self.norm(self.depthwise_conv(x))))
+        x = self.pointwise_conv2(self.activation(getattr(self, self.name)(self.depthwise_conv(x))))
         return x.transpose(1, 2)
 
 

@@ -84,14 +84,14 @@ class Projection(Module):
 
 class PositionalConvolution(Module):
     """A convolution over moments, in groups of channels, whose results say where a moment is; with a norm of its
-    weights (Salimans and Kingma 2016, arXiv 1602.07868), or one of batches before it.
+    weights (Salimans and Kingma 2016, arXiv 1602.07868), or one of batches before it. Of `stride` moments one is left.
     """
 
-    def __init__(self, config: Any, batch_norm: bool = False) -> None:
+    def __init__(self, config: Any, batch_norm: bool = False, stride: int = 1) -> None:
         super().__init__()
         size, self.width = config.hidden_size, config.num_conv_pos_embeddings
         self.conv = Conv1d(
-            size, size, self.width, padding=self.width // 2, groups=config.num_conv_pos_embedding_groups
+            size, size, self.width, stride, padding=self.width // 2, groups=config.num_conv_pos_embedding_groups
         )  # fmt: skip
         self.batch_norm = BatchNorm1d(size) if batch_norm else None
         if not batch_norm:
@@ -99,10 +99,10 @@ class PositionalConvolution(Module):
         self.activation = activation_named(config.feat_extract_activation)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
+        """x (B, T, D) → (B, T, D), or fewer moments."""
         y = x.transpose(1, 2)
         y = self.conv(y if self.batch_norm is None else self.batch_norm(y))
-        return self.activation(y.narrow(2, 0, x.shape[1])).transpose(1, 2)
+        return self.activation(y.narrow(2, 0, y.shape[2] - (self.width + 1) % 2)).transpose(1, 2)
 
 
 def positional_names(name: str) -> str:
@@ -203,6 +203,32 @@ def plain_attention(config: Any, layer: int) -> SoundAttention:
     return SoundAttention(config.hidden_size, config.num_attention_heads)
 
 
+class ConformerLayer(Module):
+    """Half of a feed-forward part, attention, a convolution, and the other half, each with a residual; then a norm
+    (Gulati et al. 2020, arXiv 2005.08100).
+    """
+
+    def __init__(self, config: Any, attention: Module, convolution: Module, epsilon: float) -> None:
+        super().__init__()
+        width, sizes = config.hidden_size, (config.intermediate_size, config.hidden_act)
+        names = ("intermediate_dense", "output_dense")
+        self.ffn1_layer_norm = LayerNorm(width, epsilon)
+        self.ffn1 = FeedForward(width, *sizes, names=names)
+        self.self_attn_layer_norm = LayerNorm(width, epsilon)
+        self.self_attn = attention
+        self.conv_module = convolution
+        self.ffn2_layer_norm = LayerNorm(width, epsilon)
+        self.ffn2 = FeedForward(width, *sizes, names=names)
+        self.final_layer_norm = LayerNorm(width, epsilon)
+
+    def forward(self, x: Tensor, heard: Tensor | None, *places: Tensor | None) -> Tensor:
+        """x (B, T, D), heard (B, T), what the attention reads of places → (B, T, D)."""
+        x = x + self.ffn1(self.ffn1_layer_norm(x)) * 0.5
+        x = self.self_attn(self.self_attn_layer_norm(x), x, visible_keys(heard), *places)
+        x = x + self.conv_module(x, heard)
+        return self.final_layer_norm(x + self.ffn2(self.ffn2_layer_norm(x)) * 0.5)
+
+
 class SoundEncoder(Module):
     """The hidden states of recordings."""
 
@@ -214,6 +240,18 @@ class SoundEncoder(Module):
         if config.mask_time_prob > 0 or config.mask_feature_prob > 0:  # a part of files, which training uses
             self.masked_spec_embed = new_parameter(ops.zeros, config.hidden_size)
         self.encoder = layers
+
+    @property
+    def device(self) -> Device:
+        """The device on which the encoder computes."""
+        first: Any = self.feature_extractor.conv_layers[0]
+        found: Device = first.conv.weight.device
+        return found
+
+    def projected(self, x: Tensor) -> Tensor:
+        """What the convolutions give (B, T, C) → (B, T, D)."""
+        found: Tensor = self.feature_projection(x)
+        return found
 
     def moments(self, samples: int) -> int:
         """The moments T of so many samples; 0 if they are too few for one."""
@@ -234,7 +272,7 @@ class SoundEncoder(Module):
         for kernel, stride in reversed([*zip(self.config.conv_kernel, self.config.conv_stride, strict=True)]):
             samples = (samples - 1) * stride + kernel
         with no_grad():
-            self(ops.zeros(1, samples, device=self.feature_projection.projection.weight.device))
+            self(ops.zeros(1, samples, device=self.device))
 
     def forward(
         self, input_values: Tensor, attention_mask: Tensor | None = None, states: list[Tensor] | None = None
@@ -248,7 +286,7 @@ class SoundEncoder(Module):
                 f"{kind}: attention_mask is {describe(attention_mask)}, the samples {describe(input_values)}"
             )
         x = self.feature_extractor(input_values)
-        return self.encoder(self.feature_projection(x), self.heard(attention_mask, x.shape[1]), states)
+        return self.encoder(self.projected(x), self.heard(attention_mask, x.shape[1]), states)
 
 
 class SoundHead(Module):
@@ -269,7 +307,7 @@ class SoundHead(Module):
     @property
     def device(self) -> Device:
         """The device on which the model computes."""
-        return self.encoder.feature_projection.projection.weight.device
+        return self.encoder.device
 
 
 class SoundClassifier(SoundHead):

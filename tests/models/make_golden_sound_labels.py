@@ -30,12 +30,12 @@ def file_names(model: Any) -> dict[str, str]:
     """The names of a model's parameters in its files."""
     found = {}
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        for number, tensor in enumerate(model.parameters()):
+        for number, tensor in enumerate(model.parameters(), 2):  # statistics of batches are 0 and 1
             tensor.fill_(number)
         model.save_pretrained(folder)
         with safe_open(f"{folder}/model.safetensors", "pt") as file:
             numbers = {round(file.get_tensor(name).reshape(-1)[0].item()): name for name in file.keys()}
-        for number, (name, _) in enumerate(model.named_parameters()):
+        for number, (name, _) in enumerate(model.named_parameters(), 2):
             found[name] = numbers[number]
     return found
 
@@ -49,6 +49,9 @@ def model_of(name: str) -> tuple[Any, dict[str, str]]:
     with torch.no_grad():
         for key, tensor in model.named_parameters():
             tensor.copy_(torch.from_numpy(sound_weights(names[key], tuple(tensor.shape))))
+        for key, tensor in model.named_buffers():
+            if ".running_" in key:
+                tensor.copy_(torch.from_numpy(sound_weights(key, tuple(tensor.shape))))
     return model, names
 
 

@@ -21,6 +21,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "hubert-large": SMALL | LARGE | {"model_type": "hubert"},
     "hubert-batch-norm": SMALL | {"model_type": "hubert", "conv_pos_batch_norm": True},
     "wavlm": SMALL | {"model_type": "wavlm", "num_buckets": 16, "max_bucket_distance": 20},
+    "conformer": SMALL | {"model_type": "wav2vec2-conformer", "conv_depthwise_kernel_size": 5},
+    "conformer-rotary": SMALL
+    | LARGE
+    | {
+        "model_type": "wav2vec2-conformer",
+        "position_embeddings_type": "rotary",
+        "conv_depthwise_kernel_size": 3,
+        "hidden_act": "swish",
+    },
+    "sew": SMALL | {"model_type": "sew", "squeeze_factor": 3, "feat_extract_norm": "layer"},
     "wavlm-large": SMALL | LARGE | {"model_type": "wavlm", "num_buckets": 32, "max_bucket_distance": 80},
 }
 # Those that the tests run with their weights in block types, and on another device.

@@ -11,6 +11,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "wav2vec2": ENCODERS["wav2vec2"] | _LABELS,
     "hubert-weighted": ENCODERS["hubert-large"] | _LABELS | {"use_weighted_layer_sum": True},
     "wavlm-weighted": ENCODERS["wavlm"] | _LABELS | {"use_weighted_layer_sum": True},
+    "conformer-weighted": ENCODERS["conformer"] | _LABELS | {"use_weighted_layer_sum": True},
+    "sew": ENCODERS["sew"] | _LABELS,
     "spectrogram": {
         "model_type": "audio-spectrogram-transformer", "hidden_size": 16, "num_hidden_layers": 2,
         "num_attention_heads": 4, "intermediate_size": 24, "patch_size": 8, "frequency_stride": 6, "time_stride": 5,
@@ -22,7 +24,9 @@ QUANTISED = ["hubert-weighted"]
 OTHER_DEVICE = ["spectrogram", "wavlm-weighted"]
 CLASSES = {
     "wav2vec2": "Wav2Vec2ForSequenceClassification", "hubert-weighted": "HubertForSequenceClassification",
-    "wavlm-weighted": "WavLMForSequenceClassification", "spectrogram": "ASTForAudioClassification",
+    "wavlm-weighted": "WavLMForSequenceClassification", "sew": "SEWForSequenceClassification",
+    "conformer-weighted": "Wav2Vec2ConformerForSequenceClassification",
+    "spectrogram": "ASTForAudioClassification",
 }  # fmt: skip
 SAMPLES = (9000, 6400)  # of the two recordings of a batch
 LABEL = 1  # of the loss

@@ -117,6 +117,8 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("wav2vec2", {"feat_extract_norm": "batch"}, "feat_extract_norm"), ("hubert", {"num_attention_heads": 5}, "divide"),
     ("wav2vec2", {"num_conv_pos_embedding_groups": 5}, "divide"), ("wav2vec2", {"add_adapter": True}, "add_adapter"),
     ("hubert", {"num_conv_pos_embeddings": 1 << 20}, "num_conv_pos_embeddings"), ("wavlm", {"num_buckets": 1}, "num"),
+    ("conformer", {"position_embeddings_type": "x"}, "position_emb"), ("sew", {"squeeze_factor": 999}, "squeeze_fac"),
+    ("conformer", {"conv_depthwise_kernel_size": 4}, "odd"), ("sew", {"use_weighted_layer_sum": True}, "no SEW has"),
     ("wav2vec2", {"hidden_act": "exec"}, "activation"), ("wav2vec2", {"adapter_attn_dim": 1 << 20}, "adapter"),
 ]  # fmt: skip
 
