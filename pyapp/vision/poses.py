@@ -64,11 +64,9 @@ def points_of(heat: Any, box: Sequence[float], height: int, width: int) -> list[
     for own, near in zip(heat, logs, strict=True):
         i, j = divmod(int(own.argmax()), columns)
         (a, b, c), (d, e, f), (g, h, k) = near[i : i + 3, j : j + 3]  # around the likeliest place
-        slope = np.array([(f - d) / 2, (h - b) / 2])
-        mixed = (k - f - h + 2 * e - d - b + a) / 2
-        curve = np.array([[f - 2 * e + d, mixed], [mixed, h - 2 * e + b]]) + SMALL * np.eye(2)
-        move = np.linalg.solve(curve, slope)
-        place = np.array([j, i]) - move
+        first, second, mixed = f - 2 * e + d + SMALL, h - 2 * e + b + SMALL, (k - f - h + 2 * e - d - b + a) / 2
+        along, below, area = (f - d) / 2, (h - b) / 2, (first * second - mixed * mixed) or 1.0
+        place = j - (second * along - mixed * below) / area, i - (first * below - mixed * along) / area
         found.append([
             float(place[0] * wide / (columns - 1) + x - wide / 2), float(place[1] * high / (rows - 1) + y - high / 2),
             float(own[i, j]),
