@@ -53,9 +53,9 @@ onnx.export(module, [x], "model.onnx")                  # any module of pyapp, f
   draw random numbers only types and shapes are compared.
 - **Untrusted files** run no code: every field has a limit, a tensor is read only if its bytes are as many as its
   shape says, and errors name the node, the operator and the opset.
-- **Export** writes the ops that a call with example inputs runs, in opset 20: sorting and indexing by numbers that
-  depend on the inputs, too. Complex numbers (Fourier transforms), and results whose sizes depend on values, are
-  refused. Sizes are those of the example.
+- **Export** writes the ops that a call with example inputs runs, in opset 20: sorting, indexing by numbers that
+  depend on the inputs, and writes in place too. Complex numbers (Fourier transforms), and results whose sizes depend
+  on values, are refused. Sizes are those of the example.
 - **Speed** on one thread: in Chromium on an AMD EPYC with AVX2 (`python -m bench --only chromium/onnx`), MiniLM-L6
   takes 0.70 of onnxruntime-web's time (1.31), Whisper tiny's encoder 0.64, ResNet-50 0.73, MobileNet v2 0.70. Natively
   on an AMD EPYC with AVX-512 (`--only native/onnx`), beside onnxruntime: a token of a 135M decoder with weights of 4

@@ -199,6 +199,7 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
     method.__name__ = own
     method.__doc__ = f"`{name}`, in place."
     method.operation = public  # type: ignore[attr-defined]  # for its signature
+    method.in_place_of = operation, public  # type: ignore[attr-defined]
     return names_itself(method)
 
 

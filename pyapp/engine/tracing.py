@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from .grad_mode import STATE
+from .in_place import _check_result
 from .op import LATE_CLAIMS, OPS, Op
 from .ops._index import OP_MODULES
+from .ops.index import setitem
 from .tensor import Tensor
 
 # observer(op, arguments, run) gives the result, by run(), or NotImplemented: then the op's definition is called, whose
@@ -31,9 +33,17 @@ def import_every_op() -> None:
         importlib.import_module(module)
 
 
+# written(tensor, value): a tensor was written in place; it now has the value of another one.
+Written = Callable[[Tensor, Tensor], None]
+
+
 @contextmanager
-def observed(observer: Observer) -> Iterator[None]:
-    """Shows the calls of ops to the observer. Tensors must not require gradients. RuntimeError within another one."""
+def observed(observer: Observer, written: Written | None = None) -> Iterator[None]:
+    """Shows the calls of ops to the observer. Tensors must not require gradients. RuntimeError within another one.
+
+    With `written`, what writes in place is shown as the op that makes a new tensor of a copy of the previous value, of
+    which `written` is told first; then as `_put_view` for each tensor that a written view belongs to.
+    """
     if _LOCK.locked():
         raise RuntimeError("ops are being observed already")
     import_every_op()
@@ -74,7 +84,57 @@ def observed(observer: Observer) -> Iterator[None]:
                 shown(op, args, lambda: found)
             return found
 
+        def write(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], copy: bool = True) -> Tensor:
+            assert written is not None
+            steps, owner = [], x
+            result = compute(_copied(x))
+            _check_result(x, name, result)
+            found = result if result.dtype is x.dtype else result.to(x.dtype)
+            steps.append((x, found))
+            while owner.view_of is not None:
+                view, args, _ = owner.view_of
+                owner = args[0]
+                found = OPS["_put_view"].call(_copied(owner), found, view, tuple(args[1:]))
+                steps.append((owner, found))
+            silent(x.copy_, result)
+            for target, value in steps:
+                written(target, value)
+            return x
+
+        def _copied(x: Tensor) -> Tensor:
+            old: Tensor = silent(x.clone)
+            written(old, x)  # type: ignore[misc]
+            return old
+
+        def silent(call: Callable[..., Any], *args: Any) -> Any:
+            inside[0] = True
+            try:
+                return call(*args)
+            finally:
+                inside[0] = False
+
+        def is_shown(*_: Any) -> bool:
+            return not inside[0] and threading.get_ident() == thread
+
+        def writing(name: str, method: Any) -> Any:
+            operation, public = method.in_place_of
+
+            def shown_write(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+                if not is_shown():
+                    return method(x, *args, **kwargs)
+                call = public if kwargs else operation
+                return write(x, name, lambda old: call(old, *args, **kwargs))
+
+            return shown_write
+
+        index: Any = sys.modules[setitem.__module__]
+        methods = {n: m for n, m in vars(Tensor).items() if hasattr(m, "in_place_of")} if written else {}
+        kept = index.tracked, index.write_tracked
         try:
+            if written is not None:
+                index.tracked, index.write_tracked = is_shown, write
+                for name, method in methods.items():
+                    setattr(Tensor, name, writing(name, method))
             for op in list(OPS.values()):
                 if not op.view:
                     watch(op)
@@ -82,6 +142,9 @@ def observed(observer: Observer) -> Iterator[None]:
             STATE.enabled = True  # views are linked to their base only then
             yield
         finally:
+            index.tracked, index.write_tracked = kept
+            for name, method in methods.items():
+                setattr(Tensor, name, method)
             STATE.enabled = enabled
             dispatch._link_to_base = link
             for name, claim in claims.items():

@@ -30,7 +30,9 @@ class _Graph:
     def __init__(self, parameters: Mapping[int, str]) -> None:
         self.nodes: list[tuple[str, list[str], list[str], dict[str, Any]]] = []
         self.tensors: dict[str, Tensor] = {}  # of the file, by name
-        self.kept: list[tuple[Tensor, int]] = []  # tensors, so that no identity is used twice, and their versions
+        self.kept: list[tuple[Tensor, int]] = []  # constants, and the versions of their memory
+        self._versions: dict[int, int] = {}  # of what depends on the inputs
+        self._alive: list[Tensor] = []  # so that no identity is used twice
         self._computed: dict[int, str] = {}  # names of inputs, and of what was computed from them
         self._constants: dict[int, str] = {}
         self._numbers: dict[tuple[Any, ...], str] = {}
@@ -44,7 +46,23 @@ class _Graph:
     def give(self, x: Tensor, name: str) -> None:
         """Names a tensor that depends on the inputs."""
         self._computed[id(x)] = name
-        self.kept.append((x, x.storage.version))
+        self._versions[id(x)] = x.storage.version
+        self._alive.append(x)
+
+    def written(self, x: Tensor, value: Tensor) -> None:
+        """Gives a tensor that was written in place the name of its new value."""
+        name = self._computed.get(id(value))
+        if name is not None:
+            self.check_unchanged(value)
+            self.give(x, name)
+
+    def check_unchanged(self, x: Tensor) -> None:
+        """ModelError for a tensor that depends on the inputs, whose memory was written through another one."""
+        if x.storage.version != self._versions[id(x)]:
+            raise ModelError(
+                "a tensor is read whose memory was written in place through another one, which ONNX cannot say",
+                hint="Compute a new tensor instead",
+            )
 
     def is_computed(self, value: Any) -> bool:
         """Whether a value depends on the inputs."""
@@ -54,7 +72,11 @@ class _Graph:
 
     def named(self, x: Tensor) -> str:
         """The name of a tensor; one that does not depend on the inputs becomes a tensor of the file."""
-        known = self._computed.get(id(x)) or self._constants.get(id(x))
+        known = self._computed.get(id(x))
+        if known is not None:
+            self.check_unchanged(x)
+            return known
+        known = self._constants.get(id(x))
         if known is not None:
             return known
         name = self._constants[id(x)] = self._parameters.get(id(x)) or self.fresh("constant")
@@ -393,8 +415,43 @@ def _take(g: _Graph, y: Tensor, x: Tensor, entries: tuple[Any, ...]) -> str | No
     return _transposed(g, found, indexed.result)
 
 
+def _numbers_of(x: Tensor) -> Any:
+    """The elements' numbers, in the order of memory of a dense tensor."""
+    return np.arange(prod(x.shape), dtype=np.int64).reshape(x.shape)
+
+
+def _as_array(entry: Any) -> Any:
+    return entry.numpy() if isinstance(entry, Tensor) else entry
+
+
+def _put_at(g: _Graph, y: Tensor, x: Tensor, source: Any, places: Any) -> str:
+    """x with a source, broadcast, in the places of these numbers."""
+    new = g.node("Expand", [g.operand(source, y.dtype), g.array(list(places.shape))])
+    if places.shape == tuple(x.shape) and (places == _numbers_of(x)).all():
+        return new
+    flat, new = (g.node("Reshape", [name, g.array([-1])]) for name in (g.operand(x, y.dtype), new))
+    found = g.node("ScatterElements", [flat, g.array(places.reshape(-1)), new], axis=0)
+    return g.node("Reshape", [found, g.array(list(x.shape))])
+
+
+@writes("_put_view")
+def _put_view(g: _Graph, y: Tensor, x: Tensor, part: Tensor, view: Op, rest: tuple[Any, ...]) -> str | None:
+    if not x.is_contiguous():
+        return None
+    return _put_at(g, y, x, part, _viewed(view, x, rest))
+
+
 @writes("_put")
 def _put_entries(g: _Graph, y: Tensor, x: Tensor, source: Any, entries: tuple[Any, ...]) -> str | None:
+    entries = entries if isinstance(entries, tuple) else (entries,)
+    if not any(g.is_computed(entry) for entry in entries):
+        return _put_at(g, y, x, source, _numbers_of(x)[tuple(map(_as_array, entries))])
+    mask = entries[0]
+    if len(entries) == 1 and mask.dtype.name == "bool" and (not isinstance(source, Tensor) or source.numel() == 1):
+        whole = g.node("Reshape", [g.named(mask), g.array([*mask.shape, *[1] * (x.ndim - mask.ndim)])])
+        new = g.operand(source, y.dtype)
+        new = g.node("Reshape", [new, g.array([1])]) if isinstance(source, Tensor) else new
+        return g.node("Where", [whole, new, g.operand(x, y.dtype)])
     indexed = _Indexed(x, entries)
     if not indexed.possible or not indexed.tensors:
         return None
@@ -588,12 +645,16 @@ def _index_view(g: _Graph, y: Tensor, x: Tensor, entries: tuple[Any, ...]) -> st
 _MOVES = ("_as_strided", "_diagonal", "_strided", "_windows", "_flip", "_roll", "_take", "_further_columns")
 
 
+def _viewed(op: Op, x: Tensor, rest: tuple[Any, ...]) -> Any:
+    """The numbers of the elements of a dense x that an op gives."""
+    numbers = Tensor.from_buffer(_numbers_of(x).tobytes(), x.shape, "int64")
+    found: Tensor = (op.definition or op.host)(numbers, *rest)  # type: ignore[misc]
+    return found.numpy().astype(np.int64)
+
+
 def _moved(g: _Graph, op: Op, y: Tensor, x: Tensor, rest: tuple[Any, ...]) -> str:
-    numbers = Tensor.from_buffer(np.arange(prod(x.shape), dtype=np.int64).tobytes(), x.shape, "int64")
-    places = (op.definition or op.host)(numbers, *rest)  # type: ignore[misc]
     flat = g.node("Reshape", [g.named(x), g.array([-1])])
-    index = places.numpy().astype(np.int64)
-    return g.node("Gather", [flat, g.array(index)], axis=0)
+    return g.node("Gather", [flat, g.array(_viewed(op, x, rest))], axis=0)
 
 
 def _refuse_complex(op: Op, y: Any) -> None:
@@ -654,11 +715,13 @@ def traced(
         graph.give(y, name)
         return y
 
-    with observed(observe):
+    with observed(observe, graph.written):
         outputs = function()
     for x, version in graph.kept:
         if x.storage.version != version:
-            raise ModelError("a tensor is written in place, which ONNX cannot say", hint="Compute a new tensor instead")
+            raise ModelError(
+                "a constant is written in place, which ONNX cannot say", hint="Compute a new tensor instead"
+            )
     return graph, outputs
 
 
@@ -679,8 +742,8 @@ def export(
     """Writes a module (or a function of tensors) as an ONNX file, which has the sizes of the example `inputs`.
 
     Parameters keep their names; block-quantised weights become float32. What Python decides by the values of tensors is
-    decided as for the example. ModelError: an op has no form in ONNX, or writes in place. Modules should be in
-    evaluation mode: dropout would be a constant mask.
+    decided as for the example. What is written in place becomes a new tensor. ModelError: an op has no form in ONNX.
+    Modules should be in evaluation mode: dropout would be a constant mask.
     """
     given = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     names = list(input_names or [f"input_{at}" for at in range(len(given))])

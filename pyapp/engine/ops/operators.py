@@ -61,6 +61,8 @@ def _accepting(operation: Op, in_place: Any = None) -> Any:
                 return call(*_with_array(operation, self, other))
         return NotImplemented
 
+    if in_place is not None:
+        operator.in_place_of = in_place.in_place_of  # type: ignore[attr-defined]
     return names_itself(operator)
 
 
