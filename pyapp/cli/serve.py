@@ -227,7 +227,11 @@ def read_keys(name: str | None) -> tuple[str, ...]:
     """The keys of a file: a line each, without empty lines and comments (#)."""
     if name is None:
         return ()
-    lines = [line.strip() for line in Path(name).read_text(encoding="utf-8-sig").splitlines()]
+    try:
+        lines = [line.strip() for line in Path(name).read_text(encoding="utf-8-sig").splitlines()]
+    except UnicodeDecodeError as error:
+        what = f"it is not UTF-8 text ({error.reason} at byte {error.start})"
+        raise PyappError(what, where=name, hint="Write one key a line") from None
     keys = tuple(line for line in lines if line and not line.startswith("#"))
     if not keys:
         raise PyappError("it has no key", where=name, hint="Write one key a line")

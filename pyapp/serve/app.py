@@ -163,6 +163,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/rerank", vectors.rerank),
     ("POST", "/similarity", vectors.similarity),
     ("POST", "/predict", vectors.predict),
+    ("POST", "/v1/score", vectors.score),
+    ("POST", "/classify", vectors.classes),
     ("POST", "/completion", llama_cpp.completion),
     ("POST", "/infill", llama_cpp.infill),
     ("POST", "/detokenize", llama_cpp.detokenize),

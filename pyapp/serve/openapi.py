@@ -423,6 +423,16 @@ ROUTES: dict[tuple[str, str], Route] = {
          "parameters": an_object(top_k=whole(1), function_to_apply=one_of("none")), **TRUNCATION},
         {"inputs": "the cat"}, ("inputs",),
     ),
+    ("POST", "/v1/score"): Route(
+        "How well texts answer texts: each of `text_2` one `text_1`, or the one in its place (vLLM)",
+        an_object(id=TEXT, object=TEXT, model=TEXT, data=SCORES),
+        {"model": MODEL, "text_1": TEXTS, "text_2": TEXTS, **ignored("priority", "user")},
+        {"text_1": "cats", "text_2": ["the cat", "a boat"]}, ("text_1", "text_2"),
+    ),
+    ("POST", "/classify"): Route(
+        "The likeliest label of texts (vLLM)", an_object(id=TEXT, object=TEXT, model=TEXT, data=array(OBJECT)),
+        {"model": MODEL, "input": TEXTS, **ignored("priority", "user")}, {"input": "the cat"}, ("input",),
+    ),
     ("POST", "/completion"): Route(
         "The continuation of texts (llama.cpp)", {"oneOf": [LLAMA_CPP_TEXT, array(LLAMA_CPP_TEXT)]},
         {"prompt": {"oneOf": [TEXT, array(TEXT), TOKENS, array(TOKENS)]}, **LLAMA_CPP_FIELDS},

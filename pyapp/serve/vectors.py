@@ -325,6 +325,44 @@ async def refuse_cut(
         raise problem
 
 
+# -- vLLM
+
+
+async def score(request: Request, context: Context) -> Response:
+    """/v1/score: how well texts answer texts: each of `text_2` one `text_1`, or the one in its place."""
+    fields = Fields(await context.json(request))
+    name, first, second = fields.text("model"), fields.texts("text_1", MOST_INPUTS), fields.texts("text_2", MOST_INPUTS)
+    fields.end(("priority", "user"))
+    assert first is not None and second is not None
+    if not first or len(first) not in (1, len(second)):
+        raise fields.wrong("text_1", f"has {len(first)} texts: it must have one, or {len(second)} as text_2 has")
+    context.check_length([*first, *second], "text_2")
+    model = await context.model(request, name, "classify", "embed", "rerank")
+    pairs = [(one, [other]) for one, other in zip(first, second, strict=True)] if len(first) > 1 else []
+    groups = pairs or [(first[0], second)]
+    scores = [found for one, others in groups for found in await ranked(request, context, model, one, others)]
+    data = [{"index": index, "object": "score", "score": value} for index, value in enumerate(scores)]
+    return JSONResponse({"id": request.scope["pyapp.id"], "object": "list", "model": model.name, "data": data})
+
+
+async def classes(request: Request, context: Context) -> Response:
+    """/classify: the likeliest label of each text, and the probabilities of all labels in the model's order."""
+    fields = Fields(await context.json(request))
+    name, texts = fields.text("model"), fields.texts("input", MOST_INPUTS)
+    fields.end(("priority", "user"))
+    assert texts is not None
+    context.check_length(texts, "input")
+    model = await context.model(request, name, "classify")
+    names = model.loaded.model.config.labels
+    data = []
+    for index, values in enumerate(await by_task(request, context, model, len(texts), partial(tasks.classify, texts))):
+        chances = {entry["label"]: entry["score"] for entry in values["labels"]}
+        probabilities = [chances[label] for label in names]
+        label = values["labels"][0]["label"]
+        data.append({"index": index, "label": label, "probs": probabilities, "num_classes": len(names)})
+    return JSONResponse({"id": request.scope["pyapp.id"], "object": "list", "model": model.name, "data": data})
+
+
 def refuse_prompt(fields: Fields) -> None:
     if fields.text("prompt_name") is not None:
         raise fields.wrong("prompt_name", "is read by /embed only", "unsupported_parameter")

@@ -53,6 +53,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "names": labelling_folder(top / "names"), "answers": answering_folder(top / "answers"),
         "writes": write_writer(top / "writes"), "nli": folder(top / "nli", "bert", *classifier, id2label=NLI),
         "moods": folder(top / "moods", "bert", *classifier),
+        "fits": folder(top / "fits", "bert", *classifier, id2label={"0": "fits"}),
     }  # fmt: skip
 
 
@@ -141,6 +142,23 @@ def test_labels_of_the_request(client: Any, server: Any, folders: dict[str, Path
     assert found == pytest.approx(dict(zip(labels, single, strict=True)))
     moods = server.post("/models/moods", json={"inputs": "the dog", "parameters": {"top_k": 1}}).json()
     assert len(moods) == 1  # its own labels, as before
+
+
+def test_vllms_routes(server: Any) -> None:
+    """/classify and /v1/score give the numbers of /predict and /rerank."""
+    texts = ["the dog", "a blue house on the mat"]
+    found = server.post("/classify", json={"model": "moods", "input": texts}).json()["data"]
+    known = server.post("/models/moods", json={"inputs": texts}).json()
+    assert [entry["label"] for entry in found] == [labels[0]["label"] for labels in known]
+    for entry, labels in zip(found, known, strict=True):
+        assert sorted(entry["probs"]) == sorted(one["score"] for one in labels) and entry["num_classes"] == len(labels)
+    ask = {"model": "fits", "query": "cat", "documents": texts}
+    ranked = {one["index"]: one["relevance_score"] for one in server.post("/v1/rerank", json=ask).json()["results"]}
+    for first in ("cat", ["cat", "cat"]):
+        scores = server.post("/v1/score", json={"model": "fits", "text_1": first, "text_2": texts}).json()["data"]
+        assert {one["index"]: one["score"] for one in scores} == pytest.approx(ranked, abs=1e-6)
+    wrong = server.post("/v1/score", json={"model": "fits", "text_1": ["a", "b"], "text_2": "c"})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "text_1")
 
 
 def test_what_is_refused(server: Any) -> None:

@@ -84,3 +84,16 @@ def test_files_that_do_not_fit_are_told(
     code = cli.run(["serve", "--port", "0", "--no-preload", *(certificate.get(part, part) for part in files)])
     assert code != 0
     assert says in capsys.readouterr().err
+
+
+def test_a_file_of_keys(tmp_path: Path) -> None:
+    """One key a line; a file that is no text is told by name."""
+    from pyapp.cli.serve import read_keys
+    from pyapp.errors import PyappError
+
+    (tmp_path / "keys").write_text("# ours\n a \n\nb\n")
+    assert read_keys(str(tmp_path / "keys")) == ("a", "b") and read_keys(None) == ()
+    for data, what in ((b"a\xff", "not UTF-8 text"), (b"# none\n", "no key")):
+        (tmp_path / "keys").write_bytes(data)
+        with pytest.raises(PyappError, match=what):
+            read_keys(str(tmp_path / "keys"))
