@@ -17,9 +17,10 @@ STATE = """() => {
 # Asks the page every POLL milliseconds. To ask from here, or at each frame, takes a tenth of a core while a test waits.
 POLL = 30
 UNTIL = f"""async () => {{
-  const [holds, from] = [async () => (%s), Date.now()];
+  const [found, from] = [() => (%s), Date.now()];
   for (;;) {{
-    const value = await holds();
+    const it = found();
+    const value = await (typeof it === "function" ? it() : it);
     if (value || Date.now() - from > %d) return value;
     await new Promise((resolve) => setTimeout(resolve, {POLL}));
   }}
@@ -134,7 +135,7 @@ class StoryPage:
         self.page.evaluate("(url) => { pyappPage.app.hub = url }", url)
 
     def until(self, expression: str, timeout: float = 20.0) -> Any:
-        """Waits in the page until an expression is true: unlike wait_for_function it may be a promise."""
+        """Waits in the page until an expression is true: unlike wait_for_function it may be a promise, or give one."""
         end = time.monotonic() + timeout
         while (left := end - time.monotonic()) > 0:
             try:
