@@ -89,7 +89,7 @@ class Encoder(SoundEncoder):
         super().__init__(config, Layers(config))
         inputs, width = config.conv_dim[-1], config.hidden_size
         self.layer_norm = LayerNorm(inputs, config.layer_norm_eps)
-        self.feature_projection = Linear(inputs, width) if inputs != width else None
+        self.feature_projection: Any = Linear(inputs, width) if inputs != width else None
 
     def projected(self, x: Tensor) -> Tensor:
         x = self.layer_norm(x)
