@@ -391,7 +391,9 @@ class Source(Module):
 
 
 class Generator(Module):
-    """ISTFTNet: the spectrum of short windows, by upsampling convolutions that also read that of the source."""
+    """ISTFTNet: the spectrum of short windows, by upsampling convolutions that also read that of the source. The
+    transforms are the processor's: other devices have none.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -417,22 +419,25 @@ class Generator(Module):
     def heard(self, pitch: Tensor, noise: Noise, window: Tensor) -> Tensor:
         """The magnitudes and phases (1, size + 2, frames) of the source, through which no gradient goes."""
         with no_grad():
-            spectrum = ops.stft(self.m_source(pitch, noise), self.size, self.hop, window=window, return_complex=True)
+            source = self.m_source(pitch, noise).cpu()
+            spectrum = ops.stft(source, self.size, self.hop, window=window, return_complex=True)
             phases = spectrum.angle()
             # The first window is symmetric: its phases are 0, or π or -π as rounding decides.
             first, rest = phases.narrow(2, 0, 1).abs(), phases.narrow(2, 1, phases.shape[2] - 1)
-            return ops.cat([spectrum.abs(), ops.cat([first, rest], 2)], 1)
+            return ops.cat([spectrum.abs(), ops.cat([first, rest], 2)], 1).to(pitch.device)
 
     def steps(self, x: Tensor, style: Tensor, pitch: Tensor, noise: Noise) -> Iterator[Tensor | None]:
         """x (1, C, M), style (1, S), pitch (1, M) → None between steps, and at last the samples (1, N)."""
-        window = ops.hann_window(self.size).to(x.device)
+        window = ops.hann_window(self.size)
         heard = self.heard(pitch, noise, window)
         parts = zip(self.noise_convs, self.noise_res, self.ups, strict=True)
         for i, (read, refine, upsample) in enumerate(parts):
             yield None
             added = refine(read(heard), style)  # (1, C', M')
             x = upsample(ops.leaky_relu(x, UPSAMPLING_SLOPE))
-            x = (ops.pad(x, (1, 0), "reflect") if i == len(self.ups) - 1 else x) + added
+            if i == len(self.ups) - 1:  # a window more than moments: the second one is also before the first
+                x = ops.cat([x.narrow(2, 1, 1), x], 2)
+            x = x + added
             found = []
             for block in list(self.resblocks)[i * self.kinds : (i + 1) * self.kinds]:
                 yield None
@@ -442,7 +447,7 @@ class Generator(Module):
         x = self.conv_post(ops.leaky_relu(x, LAST_SLOPE))  # (1, size + 2, frames)
         half = self.size // 2 + 1
         sizes, phases = x.narrow(1, 0, half).exp(), x.narrow(1, half, half).sin()
-        yield ops.istft(ops.polar(sizes, phases), self.size, self.hop, window=window)
+        yield ops.istft(ops.polar(sizes.cpu(), phases.cpu()), self.size, self.hop, window=window).to(x.device)
 
 
 class Decoder(Module):

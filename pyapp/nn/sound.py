@@ -236,7 +236,7 @@ class SoundEncoder(Module):
         super().__init__()
         self.config = config
         self.feature_extractor = SampleConvolutions(config)
-        self.feature_projection = Projection(config, normalized)
+        self.feature_projection: Any = Projection(config, normalized)
         if config.mask_time_prob > 0 or config.mask_feature_prob > 0:  # a part of files, which training uses
             self.masked_spec_embed = new_parameter(ops.zeros, config.hidden_size)
         self.encoder = layers

@@ -122,6 +122,7 @@ def folder(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("voices") / NAME, dict(model.state_dict()))
 
 
+@pytest.mark.native_only  # the same work of Python takes long there; other tests load a folder
 def test_files(model: Any, folder: Path, tmp_path: Path) -> None:
     """A folder as the model's state is saved, one of torch's pickle of dicts as published, and files by their paths."""
     names = ["kokoro-v1_0.pth", "config.json", "voices/af_heart.pt", "voices/af_sky.safetensors"]
@@ -190,7 +191,8 @@ def test_texts_are_spoken(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
         stream = tasks.speak("ta.\nta.", {"phonemes": True, "voice": "ef_dora"}, model=str(folder))
         return [event async for event in stream]
 
-    assert asyncio.run(run())[-1].results["sentences"] == 2
+    last = asyncio.run(run())[-1]
+    assert last.type == "done" and last.results["sentences"] == 2, last
     tasks.unload()
 
 
