@@ -21,6 +21,7 @@ from pyapp.recipes.finetune.encoders import _correlation, _ranks
 from pyapp.recipes.finetune.labelled import read_labelled
 from tests.test_text_tasks import folder
 
+pytestmark = pytest.mark.native_only  # needs the tokenizers library, files and processes
 pytest.importorskip("tokenizers")
 
 ANIMALS, COLOURS = (

@@ -19,6 +19,8 @@ from pyapp.formats.png import encode_png
 from pyapp.recipes.finetune import finetune
 from tests.models.picture_folders import write_picture_folder
 
+pytestmark = pytest.mark.native_only
+
 COLOURS = {"red": (200, 20, 20), "green": (20, 200, 20), "grey": (120, 120, 120)}
 
 

@@ -16,6 +16,8 @@ from pyapp.errors import FileFormatError, OptionError
 from pyapp.events import Cancel, Done, Event, Notice, Progress
 from pyapp.recipes.finetune import finetune
 
+pytestmark = pytest.mark.native_only
+
 TEXTS = ("Seven whales sing.", "Blue bread")
 
 
