@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.decoding import draw_token, highest
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.errors import OptionError
 from pyapp.text.sampling import Uniform
 from pyapp.text.voice_tokenizer import ReadText
+
+from .voice import Voice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,24 +38,12 @@ class SpokenTokens:
         return ReadText(tuple(self.words.encode(text, bos=False, eos=False, parse_special=False)), ())
 
 
-class FrameVoice:
+class FrameVoice(Voice):
     """The model, with the turns of a conversation that it has heard: it speaks as they go on."""
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model, self.config, self._words = model, model.config, tokenizer
         self.turns: list[tuple[Sequence[int], Tensor | None]] = []
-
-    @property
-    def device(self) -> Device:
-        """The device on which the model computes."""
-        found: Device = self.model.device
-        return found
-
-    @property
-    def sample_rate(self) -> int:
-        """Samples a second."""
-        found: int = self.model.sample_rate
-        return found
 
     def prompt(self, text: str, speaker: int) -> list[int]:
         """The tokens of a turn's text."""

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError, OptionError
 from pyapp.text.voice_tokenizer import ReadText
+
+from .voice import Voice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,7 +56,7 @@ class SpokenLetters:
         return found
 
 
-class SpectrogramVoice:
+class SpectrogramVoice(Voice):
     """The model, what makes sound of its spectrograms, and the vectors (N, size) of voices. ModelError for a vocoder of
     other spectrograms, and for vectors of another size.
     """
@@ -74,12 +76,6 @@ class SpectrogramVoice:
             )  # fmt: skip
         self.model, self.vocoder, self.config = model, vocoder, config
         self.voices = voices.to("float32").to(model.device)
-
-    @property
-    def device(self) -> Device:
-        """The device on which the model computes."""
-        found: Device = self.model.device
-        return found
 
     @property
     def sample_rate(self) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyapp.engine import Device, Tensor, no_grad, ops
+from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.lazy import np
 from pyapp.errors import ModelError
 from pyapp.formats import open_checkpoint
+
+from .voice import Voice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,7 +24,7 @@ ENDED: Any = object()  # there are no more samples
 BEST = "af_heart"  # of the published voices, by its authors' grades
 
 
-class StyledVoice:
+class StyledVoice(Voice):
     """The model, and the files of its voices by their names. A file has one tensor: (lengths, 1, size), a vector for
     each number of phonemes, or (size,), one for all. Files are read when a voice is used. `space`: the number of a
     blank, at which long texts are divided.
@@ -32,18 +34,6 @@ class StyledVoice:
         self.model, self.config, self._files, self._space = model, model.config, dict(voices), space
         self.names = tuple(sorted(voices, key=lambda name: (name != BEST, name)))
         self._read: dict[str, Tensor] = {}
-
-    @property
-    def device(self) -> Device:
-        """The device on which the model computes."""
-        found: Device = self.model.device
-        return found
-
-    @property
-    def sample_rate(self) -> int:
-        """Samples a second."""
-        found: int = self.model.sample_rate
-        return found
 
     def vectors(self, name: str) -> Tensor:
         """The vectors (lengths, size) of a voice. ModelError for a file of another form."""

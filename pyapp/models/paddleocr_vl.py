@@ -156,17 +156,11 @@ class PaddleOCRVLForConditionalGeneration(GridPictures):
     name = "PaddleOCR-VL"
     placeholder = part = "<|IMAGE_PLACEHOLDER|>"
     around = ("<|IMAGE_START|>", "<|IMAGE_END|>")
+    tower_class = PageTower
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, config.language_model())
-        self.vision_tower = PageTower(config.vision_config)
+        super().__init__(config)
         self.multi_modal_projector = Projector(config)
-        self.sections = config.sections
-
-    @property
-    def square(self) -> int:
-        tower = self.config.vision_config
-        return int(tower.patch_size[0] * tower.spatial_merge_size)
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:
         return self.multi_modal_projector(super().picture_features(pixel_values))

@@ -362,16 +362,7 @@ class Qwen2VLForConditionalGeneration(GridPictures):
     placeholder = part = "<|image_pad|>"
     around = ("<|vision_start|>", "<|vision_end|>")
     name = "Qwen-VL"
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config, config.language_model())
-        self.vision_tower = Tower(config.vision_config)
-        self.sections = config.sections
-
-    @property
-    def square(self) -> int:
-        tower = self.config.vision_config
-        return int(tower.patch_size * tower.spatial_merge_size)
+    tower_class = Tower
 
 
 def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:

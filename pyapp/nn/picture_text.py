@@ -4,7 +4,7 @@ projector makes vectors of the size of embeddings of what it saw, and these stan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -381,16 +381,24 @@ class PictureTextModel(Module):
 
 class GridPictures(PictureTextModel):
     """A language model that sees pictures of any size, whose tokens have the rotary positions of rows and columns.
-    name: what errors call it.
+    name: what errors call it. tower_class: that of what sees them, which merges squares of patches.
     """
 
     name = ""
+    tower_class: Callable[[Any], Module]
     picture_tokens = 1
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config, config.language_model())
+        self.vision_tower = type(self).tower_class(config.vision_config)
+        self.sections = config.sections
 
     @property
     def square(self) -> int:
         """The pixels of a side of what becomes one vector."""
-        raise NotImplementedError
+        seen = self.config.vision_config
+        side = seen.patch_size if isinstance(seen.patch_size, int) else seen.patch_size[0]
+        return int(side * seen.spatial_merge_size)
 
     @property
     def pixels(self) -> Any:

@@ -41,24 +41,19 @@ from .settings import Settings
 
 log = logging.getLogger("pyapp.serve")
 MIB = 1 << 20
-# By the names that models have in pyapp.models: those over files, which POST /models/NAME serves.
-FILE_TASK_OF = {
+# By the names that models have in pyapp.models; POST /models/NAME serves them.
+TASK_OF = {
     "image-classification": "classify-image", "zero-shot-image-classification": "match-image",
-    "zero-shot-object-detection": "detect-labels",  # before object-detection: its classes are named like those
-    "object-detection": "detect", "semantic-segmentation": "segment", "depth-estimation": "depth",
-    "image-to-text": "image-to-text", "audio-classification": "classify-sound",
-    "zero-shot-audio-classification": "match-sound",
-    "zero-shot-semantic-segmentation": "segment-labels", "mask-generation": "cut-out",
+    "zero-shot-object-detection": "detect-labels", "object-detection": "detect", "semantic-segmentation": "segment",
+    "depth-estimation": "depth", "image-to-text": "image-to-text", "audio-classification": "classify-sound",
+    "zero-shot-audio-classification": "match-sound", "zero-shot-semantic-segmentation": "segment-labels",
+    "mask-generation": "cut-out", "token-classification": "token-classification",
+    "question-answering": "question-answering", "visual-document-retrieval": "rank-pages",
 }  # fmt: skip
-# Those over texts and pages. What fills masks is served as an embedder unless its task is given: so are many embedders'
-# files.
-MORE_TASK_OF = {
-    "token-classification": "token-classification", "question-answering": "question-answering",
-    "visual-document-retrieval": "rank-pages",
-}  # fmt: skip
+# What fills masks is served as an embedder unless its task is given: so are many embedders' files.
 TASKS = (
     "generate", "embed", "classify", "rerank", "transcribe", "speak", "imagine", "fill-mask", "translate",
-    *MORE_TASK_OF.values(), *FILE_TASK_OF.values(),
+    *TASK_OF.values(),
 )  # fmt: skip
 ANY = ("default", "dummy", "tgi")  # what clients of one model call it
 TURN_SECONDS = 1.0  # that loaded models serve new requests, at least, while another one waits for their memory
@@ -511,9 +506,8 @@ def _task_of_settings(settings: Any) -> str:
         return "transcribe"
     if task == "text-to-speech":
         return "speak"
-    for tasks in (FILE_TASK_OF, MORE_TASK_OF):
-        if task in tasks:
-            return tasks[task]
+    if task in TASK_OF:
+        return TASK_OF[task]
     if task == "sequence-classification":
         return "classify"
     if task == "seq2seq-lm":

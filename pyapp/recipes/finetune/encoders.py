@@ -13,7 +13,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from pyapp import hub
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.ops.random import default_generator
@@ -298,8 +297,7 @@ def finetune_encoder(request: Request) -> Iterator[Event]:
             raise OptionError(f"has {judged.form}, the data {examples.form}", where="held_out_data")
         more["held_out_data"] = digest_of(request.held_out_data)
     yield Progress("loading the model", 0, 1)
-    files = hub.resolve(request.model, cancel=request.cancel, also=MORE_FILES).files
-    own = read_settings(files["config"])
+    own = read_settings(request.files["config"])
     default_generator.manual_seed(chosen.seed)  # of the new layers
     loaded = load_task_model(
         request.model, kind.task, dtype="float32", device=request.device, cancel=request.cancel,
@@ -321,7 +319,7 @@ def finetune_encoder(request: Request) -> Iterator[Event]:
     held_out = None if judged is None else rows_of(judged, loaded, settings.length)[0]
     if cut:
         yield Notice(f"{cut} examples were longer than {settings.length} tokens and were cut", hint="Raise --length")
-    yield from kind.started(request, settings, loaded, files, rows, held_out)
+    yield from kind.started(request, settings, loaded, rows, held_out)
 
 
 __all__ = ["finetune_encoder"]

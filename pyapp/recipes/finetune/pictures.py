@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pyapp import hub
 from pyapp.dataclass import dataclass
 from pyapp.datasets.folders import ImageFolder
 from pyapp.engine import Tensor
@@ -94,8 +93,7 @@ def finetune_pictures(request: Request) -> Iterator[Event]:
     pictures = ImageFolder(request.data)
     more = {"data": digest_of_folder(pictures)}
     yield Progress("loading the model", 0, 1)
-    files: Mapping[str, Path] = hub.resolve(request.model, cancel=request.cancel).files
-    labels = labels_for(tuple(pictures.classes), read_settings(files["config"]), PictureTraining.task)
+    labels = labels_for(tuple(pictures.classes), read_settings(request.files["config"]), PictureTraining.task)
     default_generator.manual_seed(chosen.seed)  # of the new layers
     loaded = load_image_model(
         request.model, PictureTraining.task, dtype="float32", device=request.device, cancel=request.cancel,
@@ -107,7 +105,7 @@ def finetune_pictures(request: Request) -> Iterator[Event]:
         more["held_out_data"] = digest_of_folder(judged)
         held_out = rows_of(judged, labels)
     settings = request.settings_as(WholeSettings, **more)
-    yield from PictureTraining.started(request, settings, loaded, files, rows_of(pictures, labels), held_out)
+    yield from PictureTraining.started(request, settings, loaded, rows_of(pictures, labels), held_out)
 
 
 __all__ = ["finetune_pictures"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyapp import hub
 from pyapp.audio.mel import HOP, SAMPLE_RATE, log_mel_spectrogram, pad_or_trim
 from pyapp.audio.reader import open_audio
 from pyapp.dataclass import dataclass
@@ -16,7 +15,6 @@ from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Cancel, Event, Notice, Progress
 from pyapp.models.load import LoadedSpeechModel, load_speech_model, read_settings
-from pyapp.models.loading.by_task import MORE_FILES
 from pyapp.models.loading.writing_folder import write_tensors
 from pyapp.models.whisper.weights import hugging_face_name, unfused
 from pyapp.text.whisper_tokenizer import WhisperTokenizer
@@ -129,7 +127,6 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     """
     chosen = request.settings_as(RecordingSettings)
     yield Progress("loading the model", 0, 1)
-    files: Mapping[str, Path] = hub.resolve(request.model, cancel=request.cancel, also=MORE_FILES).files
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
         raise ModelError("the model is no Whisper", where=loaded.name)
@@ -148,7 +145,7 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     if left_out:
         yield Notice(f"{left_out} recordings are longer than the model's window and were left out", hint="Cut them")
     settings = request.settings_as(RecordingSettings, **digests)
-    yield from WhisperTraining.started(request, settings, loaded, files, read["data"], read.get("held_out_data"))
+    yield from WhisperTraining.started(request, settings, loaded, read["data"], read.get("held_out_data"))
 
 
 __all__ = ["RecordingSettings", "finetune_whisper"]

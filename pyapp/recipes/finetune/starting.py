@@ -37,14 +37,16 @@ def finetune(
     however often it was interrupted. Raises OptionError, FileFormatError for the data, PyappError for other settings
     than those begun with, and errors of load_model.
     """
-    asked = Request(
-        os.fspath(model), Path(data), Path(out), None if held_out_data is None else Path(held_out_data),
-        evaluate_every, save_every, device, tokenizer, cancel or Cancel(), settings,
-    )  # fmt: skip
-    given = [path for path in (asked.data, asked.held_out_data) if path is not None]
+    given = [Path(path) for path in (data, held_out_data) if path is not None]
     for path in given:
         if not path.exists():
             raise OptionError("there is no such file", where=str(path), hint="Give a .jsonl, .csv or .txt file")
+    cancel = cancel or Cancel()
+    files = hub.resolve(model, cancel=cancel, also=MORE_FILES).files
+    asked = Request(
+        os.fspath(model), files, Path(data), Path(out), None if held_out_data is None else Path(held_out_data),
+        evaluate_every, save_every, device, tokenizer, cancel, settings,
+    )  # fmt: skip
     train, suited, hint = _training_of(asked)
     other = next((path for path in given if not suited(path)), None)
     if other is not None:
@@ -62,12 +64,9 @@ def finetune(
 
 
 def _training_of(asked: Request) -> tuple[Callable[[Request], Iterator[Event]], Callable[[Path], bool], str]:
-    """How a model is trained, by its config.json; which data are suited, and what to give. Downloads the model if need
-    be.
-    """
-    files = hub.resolve(asked.model, cancel=asked.cancel, also=MORE_FILES).files
-    readable = "config" in files and not str(files["model"]).lower().endswith(".gguf")
-    settings = read_settings(files["config"]) if readable else {}
+    """How a model is trained, by its config.json; which data are suited, and what to give."""
+    readable = "config" in asked.files and not str(asked.files["model"]).lower().endswith(".gguf")
+    settings = read_settings(asked.files["config"]) if readable else {}
     tasks = known_tasks(settings)
     if settings.get("model_type") == "whisper":
         return finetune_whisper, Path.is_file, "Give a .jsonl, .csv or .tsv file that names recordings"

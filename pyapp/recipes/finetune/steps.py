@@ -71,11 +71,12 @@ S = TypeVar("S", bound=StepSettings)
 
 @dataclass(frozen=True)
 class Request:
-    """What a fine-tuning is asked for: the model, the files or folders of examples, the folder for the result, how
-    often to judge (None: ten times in all) and to save, in steps, and settings by name.
+    """What a fine-tuning is asked for: the model and its files, the files or folders of examples, the folder for the
+    result, how often to judge (None: ten times in all) and to save, in steps, and settings by name.
     """
 
     model: str
+    files: Mapping[str, Path]
     data: Path
     out: Path
     held_out_data: Path | None = None

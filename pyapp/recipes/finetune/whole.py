@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,11 @@ class WholeTraining(ResumableTraining):
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
         self.trainer = trainer_of(module, rows, self._loss, settings, settings.rate or RATE, len)
         self.to_training()
-        self.held_out_quality = 0.0
+        self.held_out_quality = nan  # not known yet
 
     @classmethod
     def started(
-        cls, request: Request, settings: WholeSettings, loaded: Any, files: Mapping[str, Path], rows: Sequence[Any],
+        cls, request: Request, settings: WholeSettings, loaded: Any, rows: Sequence[Any],
         held_out: Sequence[Any] | None,
     ) -> Iterator[Event]:  # fmt: skip
         """The events of a training on rows, of which a share is held out unless there are held-out ones."""
@@ -78,7 +79,7 @@ class WholeTraining(ResumableTraining):
             yield Notice(TOO_FEW, hint="Give more, or others with --eval")
         # An example twice in a batch would be its own wrong answer.
         settings = replace(settings, rows=min(settings.rows, len(rows))).for_examples(len(rows))
-        yield from request.run(cls(request.out, settings, loaded, files, rows, held_out))
+        yield from request.run(cls(request.out, settings, loaded, request.files, rows, held_out))
 
     # -- what a kind of training says
 
@@ -161,7 +162,9 @@ class WholeTraining(ResumableTraining):
             "loss": self.trainer.losses[-1], "unit": self.unit,
         }  # fmt: skip
         if self.judges():
-            found |= {"held_out_rows": len(self.held_out_rows), "held_out_loss": self.held_out_loss()}
+            if isnan(self.held_out_quality):  # a run that continues after its last step
+                self.held_out_loss()
+            found |= {"held_out_rows": len(self.held_out_rows), "held_out_loss": self.trainer.held_out[-1][1]}
             found |= {"held_out_loss_before": self.trainer.held_out[0][1]}
             found[f"held_out_{self.quality}"] = self.held_out_quality
         return found
