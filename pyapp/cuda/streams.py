@@ -9,6 +9,7 @@ from typing import Any
 from ..engine.device import Device, as_device
 from ..engine.devices import cuda as _cuda
 from ..engine.gpu import nvidia
+from ..engine.storage import Storage
 
 
 def backend_of(device: Any = None) -> Any:
@@ -29,7 +30,7 @@ def backend_of(device: Any = None) -> Any:
 class Stream:
     """What is launched in a stream runs in order; what is launched in others may run beside it. `with stream:` launches
     in it. The memory of a tensor that was made in a stream serves that stream again when the tensor is gone: where
-    another stream uses the tensor, let the streams wait for one another first.
+    another stream uses the tensor, let the streams wait for one another first, or call `tensor.record_stream(other)`.
     """
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
@@ -76,6 +77,12 @@ class Stream:
         """What is launched in it from here on waits for what was launched in the other until now."""
         self.wait_event(stream.record_event())
 
+    def record_use(self, storage: Storage) -> None:
+        """What `Tensor.record_stream` does to a tensor's storage. RuntimeError where it is on another card."""
+        if storage.device.backend is not self._backend:
+            raise RuntimeError(f"record_stream: the tensor is on {storage.device}, the stream on {self.device}")
+        storage.record_stream(self._own, None if self._own is None else self._own.number)
+
     def __enter__(self) -> Stream:
         self._before.append(self._backend.chosen)
         self._backend.chosen = self._own
@@ -112,13 +119,13 @@ class Event:
             self._handle = self._backend.card.new_event(self._timing)
         elif self._backend is not stream._backend:
             raise RuntimeError(f"cuda.Event: it belongs to another card than {stream!r}")
-        self._backend.card.record_event(self._handle, self._backend.stream_of(stream._own))
+        self._backend.record_event(self._handle, stream._own)
 
     def wait(self, stream: Stream | None = None) -> None:
         """What is launched in a stream from here on, by default the current one, waits for the mark."""
         if self._backend is not None:
             stream = current_stream() if stream is None else stream
-            stream._backend.card.hold_stream(stream._backend.stream_of(stream._own), self._handle)
+            stream._backend.hold_stream(stream._own, self._handle)
 
     def query(self) -> bool:
         """Whether the mark is reached, or was never set."""

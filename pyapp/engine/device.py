@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from .thread_local import ThreadLocal
@@ -66,6 +66,11 @@ class Backend:
         """The number of the stream that this thread launches in, where a device has several; None: its own. Freed
         memory serves the next tensor of its stream alone."""
         return None
+
+    def wait_for_streams(self, number: int | None, others: Sequence[Any]) -> None:
+        """The stream of this number (None: the device's own) waits for what others have to do until now. Nothing to do
+        where the stream has ended."""
+        raise NotImplementedError
 
     def note_kept(self, nbytes: int) -> None:
         """How much of the memory that was allocated is kept for new tensors."""

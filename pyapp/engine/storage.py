@@ -152,6 +152,21 @@ def _of_the_c_library(name: str) -> Any:
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
+class _UsedBeside:
+    """Where a block goes back to that other streams than its own have used: its pool, behind what they have to do."""
+
+    __slots__ = ("pool", "streams")
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.streams: list[Any] = []  # the backend's
+
+    def give(self, address: Any, capacity: int, is_finalizing: Any = sys.is_finalizing) -> None:
+        if not is_finalizing():
+            self.pool.device.backend.wait_for_streams(_number_of(self.pool), self.streams)
+        self.pool.give(address, capacity)
+
+
 class GraphPools:
     """The pools that a Graph's blocks come from, by device."""
 
@@ -198,6 +213,18 @@ def _key(device: Device) -> Any:
     """Of the pool that this thread's stream of a device has."""
     stream = device.backend.stream
     return device if stream is None else (device, stream)
+
+
+def _number_of(pool: Pool) -> int | None:
+    """Of the stream that a pool's blocks serve; None: the device's own."""
+    return pool.key[1] if isinstance(pool.key, tuple) else None
+
+
+def forget_stream(backend: Backend, number: int) -> None:
+    """The pool of a stream that has ended gives its blocks back when the last storage from it is gone."""
+    for key, pool in list(_pools.items()):
+        if pool.device.backend is backend and _number_of(pool) == number:
+            _pools.pop(key, None)
 
 
 def _pools_of(device: Device) -> list[Pool]:
@@ -356,6 +383,20 @@ class Storage:
             for at in range(0, nbytes, PIECE):
                 size = min(PIECE, nbytes - at)
                 self.write(to + at, source.read(start + at, size))
+
+    def record_stream(self, stream: Any, number: int | None) -> None:
+        """A stream of the device, and its number, uses the storage too: when that is gone, its own stream waits for the
+        other before the memory serves it again. Nothing to do where the memory is not given back so: a Graph keeps its
+        own, and what another object owns is that object's."""
+        pool = self.pool.pool if isinstance(self.pool, _UsedBeside) else self.pool
+        if pool is None or pool.limit == inf or number == _number_of(pool):
+            return
+        if pool is self.pool:
+            self.pool = _UsedBeside(pool)
+            if self.blocks is not None:
+                self.blocks, self.capacity = None, (self.nbytes + 63) & ~63
+        if stream not in self.pool.streams:
+            self.pool.streams.append(stream)
 
     def _check(self, offset: int, size: int) -> None:
         if offset < 0 or size < 0 or offset + size > self.nbytes:

@@ -195,6 +195,47 @@ def test_freed_memory_serves_its_own_stream(driver: Driver) -> None:
     assert len(backend._scratch) == 2 and a.tolist() == b.tolist() == list(np.arange(8999.0, -1, -1))
 
 
+def test_memory_that_another_stream_uses(driver: Driver) -> None:
+    """It serves its own stream again behind what the other had to do."""
+    own, side = cuda.default_stream(), cuda.Stream()
+    for size in (5000, 10):
+        x = pyapp.ones(size, device="cuda")
+        place = x.address
+        view = x[2:]
+        x.record_stream(own)  # its own: nothing to wait for
+        view.record_stream(side)
+        x.record_stream(side)
+        before = len(driver.waits)
+        del x
+        assert len(driver.waits) == before
+        del view
+        (waiting, event), = driver.waits[before:]  # fmt: skip
+        assert waiting == own.cuda_stream and event not in driver.events
+        assert pyapp.ones(size, device="cuda").address == place
+    with side:
+        y = pyapp.ones(5000, device="cuda")
+    y.record_stream(own)
+    del y
+    assert driver.waits[-1][0] == side.cuda_stream
+    with side:
+        y = pyapp.ones(5000, device="cuda")
+    y.record_stream(own)
+    before = len(driver.waits)
+    backend: Any = y.device.backend
+    held = backend.allocated
+    del side
+    gc.collect()
+    assert not backend.streams and backend.allocated == held
+    del y  # whose stream has ended: the memory goes back to the card, which waits by itself
+    assert len(driver.waits) == before and backend.allocated < held - 19_000
+    pyapp.ones(3).record_stream(own)  # the CPU has no streams
+    x = pyapp.ones(3, device="cuda")
+    with pytest.raises(TypeError, match=r"takes a cuda.Stream, not int"):
+        x.record_stream(3)
+    with pytest.raises(RuntimeError, match="the tensor is on cuda:0, the stream on cuda:1"):
+        x.record_stream(cuda.default_stream(1))
+
+
 def test_memory_is_counted(driver: Driver) -> None:
     assert cuda.memory_allocated() == 0 == cuda.max_memory_allocated()
     x = pyapp.zeros(100_000, device="cuda")

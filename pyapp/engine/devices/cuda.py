@@ -7,13 +7,16 @@ kernel's name; the card goes on working.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import itertools
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ...dataclass import dataclass
 from ..device import Backend, HiddenAddress
@@ -24,7 +27,7 @@ from ..gpu.card import Card, compiled
 from ..gpu.fusion import fuse
 from ..gpu.sources import NO_VARIANT, Number, Plan, Step, operands, plans, varied
 from ..native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES, SIGNATURES, fail
-from ..storage import CACHE_LIMIT, trim_backend
+from ..storage import CACHE_LIMIT, forget_stream, trim_backend
 from ..thread_local import ThreadLocal
 
 ALIGNMENT = 64  # bytes
@@ -103,16 +106,18 @@ class _Arguments:
 class Stream:
     """A stream of a card: what is launched in it runs in order, beside what is launched in others."""
 
-    __slots__ = ("backend", "handle", "number")
+    __slots__ = ("__weakref__", "backend", "handle", "number")
     _numbers = itertools.count(1)
 
     def __init__(self, backend: Cuda, priority: int = 0) -> None:
         self.backend, self.number = backend, next(self._numbers)
         self.handle = backend.card.new_stream(priority)
+        backend.streams[self.number] = self
 
     def __del__(self) -> None:
         if not sys.is_finalizing():
-            self.backend.forget_stream(self.number)
+            forget_stream(self.backend, self.number)
+            self.backend.free_scratch(self.number)
             self.backend.card.end_stream(self.handle)
 
 
@@ -152,6 +157,7 @@ class Cuda(Backend):
         self._scratch: dict[int, _Scratch] = {}  # by stream, which is 0 for the card's own
         self._thread = _Thread()
         self._own_stream = card.stream
+        self.streams: WeakValueDictionary[int, Stream] = WeakValueDictionary()  # but for its own, by their numbers
         self._products = card.products()
         self._lock = threading.RLock()
         # The kernels' status: a code that later steps read, and the address of a word that the host can read as well.
@@ -179,6 +185,27 @@ class Cuda(Backend):
     def stream_of(self, chosen: Stream | None) -> Any:
         """The card's stream; None is the card's own."""
         return self._own_stream if chosen is None else chosen.handle
+
+    def record_event(self, event: Any, chosen: Stream | None) -> None:
+        """Sets a mark of the card behind what was launched in a stream. As `hold_stream`, not while a Graph is being
+        captured in another thread, which it would become a part of."""
+        with self._lock:
+            self.card.record_event(event, self.stream_of(chosen))
+
+    def hold_stream(self, chosen: Stream | None, event: Any) -> None:
+        """What is launched in a stream from here on waits for the mark."""
+        with self._lock:
+            self.card.hold_stream(self.stream_of(chosen), event)
+
+    def wait_for_streams(self, number: int | None, others: Sequence[Stream | None]) -> None:
+        own = None if number is None else self.streams.get(number)
+        if own is None and number is not None:
+            return
+        event = self.card.new_event(False)
+        for other in others:
+            self.record_event(event, other)
+            self.hold_stream(own, event)
+        self.card.end_event(event)  # the driver keeps what the streams wait for
 
     def _enter(self) -> None:
         """Makes this thread's stream the card's present one."""
@@ -219,6 +246,8 @@ class Cuda(Backend):
             nbytes = self._sizes.pop(address.value)
             self.allocated -= nbytes
             if nbytes <= SMALL and self.card.slab > 0:
+                if self.streams:  # one of them may be using it still, and the block may serve any other next
+                    self.card.synchronize()
                 size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
                 self._slabs.setdefault(size, []).append(address.value)
             else:
@@ -318,11 +347,12 @@ class Cuda(Backend):
             if overlaps:
                 for at in range(0, len(records), RECORD_BYTES):
                     _WORK.pack_into(records, at + _WORK_AT, -1)
-            self.card.begin_capture()
-            try:
-                self._launch(records, count, own, overlaps)
-            finally:
-                recorded = self.card.end_capture()
+            with _no_collection():
+                self.card.begin_capture()
+                try:
+                    self._launch(records, count, own, overlaps)
+                finally:
+                    recorded = self.card.end_capture()
         return _Replay(self, lambda: self.card.run_graph(recorded), own)
 
     def _parts(self, records: bytearray, count: int) -> Iterator[tuple[int, _Product | None]]:
@@ -454,7 +484,7 @@ class Cuda(Backend):
         found = self._scratch.get(number, _NO_SCRATCH)
         if counters > found.counters or nbytes > found.nbytes:
             counters, nbytes = max(counters, found.counters), max(nbytes, found.nbytes)
-            self.forget_stream(number)
+            self.free_scratch(number)
             found = self._scratch[number] = self._new_scratch(counters, nbytes)
         return found
 
@@ -467,8 +497,8 @@ class Cuda(Backend):
             self.card.clear(memory, before)
         return _Scratch(counters, nbytes, memory, memory + before)
 
-    def forget_stream(self, number: int) -> None:
-        """Frees the scratch memory of a stream that has ended."""
+    def free_scratch(self, number: int) -> None:
+        """Of a stream that has ended, or needs more."""
         with self._lock:
             found = self._scratch.pop(number, _NO_SCRATCH)
             if found.memory:
@@ -506,6 +536,18 @@ def _activation(name: str, pointers: Sequence[int], dims: Sequence[int], records
     own = _POINTERS.unpack_from(records, after + _POINTERS_AT)[:2]
     fits = own == (pointers[0],) * 2 and count == rows * outputs and (stride == outputs or rows == 1)
     return _ACTIVATIONS.get(opcode, "") if fits and of == _TYPES[kind] else ""
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage is collected, whose memory would be freed: a driver allows that in no thread that captures a graph."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Replay:

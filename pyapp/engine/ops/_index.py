@@ -1432,7 +1432,7 @@ METHOD_MODULES: dict[str, str] = {
     "real": "complex_numbers",
     "reciprocal": "elementwise.arithmetic",
     "reciprocal_": "elementwise.arithmetic",
-    "record_stream": "torch_answers",
+    "record_stream": "memory",
     "register_hook": "tensor_graph",
     "register_post_accumulate_grad_hook": "tensor_graph",
     "relu": "activation",

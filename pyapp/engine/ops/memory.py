@@ -50,6 +50,19 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return contiguous_strides(shape)
 
 
+@method()
+def record_stream(x: Tensor, stream: Any) -> None:
+    """Says that a stream of x's card, beside the one that x was made in, uses x: when x is gone, its memory serves the
+    next tensor behind what that stream has to do until then. No effect on the CPU, which has no streams.
+
+    TypeError for what is no stream, RuntimeError for a stream of another card.
+    """
+    if x.device.type == "cuda":
+        if not hasattr(stream, "record_use"):
+            raise TypeError(f"record_stream: takes a cuda.Stream, not {type(stream).__name__}")
+        stream.record_use(x.storage)
+
+
 @method("set_")
 def _set(x: Tensor, source: Tensor) -> Tensor:
     """Makes x a view of another tensor's memory, in its shape."""

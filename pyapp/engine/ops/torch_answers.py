@@ -48,11 +48,6 @@ def _checked(x: Tensor) -> Tensor:
     return x
 
 
-@method()
-def record_stream(x: Tensor, stream: Any) -> None:
-    """No effect: there are no streams."""
-
-
 @function(method=True)
 def dequantize(x: Tensor) -> Tensor:
     """A block-quantised tensor as float32; other tensors unchanged."""
