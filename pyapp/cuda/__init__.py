@@ -123,9 +123,8 @@ class device_of(device):
 
 
 def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """Whether a card reads another's memory itself: tensors pass through the host here."""
-    backend_of(device), backend_of(peer_device)
-    return False
+    """Whether a card reads another's memory itself; tensors pass through the host where it does not."""
+    return bool(backend_of(device).card.can_reach(backend_of(peer_device).card))
 
 
 def synchronize(device: Any = None) -> None:
@@ -261,8 +260,11 @@ ipc_collect = init
 
 
 def __getattr__(name: str) -> Any:
-    if name == "amp":
-        return importlib.import_module(".amp", __name__)
+    if name in ("amp", "graphs"):
+        return importlib.import_module(f".{name}", __name__)
+    graphs = importlib.import_module(".graphs", __name__)
+    if name in graphs.__all__:
+        return getattr(graphs, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

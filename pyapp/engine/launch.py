@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import keyword
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from sys import float_info
 from typing import Any
@@ -449,11 +450,15 @@ class _Replay:
             fail(status, self.names[status >> 8])
 
 
-def _record(function: Callable[[], Any], recorder: Recorder) -> Any:
+@contextmanager
+def recording(recorder: Recorder) -> Iterator[None]:
+    """What runs in this thread is recorded. RuntimeError within another recording."""
+    if _thread.recorder is not None:
+        raise RuntimeError("capture: already capturing; captures do not nest")
     use_pools(recorder.pools)
     _thread.recorder = recorder
     try:
-        return function()
+        yield
     finally:
         if _thread.recorder is recorder:  # else it has given up
             _thread.recorder = None
@@ -466,10 +471,10 @@ def capture(function: Callable[[], Any]) -> Graph:
     Its inputs are tensors that the caller keeps and writes in place between replays (`Tensor.assign`). Raises
     RuntimeError where something is computed outside kernels, by Python or NumPy, from a tensor's elements.
     """
-    if _thread.recorder is not None:
-        raise RuntimeError("capture: already capturing; captures do not nest")
     recorder = Recorder(GraphPools())
-    return Graph(_record(function, recorder), recorder)
+    with recording(recorder):
+        outputs = function()
+    return Graph(outputs, recorder)
 
 
 def capture_or_run(
@@ -479,7 +484,8 @@ def capture_or_run(
     something cannot be recorded; the recorder then has the reason. `copied`: see Recorder."""
     recorder = Recorder(GraphPools(), gives_up=True)
     recorder.copied = copied or {}
-    outputs = _record(function, recorder)
+    with recording(recorder):
+        outputs = function()
     return outputs, None if recorder.reason else Graph(outputs, recorder), recorder
 
 
@@ -498,6 +504,7 @@ __all__ = [
     "note_setting",
     "record_call",
     "recorder",
+    "recording",
     "refuse_capture",
     "run_at_replays",
     "run_in_order",

@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 import pyapp
-from pyapp import Tensor, cuda, nn
+from pyapp import Tensor, cuda, nn, optim
 from pyapp.cli import cli
 from pyapp.engine.devices import cuda as backend_module
 from pyapp.engine.gpu import card as cards
@@ -51,7 +51,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         devices.choose("cuda", None)
         for found in devices._known.values():  # what is freed later finds no driver
             if isinstance(found._backend, backend_module.Cuda):
-                for name in ("free", "end_stream", "end_event"):
+                for name in ("free", "end_stream", "end_event", "synchronize"):
                     setattr(found._backend.card, name, lambda *_: None)
 
 
@@ -78,7 +78,7 @@ def test_cards_that_reach_each_other_copy_without_the_host(driver: Driver, patch
     assert there.device == "cuda:1" and there.tolist() == expected.tolist()
     assert part.tolist() == expected[1:, ::2].tolist() and y.tolist() == [0, 1, 2, 0, 0]
     assert back.device == "cuda:0" and back.tolist() == (2 * expected).tolist()
-    assert driver.permitted == {(101, 100), (100, 101)}
+    assert driver.permitted == {(101, 100), (100, 101)} and cuda.can_device_access_peer(0, 1)
 
 
 @pytest.mark.parametrize(
@@ -273,6 +273,97 @@ def test_seeds(driver: Driver) -> None:
     assert pyapp.rand(3, device="cuda").tolist() == second
     cuda.manual_seed(7)
     assert pyapp.rand(3, device="cuda").tolist() == first and cuda.initial_seed() == 7
+
+
+# ---- graphs by torch's names
+
+
+def test_a_training_step_as_a_graph(driver: Driver) -> None:
+    """torch's recipe: the parameters of replays are those of steps that ran one by one."""
+    random = np.random.RandomState(5)
+    batches = [random.randn(4, 3).astype("float32") for _ in range(3)]
+
+    def begin() -> tuple[nn.Linear, optim.Adam, Tensor]:
+        pyapp.manual_seed(3)
+        model = nn.Linear(3, 2).to("cuda")
+        return model, optim.Adam(model.parameters(), lr=0.1), pyapp.from_numpy(batches[0].copy()).to("cuda")
+
+    model, optimizer, x = begin()
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for i in (0, 0, 1, 2, 1):
+        x.copy_(pyapp.from_numpy(batches[i]))
+        expected = step().item()
+    weights = model.weight.tolist()
+    model, optimizer, x = begin()
+    step()
+    g, side = cuda.CUDAGraph(), cuda.Stream()
+    with pytest.raises(RuntimeError, match="nothing was recorded yet"):
+        g.replay()
+    with cuda.graph(g, stream=side):
+        assert cuda.is_current_stream_capturing() and cuda.current_stream() == side
+        loss = step()
+    assert not cuda.is_current_stream_capturing() and cuda.current_stream() == cuda.default_stream()
+    for i in (1, 2, 1):
+        x.copy_(pyapp.from_numpy(batches[i]))
+        g.replay()
+    assert loss.item() == expected and model.weight.tolist() == weights and "kernels" in repr(g)
+    with pytest.raises(RuntimeError, match="so it cannot be replayed"), cuda.graph(g):
+        loss.item()
+    with pytest.raises(RuntimeError, match="do not nest"), cuda.graph(g), cuda.graph(cuda.CUDAGraph()):
+        pass
+    assert not cuda.is_current_stream_capturing()
+    g.reset()
+    with pytest.raises(RuntimeError, match="nothing was recorded yet"):
+        g.replay()
+    with pytest.raises(RuntimeError, match="capture_begin"):
+        g.capture_end()
+    with pytest.raises(TypeError, match="takes a CUDAGraph, not Graph"):
+        cuda.graph(pyapp.capture(lambda: None))
+
+
+def test_callables_as_graphs(driver: Driver) -> None:
+    """A module and a function in a row: results, and gradients of the inputs and parameters, as without graphs."""
+    random = np.random.RandomState(6)
+    first, second = (random.randn(4, 3).astype("float32") for _ in range(2))
+    pyapp.manual_seed(4)
+    model = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5), nn.Linear(5, 2)).to("cuda").eval()
+
+    def halves(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sin(), (x * 0.5).detach()
+
+    def gradients(through: Any, then: Any, values: Any) -> list[Any]:
+        x = pyapp.from_numpy(values).to("cuda").requires_grad_()
+        a, b = then(through(x))
+        assert a.requires_grad and not b.requires_grad
+        (a * pyapp.arange(8.0, device="cuda").reshape(4, 2)).sum().backward()
+        found = [a.tolist(), b.tolist(), x.grad.tolist(), *(p.grad.tolist() for p in model.parameters())]
+        model.zero_grad()
+        return found
+
+    expected = [gradients(model, halves, values) for values in (first, second)]
+    sample = pyapp.zeros(4, 3, device="cuda", requires_grad=True)
+    middle = pyapp.zeros(4, 2, device="cuda", requires_grad=True)
+    through, then = cuda.make_graphed_callables((model, halves), ((sample,), (middle,)))
+    assert through is model
+    launched = len(driver.launches)
+    found = [gradients(through, then, values) for values in (first, second)]
+    assert found == expected and launched < len(driver.launches)
+    model.train()  # recorded in the other mode: it runs as before, with dropout
+    assert model(sample + 1.0).tolist() != model(sample + 1.0).tolist()
+    with pytest.raises(ValueError, match=r"takes float32\[4, 2\] on cuda:0, not float32\[4, 3\]"):
+        then(sample)
+    with pytest.raises(TypeError, match="the arguments are tensors, not int"):
+        cuda.make_graphed_callables(halves, (3,))
+    model.register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="remove the hooks"):
+        cuda.make_graphed_callables(model, (sample,))
 
 
 # ---- user-defined kernels

@@ -80,6 +80,10 @@ class Card:
         False where the cards cannot reach each other."""
         return False
 
+    def can_reach(self, other: Card) -> bool:
+        """Whether it can read the memory of another card by itself."""
+        return False
+
     def clear(self, address: int, nbytes: int) -> None:
         """Fills with zeros."""
         raise NotImplementedError

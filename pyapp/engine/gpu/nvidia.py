@@ -26,6 +26,7 @@ SLAB = 1 << 20
 PIECE = 4 << 20  # bytes of host memory that a copy passes through at a time
 STAGED = 1 << 20  # bytes of the smallest copy that does
 PLENTY_SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel has to ask for
+_ASKING = "asking whether cards reach each other"
 _INSTALL = "Install NVIDIA's packages with pip install 'pyapp[cuda]'"
 # What is wrong with a kernel that has run; every later call answers the same.
 _LOST = (
@@ -350,10 +351,15 @@ class NvidiaCard(Card):
         other.hold_stream(other.stream, read)
         return True
 
+    def can_reach(self, other: Card) -> bool:
+        if other is self or not isinstance(other, NvidiaCard):
+            return False
+        self.enter()
+        return bool(int(self._call(_ASKING, "cuDeviceCanAccessPeer", self._device, other._device)))
+
     def _reaches(self, other: NvidiaCard) -> bool:
         """Whether this card may read the other's memory, which it is allowed to from here on."""
-        what = "asking whether cards reach each other"
-        if not int(self._call(what, "cuDeviceCanAccessPeer", self._device, other._device)):
+        if not self.can_reach(other):
             return False
         self.enter()
         (status,) = self._driver.cuCtxEnablePeerAccess(other._context, 0)
@@ -361,7 +367,7 @@ class NvidiaCard(Card):
         if status in (codes.CUDA_ERROR_TOO_MANY_PEERS, codes.CUDA_ERROR_PEER_ACCESS_UNSUPPORTED):
             return False
         if status != codes.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:  # by another library
-            _checked(self._driver, (status, None), what)
+            _checked(self._driver, (status, None), _ASKING)
         return True
 
     def clear(self, address: int, nbytes: int) -> None:
