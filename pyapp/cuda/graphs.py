@@ -263,7 +263,7 @@ class _Part:
         def forward(*args: Tensor) -> Any:
             return run(*args) if module.training == mode else plain(*args)
 
-        module.forward = forward
+        module.forward = forward  # type: ignore[method-assign]
         return module
 
     def fill(self, places: Sequence[Tensor], given: Sequence[Tensor]) -> None:
