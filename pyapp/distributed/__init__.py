@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from typing import Any
 
 from ..engine.processes import nccl
@@ -26,8 +27,8 @@ from ..errors import ProcessError
 
 __all__ = [
     *_calls, "ProcessGroup", "ReduceOp", "Work", "destroy_process_group", "get_backend", "get_global_rank",
-    "get_group_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group",
-    "is_available", "is_initialized", "is_mpi_available", "is_nccl_available", "new_group",
+    "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_process_group", "is_available", "is_initialized", "is_mpi_available", "is_nccl_available", "new_group",
 ]  # fmt: skip
 
 
@@ -59,6 +60,17 @@ def is_available() -> bool:
 def get_rank(group: ProcessGroup | None = None) -> int:
     """The number of this process in a group; -1 if it is not in it."""
     return group_or_world(group).rank()
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number of this process among those of its machine: LOCAL_RANK, which `pyapp run` sets; else `fallback_rank`.
+    RuntimeError without either."""
+    found = os.environ.get("LOCAL_RANK")
+    if found is not None:
+        return int(found)
+    if fallback_rank is None:
+        raise RuntimeError("get_node_local_rank: LOCAL_RANK is not set; start the script with pyapp run -n 2 SCRIPT.py")
+    return fallback_rank
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:

@@ -155,6 +155,62 @@ def from_one_to_another() -> None:
 
 
 @check
+def from_all_to_all() -> None:
+    """Parts of different sizes, some of them empty, dense and not; what does not fit is an error on both."""
+    rank = dist.get_rank()
+    parts, into = [own(1, 2), own(3, 4, 5)], [pyapp.zeros(2 + rank), pyapp.zeros(2, 2 + rank)[:, 0]]
+    into[1] = pyapp.zeros(2 + rank, 2)[:, 0]
+    dist.all_to_all(into, parts)
+    assert [x.tolist() for x in into] == ([[1, 2], [11, 12]] if rank == 0 else [[3, 4, 5], [13, 14, 15]])
+    whole, found = own(*range(6)).reshape(6, 1), pyapp.zeros(6, 2)[:, :1]
+    dist.all_to_all_single(found, whole)
+    first = [0, 1, 2] if rank == 0 else [3, 4, 5]
+    assert found.reshape(-1).tolist() == [*first, *(10 + i for i in first)]
+    sent, expected = ([1, 5], [1, 0]) if rank == 0 else ([0, 6], [5, 6])
+    found = pyapp.zeros(sum(expected), 1)
+    work = dist.all_to_all_single(found, whole, expected, sent, async_op=True)
+    assert work is not None and work.wait()
+    assert found.reshape(-1).tolist() == ([0] if rank == 0 else [1, 2, 3, 4, 5, *range(10, 16)])
+    found = pyapp.zeros(6, 1)
+    graph = capture(lambda: dist.all_to_all_single(found, whole * 2))
+    whole.add_(1.0)
+    graph.replay()
+    assert found[:3].reshape(-1).tolist() == [2 * i + 2 for i in first]
+    refuses(ValueError, "rank 0 sends 2 elements to rank 1, which expects 3",
+            lambda: dist.all_to_all([pyapp.zeros(2 + rank)] * 2, [pyapp.zeros(2)] * 2))  # fmt: skip
+    refuses(ValueError, "lists of 2 tensors", lambda: dist.all_to_all([whole], [whole]))
+    refuses(ValueError, "float32 and int64", lambda: dist.all_to_all([whole] * 2, [whole.long()] * 2))
+    refuses(ValueError, "not equal parts for 2", lambda: dist.all_to_all_single(found[:3], found[:3]))
+    refuses(ValueError, "do not divide", lambda: dist.all_to_all_single(found[:3], found[:3], [1, 1]))
+
+
+@check
+def several_to_one_another() -> None:
+    rank, into = dist.get_rank(), pyapp.zeros(2)
+    calls = [dist.P2POp(dist.isend, own(1, 2), 1 - rank), dist.P2POp(dist.irecv, into, 1 - rank)]
+    for work in dist.batch_isend_irecv(calls):
+        work.wait()
+    assert into.tolist() == [11 - 10 * rank, 12 - 10 * rank] and "isend" in repr(calls[0])
+    refuses(ValueError, "isend or distributed.irecv", lambda: dist.P2POp(dist.send, into, 1))  # type: ignore[arg-type]
+    refuses(ValueError, "at least one", lambda: dist.batch_isend_irecv([]))
+    assert dist.get_node_local_rank() == rank
+
+
+@check
+def objects_to_one_and_from_one() -> None:
+    rank = dist.get_rank()
+    found: list[object] = [None, None]
+    dist.gather_object({"rank": rank}, found if rank == 1 else None, dst=1)
+    assert found == ([None, None] if rank == 0 else [{"rank": 0}, {"rank": 1}])
+    one: list[object] = [None]
+    dist.scatter_object_list(one, ["a", ("b", 2)] if rank == 0 else None)
+    assert one == ["a" if rank == 0 else ("b", 2)]
+    if rank == 0:
+        refuses(ValueError, "2 objects on rank 0", lambda: dist.scatter_object_list(one, ["a"]))
+        refuses(ValueError, "2 places on rank 0, got none", lambda: dist.gather_object(1))
+
+
+@check
 def smaller_groups() -> None:
     alone, both = dist.new_group([1]), dist.new_group()
     assert dist.get_rank(alone) == (-1, 0)[dist.get_rank()] and dist.get_world_size(both) == 2

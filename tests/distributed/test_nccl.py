@@ -49,6 +49,8 @@ class FakeNccl:
     def __init__(self, host: ThreadRank, mirror: Mirror, version: int = VERSION) -> None:
         self.host, self.mirror, self.version = host, mirror, version
         self.calls: list[str] = []
+        self.sent: dict[int, np.ndarray] | None = None  # within a group of calls: by the rank that gets it
+        self.received: list[tuple[int, np.ndarray]] = []
 
     def memory(self, address: int, count: int, kind: int) -> np.ndarray:
         size = np.dtype(TYPES[kind]).itemsize * count
@@ -110,11 +112,29 @@ class FakeNccl:
         self.memory(b, count, kind)[:] = reduced(every, op)[own]
         return 0
 
+    def ncclGroupStart(self) -> int:
+        self.sent, self.received = {}, []
+        return 0
+
+    def ncclGroupEnd(self) -> int:
+        every = self.host.meet(self.sent)
+        for source, place in self.received:
+            place[:] = every[source][self.host.rank]
+        self.sent, self.received = None, []
+        self.calls.append("group")
+        return 0
+
     def ncclSend(self, a: int, count: int, kind: int, to: int, handle: Any, stream: int) -> int:
+        if self.sent is not None:
+            self.sent[to] = self.memory(a, count, kind).copy()
+            return 0
         self.meet("send", a, count, kind, handle, stream)
         return 0
 
     def ncclRecv(self, a: int, count: int, kind: int, source: int, handle: Any, stream: int) -> int:
+        if self.sent is not None:
+            self.received.append((source, self.memory(a, count, kind)))
+            return 0
         self.memory(a, count, kind)[:] = self.meet("recv", a, count, kind, handle, stream)[source]
         return 0
 
@@ -174,6 +194,10 @@ def test_calls_on_cards_and_on_the_host() -> None:
             assert x.tolist() == [7]
         else:
             collectives.send(own(7), 1, group)
+        into = [pyapp.zeros(1 + rank).to("mirror"), pyapp.zeros(1 + rank).to("mirror")]
+        collectives.all_to_all(into, [own(1), own(2, 3)], group)
+        assert [x.tolist() for x in into] == ([[1], [11]] if rank == 0 else [[2, 3], [12, 13]])
+        assert library.calls[-1] == "group"
         before = len(library.calls)
         host = pyapp.tensor([1.0])
         collectives.all_reduce(host, group=group)

@@ -19,15 +19,17 @@ from ..launch import run_in_order, stop_capture
 from ..ops import cat, empty
 from ..tensor import Tensor
 from ..user_errors import describe
-from .communicator import Communicator, ReduceOp, Work
+from .communicator import Communicator, ReduceOp, Work, all_of
 from .group import ProcessGroup, group_or_world
 
 __all__ = [
-    "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "barrier", "broadcast",
-    "broadcast_object_list", "gather", "irecv", "isend", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor",
-    "scatter", "send",
+    "P2POp", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+    "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "gather",
+    "gather_object", "irecv", "isend", "recv", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "scatter_object_list", "send",
 ]  # fmt: skip
 
+ALL_TO_ALL = 32001  # the tag of its parts
 TAGS = 32000  # of send and recv: below those of MPI's own use here
 
 
@@ -198,6 +200,95 @@ def reduce_scatter(
     return reduce_scatter_tensor(output, whole, op, group, async_op)
 
 
+def all_to_all(
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: ProcessGroup | None = None,
+    async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """Writes input_tensor_list[j] of rank i to output_tensor_list[i] of rank j, which has as many elements. They may be
+    of different sizes; all have one dtype."""
+    name = "all_to_all"
+    outputs, inputs = list(output_tensor_list), list(input_tensor_list)
+    _check(name, *outputs, *inputs)
+    caller = _communicator(group)
+    for tensors in (outputs, inputs):
+        if len(tensors) != caller.size:
+            raise ArgumentError(f"{name} takes lists of {caller.size} tensors, one for each rank, got {len(tensors)}")
+    dtypes = sorted({x.dtype.name for x in (*outputs, *inputs)})
+    if len(dtypes) > 1:
+        raise ArgumentError(f"{name} takes tensors of one dtype, not of {' and '.join(dtypes)}")
+    if not async_op:
+        _fit(name, caller, [x.numel() for x in outputs], [x.numel() for x in inputs])
+    return _run(
+        name, caller, async_op, f"{dtypes[0]} tensors", [*outputs, *inputs], lambda: _exchange(caller, outputs, inputs)
+    )
+
+
+def all_to_all_single(
+    output: Tensor, input: Tensor, output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None, group: ProcessGroup | None = None, async_op: bool = False,
+) -> Work | None:  # fmt: skip
+    """all_to_all with the parts of two tensors along their first dim, which have these sizes; by default equal ones."""
+    name = "all_to_all_single"
+    _check(name, output, input)
+    size = _communicator(group).size
+    _parted(name, output, output_split_sizes, size)
+    sizes = _parted(name, input, input_split_sizes, size)
+    sent = list(input.detach().contiguous().split(sizes))
+    dense = output.detach().contiguous()
+    work = all_to_all(list(dense.split(_parted(name, output, output_split_sizes, size))), sent, group, async_op)
+    if dense.storage is output.storage:
+        return work
+
+    def write_back() -> None:
+        with no_grad():
+            output.detach().copy_(dense)
+
+    if work is not None:
+        return work.then(write_back)
+    run_in_order(lambda: write_back, (output, dense))
+    return None
+
+
+def _parted(name: str, tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[int]:
+    """The sizes of a tensor's parts for each rank. ArgumentError where they are not all of it."""
+    rows = tensor.shape[0] if tensor.ndim else 0
+    if sizes is None or not len(sizes):
+        if rows % count:
+            raise ArgumentError(f"{name}: the {rows} rows of {describe(tensor)} are not equal parts for {count} ranks")
+        return [rows // count] * count
+    if len(sizes) != count or min(sizes) < 0 or sum(sizes) != rows:
+        raise ArgumentError(f"{name}: the sizes {list(sizes)} do not divide {describe(tensor)} among {count} ranks")
+    return [int(size) for size in sizes]
+
+
+def _fit(name: str, caller: Communicator, outputs: list[int], inputs: list[int]) -> None:
+    """Compares what each rank sends with what the others expect. ArgumentError, on all ranks, where they differ."""
+    every = [pickle.loads(data) for data in caller.all_gather_bytes(pickle.dumps((outputs, inputs)))]
+    for i, (_, sent) in enumerate(every):
+        for j, (expected, _) in enumerate(every):
+            if sent[j] != expected[i]:
+                raise ArgumentError(
+                    f"{name}: rank {i} sends {sent[j]:,} elements to rank {j}, which expects {expected[i]:,}"
+                )
+
+
+def _exchange(caller: Communicator, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Work:
+    """Begins to send and to receive every part."""
+    here = caller.rank
+    others = [i for i in range(caller.size) if i != here]
+    sent = {i: inputs[i].detach().contiguous() for i in others if inputs[i].numel()}
+    with no_grad():
+        outputs[here].detach().copy_(inputs[here].detach().reshape(outputs[here].shape))
+    works = []
+    with caller.beside([*sent.values(), *(outputs[i] for i in others)]):
+        for i in others:
+            if i in sent:
+                works.append(caller.send(sent[i], i, ALL_TO_ALL))
+            if outputs[i].numel():
+                works.append(_in_place(outputs[i], lambda dense, i=i: caller.receive(dense, i, ALL_TO_ALL)))  # type: ignore[misc]
+    return all_of(works)
+
+
 def isend(tensor: Tensor, dst: int, group: ProcessGroup | None = None, tag: int = 0) -> Work:
     """Begins to send a tensor to rank `dst`."""
     _check("send", tensor)
@@ -221,6 +312,37 @@ def recv(tensor: Tensor, src: int, group: ProcessGroup | None = None, tag: int =
     """Receives the tensor that rank `src` sends, and returns `src`."""
     irecv(tensor, src, group, tag).wait()
     return src
+
+
+class P2POp:
+    """A call of `isend` or `irecv` for `batch_isend_irecv`. `peer`: the rank that it sends to or receives from.
+
+    ValueError for another function.
+    """
+
+    def __init__(
+        self, op: Callable[..., Work], tensor: Tensor, peer: int, group: ProcessGroup | None = None, tag: int = 0
+    ) -> None:
+        if op not in (isend, irecv):
+            raise ArgumentError("P2POp: op is distributed.isend or distributed.irecv")
+        _check("P2POp", tensor)
+        self.op, self.tensor, self.peer, self.group, self.tag = op, tensor, peer, group, tag
+
+    def __repr__(self) -> str:
+        return f"P2POp({self.op.__name__}, {describe(self.tensor)}, rank {self.peer})"
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
+    """Begins to send and to receive several tensors, side by side: their order does not matter, so ranks that send to
+    each other do not wait for one another. All are of one group."""
+    calls = list(p2p_op_list)
+    if not calls or any(not isinstance(call, P2POp) for call in calls):
+        raise ArgumentError("batch_isend_irecv takes a list of P2POp, at least one")
+    group = group_or_world(calls[0].group)
+    if any(group_or_world(call.group) is not group for call in calls):
+        raise ArgumentError("batch_isend_irecv: all calls are of one group")
+    with _unrecorded("batch_isend_irecv", group).beside([call.tensor for call in calls]):
+        return [call.op(call.tensor, call.peer, call.group, call.tag) for call in calls]
 
 
 def _other(name: str, rank: int, group: ProcessGroup | None) -> int:
@@ -291,6 +413,38 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
     if len(object_list) != caller.size:
         raise ArgumentError(f"all_gather_object takes a list of {caller.size} places, got {len(object_list)}")
     object_list[:] = [pickle.loads(data) for data in caller.all_gather_bytes(pickle.dumps(obj))]
+
+
+def gather_object(
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int = 0, group: ProcessGroup | None = None
+) -> None:
+    """Writes the object of rank i to object_gather_list[i] of rank `dst`; the others give no list. Objects are pickled,
+    as by all_gather_object."""
+    caller, to = _unrecorded("gather_object", group), group_or_world(group).index_of(dst)
+    if caller.rank == to and (object_gather_list is None or len(object_gather_list) != caller.size):
+        given = "none" if object_gather_list is None else len(object_gather_list)
+        raise ArgumentError(f"gather_object takes a list of {caller.size} places on rank {dst}, got {given}")
+    every = caller.all_gather_bytes(pickle.dumps(obj))
+    if caller.rank == to and object_gather_list is not None:
+        object_gather_list[:] = [pickle.loads(data) for data in every]
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any], scatter_object_input_list: Sequence[Any] | None = None, src: int = 0,
+    group: ProcessGroup | None = None,
+) -> None:  # fmt: skip
+    """Writes scatter_object_input_list[i] of rank `src` to the first place of the other list of rank i. Objects are
+    pickled, as by all_gather_object."""
+    caller, source = _unrecorded("scatter_object_list", group), group_or_world(group).index_of(src)
+    if not scatter_object_output_list:
+        raise ArgumentError("scatter_object_list: the list for the result has no place")
+    given = list(scatter_object_input_list or ())
+    if caller.rank == source and len(given) != caller.size:
+        raise ArgumentError(
+            f"scatter_object_list takes a list of {caller.size} objects on rank {src}, got {len(given)}"
+        )
+    data = pickle.dumps([pickle.dumps(obj) for obj in given]) if caller.rank == source else b""
+    scatter_object_output_list[0] = pickle.loads(pickle.loads(caller.all_gather_bytes(data)[source])[caller.rank])
 
 
 def broadcast_object_list(

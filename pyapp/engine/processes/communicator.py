@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 
 from ...errors import ProcessError
@@ -63,6 +64,16 @@ class Work:
     def is_completed(self) -> bool:
         """Whether `wait` would return at once. It also lets the library work on the call."""
         return self._waited or self._ended()
+
+
+def all_of(works: Sequence[Work]) -> Work:
+    """Several calls as one."""
+
+    def wait() -> None:
+        for work in works:
+            work.wait()
+
+    return Work(wait, lambda: all(work.is_completed() for work in works))
 
 
 def _waited(work: Work) -> None:
@@ -142,6 +153,12 @@ class Communicator(ABC):
 
     @abstractmethod
     def receive(self, tensor: Tensor, source: int, tag: int) -> Work: ...
+
+    @contextmanager
+    def beside(self, tensors: Sequence[Tensor]) -> Iterator[None]:
+        """What is sent and received of these tensors in this block goes on side by side: of two ranks that send to each
+        other first and then receive, neither waits for the other."""
+        yield
 
     def repeated_all_reduce(self, tensor: Tensor, op: ReduceOp) -> Callable[[], None]:
         """A function that reduces the tensor each time it is called, and returns when the result is there."""

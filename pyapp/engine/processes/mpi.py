@@ -48,6 +48,7 @@ _GRACE = (
     5.0  # seconds that ranks wait longer: than the first, which knows who is absent; for what one that left has sent
 )
 _LOOK_FOR_GONE = 0.1  # seconds between two looks for ranks that have left
+_UNENDED: list[Any] = []  # requests
 
 
 def load() -> Any:
@@ -239,6 +240,7 @@ class Mpi(Communicator):
         return getattr(self._mpi, name)
 
     def _work(self, what: str, request: Any, *kept: object) -> Work:
+        _keep(request)
         return Work(lambda: self._wait(request, what), lambda: bool(request.Test()), kept=kept)
 
     def _gone(self) -> list[int]:
@@ -273,7 +275,25 @@ class Mpi(Communicator):
                 time.sleep(pause)  # 0 lets other processes of this core run
                 pause = min(pause + 1e-6, _LOOK / 5)
         except self._mpi.Exception as error:
+            _keep(request)
             raise ProcessError(str(error), where=f"rank {self.rank}", hint="The group cannot be used") from error
+        except BaseException:
+            _keep(request)
+            raise
+
+
+def _keep(request: Any) -> None:
+    """MPI may read and write a call's memory until the call has ended, also where nobody waits for it any more. A
+    request keeps its memory."""
+    _UNENDED[:] = [kept for kept in _UNENDED if kept is not request and not _has_ended(kept)]
+    _UNENDED.append(request)
+
+
+def _has_ended(request: Any) -> bool:
+    try:
+        return bool(request.Test())
+    except Exception:  # it ended with an error, which its own caller gets
+        return True
 
 
 class _Host:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "ncclAllGather": (_POINTER, _POINTER, _SIZE, _INT, _POINTER, _POINTER),
     "ncclReduceScatter": (_POINTER, _POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
     "ncclSend": (_POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
+    "ncclGroupStart": (),
+    "ncclGroupEnd": (),
     "ncclRecv": (_POINTER, _SIZE, _INT, _INT, _POINTER, _POINTER),
 }
 
@@ -216,6 +219,19 @@ class Nccl(Communicator):
         if not self._on_card(tensor):
             return self.host.receive(tensor, source, tag)
         return self._enqueue("ncclRecv", (tensor,), tensor.numel(), *self._kind(tensor.dtype), source)
+
+    @contextmanager
+    def beside(self, tensors: Sequence[Tensor]) -> Iterator[None]:
+        on_cards = [tensor for tensor in tensors if self._on_card(tensor)]
+        if not on_cards:
+            yield
+            return
+        self._open(on_cards[0])
+        self._call("ncclGroupStart")
+        try:
+            yield
+        finally:
+            self._call("ncclGroupEnd")
 
     def barrier(self) -> Work:
         if self._card is not None:
