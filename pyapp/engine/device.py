@@ -29,6 +29,7 @@ class Backend:
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
     keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
     bfloat16_caches = False  # whether attention reads caches in bfloat16
+    host_helps = False  # whether the host computes what there is no kernel for, from copies, with a warning
 
     def allocate(self, nbytes: int) -> Any:
         """The address of `nbytes` bytes, aligned to 64; None when there is no memory left."""

@@ -23,13 +23,13 @@ from weakref import ref
 from .autocast import REGIONS, Rule, rule_of, run_by_rule
 from .autocast import STATE as AUTOCAST
 from .autograd import STATE, Node
-from .device import cpu
+from .device import Device, cpu
 from .dtype import DType
 from .launch import MissingKernel, capturing, refuse_capture
 from .operands import as_tensor, at_home
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
-from .user_errors import MISTAKES, describe, names_itself, tell
+from .user_errors import MISTAKES, describe, names_itself, tell, warn
 
 Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
@@ -198,14 +198,21 @@ class Op:
                 parts = parts_of(self.name)
                 if parts is not None:
                     return parts(*args, **kwargs)
-            if device is cpu:
+            if device is cpu or device.backend.host_helps:
                 refuse_capture(self.name)  # or ends the recording, where it may be given up
-                return self.host(*args, **kwargs)
+                return self.host(*args, **kwargs) if device is cpu else self._by_the_host(device, args, kwargs)
         where = "; it runs on the host: move the tensors there with .to('cpu')" if self.host is not None else ""
         raise NotImplementedError(
             f"{device.type} has no kernel for '{self.name.lstrip('_')}' with "
             f"{', '.join(describe(a) for a in args)}{where}"
         )
+
+    def _by_the_host(self, device: Device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result by NumPy from copies of the tensors, moved to their device."""
+        assert self.host is not None
+        warn(by_the_host(self.name.lstrip("_"), device, *args))
+        copies = (_moved(argument, cpu) for argument in args)
+        return _moved(self.host(*copies, **{name: _moved(value, cpu) for name, value in kwargs.items()}), device)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
@@ -387,6 +394,24 @@ def _link_to_base(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
         known[:] = [reference for reference in known if reference() is not None]
     known.append(ref(view))
     return view
+
+
+def by_the_host(name: str, device: Device, *args: Any) -> str:
+    """The warning that a device has no kernel for a call."""
+    return (
+        f"{device.type} has no kernel for '{name}' with {', '.join(describe(a) for a in args)}: the host computes it "
+        "from copies"
+    )
+
+
+def _moved(value: Any, device: Device) -> Any:
+    """A tensor, or those in a list or tuple, on another device; other values unchanged."""
+    if isinstance(value, Tensor):
+        return value.detach().to(device)
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
+        moved = [_moved(each, device) for each in value]
+        return type(value)(*moved) if hasattr(value, "_fields") else type(value)(moved)
+    return value
 
 
 def _conjugated(gradient: Tensor | None) -> Tensor | None:

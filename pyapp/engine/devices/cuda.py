@@ -135,6 +135,7 @@ class Cuda(Backend):
     tensor_cores = True
     counts_use = True
     bfloat16_caches = True
+    host_helps = True
 
     def __init__(self, card: Card, index: int | None = None) -> None:
         self.card = card

@@ -1597,6 +1597,7 @@ OP_MODULES: dict[str, str] = {
     "_euclidean": "norms",
     "_expand": "view",
     "_expanded_depthwise_channels_last": "channels_last",
+    "_exponent": "elementwise.exponential",
     "_fake_quantized": "fake_quantization",
     "_first_indices": "sorting",
     "_flip": "reordering",

@@ -89,9 +89,14 @@ def _mantissa(x: Tensor) -> Tensor:
     return tensor_of(np.frexp(array_of(x))[0], x.dtype)
 
 
+@primitive(name="_exponent")
+def _exponent(x: Tensor) -> Tensor:
+    return tensor_of(np.frexp(array_of(x))[1], _dtype.int32)
+
+
 @function(method=True)
 def frexp(x: Tensor) -> Frexp:
     """(mantissa in [½, 1), exponent (int32)): x = mantissa 2^exponent, of floating-point tensors."""
     if not x.dtype.is_floating_point:
         raise TypeError(f"frexp: takes floating-point tensors, not {describe(x)}")
-    return Frexp(_mantissa(x), tensor_of(np.frexp(array_of(x))[1], _dtype.int32))
+    return Frexp(_mantissa(x), _exponent(x))

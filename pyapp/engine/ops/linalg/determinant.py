@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 from ...declare import function
 from ...lazy import np
-from ...numpy_arrays import tensor_of
 from ...op import primitive
 from ...return_types import printed_as
 from ...tensor import Tensor
 from ..elementwise.select import where
-from .lapack import _lapack, _square, finite_svd
+from .lapack import _square, finite_svd, part_of, result_of
 from .solve import inverse
 
 
@@ -25,7 +24,7 @@ def _cofactors(x: Tensor) -> Tensor:
         size = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
         return size * ((np.conj(u) * others[..., None, :]) @ np.conj(vh))
 
-    return tensor_of(*_lapack("det", compute, x))
+    return result_of("det", compute, x)
 
 
 def _d_det(g: Tensor, y: Tensor, x: Tensor) -> Any:
@@ -40,15 +39,14 @@ def _d_det(g: Tensor, y: Tensor, x: Tensor) -> Any:
 def det(x: Tensor) -> Tensor:
     """Determinants of (..., N, N)."""
     _square("det", x)
-    return tensor_of(*_lapack("det", lambda a: np.linalg.det(a), x))
+    return result_of("det", lambda a: np.linalg.det(a), x)
 
 
 @primitive(
     vjp=lambda g, _, x: (g.unsqueeze(-1).unsqueeze(-1) * inverse(x).mH,), name="_log_abs_det"
 )  # fmt: skip
 def _log_abs_det(x: Tensor) -> Tensor:
-    size, kind = _lapack("slogdet", lambda a: np.linalg.slogdet(a)[1], x)
-    return tensor_of(size, kind.part)
+    return result_of("slogdet", lambda a: np.linalg.slogdet(a)[1], x, kind=part_of)
 
 
 def _d_direction(g: Tensor, y: Tensor, x: Tensor) -> Any:
@@ -60,7 +58,7 @@ def _d_direction(g: Tensor, y: Tensor, x: Tensor) -> Any:
 @primitive(vjp=_d_direction, saves="both", name="_direction_of_det")
 def _direction(x: Tensor) -> Tensor:
     """det / |det| of complex matrices."""
-    return tensor_of(*_lapack("slogdet", lambda a: np.linalg.slogdet(a)[0], x))
+    return result_of("slogdet", lambda a: np.linalg.slogdet(a)[0], x)
 
 
 _direction.takes_complex = True
@@ -78,8 +76,7 @@ def slogdet(x: Tensor) -> LogDeterminant:
     _square("slogdet", x)
     if x.dtype.is_complex:
         return LogDeterminant(_direction(x), _log_abs_det(x))
-    sign, kind = _lapack("slogdet", lambda a: np.linalg.slogdet(a)[0], x)
-    return LogDeterminant(tensor_of(sign, kind), _log_abs_det(x))
+    return LogDeterminant(result_of("slogdet", lambda a: np.linalg.slogdet(a)[0], x), _log_abs_det(x))
 
 
 @function(method=True)

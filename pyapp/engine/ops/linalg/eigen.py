@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 from ...autocast import full_precision
 from ...dtype import complex_of
 from ...lazy import np
-from ...numpy_arrays import tensor_of
 from ...op import primitive
 from ...return_types import printed_as
 from ...tensor import Tensor
 from ..diagonals import diag_embed, diagonal
-from .lapack import _lapack, _square, finite_eigh
+from .lapack import _square, finite_eigh, result_of
 from .solve import solve
 from .svd import over_gaps
 
@@ -37,7 +36,7 @@ def _eigh(x: Tensor, triangle: Any) -> Tensor:
         values, vectors = finite_eigh(a, triangle)
         return np.concatenate([values[..., None, :], vectors], -2)
 
-    return tensor_of(*_lapack("eigh", compute, x))
+    return result_of("eigh", compute, x)
 
 
 _eigh.takes_complex = True
@@ -102,8 +101,7 @@ def _eig(x: Tensor) -> Tensor:
         values, vectors = np.linalg.eig(a)
         return np.concatenate([values[..., None, :], vectors], -2)
 
-    found, kind = _lapack("eig", compute, x)
-    return tensor_of(found, complex_of(kind))
+    return result_of("eig", compute, x, kind=complex_of)
 
 
 _eig.takes_complex = True
@@ -123,5 +121,4 @@ def eigvals(x: Tensor) -> Tensor:
     _square("eigvals", x)
     if x.requires_grad:
         return eig(x)[0]
-    found, kind = _lapack("eigvals", lambda a: np.linalg.eigvals(a), x)
-    return tensor_of(found, complex_of(kind))
+    return result_of("eigvals", lambda a: np.linalg.eigvals(a), x, kind=complex_of)

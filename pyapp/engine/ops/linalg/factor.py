@@ -18,7 +18,7 @@ from ...user_errors import describe
 from ..create import eye
 from ..stacking import cat
 from ..view import expand
-from .lapack import _checked, _lapack, _square, on_host
+from .lapack import _checked, _lapack, _square, on_host, result_of
 from .solve import solve, solve_triangular
 
 
@@ -34,7 +34,7 @@ def _d_cholesky(g: Tensor, y: Tensor, x: Tensor) -> Any:
 def cholesky(x: Tensor) -> Tensor:
     """The lower triangle L of x = L Lᴴ for Hermitian, positive-definite x (..., N, N), else RuntimeError."""
     _square("cholesky", x)
-    return tensor_of(*_lapack("cholesky", lambda a: np.linalg.cholesky(a), x))
+    return result_of("cholesky", lambda a: np.linalg.cholesky(a), x)
 
 
 cholesky.takes_complex = True
@@ -62,7 +62,7 @@ def _qr(x: Tensor) -> Tensor:
         q, r = np.linalg.qr(a)
         return np.concatenate([q, r], -2)
 
-    return tensor_of(*_lapack("qr", compute, x))
+    return result_of("qr", compute, x)
 
 
 _qr.takes_complex = True
@@ -107,7 +107,7 @@ def _no_gradient(*_: Any) -> Any:
 
 @primitive(vjp=_no_gradient, saves="none", name="_further_columns")
 def _further_columns(x: Tensor) -> Tensor:
-    return tensor_of(*_lapack("qr", lambda a: np.linalg.qr(a, "complete")[0][..., a.shape[-1] :], x))
+    return result_of("qr", lambda a: np.linalg.qr(a, "complete")[0][..., a.shape[-1] :], x)
 
 
 @printed_as("linalg_cholesky_ex")
@@ -156,7 +156,7 @@ def _order(exchanged: Any, m: int) -> Any:
 
 def _d_lu_square(g: Tensor, y: Tensor, x: Tensor) -> Any:
     """Walter and Lehmann 2018, "Algorithmic differentiation of linear algebra functions": of L and U in one matrix."""
-    one = eye(x.shape[-1], dtype=x.dtype)
+    one = eye(x.shape[-1], dtype=x.dtype, device=x.device)
     lower, upper = y.tril(-1) + one, y.triu()
     inner = (lower.mT @ g.tril(-1)).tril(-1) + (g.triu() @ upper.mT).triu()
     left = solve_triangular(lower.mT, inner, upper=True, unitriangular=True)
@@ -175,7 +175,7 @@ def _lu_square(x: Tensor) -> Tensor:
             a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k, None] * a[..., k, None, k + 1 :]
         return a
 
-    return tensor_of(*_lapack("lu", compute, x))
+    return result_of("lu", compute, x)
 
 
 def _permuted_factors(x: Tensor, order: Any) -> Tensor:
@@ -184,7 +184,7 @@ def _permuted_factors(x: Tensor, order: Any) -> Tensor:
     """
     m, n = x.shape[-2:]
     k = min(m, n)
-    index = tensor_of(order.reshape(*x.shape[:-2], m, 1), _dtype.int64)
+    index = tensor_of(order.reshape(*x.shape[:-2], m, 1), _dtype.int64).to(x.device)
     rows = x.gather(-2, expand(index, x.shape))
     packed = _lu_square(rows[..., :k, :k])
     if m == n:
@@ -197,11 +197,10 @@ def _permuted_factors(x: Tensor, order: Any) -> Tensor:
 
 def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
     """(L and U in one matrix, exchanges, order of rows)."""
-    on_host(name, x)
     if x.ndim < 2:
         raise ValueError(f"{name}: takes matrices (..., M, N), got {describe(x)}")
     m, n = x.shape[-2:]
-    (_, exchanged), _ = _two(name, x.detach().reshape(prod(x.shape[:-2]), m, n))
+    _, exchanged = _two(name, x.detach().reshape(prod(x.shape[:-2]), m, n))
     order = _order(exchanged, m)
     return _permuted_factors(x, order), exchanged.reshape(*x.shape[:-2], min(m, n)), order
 
@@ -214,8 +213,8 @@ def _two(name: str, x: Tensor) -> Any:
         kept[:] = _pivots(a)
         return kept[0]
 
-    _, kind = _lapack(name, compute, x)
-    return kept, kind
+    _lapack(name, compute, x)
+    return kept
 
 
 @printed_as("linalg_lu")
@@ -240,7 +239,7 @@ def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
     if not pivot:
         raise NotImplementedError("lu_factor: pivot=False is not supported")
     packed, exchanged, _ = _factorised("lu_factor", x)
-    return LUFactor(packed, tensor_of(exchanged + 1, _dtype.int32))
+    return LUFactor(packed, tensor_of(exchanged + 1, _dtype.int32).to(x.device))
 
 
 @printed_as("linalg_lu_factor_ex")
@@ -266,10 +265,10 @@ def lu_factor_ex(x: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 def _unpacked(packed: Tensor, order: Any) -> LU:
     m, n = packed.shape[-2:]
     k = min(m, n)
-    one = eye(m, k, dtype=packed.dtype)
+    one = eye(m, k, dtype=packed.dtype, device=packed.device)
     places = np.zeros((len(order), m, m), bool)
     np.put_along_axis(places, order[:, None, :], True, 1)
-    matrix = tensor_of(places.reshape(*packed.shape[:-2], m, m)).to(packed.dtype)
+    matrix = tensor_of(places.reshape(*packed.shape[:-2], m, m)).to(packed.device).to(packed.dtype)
     return LU(matrix, packed[..., :, :k].tril(-1) + one, packed[..., :k, :].triu())
 
 
@@ -303,7 +302,6 @@ def _exchanges(pivots: Tensor) -> Any:
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The solution of A x = B from lu_factor(A), or x A = B unless `left`; of Aᴴ if `adjoint`. B (..., N, K)."""
     _square("lu_solve", LU)
-    on_host("lu_solve", LU, pivots, B)
     if not left:
         return linalg_lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     n = LU.shape[-1]
@@ -320,11 +318,10 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 
 def _reflectors(name: str, x: Tensor, tau: Tensor) -> list[Tensor]:
     """The vectors (..., M, 1) below the diagonal of x, 1 on it."""
-    on_host(name, x, tau)
     m, n = x.shape[-2:] if x.ndim > 1 else (0, 0)
     if x.ndim < 2 or m < n or tau.shape[:-1] != x.shape[:-2] or tau.ndim != x.ndim - 1 or tau.shape[-1] > n:
         raise ValueError(f"{name}: {describe(x)} (..., M, N) with M >= N and {describe(tau)} (..., K) do not fit")
-    whole = x.tril(-1) + eye(m, n, dtype=x.dtype)
+    whole = x.tril(-1) + eye(m, n, dtype=x.dtype, device=x.device)
     return [whole[..., i : i + 1] for i in range(tau.shape[-1])]
 
 
@@ -339,7 +336,8 @@ def _reflected(y: Tensor, vectors: list[Tensor], tau: Tensor, forward: bool) -> 
 def householder_product(x: Tensor, tau: Tensor) -> Tensor:
     """The first N columns of the product of reflectors, as geqrf leaves them: x (..., M, N), tau (..., K)."""
     vectors = _reflectors("householder_product", x, tau)
-    return _reflected(expand(eye(x.shape[-2], x.shape[-1], dtype=x.dtype), x.shape), vectors, tau, False)
+    first = eye(x.shape[-2], x.shape[-1], dtype=x.dtype, device=x.device)
+    return _reflected(expand(first, x.shape), vectors, tau, False)
 
 
 @function(method=True)
@@ -372,7 +370,7 @@ def geqrf(x: Tensor) -> Geqrf:
         packed = [np.concatenate([h.T, np.resize(np.append(t, 0), (1, h.shape[0]))]) for h, t in found]
         return np.stack(packed).reshape(*a.shape[:-2], rows + 1, a.shape[-1]) if packed else a
 
-    packed = tensor_of(*_lapack("geqrf", compute, x.detach()))
+    packed = result_of("geqrf", compute, x.detach())
     return Geqrf(packed[..., :rows, :].contiguous(), packed[..., rows, :k].contiguous())
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ....errors import LinAlgError
 from ... import dtype as _dtype
 from ...device import cpu
+from ...dtype import DType
 from ...lazy import np
-from ...numpy_arrays import array_of
+from ...numpy_arrays import array_of, tensor_of
+from ...op import by_the_host
 from ...operands import common_dtype
 from ...tensor import Tensor
-from ...user_errors import describe
+from ...user_errors import describe, warn
 from ..stacking import cat
 
 
 def on_host(name: str, *tensors: Tensor) -> None:
-    """NotImplementedError for tensors of other devices than the CPU."""
+    """Warns of tensors of a device that the host helps. NotImplementedError for those of others than the CPU."""
     for x in tensors:
-        if x.device is not cpu:
-            raise NotImplementedError(
-                f"{name}: linear algebra runs on the host only; move {describe(x)} there with .to('cpu')"
-            )
+        if x.device is cpu:
+            continue
+        if x.device.backend.host_helps:
+            warn(by_the_host(name, x.device, *tensors))
+            return
+        raise NotImplementedError(
+            f"{name}: linear algebra runs on the host only; move {describe(x)} there with .to('cpu')"
+        )
 
 
 def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
@@ -46,6 +53,17 @@ def _lapack(name: str, function: Any, *tensors: Tensor) -> Any:
     if value is None or (np.isnan(value).any() and all(np.isfinite(a).all() for a in arrays)):
         raise LinAlgError(f"{name}: {problem} ({' and '.join(describe(t) for t in tensors)})")
     return value, kind
+
+
+def result_of(name: str, function: Any, *tensors: Tensor, kind: Callable[[DType], DType] | None = None) -> Tensor:
+    """NumPy's result as a tensor of the matrices' dtype (or what `kind` makes of that), where they lie."""
+    found, dtype = _lapack(name, function, *tensors)
+    return tensor_of(found, dtype if kind is None else kind(dtype)).to(tensors[0].device)
+
+
+def part_of(kind: DType) -> DType:
+    """The dtype of the real numbers in another's."""
+    return kind.part
 
 
 def finite_svd(a: Any, **settings: Any) -> Any:

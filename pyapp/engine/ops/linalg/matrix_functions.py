@@ -72,7 +72,7 @@ def matrix_power(x: Tensor, n: int) -> Tensor:
     _square("matrix_power", x)
     if n < 0:
         return matrix_power(inverse(x), -n)
-    result = eye(x.shape[-1], dtype=x.dtype).expand(x.shape) if n == 0 else None
+    result = eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape) if n == 0 else None
     while n:
         if n & 1:
             result = x if result is None else matmul(result, x)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from ...autocast import full_precision
 from ...declare import function
 from ...lazy import np
-from ...numpy_arrays import tensor_of
 from ...op import op, primitive
 from ...operands import same_device
 from ...return_types import printed_as
@@ -18,7 +17,7 @@ from ...user_errors import describe
 from ..create import eye
 from ..elementwise.select import where
 from ..view import expand, reshape
-from .lapack import _checked, _lapack, _square, on_host
+from .lapack import _checked, _square, result_of
 from .products import _sum_to
 from .svd import _largest, _limit, svd
 
@@ -28,7 +27,7 @@ from .svd import _largest, _limit, svd
 def inverse(x: Tensor) -> Tensor:
     """The inverse of (..., N, N). RuntimeError if it is singular."""
     _square("inverse", x)
-    return tensor_of(*_lapack("inverse", lambda a: np.linalg.inv(a), x))
+    return result_of("inverse", lambda a: np.linalg.inv(a), x)
 
 
 def _d_solve(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
@@ -39,7 +38,7 @@ def _d_solve(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
 
 @primitive(vjp=_d_solve, saves="both", name="_solve")
 def _solve(a: Tensor, b: Tensor) -> Tensor:
-    return tensor_of(*_lapack("solve", lambda m, n: np.linalg.solve(m, n), a, b))
+    return result_of("solve", lambda m, n: np.linalg.solve(m, n), a, b)
 
 
 @function(arguments="A B")
@@ -68,7 +67,7 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
     if b.ndim < 2 or b.shape[side] != a.shape[-1]:
         raise ValueError(f"solve_triangular: {describe(a)} does not fit {describe(b)}")
     if unitriangular:
-        a = (a.triu(1) if upper else a.tril(-1)) + eye(a.shape[-1], dtype=a.dtype)
+        a = (a.triu(1) if upper else a.tril(-1)) + eye(a.shape[-1], dtype=a.dtype, device=a.device)
     else:
         a = a.triu() if upper else a.tril()
     return solve(a, b) if left else solve(a.mT, b.mT).mT
@@ -174,8 +173,7 @@ def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
 def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
     """The inverse of A from its Cholesky factor x (..., N, N)."""
     _square("cholesky_inverse", x)
-    on_host("cholesky_inverse", x)
-    one = expand(eye(x.shape[-1], dtype=x.dtype), x.shape)
+    one = expand(eye(x.shape[-1], dtype=x.dtype, device=x.device), x.shape)
     return cholesky_solve(one, x, upper)
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from ...autocast import full_precision
 from ...declare import function
 from ...lazy import np
-from ...numpy_arrays import tensor_of
 from ...op import primitive
 from ...return_types import printed_as
 from ...tensor import Tensor
@@ -16,7 +15,7 @@ from ..diagonals import diag_embed, diagonal
 from ..elementwise.compare import maximum
 from ..elementwise.select import where
 from ..stacking import cat
-from .lapack import _lapack, finite_svd
+from .lapack import finite_svd, part_of, result_of
 
 
 def _parts(packed: Tensor, m: int, n: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,7 +62,7 @@ def _svd(x: Tensor) -> Tensor:
         u, s, vh = finite_svd(a, full_matrices=False)
         return np.concatenate([u, s[..., None, :], np.conj(np.swapaxes(vh, -1, -2))], -2)
 
-    return tensor_of(*_lapack("svd", compute, x))
+    return result_of("svd", compute, x)
 
 
 _svd.takes_complex = True
@@ -101,7 +100,7 @@ def _completed(basis: Tensor) -> Tensor:
     def compute(a: Any) -> Any:
         return np.linalg.qr(a, "complete")[0][..., k:]
 
-    return cat([basis, tensor_of(*_lapack("svd", compute, basis.detach()))], -1)
+    return cat([basis, result_of("svd", compute, basis.detach())], -1)
 
 
 def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
@@ -111,8 +110,7 @@ def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
 
 @primitive(vjp=_d_svdvals, name="_svdvals", autocast=full_precision)
 def _svdvals(x: Tensor) -> Tensor:
-    values, kind = _lapack("svdvals", lambda a: finite_svd(a, compute_uv=False), x)
-    return tensor_of(values, kind.part)
+    return result_of("svdvals", lambda a: finite_svd(a, compute_uv=False), x, kind=part_of)
 
 
 def svdvals(x: Tensor) -> Tensor:
