@@ -1,7 +1,7 @@
 """Several processes, by torch.distributed's names (docs/distributed.md): groups of ranks, and calls between them.
 
 `pyapp run -n 2 SCRIPT.py` starts the processes. DistributedDataParallel is in pyapp.nn.parallel, DistributedSampler in
-pyapp.utils.data.distributed, ZeroRedundancyOptimizer in pyapp.distributed.optim.
+pyapp.utils.data.distributed, ZeroRedundancyOptimizer in pyapp.distributed.optim, fully_shard in pyapp.distributed.fsdp.
 """
 
 from __future__ import annotations
@@ -103,6 +103,6 @@ def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("optim", "launch"):
+    if name in ("fsdp", "launch", "optim"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

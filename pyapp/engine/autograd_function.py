@@ -40,6 +40,10 @@ class Gradients(dict[int, Tensor]):
             both[key] = both[key] + gradient if key in both else gradient
         return both
 
+    def _accumulate(self, other: Gradients) -> None:
+        """The sum, in place of this one."""
+        self.update(self + other)
+
 
 class OutputNode(Node):
     """Passes the gradient of one output to the node of several. Users see it as that node."""

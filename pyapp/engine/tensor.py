@@ -101,6 +101,7 @@ class Tensor(_Slots, TensorMethods):
     node: Node | None
     _grad: Tensor | None = None
     is_parameter: bool = False  # marked by nn.Parameter
+    shard_group: Any = None  # of a parameter: the processes that have its other rows
     weak: bool = False  # made from a bare Python number: does not widen what it meets
     hooks: list[Any] | None = None
     after_hooks: list[Any] | None = None

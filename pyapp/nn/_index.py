@@ -19,6 +19,9 @@ MODULES = {
     "distributed_data_parallel": """
         DistributedDataParallel
     """,
+    "fully_sharded": """
+        full_state_dict fully_shard load_full_state_dict
+    """,
     "heads": """
         Heads split_heads
     """,

@@ -22,6 +22,7 @@ class Adafactor(Optimizer):
     """
 
     takes_complex = False
+    needs_whole = True
 
     def __init__(
         self,

@@ -110,6 +110,7 @@ class LBFGS(Optimizer):
     """
 
     takes_complex = False
+    needs_whole = True
 
     def __init__(
         self,

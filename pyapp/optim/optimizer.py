@@ -106,6 +106,7 @@ class Optimizer:
 
     flags: tuple[str, ...] = ()  # torch's flags that its groups have
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
+    needs_whole = False  # whether a step computes with more of a parameter than each element by itself
     takes_complex = True  # whether a step of complex parameters is that of their parts
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
@@ -159,6 +160,11 @@ class Optimizer:
                 kinds = "float32, float64 or complex" if self.takes_complex else "float32 or float64"
                 raise (TypeError if parameter.is_leaf else ValueError)(
                     f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
+                )
+            if self.needs_whole and parameter.shard_group is not None:
+                raise ValueError(
+                    f"{type(self).__name__}: computes with whole parameters, of which fully_shard leaves this process "
+                    "some rows; use another optimiser, such as AdamW"
                 )
             if id(parameter) in known:
                 raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")

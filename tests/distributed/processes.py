@@ -9,11 +9,16 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
+from math import inf
 from pathlib import Path
+from typing import Any
+from weakref import ref
 
 import pyapp
 from pyapp import Tensor, nn, optim
 from pyapp import distributed as dist
+from pyapp.distributed.fsdp import full_state_dict, fully_shard, load_full_state_dict
 from pyapp.distributed.optim import ZeroRedundancyOptimizer
 from pyapp.engine.launch import capture
 from pyapp.errors import ArgumentError, ProcessError
@@ -543,6 +548,87 @@ def batch_norm_over_all_processes() -> None:
     assert one.shape == (1, 4)
     alone = nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm2d(3, affine=False, track_running_stats=False))
     assert isinstance(alone, nn.SyncBatchNorm) and alone.weight is None and alone.running_mean is None
+
+
+class _Tied(nn.Module):
+    """Two blocks between a table and its transpose; one parameter is a number, one has fewer rows than processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(7, 6)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 6)) for _ in range(2))
+        self.scale = nn.Parameter(pyapp.tensor(0.5))
+        self.single = nn.Parameter(pyapp.ones(1, 6))
+        self.frozen = nn.Parameter(pyapp.full((3,), 0.1), requires_grad=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.table(tokens) * self.single
+        for block in self.blocks:
+            x = x + block(x) * self.scale + self.frozen.sum()
+        return x @ self.table.weight.t()
+
+
+@check
+def parameters_in_parts_learn_as_whole_ones() -> None:
+    """Losses, parameters and norms of several steps are those of one process with the whole batch, with weights that
+    are freed after forward and without; states go whole from one model to the other."""
+    rank = dist.get_rank()
+    tokens = pyapp.tensor([[0, 1, 2, 3], [4, 5, 6, 0]])
+    for again in (True, False):
+        pyapp.manual_seed(5)
+        whole = _Tied()
+        pyapp.manual_seed(5)
+        parts = _Tied()
+        for block in parts.blocks:
+            fully_shard(block, reshard_after_forward=again)
+        assert fully_shard(parts, reshard_after_forward=again) is parts
+        seen: list[Any] = []
+        first = parts.blocks[0][0]
+        first.register_forward_hook(lambda layer, *_: seen.append(ref(layer.weight)))
+        out = parts(tokens)
+        assert (seen[0]() is None) is again and first.weight.shape[0] == 3 - rank and out.requires_grad
+        rows = {name: p.shape[0] for name, p in parts.named_parameters()}
+        assert rows["table.weight"] == 4 - rank and rows["scale"] == rows["single"] == 1 - rank
+        assert rows["blocks.0.0.weight"] == 3 - rank and rows["frozen"] == 2 - rank
+        optimizers = [optim.AdamW(model.parameters(), lr=0.05) for model in (whole, parts)]
+        for _ in range(3):
+            norms, losses = [], []
+            for model, optimizer, rows_of in zip(
+                (whole, parts), optimizers, (tokens, tokens[rank : rank + 1]), strict=True
+            ):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(model(rows_of).reshape(-1, 7), rows_of.reshape(-1))
+                loss.backward()
+                norms += [nn.utils.clip_grad_norm_(model.parameters(), 0.5, kind).item() for kind in (2.0, inf)]
+                optimizer.step()
+                losses.append(loss.detach())
+            dist.all_reduce(losses[1], dist.ReduceOp.AVG)
+            close(losses[1], losses[0], 1e-5)
+            assert abs(norms[0] - norms[2]) < 1e-4 * norms[0] and abs(norms[1] - norms[3]) < 1e-4
+        assert parts.table.weight.shape[0] == 4 - rank and parts.frozen.grad is None
+        state = full_state_dict(parts)
+        for name, value in whole.state_dict().items():
+            close(state[name], value, 1e-4)
+        with pyapp.no_grad():
+            expected = parts(tokens)
+            for p in parts.parameters():
+                p.zero_()
+            load_full_state_dict(parts, state)
+            assert parts(tokens).tolist() == expected.tolist()
+        wrong = partial(load_full_state_dict, parts, {**state, "table.weight": pyapp.ones(3)})
+        refuses(ValueError, "table.weight has the shape [7, 6]", wrong)
+    refuses(ValueError, "whole parameters", lambda: optim.Muon(list(parts.blocks[0][0].parameters())[:1]))
+    refuses(ValueError, "sharded already", lambda: fully_shard(parts))
+    tied = _Tied()
+    fully_shard(tied.table)
+    refuses(ValueError, "shard the smallest module that has both", lambda: fully_shard(_also(tied.table.weight)))
+    refuses(ValueError, "have different parameters: ", lambda: fully_shard(nn.Linear(2 + rank, 2)))
+
+
+def _also(weight: Tensor) -> nn.Module:
+    layer = nn.Linear(6, 7, bias=False)
+    layer.weight = weight
+    return layer
 
 
 def main() -> None:

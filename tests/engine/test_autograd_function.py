@@ -140,3 +140,25 @@ def test_what_is_marked_dirty_is_returned() -> None:
 
     with pytest.raises(RuntimeError, match="Forgets: what is marked dirty must be an input, and be returned"):
         Forgets.apply(tensor([1.0], requires_grad=True) * 1)
+
+
+def test_many_outputs_that_are_all_used() -> None:
+    """Some of them more than once."""
+
+    class Powers(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> tuple[Tensor, ...]:
+            ctx.save_for_backward(x)
+            return tuple(x**n for n in range(1, 6))
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            (x,) = ctx.saved_tensors
+            return sum(g * n * x ** (n - 1) for n, g in enumerate(gradients, 1))  # type: ignore[return-value]
+
+    x = leaf64(0.5, -2.0)
+    powers = Powers.apply(x)
+    (sum(p * (i + 1) for i, p in enumerate(powers)) + powers[2] * powers[2]).sum().backward()
+    value = x.detach().numpy()
+    expected = sum((i + 1) ** 2 * value**i for i in range(5)) + 6 * value**5
+    np.testing.assert_allclose(x.grad.numpy(), expected)

@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from ...errors import OptionError, ProcessError
+from ..tensor import Tensor
 from . import mpi, nccl
-from .communicator import Communicator
+from .communicator import Communicator, ReduceOp
 
 TIMEOUT = 300.0  # seconds that init_process_group waits for the others
 CALL_TIMEOUT = 1800.0  # seconds that a call waits for the others, as in torch
@@ -62,6 +63,15 @@ class ProcessGroup:
                 f"rank {rank} is not in the group of {', '.join(map(str, self.ranks))}", where="distributed"
             )
         return self.ranks.index(rank)
+
+    def combined(self, tensor: Tensor, op: str) -> Tensor:
+        """The tensor of every process, reduced: "SUM", "MAX" …. All call it."""
+        found = tensor.clone()
+        self.member().all_reduce(found, ReduceOp[op]).wait()
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProcessGroup:
+        return self
 
     def __repr__(self) -> str:
         return f"ProcessGroup({self.group_name}: rank {self.rank()} of {self.size()})"

@@ -46,6 +46,26 @@ def _total(tensors: list[Tensor], norm_type: float) -> Tensor:
     return total.sqrt() if order == 2.0 else total ** (1 / order)
 
 
+def _over_ranks(parameters: list[Tensor], norm_type: float) -> Tensor:
+    """The norm of all gradients, (), where each process has a part of some (`nn.fully_sharded`)."""
+    order = float(norm_type)
+    of_group: dict[Any, list[Tensor]] = {}
+    for parameter in parameters:
+        if parameter.grad is not None:
+            of_group.setdefault(parameter.shard_group, []).append(parameter.grad)
+    norms = []
+    for group, gradients in of_group.items():
+        norm = _total(gradients, order).to(gradients[0].device)
+        if group is None:
+            norms.append(norm)
+        elif order in (inf, -inf):
+            rows = any(gradient.numel() for gradient in gradients)
+            norms.append(group.combined(norm if rows or order > 0 else norm + inf, "MAX" if order > 0 else "MIN"))
+        else:
+            norms.append(group.combined(norm**order, "SUM") ** (1 / order))
+    return _total(norms, order)
+
+
 def _check_finite(norm: float, norm_type: float) -> None:
     if not isfinite(norm):
         raise RuntimeError(f"the norm of order {norm_type} of the gradients is {norm}")
@@ -85,12 +105,16 @@ def clip_grad_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False,
     foreach: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Scales all gradients together so that their norm is at most `max_norm`. Returns the norm before scaling, ().
+    """Scales all gradients together so that their norm is at most `max_norm`. Returns the norm before scaling, (). Of
+    parameters that are divided among processes it is the norm of the whole gradients; all processes call it.
 
     RuntimeError for NaN or infinity if `error_if_nonfinite`: then the host reads the norm, which a Graph cannot.
     """
     every = _listed(parameters)
-    total = _total([parameter.grad for parameter in every if parameter.grad is not None], norm_type)
+    if any(parameter.shard_group is not None for parameter in every):
+        total = _over_ranks(every, norm_type)
+    else:
+        total = _total([parameter.grad for parameter in every if parameter.grad is not None], norm_type)
     if error_if_nonfinite:
         _check_finite(total.item(), norm_type)
     clip_grads_with_norm_(every, max_norm, total)

@@ -1,0 +1,304 @@
+"""Parameters in several processes: each keeps some rows of every parameter, and of its gradient and the optimiser's
+state (ZeRO stage 3: Rajbhandari et al. 2020, arXiv 1910.02054). By the names of torch.distributed.fsdp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from ..engine import Tensor, no_grad
+from ..engine.autograd_function import Function
+from ..engine.ops import cat, empty, zeros
+from ..engine.ops.view import as_strided
+from ..engine.processes.collectives import all_gather_into_tensor, all_gather_object, reduce_scatter_tensor
+from ..engine.processes.communicator import ReduceOp
+from ..engine.processes.group import ProcessGroup, group_or_world
+from ..engine.saved_tensors import saved_tensors_hooks
+from ..engine.user_errors import describe
+from ..errors import ArgumentError
+from .module import Module
+from .state import IncompatibleKeys
+
+__all__ = ["full_state_dict", "fully_shard", "load_full_state_dict"]
+
+_WHOLE: dict[int, tuple[_Unit, int]] = {}  # by the id of a storage: whose whole parameter lies in it now
+
+
+class _Place:
+    """A parameter of a unit, and where it is found: `rows` of each process, of a whole of `shape`."""
+
+    def __init__(self, parameter: Tensor, name: str, ranks: int) -> None:
+        self.parameter, self.name = parameter, name
+        self.owners: list[tuple[Module, str]] = []
+        self.shape = tuple(parameter.shape)
+        self.rest = self.shape[1:]
+        self.count = self.shape[0] if self.shape else 1  # rows of the whole; a number is one
+        self.rows = -(-self.count // ranks)
+        self.size = self.rows * prod(self.rest)  # elements of a full part
+
+    def part(self, whole: Tensor, rank: int) -> Tensor:
+        """The rows of a rank, of a tensor with the shape of the whole."""
+        flat = whole.reshape(self.count, *self.rest)
+        begin = min(rank * self.rows, self.count)
+        return flat[begin : min(begin + self.rows, self.count)]
+
+
+class _Unit:
+    """The parameters of a module that are gathered together, before its forward pass and again in its gradient."""
+
+    def __init__(self, module: Module, group: ProcessGroup, again: bool) -> None:
+        self.group, self.again = group, again
+        self.places = _places(module, group.size())
+        self._kept: list[Tensor] | None = None  # the whole parameters, for the gradient
+        self._entered: list[Any] = []
+        _check_same(self.places, group)
+        rank = group.rank()
+        with no_grad():
+            for place in self.places:
+                place.parameter.data = place.part(place.parameter.detach(), rank).clone()
+                place.parameter.shard_group = group
+        module.register_forward_pre_hook(self._before, prepend=True)
+        module.register_forward_hook(self._after, always_call=True)
+
+    # ---- the whole
+
+    def gather(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """The whole parameters from every rank's rows; one call for each dtype."""
+        found: list[Tensor | None] = [None] * len(parts)
+        size = self.group.size()
+        for chosen in self._by_dtype(parts):
+            own = cat([_padded(parts[i].detach(), self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
+            every = empty(size, own.numel(), dtype=own.dtype, device=own.device)
+            all_gather_into_tensor(every, own, self.group)
+            at = 0
+            for i in chosen:
+                place = self.places[i]
+                rows = every[:, at : at + place.size].reshape(size * place.rows, *place.rest)
+                found[i] = rows[: place.count].reshape(place.shape).clone()
+                at += place.size
+        return [x for x in found if x is not None]
+
+    def scatter(self, gradients: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+        """This rank's rows of the mean gradients of all ranks."""
+        found: list[Tensor | None] = [None] * len(gradients)
+        size = self.group.size()
+        for every in self._by_dtype([place.parameter for place in self.places]):
+            chosen = [i for i in every if wanted[i]]
+            if not chosen:
+                continue
+            like = self.places[chosen[0]].parameter
+            total = sum(self.places[i].size for i in chosen)
+            whole = zeros(size, total, dtype=like.dtype, device=like.device)
+            at = 0
+            for i in chosen:
+                place, gradient = self.places[i], gradients[i]
+                if gradient is not None:
+                    rows = gradient.detach().reshape(place.count, *place.rest)
+                    full = cat([rows, rows.new_zeros(size * place.rows - place.count, *place.rest)])
+                    whole[:, at : at + place.size].copy_(full.reshape(size, place.size))
+                at += place.size
+            own = empty(total, dtype=like.dtype, device=like.device)
+            reduce_scatter_tensor(own, whole, ReduceOp.AVG, self.group)
+            at = 0
+            for i in chosen:
+                place = self.places[i]
+                count = place.parameter.shape[0]
+                rows = own[at : at + place.size].reshape(place.rows, *place.rest)
+                found[i] = rows[:count].clone().reshape(place.parameter.shape)
+                at += place.size
+        return found
+
+    def _by_dtype(self, parts: Sequence[Tensor]) -> list[list[int]]:
+        groups: dict[Any, list[int]] = {}
+        for i, part in enumerate(parts):
+            groups.setdefault((part.dtype, part.device), []).append(i)
+        return list(groups.values())
+
+    # ---- around forward
+
+    def _before(self, module: Module, args: Any) -> None:
+        self._kept = None
+        parameters = [place.parameter for place in self.places]
+        wholes = _Gather.apply(self, *parameters)
+        wholes = wholes if isinstance(wholes, tuple) else (wholes,)
+        context = saved_tensors_hooks(_pack, _unpack) if self.again else None
+        for i, (place, whole) in enumerate(zip(self.places, wholes, strict=True)):
+            for owner, name in place.owners:
+                object.__setattr__(owner, name, whole)  # not among the parameters
+            if context is not None:
+                _WHOLE[id(whole.storage)] = self, i
+        if context is not None:
+            context.__enter__()
+        self._entered.append((context, wholes))
+
+    def _after(self, module: Module, args: Any, output: Any) -> None:
+        if not self._entered:  # gathering failed
+            return
+        context, wholes = self._entered.pop()
+        if context is not None:
+            context.__exit__(None, None, None)
+        for place, whole in zip(self.places, wholes, strict=True):
+            _WHOLE.pop(id(whole.storage), None)
+            for owner, name in place.owners:
+                object.__setattr__(owner, name, place.parameter)
+
+    # ---- in the gradient
+
+    def whole_again(self, i: int) -> Tensor:
+        if self._kept is None:
+            with no_grad():
+                self._kept = self.gather([place.parameter for place in self.places])
+        return self._kept[i]
+
+    def forget(self) -> None:
+        self._kept = None
+
+
+class _Gather(Function):
+    """Rows of each rank → whole parameters; the gradient is the mean over the ranks, in rows again."""
+
+    @staticmethod
+    def forward(ctx: Any, unit: _Unit, *parts: Tensor) -> tuple[Tensor, ...]:
+        ctx.unit = unit
+        ctx.set_materialize_grads(False)
+        return tuple(unit.gather(parts))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+        ctx.unit.forget()
+        with no_grad():
+            return (None, *ctx.unit.scatter(gradients, ctx.needs_input_grad[1:]))
+
+
+def _pack(x: Tensor) -> Any:
+    """What is saved of a whole parameter: which one, and which view of it."""
+    known = _WHOLE.get(id(x.storage))
+    return x if known is None else (*known, tuple(x.shape), tuple(x.strides), x.offset)
+
+
+def _unpack(kept: Any) -> Tensor:
+    if isinstance(kept, Tensor):
+        return kept
+    unit, i, shape, strides, offset = kept
+    return as_strided(unit.whole_again(i), shape, strides, offset)
+
+
+def _padded(part: Tensor, place: _Place) -> Tensor:
+    """A rank's rows, and zeros for those that it has fewer than others."""
+    rows = part.reshape(part.shape[0] if part.ndim else 1, *place.rest)
+    missing = place.rows - rows.shape[0]
+    return cat([rows, rows.new_zeros(missing, *place.rest)]) if missing else rows
+
+
+def _places(module: Module, ranks: int) -> list[_Place]:
+    """The parameters of a module that no unit inside it has."""
+    found: dict[int, _Place] = {}
+    for path, owner in _own_modules(module):
+        for name, parameter in owner._parameters.items():
+            full_name = f"{path}.{name}" if path else name
+            if getattr(parameter, "shard_group", None) is not None:
+                raise ArgumentError(
+                    f"fully_shard: {full_name} is a part of another module that is sharded already: shard the smallest "
+                    "module that has both"
+                )
+            if parameter.dtype.is_quantized:
+                raise ArgumentError(f"fully_shard: {full_name}, {describe(parameter)}, is in blocks, and not trained")
+            place = found.setdefault(id(parameter), _Place(parameter, full_name, ranks))
+            place.owners.append((owner, name))
+    return list(found.values())
+
+
+def _own_modules(module: Module, path: str = "") -> Iterator[tuple[str, Module]]:
+    """The module and those inside it, by their paths, but for those that are units."""
+    yield path, module
+    for name, child in module._modules.items():
+        if child is not None and "_sharded_unit" not in vars(child):
+            yield from _own_modules(child, f"{path}.{name}" if path else name)
+
+
+def _check_same(places: Sequence[_Place], group: ProcessGroup) -> None:
+    """ArgumentError unless all ranks have the same parameters."""
+    own = [(place.name, place.shape, place.parameter.dtype.name) for place in places]
+    every: list[Any] = [None] * group.size()
+    all_gather_object(every, own, group)
+    for rank, theirs in enumerate(every):
+        if theirs != own:
+            pairs = zip([*theirs, None], [*own, None], strict=False)
+            first = next((f"{a or 'nothing'} and {b or 'nothing'}" for a, b in pairs if a != b), "")
+            raise ArgumentError(
+                f"fully_shard: the ranks {group.ranks[rank]} and {group.ranks[group.rank()]} have different "
+                f"parameters: {first}"
+            )
+
+
+def fully_shard(
+    module: Module, *, process_group: ProcessGroup | None = None, reshard_after_forward: bool = True
+) -> Module:
+    """Divides the parameters of a module among the processes, by their first dim; returns the module. Call it for each
+    block of a model, then for the whole, before the optimiser is made:
+
+        for block in model.blocks:
+            fully_shard(block)
+        fully_shard(model)
+
+    Each call of the module gathers what it needs; its gradients are averaged over the processes, of which each keeps
+    its rows. So optimisers that compute element by element (Adam, SGD …) work as they are; Muon, Adafactor and LBFGS,
+    which need whole matrices, refuse. `nn.utils.clip_grad_norm_` sums over the processes. With `reshard_after_forward`
+    the whole parameters are freed after forward, and gathered once more for the gradient. `parameters()` and
+    `state_dict()` have this process's rows; `full_state_dict` has the whole.
+
+    All processes make the same calls. ArgumentError where they have different parameters; where a parameter is shared
+    with a module that is divided already; for weights in blocks.
+    """
+    if not isinstance(module, Module):
+        raise TypeError(f"fully_shard: takes a Module, not {describe(module)}")
+    if "_sharded_unit" in vars(module):
+        raise ArgumentError(f"fully_shard: this {type(module).__name__} is sharded already")
+    unit = _Unit(module, group_or_world(process_group), reshard_after_forward)
+    object.__setattr__(module, "_sharded_unit", unit)
+    return module
+
+
+def _units(module: Module) -> dict[int, tuple[_Unit, int]]:
+    """By the id of each parameter: its unit, and its place there."""
+    found: dict[int, tuple[_Unit, int]] = {}
+    for each in module.modules():
+        unit = vars(each).get("_sharded_unit")
+        if unit is not None:
+            found |= {id(place.parameter): (unit, i) for i, place in enumerate(unit.places)}
+    return found
+
+
+def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
+    """The state with whole parameters, on every process, on this device. All processes call it."""
+    places, state = _units(module), module.state_dict(keep_vars=True)
+    wholes: dict[int, list[Tensor]] = {}
+    with no_grad():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and id(value) in places:
+                unit, i = places[id(value)]
+                if id(unit) not in wholes:
+                    wholes.clear()  # one unit's at a time
+                    wholes[id(unit)] = unit.gather([place.parameter for place in unit.places])
+                state[name] = wholes[id(unit)][i].to(device)
+            elif isinstance(value, Tensor):
+                state[name] = value.detach().to(device)
+    return state
+
+
+def load_full_state_dict(module: Module, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+    """Reads a state with whole parameters, of which each process keeps its rows. StateError as load_state_dict."""
+    places, state = _units(module), dict(state_dict)
+    for name, value in module.state_dict(keep_vars=True).items():
+        given = state.get(name)
+        if isinstance(value, Tensor) and id(value) in places and isinstance(given, Tensor):
+            unit, i = places[id(value)]
+            place = unit.places[i]
+            if tuple(given.shape) != place.shape:
+                raise ArgumentError(
+                    f"load_full_state_dict: {name} has the shape {list(place.shape)}, given {describe(given)}"
+                )
+            state[name] = place.part(given.detach(), unit.group.rank())
+    return module.load_state_dict(state, strict=strict)
