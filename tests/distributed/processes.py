@@ -584,7 +584,7 @@ def parameters_in_parts_learn_as_whole_ones() -> None:
         assert fully_shard(parts, reshard_after_forward=again) is parts
         seen: list[Any] = []
         first = parts.blocks[0][0]
-        first.register_forward_hook(lambda layer, *_: seen.append(ref(layer.weight)))
+        first.register_forward_hook(lambda layer, *_, seen=seen: seen.append(ref(layer.weight)))
         out = parts(tokens)
         assert (seen[0]() is None) is again and first.weight.shape[0] == 3 - rank and out.requires_grad
         rows = {name: p.shape[0] for name, p in parts.named_parameters()}
