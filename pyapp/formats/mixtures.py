@@ -24,10 +24,10 @@ MIXTURES: dict[str, tuple[str, int]] = {
 # What a tensor is for, by its name in GGUF files, in llama2.c's and Meta's, and in Hugging Face's. attn_v: the matrix
 # of values, also together with those of queries and keys.
 _ROLES = (
-    ("output", re.compile(r"(output|lm_head)\.weight")),
+    ("output", re.compile(r"(output|(lm_)?head)\.weight")),
     ("embedding", re.compile(
         r"((per_layer_)?token_embd|tok_embeddings|(model\.)?(decoder\.)?embed_tokens(_per_layer)?|gpt_neox\.embed_in"
-        r"|(backbone|model)\.embeddings|(transformer\.)?(word_embeddings|wte))\.weight")),
+        r"|(backbone|model|rwkv)\.embeddings|(transformer\.)?(word_embeddings|wte))\.weight")),
     ("attn_v", re.compile(
         r".*(attn_v|attn_qkv|attn_kv_b|attention\.wv|self_attn\.kv_b_proj|attn\.(v_proj|qkv_proj|in_proj_qkv|Wqkv|c_attn)"
         r"|attention\.query_key_value)\.weight")),

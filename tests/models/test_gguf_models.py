@@ -250,8 +250,8 @@ def test_what_only_some_models_say_is_written(tmp_path: Path) -> None:
 
 def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    write_gguf(path, {}, {"general.architecture": "rwkv6"})
-    with pytest.raises(ModelError, match="'rwkv6' is not known.*llama"):
+    write_gguf(path, {}, {"general.architecture": "rwkv9"})
+    with pytest.raises(ModelError, match="'rwkv9' is not known.*llama"):
         load(path)
 
 

@@ -300,8 +300,8 @@ def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
 
 def test_unknown_architectures_and_types_are_refused_before_weights_are_read(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "rwkv6"}))
-    with pytest.raises(ModelError, match="'rwkv6' is not known.*llama2c, .*qwen3"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "rwkv9"}))
+    with pytest.raises(ModelError, match="'rwkv9' is not known.*llama2c, .*qwen3"):
         load_model(tmp_path)
     _, state = model_and_state("llama")
     write_safetensors(tmp_path / "model.safetensors", state)
@@ -350,7 +350,7 @@ def test_what_is_wrong_with_a_config_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
     for data, told in {
         b'{"model_type": "llama",}': "it is not valid JSON: .* line 1 column 2", b"[]": "a JSON object is expected",
-        b"{}": "it is empty", json.dumps({"model_type": "rwkv6"}).encode("utf-8-sig"): "'rwkv6' is not known",
+        b"{}": "it is empty", json.dumps({"model_type": "rwkv9"}).encode("utf-8-sig"): "'rwkv9' is not known",
     }.items():  # fmt: skip
         (tmp_path / "config.json").write_bytes(data)
         with pytest.raises(PyappError, match=told):
@@ -386,6 +386,8 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("falcon_h1", {"mamba_d_state": 1 << 30}, "too many"), ("falcon_h1", {"mlp_multipliers": [1.0]}, "mlp_multipliers"),
     ("falcon_h1", {"mamba_d_head": "auto", "mamba_d_ssm": 65}, "mamba_n_heads"),
     ("rwkv", {"hidden_size": "wide"}, "hidden_size"), ("rwkv", {"context_length": 0}, "context_length"),
+    ("rwkv6", {"head_size": 12}, "head_size"), ("rwkv6", {"time_mix_extra_dim": 1 << 20}, "at most 65,536"),
+    ("rwkv5", {"hidden_size": "wide"}, "hidden_size"), ("rwkv6", {"halved_every": -1}, "halved_every"),
     ("rwkv7", {"head_dim": 48}, "head_dim"), ("rwkv7", {"value_dim": [128, 256]}, "value_dim"),
     ("rwkv7", {"gate_low_rank_dim": 1 << 20}, "at most 65,536"), ("rwkv7", {"hidden_act": "exec"}, "hidden_act"),
     ("rwkv7", {"attn": {"layers": [0]}}, "attn"),
