@@ -127,7 +127,7 @@ def configurations() -> Iterator[tuple[str, str, Any]]:
         for name, config in module.CONFIGS.items():
             if (folder / f"{name}.json").is_file():
                 yield config["model_type"], name, module
-                if isinstance(decoder := config.get("decoder"), dict) and decoder["model_type"] in MODEL_TYPES:
+                if isinstance(decoder := config.get("decoder"), dict) and decoder.get("model_type") in MODEL_TYPES:
                     yield decoder["model_type"], name, module
 
 
