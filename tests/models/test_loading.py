@@ -260,6 +260,26 @@ def test_published_names_of_granites_experts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", "granitemoe-shared")), logits(model))
 
 
+def test_files_of_exaone_have_names_of_their_own(tmp_path: Path) -> None:
+    """As LG AI Research publishes them: other names of tensors, and of fields of config.json."""
+    model, state = model_and_state("exaone")
+    names = {
+        "model.embed_tokens": "transformer.wte", "model.norm": "transformer.ln_f", "model.layers": "transformer.h",
+        "self_attn.o_proj": "attn.attention.out_proj", "self_attn": "attn.attention", "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj",
+    }  # fmt: skip
+    for ours, own in names.items():
+        state = {key.replace(ours, own): value for key, value in state.items()}
+    assert set(state) & set(model.state_dict()) == {"lm_head.weight"}
+    settings = dict(CONFIGS["exaone"]) | {"layer_norm_epsilon": 1e-5, "activation_function": "silu", "num_layers": 2}
+    del settings["num_hidden_layers"]
+    write_safetensors(tmp_path / "model.safetensors", state)
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        found = build(checkpoint, lambda event: None, Cancel(), settings)
+    assert found.config == model.config
+    np.testing.assert_array_equal(logits(found), logits(model))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_stay_halves(dtype: str, tmp_path: Path) -> None:
     model, state = model_and_state("gpt2")
@@ -387,6 +407,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("falcon_h1", {"mamba_d_head": "auto", "mamba_d_ssm": 65}, "mamba_n_heads"),
     ("rwkv", {"hidden_size": "wide"}, "hidden_size"), ("rwkv", {"context_length": 0}, "context_length"),
     ("rwkv6", {"head_size": 12}, "head_size"), ("rwkv6", {"time_mix_extra_dim": 1 << 20}, "at most 65,536"),
+    ("internlm3", {"mlp_bias": False}, "qkv_bias and bias"), ("iquestcoder", {"clip_qkv": 2.0}, "clip_qkv"),
     ("rwkv5", {"hidden_size": "wide"}, "hidden_size"), ("rwkv6", {"halved_every": -1}, "halved_every"),
     ("rwkv7", {"head_dim": 48}, "head_dim"), ("rwkv7", {"value_dim": [128, 256]}, "value_dim"),
     ("rwkv7", {"gate_low_rank_dim": 1 << 20}, "at most 65,536"), ("rwkv7", {"hidden_act": "exec"}, "hidden_act"),
