@@ -217,6 +217,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "solar_open": SMALL
     | EXPERTS
     | {"model_type": "solar_open", "head_dim": 12, "n_routed_experts": 4, "n_shared_experts": 1},
+    "dbrx": {
+        "model_type": "dbrx",
+        "vocab_size": 96,
+        "d_model": 32,
+        "n_heads": 4,
+        "n_layers": 2,
+        "max_seq_len": 128,
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 1.5, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2},
+    },
     "rwkv5": RWKV | {"model_type": "rwkv5"},
     "rwkv6": RWKV | {"model_type": "rwkv6", "time_mix_extra_dim": 3, "time_decay_extra_dim": 5},
     "opt": OPT,
@@ -646,7 +656,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "cohere2": {"sliding_window_pattern": 4},
     **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
-    "mamba": {}, "mamba-biases": {}, "mamba2": {}, "rwkv6": {}, "rwkv7": {}, "exaone": {}, "internlm3": {}, "jais2": {},
+    "mamba": {}, "mamba-biases": {}, "mamba2": {}, "rwkv6": {}, "rwkv7": {},
+    **dict.fromkeys(["dbrx", "exaone", "internlm3", "jais2"], {}),
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},

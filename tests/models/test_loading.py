@@ -280,6 +280,15 @@ def test_files_of_exaone_have_names_of_their_own(tmp_path: Path) -> None:
     np.testing.assert_array_equal(logits(found), logits(model))
 
 
+def test_files_of_dbrx_have_the_rows_of_all_experts(tmp_path: Path) -> None:
+    model, state = model_and_state("dbrx")
+    state = model.exported(state)
+    assert tuple(state["transformer.blocks.1.ffn.experts.mlp.w2"].shape) == (4 * 24, 32)
+    write_safetensors(tmp_path / "model.safetensors", {name: value.contiguous() for name, value in state.items()})
+    np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", "dbrx")), logits(model))
+    assert type(model.config).from_dict(model.config.saved()) == model.config
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_stay_halves(dtype: str, tmp_path: Path) -> None:
     model, state = model_and_state("gpt2")
@@ -408,6 +417,9 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("rwkv", {"hidden_size": "wide"}, "hidden_size"), ("rwkv", {"context_length": 0}, "context_length"),
     ("rwkv6", {"head_size": 12}, "head_size"), ("rwkv6", {"time_mix_extra_dim": 1 << 20}, "at most 65,536"),
     ("internlm3", {"mlp_bias": False}, "qkv_bias and bias"), ("iquestcoder", {"clip_qkv": 2.0}, "clip_qkv"),
+    ("dbrx", {"attn_config": [1]}, "attn_config"), ("dbrx", {"n_heads": 5}, "divide"),
+    ("dbrx", {"ffn_config": {"moe_num_experts": 1 << 40}}, "num_local_experts"),
+    ("dbrx", {"ffn_config": {"moe_normalize_expert_weights": 2.0}}, "only 1 or null"),
     ("rwkv5", {"hidden_size": "wide"}, "hidden_size"), ("rwkv6", {"halved_every": -1}, "halved_every"),
     ("rwkv7", {"head_dim": 48}, "head_dim"), ("rwkv7", {"value_dim": [128, 256]}, "value_dim"),
     ("rwkv7", {"gate_low_rank_dim": 1 << 20}, "at most 65,536"), ("rwkv7", {"hidden_act": "exec"}, "hidden_act"),
