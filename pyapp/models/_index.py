@@ -112,6 +112,7 @@ MODEL_TYPES = {
     "hubert": "hubert",
     "hunyuan_v1_dense": "hunyuan",
     "hunyuan_v1_moe": "hunyuan",
+    "hyperclovax": "granite",
     "idefics2": "idefics2",
     "idefics3": "idefics3",
     "internlm3": "llama",

@@ -227,6 +227,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 1.5, "rope_theta": 10000.0},
         "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2},
     },
+    "hyperclovax": SMALL
+    | {"model_type": "hyperclovax", "embedding_multiplier": 2.0, "residual_multiplier": 0.5, "logits_scaling": 1.5},
     "rwkv5": RWKV | {"model_type": "rwkv5"},
     "rwkv6": RWKV | {"model_type": "rwkv6", "time_mix_extra_dim": 3, "time_decay_extra_dim": 5},
     "opt": OPT,

@@ -420,6 +420,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("dbrx", {"attn_config": [1]}, "attn_config"), ("dbrx", {"n_heads": 5}, "divide"),
     ("dbrx", {"ffn_config": {"moe_num_experts": 1 << 40}}, "num_local_experts"),
     ("dbrx", {"ffn_config": {"moe_normalize_expert_weights": 2.0}}, "only 1 or null"),
+    ("hyperclovax", {"head_dim": "wide"}, "head_dim"), ("hyperclovax", {"logits_scaling": 0.0}, "logits_scaling"),
     ("rwkv5", {"hidden_size": "wide"}, "hidden_size"), ("rwkv6", {"halved_every": -1}, "halved_every"),
     ("rwkv7", {"head_dim": 48}, "head_dim"), ("rwkv7", {"value_dim": [128, 256]}, "value_dim"),
     ("rwkv7", {"gate_low_rank_dim": 1 << 20}, "at most 65,536"), ("rwkv7", {"hidden_act": "exec"}, "hidden_act"),
