@@ -27,7 +27,7 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   (Llama, Gemma, T5, ALBERT, DeBERTa, XLM-R, CamemBERT, BARThez, mBART, M2M100, Pegasus and Marian, by the class in
   tokenizer_config.json or config.json). ByT5's tokenizer has no file, RWKV's World
   models have rwkv_vocab_v20230424.txt.
-- **RWKV 7**: also its author's .pth files, with that vocabulary beside them and no config.json.
+- **RWKV**: of versions 4 to 7 also the author's .pth files, with that vocabulary beside them and no config.json.
 - **timm**: a folder or a name of the hub (`timm/mobilenetv3_small_100.lamb_in1k`) whose config.json names an
   `architecture` of timm's, for pictures' labels and features: TIMM. Their
   preparation of pictures is timm's, from `pretrained_cfg`. Without `label_names` in config.json, 1,000 outputs are
@@ -127,7 +127,7 @@ def configurations() -> Iterator[tuple[str, str, Any]]:
         for name, config in module.CONFIGS.items():
             if (folder / f"{name}.json").is_file():
                 yield config["model_type"], name, module
-                if isinstance(decoder := config.get("decoder"), dict) and decoder["model_type"] in MODEL_TYPES:
+                if isinstance(decoder := config.get("decoder"), dict) and decoder.get("model_type") in MODEL_TYPES:
                     yield decoder["model_type"], name, module
 
 

@@ -24,16 +24,16 @@ MIXTURES: dict[str, tuple[str, int]] = {
 # What a tensor is for, by its name in GGUF files, in llama2.c's and Meta's, and in Hugging Face's. attn_v: the matrix
 # of values, also together with those of queries and keys.
 _ROLES = (
-    ("output", re.compile(r"(output|lm_head)\.weight")),
+    ("output", re.compile(r"(output|(lm_)?head)\.weight")),
     ("embedding", re.compile(
         r"((per_layer_)?token_embd|tok_embeddings|(model\.)?(decoder\.)?embed_tokens(_per_layer)?|gpt_neox\.embed_in"
-        r"|(backbone|model)\.embeddings|(transformer\.)?(word_embeddings|wte))\.weight")),
+        r"|(backbone|model|rwkv)\.embeddings|(transformer\.)?(word_embeddings|wte))\.weight")),
     ("attn_v", re.compile(
-        r".*(attn_v|attn_qkv|attn_kv_b|attention\.wv|self_attn\.kv_b_proj|attn\.(v_proj|qkv_proj|in_proj_qkv|Wqkv|c_attn)"
+        r".*(attn_v|attn_qkv|attn_kv_b|attention\.wv|self_attn\.kv_b_proj|attn\.(attention\.)?(v_proj|qkv_proj|in_proj_qkv|Wqkv|c_attn)"
         r"|attention\.query_key_value)\.weight")),
-    ("attn_k", re.compile(r".*(attn_k|attention\.wk|attn\.k_proj)\.weight")),
+    ("attn_k", re.compile(r".*(attn_k|attention\.wk|attn\.(attention\.)?k_proj)\.weight")),
     ("attn_output", re.compile(
-        r".*(attn_output|attention\.(wo|dense)|(?<!linear_)attn\.(o_proj|out_proj|c_proj|dense))\.weight")),
+        r".*(attn_output|attention\.(wo|dense)|(?<!linear_)attn\.(attention\.)?(o_proj|out_proj|c_proj|dense))\.weight")),
     ("ffn_down", re.compile(
         r".*(ffn_down(_exps|_shexp)?(\.\d+)?|feed_forward\.w2|shared_mlp\.output_linear|ffn\.down_proj"
         r"|(mlp|block_sparse_moe|feed_forward|mixer)\.(\w+\.)*(experts\.\d+\.)?down_proj|experts\.\d+\.w2|mlp\.(dense_4h_to_h|fc_out|fc2|c_proj)|(en|de)coder\.layers\.\d+\.fc2)\.weight")),

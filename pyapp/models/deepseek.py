@@ -1,5 +1,6 @@
 """DeepSeek V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437): multi-head latent attention, and experts chosen within
-groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes.
+groups beside experts that every token has. GLM-4.7-Flash (glm4_moe_lite) is V3 in other sizes, Youtu-LLM (Tencent 2025,
+arXiv 2512.24618) V3 without experts.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from .loading.gguf import BIAS_FORM, EXPERTS, KEYS, NAMES, SIGMOID, Gguf, GgufFo
 from .loading.latent import LatentConfig, latent_sizes
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite")
+MODEL_TYPES = ("deepseek_v2", "deepseek_v3", "glm4_moe_lite", "youtu")
 IGNORED = r"(model\.)?layers\.(47|61)\..*"  # the layers of the published models that guess tokens ahead
+# The fields of experts where there are none.
+NO_EXPERTS = dict.fromkeys(
+    ("moe_intermediate_size", "n_routed_experts", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group"), 1
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +83,9 @@ class Config(LatentConfig):
                      "num_experts_per_tok": 4, "n_routed_experts": 64, "rms_norm_eps": 1e-5,
                      "qk_nope_head_dim": 192, "v_head_dim": 256}  # fmt: skip
             values = values | {"first_k_dense_replace": _dense_layers(values)}
+        elif kind == "youtu":
+            usual = {"tie_word_embeddings": True, "max_position_embeddings": 131_072}
+            values = values | NO_EXPERTS | {"first_k_dense_replace": values.get("num_hidden_layers")}
         return usual | values | {"kind": kind} | latent_sizes(values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,6 +199,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind != "youtu", "llama.cpp has no form for youtu", "Write safetensors")
     limited = not config.sigmoid and config.topk_method == "group_limited_greedy" and config.topk_group < config.n_group
     require(not limited, "llama.cpp chooses groups by their best two experts, not by the best", "Write safetensors")
     groups = {} if config.sigmoid else {"expert_group_count": None, "expert_group_used_count": None}

@@ -1,6 +1,6 @@
 """GLM 4.5 and 4.6 (Zeng et al. 2025, arXiv 2508.06471): Llama's blocks with rotary positions in half of each head, and
 mixtures of experts chosen by sigmoids beside an expert that every token has. dots.llm1 (Huo et al. 2025, arXiv
-2506.05767) has whole heads rotated, and may have windows.
+2506.05767) has whole heads rotated, and may have windows; Solar Open (Upstage 2025) has experts in all layers.
 """
 
 from __future__ import annotations
@@ -31,19 +31,25 @@ from .loading.gguf import (
 )
 from .loading.weights import Stored, experts_apart
 
-MODEL_TYPES = ("glm4_moe", "dots1")
+MODEL_TYPES = ("glm4_moe", "dots1", "solar_open")
 IGNORED = r"(model\.)?layers\.(46|92)\..*"  # the layers of the published models that guess tokens ahead
 
 
 # What config.json leaves out.
 GLM = {
     "kind": "glm4_moe", "max_position_embeddings": 131072, "partial_rotary_factor": 0.5, "num_key_value_heads": 8,
-    "sliding_window": None,
+    "first_k_dense_replace": 1, "sliding_window": None,
 }  # fmt: skip
 DOTS = {
     "kind": "dots1", "max_position_embeddings": 2048, "use_qk_norm": True, "output_bias": True, "norm_topk_prob": False,
     "first_k_dense_replace": 0, "rms_norm_eps": 1e-6, "sliding_window": 4096, "max_window_layers": 62,
 }  # fmt: skip
+SOLAR = {
+    "kind": "solar_open", "max_position_embeddings": 131072, "num_key_value_heads": 8, "first_k_dense_replace": 0,
+    "intermediate_size": 1, "moe_intermediate_size": 1280, "head_dim": 128, "rope_theta": 1_000_000.0,
+    "sliding_window": None,
+}  # fmt: skip
+USUAL = {"glm4_moe": GLM, "dots1": DOTS, "solar_open": SOLAR}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +71,7 @@ class Config(DecoderConfig):
     routed_scaling_factor: float = 1.0
     n_group: int = 1
     topk_group: int = 1
-    first_k_dense_replace: int = 1
+    first_k_dense_replace: int = 0
     norm_topk_prob: bool = True
     output_bias: bool = False
     sliding_window: int | None = None
@@ -74,8 +80,8 @@ class Config(DecoderConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json, with what its kind takes for granted."""
-        dots = values.get("kind", values.get("model_type")) == "dots1"
-        found: Config = super().from_dict({**(DOTS if dots else GLM), **values})
+        kind = values.get("kind", values.get("model_type"))
+        found: Config = super().from_dict({**USUAL.get(kind, GLM), **values})
         return found
 
     @classmethod
@@ -149,6 +155,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind != "solar_open", "llama.cpp has no form for solar_open", "Write safetensors")
     return refuse_windows(config) | {"expert_gating_func": SIGMOID, "nextn_predict_layers": 0}
 
 

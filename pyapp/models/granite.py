@@ -1,16 +1,24 @@
-"""Granite 3 (Granite Team 2024): Llama's blocks with factors for embeddings, attention scores, residuals and logits."""
+"""Granite 3 (Granite Team 2024): Llama's blocks with factors for embeddings, attention scores, residuals and logits.
+HyperCLOVA X SEED Think (NAVER Cloud 2025, arXiv 2506.22403) has norms after each part, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyapp.dataclass import dataclass
-from pyapp.nn.decoder import RotaryTable
+from pyapp.engine import Tensor
+from pyapp.nn import RMSNorm
+from pyapp.nn.decoder import RotaryTable, Text
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.scaled_decoder import ScaledBlock, ScaledLanguageModel
 
+from .loading.config import check_positive, require
 from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
 from .loading.multipliers import MULTIPLIER_KEYS, MultiplierConfig
 
-MODEL_TYPES = ("granite",)
+MODEL_TYPES = ("granite", "hyperclovax")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +27,34 @@ class Config(MultiplierConfig):
 
     model_type = "granite"
 
+    kind: str = "granite"  # the model_type
     mlp_bias: bool = False
+    use_post_norm: bool = False
+
+    @classmethod
+    def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """With what its kind takes for granted."""
+        kind = values.get("kind", values.get("model_type", cls.model_type))
+        usual: dict[str, Any] = {}
+        if kind == "hyperclovax":
+            size = values.get("head_dim")
+            usual = {"use_post_norm": True}
+            usual |= {"attention_multiplier": size**-0.5} if type(size) is int and size > 0 else {}
+        given = {name: value for name, value in values.items() if value is not None or name not in usual}
+        return usual | given | {"kind": kind}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "logits_scaling")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
+
+    @property
+    def logit_factor(self) -> float:
+        """What logits are multiplied by."""
+        return self.logits_scaling if self.kind == "hyperclovax" else super().logit_factor
 
 
 class Block(ScaledBlock):
@@ -30,6 +65,17 @@ class Block(ScaledBlock):
             config.hidden_size, config.intermediate_size, config.hidden_act, config.mlp_bias
         )
         super().__init__(config, layer, rotary, feed_forward)
+        self.after = config.use_post_norm
+        if self.after:
+            self.post_norm1 = RMSNorm(config.hidden_size, config.rms_norm_eps)
+            self.post_norm2 = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, x: Tensor, text: Text) -> Tensor:
+        """x (..., T, hidden_size) → (..., T, hidden_size)."""
+        if not self.after:
+            return super().forward(x, text)
+        x = x + self.post_norm1(self.self_attn(self.input_layernorm(x), text)) * self.scale
+        return x + self.post_norm2(self.feed_forward(self.post_attention_layernorm(x))) * self.scale
 
 
 class GraniteForCausalLM(ScaledLanguageModel):
@@ -39,5 +85,16 @@ class GraniteForCausalLM(ScaledLanguageModel):
         super().__init__(config, Block)
 
 
-GGUF = Gguf("granite", order=pairs_of_llama, scalings=TENSOR_SCALINGS, keys=MULTIPLIER_KEYS, read=biases)
+def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind == "granite", f"llama.cpp has no form for {config.kind}", "Write safetensors")
+    return {}
+
+
+def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return biases(found, values) | {"kind": "granite"}
+
+
+GGUF = Gguf(
+    "granite", order=pairs_of_llama, scalings=TENSOR_SCALINGS, keys=MULTIPLIER_KEYS, read=_from_gguf, write=_to_gguf,
+)  # fmt: skip
 TASKS = {"causal-lm": GraniteForCausalLM}

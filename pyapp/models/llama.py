@@ -1,8 +1,13 @@
 """Llama (Touvron et al. 2023, arXiv 2302.13971 and 2307.09288; Llama 3: arXiv 2407.21783): a pre-norm transformer with
-rotary positions, grouped heads and SwiGLU. Also TinyLlama, SmolLM2, Yi and others of this architecture.
+rotary positions, grouped heads and SwiGLU. Also TinyLlama, SmolLM2, Yi and others of this architecture; InternLM3
+(Shanghai AI Laboratory 2025), IQuest-Coder (2025), and EXAONE 3 and 3.5 (LG AI Research 2024, arXiv 2408.03541 and
+2412.04862), whose own files have other names.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.nn import RMSNorm
@@ -10,14 +15,35 @@ from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
 from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 
-from .loading.config import DecoderConfig
+from .loading.config import DecoderConfig, require
 from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
 
-MODEL_TYPES = ("llama",)
+MODEL_TYPES = ("llama", "exaone", "internlm3", "iquestcoder")
 # What the text_config of a model that sees pictures leaves out.
 NESTED_DEFAULTS = {
     "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
     "num_attention_heads": 32,
+}  # fmt: skip
+# What a config.json of another kind leaves out, and its own names of fields.
+USUAL: Mapping[str, Mapping[str, Any]] = {
+    "exaone": {
+        "max_position_embeddings": 4096, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 500_000.0,
+    },
+    "internlm3": {"max_position_embeddings": 32768, "num_key_value_heads": 2, "rms_norm_eps": 1e-5},
+    "iquestcoder": {"max_position_embeddings": 131_072, "num_key_value_heads": 8, "rms_norm_eps": 1e-5},
+}  # fmt: skip
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    "exaone": {
+        "num_layers": "num_hidden_layers", "layer_norm_epsilon": "rms_norm_eps", "activation_function": "hidden_act",
+    },
+    "internlm3": {"qkv_bias": "attention_bias", "bias": "mlp_bias"},
+}  # fmt: skip
+# The names of parameters in EXAONE's own files.
+EXAONE = {
+    "transformer.wte.": "model.embed_tokens.", "transformer.h.": "model.layers.", "transformer.ln_f.": "model.norm.",
+    ".attn.attention.": ".self_attn.", ".out_proj.": ".o_proj.", ".ln_1.": ".input_layernorm.",
+    ".ln_2.": ".post_attention_layernorm.", ".c_fc_0.": ".gate_proj.", ".c_fc_1.": ".up_proj.",
+    ".c_proj.": ".down_proj.",
 }  # fmt: skip
 
 
@@ -28,11 +54,30 @@ class Config(DecoderConfig):
     model_type = "llama"
     defaults = {"max_position_embeddings": 2048}
 
+    kind: str = "llama"  # the model_type
+
     intermediate_size: int
     rms_norm_eps: float = 1e-6
     hidden_act: str = "silu"
     attention_bias: bool = False
     mlp_bias: bool = False
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json, with what its kind takes for granted."""
+        kind = values.get("kind", values.get("model_type"))
+        kind = kind if kind in MODEL_TYPES else cls.model_type  # the language model of another one has other names
+        own = {new: values[old] for old, new in FIELDS.get(kind, {}).items() if old in values}
+        found: Config = super().from_dict({**USUAL.get(kind, {}), **own, **values, "kind": kind})
+        same = found.attention_bias == found.mlp_bias
+        require(kind != "internlm3" or same, "qkv_bias and bias differ, expected both true or both false")
+        other = [name for name in ("clip_qkv", "use_sliding_window") if values.get(name)]
+        require(kind != "iquestcoder" or not other, f"{', '.join(other)} of IQuest-Coder is not supported")
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return super().to_dict() | {"model_type": self.kind}
 
 
 class Block(PreNormBlock):
@@ -52,6 +97,23 @@ class LlamaForCausalLM(RotaryLanguageModel):
         super().__init__(config, Block, RMSNorm(config.hidden_size, config.rms_norm_eps))
 
 
-GGUF = Gguf("llama", order=pairs_of_llama, read=biases, scalings=TENSOR_SCALINGS)
+def renamed(name: str) -> str:
+    """The parameter of a file's tensor: EXAONE's own files have other names."""
+    if name.startswith("transformer."):
+        for own, ours in EXAONE.items():
+            name = name.replace(own, ours, 1)
+    return name
+
+
+def _as_exaone(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    return found | {"model_type": "exaone"}
+
+
+GGUF = Gguf(
+    "llama", order=pairs_of_llama, read=biases, scalings=TENSOR_SCALINGS, unsaid=("kind",),
+    others=(
+        Gguf("exaone", read=_as_exaone, scalings=TENSOR_SCALINGS, suits=lambda config: config.kind == "exaone"),
+    ),
+)  # fmt: skip
 
 TASKS = {"causal-lm": LlamaForCausalLM}

@@ -42,7 +42,7 @@ OF_ENCODERS = ("features", "sequence-classification")  # of encoders, which lang
 # A model that fits the processor's cache as float32 is fast enough without int8.
 EXACT_TEXT_BYTES = 4 << 20  # of the parameters of a language model, as they lie in memory
 EXACT_SPEECH_BYTES = 8 << 20  # of the tensors of a speech model, as they lie in the file
-OF_RWKV7 = "blocks.0.att.r_k"  # a tensor of its author's files
+OF_RWKV = "blocks.0.ln0.weight"  # a tensor of its author's files
 ENGLISH_TOKENS = 51864  # tokens of Whisper's .en models
 
 
@@ -276,8 +276,11 @@ def settings_of(checkpoint: Checkpoint, settings: Mapping[str, Any] | None = Non
     own = checkpoint.config
     values = getattr(checkpoint, "values", {})
     if not is_llama_cpps(checkpoint):
-        if not settings and OF_RWKV7 in checkpoint.tensors:
-            return {"model_type": "rwkv7"}  # its author's files have no settings: their tensors say the sizes
+        if not settings and OF_RWKV in checkpoint.tensors:
+            from .loading.rwkv_files import version_of
+
+            # The author's files have no settings: their tensors say the sizes.
+            return {"model_type": version_of(checkpoint.tensors) or "rwkv"}
         return own if settings is None or "model_type" in own or "dim" in own else settings
     from pyapp.models.loading import gguf
 

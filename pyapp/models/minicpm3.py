@@ -62,9 +62,9 @@ class Config(LatentConfig):
         return 1.0 if self.scale_depth is None else self.scale_depth / sqrt(self.num_hidden_layers)
 
     @property
-    def logits_scaling(self) -> float:
-        """What logits are divided by."""
-        return 1.0 if self.dim_model_base is None else self.hidden_size / self.dim_model_base
+    def logit_factor(self) -> float:
+        """What logits are multiplied by."""
+        return 1.0 if self.dim_model_base is None else self.dim_model_base / self.hidden_size
 
 
 class Block(ScaledBlock):

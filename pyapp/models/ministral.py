@@ -1,9 +1,10 @@
 """Ministral (Mistral AI 2024 and 2025): Mistral's blocks with windows in some layers; Ministral 3 scales the queries of
-late positions.
+late positions. Also CWM (Meta FAIR 2025, arXiv 2510.02387), of which every fourth layer has no window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
@@ -15,7 +16,17 @@ from pyapp.nn.layers.gated import GatedFeedForward
 
 from .loading.config import DecoderConfig, layer_types, require
 
-MODEL_TYPES = ("ministral", "ministral3")
+MODEL_TYPES = ("ministral", "ministral3", "cwm")
+# What a config.json leaves out, by its kind.
+USUAL: Mapping[str, Mapping[str, Any]] = {
+    "ministral": {"sliding_window": 4096}, "ministral3": {"rms_norm_eps": 1e-5},
+    "cwm": {"sliding_window": 8192, "rms_norm_eps": 1e-5},
+}  # fmt: skip
+# The rotary positions of a CWM whose config.json says none.
+LONG = {
+    "rope_type": "llama3", "rope_theta": 1_000_000.0, "factor": 16.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +45,22 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: all have the window, or none; and with the defaults of the kind."""
+        """With the types of the layers: all have the window, or none, or some; and with the defaults of the kind."""
         kind = values.get("kind") or values.get("model_type")
-        usual: dict[str, Any] = {"sliding_window": 4096} if kind == "ministral" else {"rms_norm_eps": 1e-5}
-        values = usual | values
-        kinds = layer_types(values, lambda layer: values.get("sliding_window") is not None)
+        values = {**USUAL.get(str(kind), USUAL["ministral3"]), **values}
+        every = 4 if kind == "cwm" else None
+        window = values.get("sliding_window") is not None
+        kinds = layer_types(values, lambda layer: window and (every is None or layer % every != 0))
         return values | {"kind": kind, "layer_types": kinds}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json."""
+        said = any(values.get(name) is not None for name in ("rope_parameters", "rope_scaling", "rope_theta"))
+        if not said and values.get("kind", values.get("model_type")) == "cwm":
+            values = {**values, "rope_parameters": LONG}
+        found: Config = super().from_dict(values)
+        return found
 
     def __post_init__(self) -> None:
         super().__post_init__()

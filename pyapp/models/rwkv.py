@@ -5,24 +5,27 @@ overflowing, is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from math import log
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine import Tensor, no_grad
 from pyapp.engine.ops import arange, cat, empty, where
 from pyapp.engine.ops.recurrences import linear_scan
-from pyapp.nn import LayerNorm, Linear, Module
-from pyapp.nn.decoder import DecoderStack, Text
+from pyapp.nn import Linear
 from pyapp.nn.parameter import Initialization, new_parameter
-from pyapp.nn.recurrent import RecurrentLanguageModel, StateText, token_before
+from pyapp.nn.recurrent import StateText, token_before
+from pyapp.nn.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel
 
 from .loading.config import FileConfig, read_config, require
+from .loading.rwkv_files import renamed as renamed
+from .loading.rwkv_files import sizes_of, version_of
 
 MODEL_TYPES = ("rwkv",)
-LAST_EPSILON = 1e-5  # of the last norm, whatever the configuration says
+# The inputs of the averages, and the first values of their shares.
+SHARES = {"time_mix_key": (1.0, 0.0), "time_mix_value": (1.0, 0.3), "time_mix_receptance": (0.5, 0.0)}
 LOWEST, PADDING = -1e38, -1e30  # logarithms of the weight of no token, and of padding
 
 
@@ -55,6 +58,18 @@ class Config(FileConfig):
         return self.context_length
 
 
+def adapted(settings: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with the sizes that the tensors of a file of the author's say."""
+    if version_of(tensors) != "rwkv":
+        return settings
+    sizes = {
+        "vocab_size": ("emb.weight", 0), "hidden_size": ("emb.weight", 1),
+        "attention_hidden_size": ("blocks.0.att.key.weight", 0),
+        "intermediate_size": ("blocks.0.ffn.key.weight", 0),
+    }  # fmt: skip
+    return {**settings, **sizes_of(tensors, sizes)}
+
+
 def weighted_average(
     state: Tensor | None, keys: Tensor, values: Tensor, *, decay: Tensor, first: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -85,37 +100,12 @@ def weighted_average(
     return y, cat([last, tops.narrow(1, tokens, 1)], 1)
 
 
-class Mixing(Module):
-    """The base of both parts of a layer: inputs that are between a token and the one before it, by a share for each
-    feature. `parts` are the names of the shares.
-    """
-
-    def __init__(self, config: Config, layer: int, parts: Sequence[str]) -> None:
-        super().__init__()
-        self.parts = tuple(f"time_mix_{part}" for part in parts)
-        for name in self.parts:
-            setattr(self, name, new_parameter(empty, 1, 1, config.hidden_size))
-        if Initialization.on:
-            with no_grad():
-                later, depth = 1 - layer / config.num_hidden_layers, layer / max(config.num_hidden_layers - 1, 1)
-                rows = arange(config.hidden_size, dtype="float32") / config.hidden_size
-                for name in self.parts:
-                    power = later * (0.5 if name == "time_mix_receptance" and len(parts) == 3 else 1.0)
-                    getattr(self, name).copy_(rows**power + (0.3 * depth if name == "time_mix_value" else 0.0))
-
-    def mixed(self, x: Tensor, earlier: Tensor) -> list[Tensor]:
-        """x and the tokens before (..., T, H) → the input (..., T, H) of each part."""
-        shares = (getattr(self, name).reshape(-1) for name in self.parts)
-        return [x * share + earlier * (1 - share) for share in shares]
-
-
 class TimeMixing(Mixing):
     """Averages the values of all tokens, behind a gate."""
 
     def __init__(self, config: Config, layer: int) -> None:
-        super().__init__(config, layer, ("key", "value", "receptance"))
         size, inner = config.hidden_size, config.attention_hidden_size
-        self.layer = layer
+        super().__init__(size, layer, config.num_hidden_layers, SHARES)
         self.time_decay = new_parameter(empty, inner)
         self.time_first = new_parameter(empty, inner)
         self.key = Linear(size, inner, bias=False)
@@ -137,71 +127,19 @@ class TimeMixing(Mixing):
         return self.output(self.receptance(gates).sigmoid() * y)
 
 
-class ChannelMixing(Mixing):
-    """The feed-forward part, with a gate."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__(config, layer, ("key", "receptance"))
-        size, inner = config.hidden_size, config.intermediate_size
-        self.layer = layer
-        self.key = Linear(size, inner, bias=False)
-        self.receptance = Linear(size, size, bias=False)
-        self.value = Linear(inner, size, bias=False)
-
-    def forward(self, x: Tensor, text: StateText) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = text.masked(x)
-        keys, gates = self.mixed(x, text.carry(self.layer, 2, token_before, x))
-        return self.receptance(gates).sigmoid() * self.value(ops.relu(self.key(keys)).square())
-
-
-class Block(Module):
-    """Both parts, each with a norm before it and a residual around it."""
-
-    def __init__(self, config: Config, layer: int) -> None:
-        super().__init__()
-        size, epsilon = config.hidden_size, config.layer_norm_epsilon
-        self.pre_ln = None if layer else LayerNorm(size, epsilon)
-        self.ln1 = LayerNorm(size, epsilon)
-        self.ln2 = LayerNorm(size, epsilon)
-        self.attention = TimeMixing(config, layer)
-        self.feed_forward = ChannelMixing(config, layer)
-
-    def forward(self, x: Tensor, text: StateText) -> Tensor:
-        """x (..., T, hidden_size) → (..., T, hidden_size)."""
-        x = x if self.pre_ln is None else self.pre_ln(x)
-        x = x + self.attention(self.ln1(x), text)
-        return x + self.feed_forward(self.ln2(x), text)
-
-
-class RwkvStack(DecoderStack):
-    """The decoder, which has the last norm in its output: the files call the layer after it "head"."""
-
-    tokens, blocks, last_norm = "embeddings", "blocks", "ln_out"
-
-    def forward(
-        self, tokens: Tensor, text: Text, x: Tensor | None = None, added: Sequence[Tensor] = ()
-    ) -> Tensor:  # fmt: skip
-        y: Tensor = self.ln_out(super().forward(tokens, text, x, added))
-        return y
-
-    def normalized(self, x: Tensor) -> Tensor:
-        return x
-
-
-class RwkvForCausalLM(RecurrentLanguageModel):
+class RwkvForCausalLM(RwkvLanguageModel):
     """The language model."""
 
-    base_model_prefix = "rwkv"
-
     def __init__(self, config: Config) -> None:
-        blocks = (Block(config, layer) for layer in range(config.num_hidden_layers))
-        size, inner = config.hidden_size, config.attention_hidden_size
-        super().__init__(config, RwkvStack(config.vocab_size, size, blocks, LayerNorm(size, LAST_EPSILON)))
-        layer = self.lm_head
-        del self.lm_head
-        self.head = layer  # type: ignore[method-assign]
-        self.state_shapes = [((1, size), (3, inner), (1, size))] * config.num_hidden_layers
+        size, inner, layers = config.hidden_size, config.attention_hidden_size, config.num_hidden_layers
+        blocks = (
+            Block(
+                size, config.layer_norm_epsilon, TimeMixing(config, layer),
+                ChannelMixing(size, config.intermediate_size, layer, layers),
+            )
+            for layer in range(layers)
+        )  # fmt: skip
+        super().__init__(config, blocks, ((1, size), (3, inner), (1, size)))
 
 
 TASKS = {"causal-lm": RwkvForCausalLM}

@@ -24,6 +24,7 @@ from pyapp.nn.recurrent import RecurrentLanguageModel, StateText, token_before
 
 from .loading.config import FileConfig, read_config, require
 from .loading.gguf import Gguf, GgufForm
+from .loading.rwkv_files import sizes_of, version_of
 from .loading.weights import Stored
 
 MODEL_TYPES = ("rwkv7",)
@@ -104,19 +105,14 @@ class Config(FileConfig):
 
 def adapted(settings: Mapping[str, Any], tensors: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings with the sizes that the tensors of a file say."""
-    if "blocks.0.att.r_k" not in tensors:
+    if version_of(tensors) != "rwkv7":
         return settings
-    shapes = {name: tuple(info.shape) for name, info in tensors.items()}
-    layers = {int(name.split(".")[1]) for name in shapes if re.match(r"blocks\.\d{1,4}\.", name)}
-    found = {"num_hidden_layers": max(layers) + 1, "norm_eps": 1e-5}
-    sizes = {"vocab_size": ("emb.weight", 0), "hidden_size": ("emb.weight", 1), "head_dim": ("blocks.0.att.r_k", -1),
-             "intermediate_size": ("blocks.0.ffn.key.weight", 0)}  # fmt: skip
-    for part, field in RANKS.items():
-        sizes[field] = (f"blocks.{1 if part == 'v' and 1 in layers else 0}.att.{part}1", 1)
-    for field, (name, dim) in sizes.items():
-        if len(shapes.get(name, ())) == 2:
-            found[field] = shapes[name][dim]
-    return {**settings, **found}
+    layer = 1 if "blocks.1.att.v1" in tensors else 0  # the first layer has no part of the values before it
+    sizes = {
+        "vocab_size": ("emb.weight", 0), "hidden_size": ("emb.weight", 1), "head_dim": ("blocks.0.att.r_k", -1),
+        "intermediate_size": ("blocks.0.ffn.key.weight", 0),
+    } | {field: (f"blocks.{layer if part == 'v' else 0}.att.{part}1", 1) for part, field in RANKS.items()}  # fmt: skip
+    return {**settings, "norm_eps": 1e-5, **sizes_of(tensors, sizes)}
 
 
 def renamed(name: str) -> str:
@@ -135,7 +131,7 @@ def stored(config: Config, tensors: Mapping[str, Any]) -> dict[str, Stored]:
     found = {}
     for layer in range(config.num_hidden_layers):
         path = f"model.layers.{layer}.attn"
-        if "blocks.0.att.r_k" in tensors:
+        if version_of(tensors) == "rwkv7":
             for part in RANKS if layer else RANKS.keys() - {"v"}:
                 for number, place in ((1, 0), (2, 2)):
                     name = f"{path}.{part}_lora.lora.{place}.weight"

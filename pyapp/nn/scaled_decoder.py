@@ -99,4 +99,4 @@ class ScaledLanguageModel(CausalLanguageModel):
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size) → logits (..., V)."""
-        return super().head(x) * (1 / self.config.logits_scaling)
+        return super().head(x) * self.config.logit_factor

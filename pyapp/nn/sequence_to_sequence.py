@@ -45,16 +45,20 @@ class Memory(Protocol):
         ...
 
     def own(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
-    ) -> Tensor:
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None,
+        heads: Heads | None = None,
+    ) -> Tensor:  # fmt: skip
         """Attention of each token to itself and those before it: q, k, v (R, T, H, D) → (R, T, H * D). bias: what
-        `distances` returned.
+        `distances` returned. heads: the options of the scores, in place of a bias and a scale; H may be a multiple of
+        the heads of k and v.
         """
         ...
 
-    def source(self, layer: int, q: Tensor, project: Project, scale: float | None = None) -> Tensor:
+    def source(
+        self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
+    ) -> Tensor:
         """Attention of each token to the source: q (R, T, H, D) → (R, T, H * D). `project` makes the source's keys and
-        values.
+        values. heads: as for `own`.
         """
         ...
 
@@ -76,14 +80,31 @@ class WholeMemory:
         return bias(self.tokens, self.tokens)
 
     def own(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
-    ) -> Tensor:
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None,
+        heads: Heads | None = None,
+    ) -> Tensor:  # fmt: skip
+        if heads is not None:
+            mask = None if self.plain else self.mask
+            y = ops.attention(q, k, v, True, heads.scale, heads.window, heads.softcap, mask=mask)  # (B, T, H, D)
+            return y.reshape(*q.shape[:2], -1)
         if bias is None and self.plain:
             return ops.attention(q, k, v, True, scale).reshape(*q.shape[:2], -1)
         return attend(q, k, v, self.mask if bias is None else as_bias(self.mask, bias), scale)
 
-    def source(self, layer: int, q: Tensor, project: Project, scale: float | None = None) -> Tensor:
-        return attend(q, *project(self.encoded), self.source_mask, scale)
+    def source(
+        self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
+    ) -> Tensor:
+        return _attend_source(q, project(self.encoded), self.source_mask, scale, heads)
+
+
+def _attend_source(
+    q: Tensor, pair: tuple[Tensor, Tensor], mask: Tensor | None, scale: float | None, heads: Heads | None
+) -> Tensor:
+    """q (B, T, H, D), keys and values (B, S, KV, D) of the source → (B, T, H * D)."""
+    if heads is None:
+        return attend(q, *pair, mask, scale)
+    y = ops.attention(q, *pair, False, heads.scale, softcap=heads.softcap, mask=mask)  # (B, T, H, D)
+    return y.reshape(*q.shape[:2], -1)
 
 
 class CachedMemory:
@@ -126,25 +147,29 @@ class CachedMemory:
         return found.transpose(0, 1).reshape(1, -1, 1, self.capacity)
 
     def own(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None
-    ) -> Tensor:
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None, scale: float | None = None,
+        heads: Heads | None = None,
+    ) -> Tensor:  # fmt: skip
         if layer not in self._own:
             shape = (self.rows, k.shape[2], self.capacity, k.shape[3])
             self._own[layer] = FixedCache.over(ops.zeros(*shape, device=k.device), ops.zeros(*shape, device=k.device))
         cache = self._own[layer]
         cache.write(k, v, self._place)
         if bias is None:
-            y = cache.attend(q, self._place, Heads(q.shape[2], k.shape[2], q.shape[3], scale))  # (R, 1, H, D)
+            heads = heads or Heads(q.shape[2], k.shape[2], q.shape[3], scale)
+            y = cache.attend(q, self._place, heads)  # (R, 1, H, D)
         else:
             y = ops.scaled_dot_product_attention(q.transpose(1, 2), cache.keys, cache.values, bias, scale=scale)
         return y.reshape(self.rows, 1, q.shape[2] * q.shape[3])
 
-    def source(self, layer: int, q: Tensor, project: Project, scale: float | None = None) -> Tensor:
+    def source(
+        self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
+    ) -> Tensor:
         if layer not in self._source:
             self._source[layer] = project(self.encoded)
-        rows, _, heads, size = q.shape
-        q = q.reshape(rows // self.beams, self.beams, heads, size)  # (B, beams, H, D)
-        return attend(q, *self._source[layer], self.source_mask, scale).reshape(rows, 1, heads * size)
+        rows, _, count, size = q.shape
+        q = q.reshape(rows // self.beams, self.beams, count, size)  # (B, beams, H, D)
+        return _attend_source(q, self._source[layer], self.source_mask, scale, heads).reshape(rows, 1, count * size)
 
     def advance(self, rows: Sequence[int] | None = None) -> None:
         """Goes to the next token; row i goes on with the text of row rows[i]."""

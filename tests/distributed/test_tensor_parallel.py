@@ -61,6 +61,8 @@ REFUSED = {
         "falcon_h1-norm",
         "qwen3_5",
         "rwkv",
+        "rwkv5",
+        "rwkv6",
         "rwkv7",
         "bitnet",
     ],

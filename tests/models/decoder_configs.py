@@ -25,6 +25,7 @@ DEEPSEEK = SMALL | {
     "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1, "q_lora_rank": 20, "kv_lora_rank": 12,
     "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6,
 }  # fmt: skip
+RWKV = {"vocab_size": 96, "hidden_size": 32, "num_hidden_layers": 2, "head_size": 8, "intermediate_size": 48}
 OPT = {
     "model_type": "opt", "vocab_size": 96, "hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 2,
     "num_attention_heads": 4, "max_position_embeddings": 128,
@@ -207,6 +208,29 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "v_low_rank_dim": 4,
         "gate_low_rank_dim": 7,
     },
+    "exaone": SMALL | {"model_type": "exaone", "rope_scaling": None},
+    "internlm3": SMALL | {"model_type": "internlm3", "head_dim": 12, "attention_bias": True, "mlp_bias": True},
+    "iquestcoder": SMALL | {"model_type": "iquestcoder", "head_dim": 12},
+    "cwm": SMALL | {"model_type": "cwm", "head_dim": 12, "sliding_window": 6},
+    "jais2": SMALL | {"model_type": "jais2", "layer_norm_eps": 1e-4},
+    "youtu": DEEPSEEK | {"model_type": "youtu"},
+    "solar_open": SMALL
+    | EXPERTS
+    | {"model_type": "solar_open", "head_dim": 12, "n_routed_experts": 4, "n_shared_experts": 1},
+    "dbrx": {
+        "model_type": "dbrx",
+        "vocab_size": 96,
+        "d_model": 32,
+        "n_heads": 4,
+        "n_layers": 2,
+        "max_seq_len": 128,
+        "attn_config": {"kv_n_heads": 2, "clip_qkv": 1.5, "rope_theta": 10000.0},
+        "ffn_config": {"ffn_hidden_size": 24, "moe_num_experts": 4, "moe_top_k": 2},
+    },
+    "hyperclovax": SMALL
+    | {"model_type": "hyperclovax", "embedding_multiplier": 2.0, "residual_multiplier": 0.5, "logits_scaling": 1.5},
+    "rwkv5": RWKV | {"model_type": "rwkv5"},
+    "rwkv6": RWKV | {"model_type": "rwkv6", "time_mix_extra_dim": 3, "time_decay_extra_dim": 5},
     "opt": OPT,
     "opt-350m": OPT | {"do_layer_norm_before": False, "word_embed_proj_dim": 20},
     "opt-galactica": OPT
@@ -634,7 +658,8 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "cohere2": {"sliding_window_pattern": 4},
     **dict.fromkeys(["olmo3", "exaone4", "seed_oss", "ernie4_5", "arcee"], {}),
     "lfm2": {}, "gpt_oss": {}, "gpt_oss-yarn": {"attention_bias": True, "swiglu_limit": 7.0},
-    "mamba": {}, "mamba-biases": {}, "mamba2": {}, "rwkv7": {},
+    "mamba": {}, "mamba-biases": {}, "mamba2": {}, "rwkv6": {}, "rwkv7": {},
+    **dict.fromkeys(["dbrx", "exaone", "internlm3", "jais2"], {}),
     "falcon_mamba": {"mixer_rms_eps": 1e-5}, "glm4_moe": {},
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
@@ -655,7 +680,7 @@ OTHER_DEVICE = [
     "opt-350m", "bloom-post", "mpt-clip", "gptj", "codegen", "cohere-norms", "cohere2", "nemotron",
     "gpt_oss", "granitemoe-shared", "olmo-clip", "lfm2", "recurrent_gemma",
     "olmo3", "exaone4-windows", "seed_oss", "ernie4_5", "arcee",
-    "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv7", "gemma3n", "jamba", "nemotron_h",
-    "apertus",
+    "qwen3_next", "qwen3_5_moe", "granitemoehybrid", "falcon_h1", "rwkv", "rwkv6", "rwkv7", "gemma3n", "jamba",
+    "nemotron_h", "apertus",
     "phimoe", "hunyuan-moe", "gemma4",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tests/models/make_golden_decoders.py [NAME …]
 
-RWKV 7's come from its author's package (rwkv7_reference.py). A file has the names and shapes of the parameters,
+RWKV 5's to 7's come from their author's package (rwkv_reference.py). A file has the names and shapes of the parameters,
 logits, greedy tokens through transformers' cache, logits of a batch with padding, and of each parameter's gradient
 the sum and the product with a fixed vector. The weights are not stored: seeded.py makes them here and in the tests.
 """
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, LlamaForCausalLM
 
-from tests.models import rwkv7_reference
+from tests.models import rwkv_reference
 from tests.models.decoder_configs import CONFIGS
 from tests.models.seeded import direction, draw
 
@@ -28,7 +28,7 @@ GIVE_NOTHING = (
     "Ernie4_5ForCausalLM",
     "Ernie4_5_MoeForCausalLM",
 )  # whose own forward returns None in transformers 5.24
-UNMASKED = ("RwkvForCausalLM", "Rwkv7")  # which take padding for tokens: their texts are read alone
+UNMASKED = ("RwkvForCausalLM", "Rwkv6", "Rwkv7")  # which take padding for tokens: their texts are read alone
 STEPS = 64
 MARGIN = 2e-3  # of the best logit over the second, at every greedy step: no rounding may decide
 TEXT = [3, 17, 5, 60, 8, 44, 2, 9, 71, 30, 12, 1]
@@ -38,8 +38,8 @@ MASK = [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]
 
 def model_of(name: str, salt: int) -> Any:
     config = dict(CONFIGS[name])
-    if config["model_type"] == "rwkv7":
-        model: Any = rwkv7_reference.Rwkv7(config)
+    if (own := rwkv_reference.MODELS.get(config["model_type"])) is not None:
+        model: Any = own(config)
     else:
         made = AutoConfig.for_model(config.pop("model_type"), **config)
         # Falcon's eager attention adds its linear biases twice.

@@ -47,7 +47,8 @@ if __name__ == "__main__":
         form = module.GGUF.of(module.Config.from_dict(CONFIGS[name] | IN_GGUF[name]))
         names = gguf.get_tensor_name_map(architectures[form.architecture], 2)
         parameters = json.loads((TARGET.parent / "golden_decoders" / f"{name}.json").read_text())["parameters"]
-        called = {key: f"{key}.weight" if key.endswith("sinks") else key for key in parameters}  # as llama.cpp's tool
+        bare = ("sinks", "time_")  # which llama.cpp's tool calls "….weight"
+        called = {key: f"{key}.weight" if key.rpartition(".")[2].startswith(bare) else key for key in parameters}
         own = {key: names.get_name(name, (".weight", ".bias")) for key, name in called.items()}
         found.setdefault(form.architecture, {}).update(
             {key: value for key, value in own.items() if value and ".1." not in key and ".experts." not in key}

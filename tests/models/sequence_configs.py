@@ -12,12 +12,21 @@ _T5 = {
     "model_type": "t5", "vocab_size": 40, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4,
     "decoder_start_token_id": 0,
 }  # fmt: skip
+_GEMMA = {
+    "vocab_size": 40, "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 3,
+    "max_position_embeddings": 40, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0,
+}  # fmt: skip
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "t5": _T5,
     "flan_t5": _T5 | {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False},
     "mt5": _T5 | {"model_type": "mt5"},
     "umt5": _T5 | {"model_type": "umt5", "relative_attention_num_buckets": 16},
+    "t5gemma": {
+        "model_type": "t5gemma", "vocab_size": 40, "decoder": _GEMMA,
+        "encoder": _GEMMA | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1},
+    },
     "bart": {"model_type": "bart", **_SIZES},
     "mbart": {"model_type": "mbart", **_SIZES, "scale_embedding": True, "decoder_start_token_id": 2},
     "m2m_100": {"model_type": "m2m_100", **_SIZES, "pad_token_id": 33},
@@ -32,7 +41,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 34,
     },
 }  # fmt: skip
-QUANTISED = ("t5", "umt5", "bart", "mbart", "m2m_100", "pegasus", "marian")  # run with weights in block types
+QUANTISED = ("t5", "umt5", "t5gemma", "bart", "mbart", "m2m_100", "pegasus", "marian")  # with weights in block types
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.
 IN_GGUF = dict.fromkeys(("t5", "flan_t5", "umt5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})

@@ -43,9 +43,11 @@ def make(name: str, salt: int, **changed: Any) -> Any:
         parameters = dict(model.named_parameters())
         files = exported(model, parameters)
         plans = module.stored(model.config, files) if files is not parameters else {}
+        renames = {module.renamed(name): name for name in files} if hasattr(module, "renamed") else {}
         for key, parameter in parameters.items():
-            value = pyapp.from_numpy(draw(key, tuple(files[key].shape), salt))
-            parameter.copy_(plans[key].join([value]) if key in plans else value)
+            names = plans[key].names if key in plans else (renames.get(key, key),)
+            values = [pyapp.from_numpy(draw(name, tuple(files[name].shape), salt)) for name in names]
+            parameter.copy_(plans[key].join(values) if key in plans else values[0])
     return model
 
 
@@ -71,7 +73,7 @@ def test_names_and_shapes(case: Any) -> None:
     parameters = exported(model, dict(model.named_parameters()))
     found = {key: list(parameter.shape) for key, parameter in parameters.items() if key not in state}
     assert found == {key: shape for key, (shape, *_) in expected["parameters"].items()}
-    assert set(model.state_dict()) == {*found, *expected["state"]}
+    assert set(exported(model, dict(model.state_dict()))) == {*found, *expected["state"]}
 
 
 def test_logits(case: Any) -> None:

@@ -225,6 +225,6 @@ def test_a_file_for_another_task_is_named(tmp_path: Path) -> None:
         load_model(file)
     with pytest.raises(ModelError, match="no head for token-classification"):
         load_task_model(file, "token-classification")
-    write_gguf(tmp_path / "strange.gguf", {}, {"general.architecture": "rwkv6"})
-    with pytest.raises(ModelError, match="'rwkv6' is not known.*nomic-bert"):
+    write_gguf(tmp_path / "strange.gguf", {}, {"general.architecture": "rwkv9"})
+    with pytest.raises(ModelError, match="'rwkv9' is not known.*nomic-bert"):
         load_task_model(tmp_path / "strange.gguf", "features")

@@ -218,6 +218,8 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("olmoe", {"clip_qkv": 1.5}, "clip_qkv"), ("deepseek_v2", {}, "best two experts"),
         ("deepseek_v3", {"rope_interleave": False}, "rope_interleave"),
         ("deepseek_v3", CONFIGS["deepseek_v3"], "rope_parameters"),
+        ("hyperclovax", {"use_post_norm": False}, "no form for hyperclovax"),
+        ("youtu", {}, "no form for youtu"), ("solar_open", {}, "no form for solar_open"),
         ("cohere2", {"sliding_window_pattern": 2}, "layer_types"), ("nemotron", {"hidden_act": "silu"}, "hidden_act"),
         ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual"),
         ("mpt", {"attn_config": {"softmax_scale": 0.5}}, "attn_config"), ("lfm2-bias", {}, "conv_bias True"),
@@ -250,8 +252,8 @@ def test_what_only_some_models_say_is_written(tmp_path: Path) -> None:
 
 def test_unknown_architectures_are_named(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
-    write_gguf(path, {}, {"general.architecture": "rwkv6"})
-    with pytest.raises(ModelError, match="'rwkv6' is not known.*llama"):
+    write_gguf(path, {}, {"general.architecture": "rwkv9"})
+    with pytest.raises(ModelError, match="'rwkv9' is not known.*llama"):
         load(path)
 
 

@@ -260,6 +260,35 @@ def test_published_names_of_granites_experts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", "granitemoe-shared")), logits(model))
 
 
+def test_files_of_exaone_have_names_of_their_own(tmp_path: Path) -> None:
+    """As LG AI Research publishes them: other names of tensors, and of fields of config.json."""
+    model, state = model_and_state("exaone")
+    names = {
+        "model.embed_tokens": "transformer.wte", "model.norm": "transformer.ln_f", "model.layers": "transformer.h",
+        "self_attn.o_proj": "attn.attention.out_proj", "self_attn": "attn.attention", "input_layernorm": "ln_1",
+        "post_attention_layernorm": "ln_2", "gate_proj": "c_fc_0", "up_proj": "c_fc_1", "down_proj": "c_proj",
+    }  # fmt: skip
+    for ours, own in names.items():
+        state = {key.replace(ours, own): value for key, value in state.items()}
+    assert set(state) & set(model.state_dict()) == {"lm_head.weight"}
+    settings = dict(CONFIGS["exaone"]) | {"layer_norm_epsilon": 1e-5, "activation_function": "silu", "num_layers": 2}
+    del settings["num_hidden_layers"]
+    write_safetensors(tmp_path / "model.safetensors", state)
+    with open_checkpoint(tmp_path / "model.safetensors") as checkpoint:
+        found = build(checkpoint, lambda event: None, Cancel(), settings)
+    assert found.config == model.config
+    np.testing.assert_array_equal(logits(found), logits(model))
+
+
+def test_files_of_dbrx_have_the_rows_of_all_experts(tmp_path: Path) -> None:
+    model, state = model_and_state("dbrx")
+    state = model.exported(state)
+    assert tuple(state["transformer.blocks.1.ffn.experts.mlp.w2"].shape) == (4 * 24, 32)
+    write_safetensors(tmp_path / "model.safetensors", {name: value.contiguous() for name, value in state.items()})
+    np.testing.assert_array_equal(logits(load(tmp_path / "model.safetensors", "dbrx")), logits(model))
+    assert type(model.config).from_dict(model.config.saved()) == model.config
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_stay_halves(dtype: str, tmp_path: Path) -> None:
     model, state = model_and_state("gpt2")
@@ -300,8 +329,8 @@ def test_everything_that_does_not_fit_is_named_at_once(tmp_path: Path) -> None:
 
 def test_unknown_architectures_and_types_are_refused_before_weights_are_read(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "rwkv6"}))
-    with pytest.raises(ModelError, match="'rwkv6' is not known.*llama2c, .*qwen3"):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "rwkv9"}))
+    with pytest.raises(ModelError, match="'rwkv9' is not known.*llama2c, .*qwen3"):
         load_model(tmp_path)
     _, state = model_and_state("llama")
     write_safetensors(tmp_path / "model.safetensors", state)
@@ -350,7 +379,7 @@ def test_what_is_wrong_with_a_config_is_told(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"not even weights")
     for data, told in {
         b'{"model_type": "llama",}': "it is not valid JSON: .* line 1 column 2", b"[]": "a JSON object is expected",
-        b"{}": "it is empty", json.dumps({"model_type": "rwkv6"}).encode("utf-8-sig"): "'rwkv6' is not known",
+        b"{}": "it is empty", json.dumps({"model_type": "rwkv9"}).encode("utf-8-sig"): "'rwkv9' is not known",
     }.items():  # fmt: skip
         (tmp_path / "config.json").write_bytes(data)
         with pytest.raises(PyappError, match=told):
@@ -386,6 +415,13 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("falcon_h1", {"mamba_d_state": 1 << 30}, "too many"), ("falcon_h1", {"mlp_multipliers": [1.0]}, "mlp_multipliers"),
     ("falcon_h1", {"mamba_d_head": "auto", "mamba_d_ssm": 65}, "mamba_n_heads"),
     ("rwkv", {"hidden_size": "wide"}, "hidden_size"), ("rwkv", {"context_length": 0}, "context_length"),
+    ("rwkv6", {"head_size": 12}, "head_size"), ("rwkv6", {"time_mix_extra_dim": 1 << 20}, "at most 65,536"),
+    ("internlm3", {"mlp_bias": False}, "qkv_bias and bias"), ("iquestcoder", {"clip_qkv": 2.0}, "clip_qkv"),
+    ("dbrx", {"attn_config": [1]}, "attn_config"), ("dbrx", {"n_heads": 5}, "divide"),
+    ("dbrx", {"ffn_config": {"moe_num_experts": 1 << 40}}, "num_local_experts"),
+    ("dbrx", {"ffn_config": {"moe_normalize_expert_weights": 2.0}}, "only 1 or null"),
+    ("hyperclovax", {"head_dim": "wide"}, "head_dim"), ("hyperclovax", {"logits_scaling": 0.0}, "logits_scaling"),
+    ("rwkv5", {"hidden_size": "wide"}, "hidden_size"), ("rwkv6", {"halved_every": -1}, "halved_every"),
     ("rwkv7", {"head_dim": 48}, "head_dim"), ("rwkv7", {"value_dim": [128, 256]}, "value_dim"),
     ("rwkv7", {"gate_low_rank_dim": 1 << 20}, "at most 65,536"), ("rwkv7", {"hidden_act": "exec"}, "hidden_act"),
     ("rwkv7", {"attn": {"layers": [0]}}, "attn"),

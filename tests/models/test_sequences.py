@@ -228,7 +228,8 @@ def test_buckets_of_any_number_and_distance() -> None:
 def test_hostile_configurations_and_shapes_are_refused() -> None:
     for name, change in (("bart", {"encoder_attention_heads": 3}), ("t5", {"num_layers": 10**9}),
                          ("t5", {"feed_forward_proj": "gated-"}), ("t5", {"relative_attention_num_buckets": 2}),
-                         ("marian", {"pad_token_id": 40}),
+                         ("marian", {"pad_token_id": 40}), ("t5gemma", {"decoder": [1]}),
+                         ("t5gemma", {"encoder": {"head_dim": 1 << 40}}), ("t5gemma", {"bos_token_id": "first"}),
                          ("m2m_100", {"d_model": 2, "decoder_attention_heads": 1, "encoder_attention_heads": 1}),
                          ("mbart", {"activation_function": "none"})):  # fmt: skip
         with pytest.raises(ModelError):

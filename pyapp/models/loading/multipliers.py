@@ -38,3 +38,8 @@ class MultiplierConfig(DecoderConfig):
     logits_scaling: float = 1.0
     residual_multiplier: float = 1.0
     attention_multiplier: float = 1.0
+
+    @property
+    def logit_factor(self) -> float:
+        """What logits are multiplied by."""
+        return 1 / self.logits_scaling

@@ -1,4 +1,4 @@
-"""The names and forms of RWKV 7's tensors in its author's files, for its reference and for tests."""
+"""The names and forms of RWKV's tensors in its author's files, for its references and for tests."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from typing import Any
 
 
 def authors(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Tensors of torch or arrays, by flash-linear-attention's names, as the author's files have them."""
+    """Tensors of torch or arrays, by the names of folders, as the author's files have them: those of version 7, which
+    are flash-linear-attention's, and of versions 4 to 6.
+    """
     found = {}
+    if "rwkv.embeddings.weight" in tensors:
+        for name, value in tensors.items():
+            for ours, own in (
+                ("rwkv.embeddings", "emb"), ("rwkv.", ""), ("attention", "att"), ("feed_forward", "ffn"),
+                ("pre_ln", "ln0"), ("mix_key", "mix_k"), ("mix_value", "mix_v"), ("mix_receptance", "mix_r"),
+                ("mix_gate", "mix_g"),
+            ):  # fmt: skip
+                name = name.replace(ours, own, 1)
+            found[name] = value
+        return found
     for name, value in tensors.items():
         for ours, own in (
             ("model.embeddings", "emb"), ("model.norm", "ln_out"), ("lm_head", "head"), ("model.layers", "blocks"),

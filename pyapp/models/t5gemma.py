@@ -1,0 +1,210 @@
+"""T5Gemma (Zhang et al. 2025, arXiv 2504.06225): an encoder and a decoder of Gemma 2's layers. The encoder's tokens see
+those behind them, within the windows of half of its layers; each layer of the decoder attends to the source, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from math import sqrt
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Device, Tensor, ops
+from pyapp.nn import Embedding, Linear, Module, ModuleList, ResidualLinear
+from pyapp.nn.decoder import RotaryTable, soft_capped
+from pyapp.nn.encoders import Words, visible_keys
+from pyapp.nn.heads import split_heads
+from pyapp.nn.layers.gated import GatedFeedForward
+from pyapp.nn.layers.joined import JoinedLinear
+from pyapp.nn.layers.normalization import OffsetRMSNorm
+from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
+
+from .loading.config import require
+from .loading.gemma2_config import NESTED_DEFAULTS, Gemma2Config
+
+MODEL_TYPES = ("t5gemma",)
+BASE = "model"  # the name of encoder and decoder in files with a head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The fields of config.json: the settings of the encoder and of the decoder, each as those of Gemma 2. The tokens
+    that begin, end and fill texts are the decoder's.
+    """
+
+    encoder: Gemma2Config
+    decoder: Gemma2Config
+    tie_word_embeddings: bool = True
+    pad_token_id: int | None = 0
+    eos_token_id: int | list[int] | None = 1
+    bos_token_id: int | None = 2
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Config:
+        """From the object of a config.json. ModelError for a part that is no object, and for parts that differ in what
+        they share.
+        """
+        parts = {}
+        for name in ("encoder", "decoder"):
+            own = values.get(name, {})
+            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object of settings")
+            parts[name] = Gemma2Config.from_dict({**NESTED_DEFAULTS, **own, "model_type": "gemma2"})
+        own = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2} | {**(values.get("decoder") or {})}
+        tokens = {name: values.get(name, own[name]) for name in ("pad_token_id", "eos_token_id", "bos_token_id")}
+        for name, value in tokens.items():
+            several = value if isinstance(value, list) else [value]
+            known = all(token is None or (type(token) is int and token >= 0) for token in several)
+            require(known and (name == "eos_token_id" or len(several) == 1), f"{name} is {value!r:.60}")
+        tied = values.get("tie_word_embeddings", True)
+        require(type(tied) is bool, f"tie_word_embeddings is {tied!r:.60}, expected true or false")
+        return cls(**parts, **tokens, tie_word_embeddings=tied)
+
+    @property
+    def vocab_size(self) -> int:
+        """The words that it reads and writes."""
+        return min(self.encoder.vocab_size, self.decoder.vocab_size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        parts = {name: getattr(self, name).to_dict() | {"model_type": "t5_gemma_module"} for name in (
+            "encoder", "decoder")}  # fmt: skip
+        names = ("tie_word_embeddings", "pad_token_id", "eos_token_id", "bos_token_id")
+        return {"model_type": MODEL_TYPES[0]} | parts | {name: getattr(self, name) for name in names}
+
+
+class Attention(Module):
+    """Gemma 2's attention. `layer` counts the layers of its part; `source_width`: that of what it attends to, None: to
+    its own text.
+    """
+
+    def __init__(self, config: Gemma2Config, layer: int, source_width: int | None = None) -> None:
+        super().__init__()
+        self.layer, self.heads = layer, config.attention(layer)
+        width, biased = config.hidden_size, config.attention_bias
+        inner, kv = self.heads.heads * self.heads.head_dim, self.heads.kv_heads * self.heads.head_dim
+        self.q_proj = Linear(width, inner, bias=biased)
+        self.k_proj = Linear(source_width or width, kv, bias=biased)
+        self.v_proj = Linear(source_width or width, kv, bias=biased)
+        self.o_proj = ResidualLinear(inner, width, bias=biased)
+        if source_width is None:
+            self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
+        else:
+            self.heads = replace(self.heads, window=None)
+
+    def encode(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
+        """Attention of each text to itself in both directions: x (B, T, D) → (B, T, D)."""
+        q, k, v = split_heads(self.qkv(self, x), self.heads)  # (B, T, H, size), (B, T, KV, size)
+        q, k = (ops.rope(part, table, interleaved=False) for part in (q, k))
+        window = None if self.heads.window is None else (self.heads.window, self.heads.window)
+        y = ops.attention(q, k, v, False, self.heads.scale, window, self.heads.softcap, mask=mask)
+        return self.o_proj(y.reshape(*x.shape[:2], -1))
+
+    def own(self, x: Tensor, memory: Memory, table: Tensor, places: Tensor) -> Tensor:
+        """Attention to the text so far: x (R, T, D), places (T,) int32 → (R, T, D)."""
+        q, k, v = split_heads(self.qkv(self, x), self.heads)
+        q, k = (ops.rope(part, table, places, interleaved=False) for part in (q, k))
+        return self.o_proj(memory.own(self.layer, q, k, v, heads=self.heads))
+
+    def source(self, x: Tensor, memory: Memory) -> Tensor:
+        """Attention to the source: x (R, T, D) → (R, T, D)."""
+        q = self.q_proj(x).reshape(*x.shape[:2], self.heads.heads, self.heads.head_dim)
+        return self.o_proj(memory.source(self.layer, q, self.project, heads=self.heads))
+
+    def project(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values (B, S, KV, size) of a source (B, S, D)."""
+        kv, size = self.heads.kv_heads, self.heads.head_dim
+        k, v = (part(encoded).reshape(*encoded.shape[:2], kv, size) for part in (self.k_proj, self.v_proj))
+        return k, v
+
+
+class Layer(Module):
+    """Attention and feed-forward, each between two norms, with a residual around it; in a decoder's layer attention to
+    the source between them. `source_width`: None in an encoder's.
+    """
+
+    def __init__(self, config: Gemma2Config, layer: int, source_width: int | None = None) -> None:
+        super().__init__()
+        size = config.hidden_size
+        norm = partial(OffsetRMSNorm, size, config.rms_norm_eps)
+        self.self_attn = Attention(config, layer)
+        self.pre_self_attn_layernorm, self.post_self_attn_layernorm = norm(), norm()
+        if source_width is not None:
+            self.cross_attn = Attention(config, layer, source_width)
+            self.pre_cross_attn_layernorm, self.post_cross_attn_layernorm = norm(), norm()
+        self.mlp = GatedFeedForward(size, config.intermediate_size, config.hidden_activation)
+        self.pre_feedforward_layernorm, self.post_feedforward_layernorm = norm(), norm()
+
+    def encode(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:
+        """x (B, T, D), mask (B, 1, 1, T) → (B, T, D)."""
+        y = self.self_attn.encode(self.pre_self_attn_layernorm(x), mask, table)
+        return self._feed_forward(x + self.post_self_attn_layernorm(y))
+
+    def decode(self, x: Tensor, memory: Memory, table: Tensor, places: Tensor) -> Tensor:
+        """x (R, T, D) → (R, T, D)."""
+        y = self.self_attn.own(self.pre_self_attn_layernorm(x), memory, table, places)
+        x = x + self.post_self_attn_layernorm(y)
+        y = self.cross_attn.source(self.pre_cross_attn_layernorm(x), memory)
+        return self._feed_forward(x + self.post_cross_attn_layernorm(y))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+
+
+class Stack(Module):
+    """The encoder or, with a `source_width`, the decoder: its words, layers and last norm."""
+
+    def __init__(self, config: Gemma2Config, source_width: int | None = None) -> None:
+        super().__init__()
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
+        self.layers = ModuleList(Layer(config, layer, source_width) for layer in range(config.num_hidden_layers))
+        self.norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.rotary, self.scale = RotaryTable(config.to_dict()), sqrt(config.hidden_size)
+        self.most = config.max_position_embeddings
+
+    def encode(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
+        x, table = self.embed_tokens(ids) * self.scale, self.rotary.upto(ids.shape[1], ids.device)
+        for layer in self.layers:
+            x = layer.encode(x, mask, table)
+        return self.norm(x)
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) → (R, T, D)."""
+        x, places = self.embed_tokens(tokens) * self.scale, memory.positions(tokens)
+        table = self.rotary.upto(self.most, x.device)
+        for layer in self.layers:
+            x = layer.decode(x, memory, table, places)
+        return self.norm(x)
+
+
+class T5Gemma(SequenceToSequence):
+    """The model with its head over words."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.most = min(config.encoder.max_position_embeddings, config.decoder.max_position_embeddings)
+        self.model = Module()
+        self.model.encoder = Stack(config.encoder)
+        self.model.decoder = Stack(config.decoder, config.encoder.hidden_size)
+        table = self.model.decoder.embed_tokens if config.tie_word_embeddings else None
+        self.lm_head = Module()
+        self.lm_head.out_proj = Words(config.decoder.hidden_size, config.decoder.vocab_size, table, bias=False)
+
+    @property
+    def device(self) -> Device:
+        found: Device = self.model.decoder.embed_tokens.weight.device
+        return found
+
+    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        found: Tensor = self.model.encoder.encode(ids, visible_keys(attention_mask))
+        return found
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        logits = self.lm_head.out_proj(self.model.decoder.decode(tokens, memory))  # (R, T, V)
+        return soft_capped(logits, self.config.decoder.final_logit_softcapping)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"seq2seq-lm": T5Gemma}
