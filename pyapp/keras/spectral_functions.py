@@ -78,7 +78,7 @@ def _window(name: str, window: Any, length: int, fft_length: int, like: Tensor) 
     if tuple(found.shape) != (length,):
         raise ValueError(f"{name}: the window has the shape {tuple(found.shape)}, not ({length},)")
     before = (fft_length - length) // 2
-    return ops.pad(found.to(like.dtype), (before, fft_length - length - before))
+    return ops.pad(found.to(like.dtype).to(like.device), (before, fft_length - length - before))
 
 
 def stft(

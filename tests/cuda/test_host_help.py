@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor, fft, linalg, nn, special
+from pyapp import Tensor, linalg, nn, special
 from pyapp.engine import capture
 
 from . import emulated
@@ -58,12 +58,6 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "svd": (lambda x: linalg.svd(x)[1], (SIDE,)),
     "svdvals": (linalg.svdvals, (SIDE,)),
     "tensorinv": (lambda x: linalg.tensorinv(x.reshape(2, 2, 4), 2), (SQUARE[0],)),
-    "rfft": (lambda x: fft.rfft(x).abs(), (SIGNAL,)),
-    "fft": (lambda x: pyapp.view_as_real(fft.fft(x, norm="ortho")), (SIGNAL,)),
-    "ifft2": (lambda x: fft.ifft2(x).real, (SIGNAL,)),
-    "irfft": (lambda x: fft.irfft(x, 7), (SIGNAL,)),
-    "hfft": (lambda x: fft.hfft(x), (SIGNAL,)),
-    "stft": (lambda x: pyapp.stft(x, 6, 2, return_complex=True).abs(), (SIGNAL,)),
     "i0": (special.i0, (SIGNAL,)),
     "i1e": (special.i1e, (SIGNAL,)),
     "bessel_j0": (special.bessel_j0, (SIGNAL,)),

@@ -12,7 +12,7 @@ from pyapp import Tensor
 from pyapp.engine import ops
 from tests.engine import test_fused
 from tests.engine import test_recurrent as recurrent
-from tests.engine.test_fused import CASES, normal
+from tests.engine.test_fused import EVERY, normal
 
 from . import emulated
 
@@ -22,7 +22,7 @@ DEVICE = emulated.DEVICE
 
 def results(name: str, device: str, monkeypatch: pytest.MonkeyPatch, weights: list[Tensor]) -> list[Tensor]:
     """The result of a case and the gradients of its inputs; `weights` makes it a number, and is made by the first."""
-    function, inputs = CASES[name]
+    function, inputs = EVERY[name]
     leaves = [x.detach().to(device).requires_grad_() for x in inputs]
     table, int32 = test_fused.TABLE, test_fused.int32
     with monkeypatch.context() as patch:
@@ -62,7 +62,7 @@ def test_linear_and_activation(activation: str, dtype: str) -> None:
     emulated.check()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 def test_op_and_gradient(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     weights: list[Tensor] = []
     expected = results(name, "cpu", monkeypatch, weights)

@@ -274,7 +274,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "stack": (lambda x, y: pyapp.stack([x, y.t(), x], 1), [normal(3, 4), normal(4, 3)]),
     "topk": (lambda x: x.topk(3, 1).values + x.topk(3, 0, largest=False).values.sum(), [normal(5, 300)]),
 }
-# Neither the page nor CUDA has a kernel for them: NumPy computes them for the CPU alone.
+# The page has no kernel for them: NumPy computes them, for the CPU alone.
 TRANSFORMS: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
     "fft": (
         lambda x: pyapp.view_as_real(pyapp.fft.ifft2(pyapp.fft.fft2(x)[:, :, 1:], norm="ortho")),

@@ -9,8 +9,8 @@ import pytest
 
 from tests.native.checks import normal, run_checked
 from tests.native.kernels import BAD_ARGUMENT, Kernels, unaligned
+from tests.native.wasm import WasmKernels
 
-pytestmark = pytest.mark.native_only  # the wasm libraries have no room for the kernel
 COMPLEX, REAL_TO_HALF, REAL_TO_WHOLE, HALF_TO_REAL = range(4)
 SIZES = (1, 2, 3, 6, 7, 10, 13, 16, 22, 40, 64, 78, 105)
 
@@ -54,25 +54,42 @@ def sizes_of(kind: int, x: np.ndarray, y: np.ndarray, size: int) -> dict[str, An
     return found
 
 
+def check(kernels: Kernels, kind: int, size: int, outer: int, inner: int, inverse: int) -> None:
+    """Of (outer, size, inner)."""
+    if isinstance(kernels, WasmKernels):
+        return  # which have no room for it
+    x = numbers(outer, size // 2 + 1 if kind == HALF_TO_REAL else size, inner).astype(np.complex64)
+    x = unaligned(x if kind in (COMPLEX, HALF_TO_REAL) else np.ascontiguousarray(x.real))
+    exact = 0.5 * expected(kind, x, size, inverse, 3.0)
+    y = unaligned(np.zeros(exact.shape, np.float32 if kind == HALF_TO_REAL else np.complex64))
+    run_checked(
+        kernels, "fourier_f32", "y", y=y, x=x, roots=roots(size), workspace=workspace(size),
+        inverse=inverse, scale=0.5, middle=3.0, **sizes_of(kind, x, y, size),
+    )  # fmt: skip
+    np.testing.assert_allclose(y, exact, rtol=0, atol=4e-6 * size**0.5)
+
+
 @pytest.mark.parametrize("kind", (COMPLEX, REAL_TO_HALF, REAL_TO_WHOLE, HALF_TO_REAL))
 def test_transforms(kernels: Kernels, kind: int) -> None:
     for size in SIZES if kind == COMPLEX else [n for n in SIZES if n % 2 == 0]:
         shapes = [(5, 1), (1, 35), (2, 19)]  # transforms of rows; of columns that are neighbours, all and some
         for outer, inner in shapes:
-            half = size // 2 + 1
-            x = numbers(outer, half if kind == HALF_TO_REAL else size, inner).astype(np.complex64)
-            x = unaligned(x if kind in (COMPLEX, HALF_TO_REAL) else np.ascontiguousarray(x.real))
             for inverse in (0, 1) if kind != HALF_TO_REAL else (0,):
-                exact = 0.5 * expected(kind, x, size, inverse, 3.0)
-                y = unaligned(np.zeros(exact.shape, np.float32 if kind == HALF_TO_REAL else np.complex64))
-                run_checked(
-                    kernels, "fourier_f32", "y", y=y, x=x, roots=roots(size), workspace=workspace(size),
-                    inverse=inverse, scale=0.5, middle=3.0, **sizes_of(kind, x, y, size),
-                )  # fmt: skip
-                np.testing.assert_allclose(y, exact, rtol=0, atol=4e-6 * size**0.5)
+                check(kernels, kind, size, outer, inner, inverse)
+
+
+@pytest.mark.parametrize("kind, size", [(0, 4096), (0, 4290), (1, 10000), (2, 8232), (3, 10648)])
+def test_long(kernels: Kernels, kind: int, size: int) -> None:
+    check(kernels, kind, size, 2, 1, int(kind == COMPLEX))
+
+
+def test_many(kernels: Kernels) -> None:
+    check(kernels, REAL_TO_HALF, 12, 2, 600, 0)
 
 
 def test_strides(kernels: Kernels) -> None:
+    if isinstance(kernels, WasmKernels):
+        return
     whole = numbers(4, 3, 12).astype(np.complex64)
     x = whole[1:, ::2].transpose(0, 2, 1)[:, ::2]  # (3, 6, 2), no stride of which is that of a dense tensor
     y = np.zeros((3, 6, 2), np.complex64)
