@@ -81,7 +81,7 @@ class Config(DecoderConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json, with what its kind takes for granted."""
         kind = values.get("kind", values.get("model_type"))
-        found: Config = super().from_dict({**USUAL.get(kind, GLM), **values})
+        found: Config = super().from_dict({**USUAL.get(str(kind), GLM), **values})
         return found
 
     @classmethod

@@ -4,7 +4,6 @@ HyperCLOVA X SEED Think (NAVER Cloud 2025, arXiv 2506.22403) has norms after eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -40,8 +39,7 @@ class Config(MultiplierConfig):
             size = values.get("head_dim")
             usual = {"use_post_norm": True}
             usual |= {"attention_multiplier": size**-0.5} if type(size) is int and size > 0 else {}
-        given = {name: value for name, value in values.items() if value is not None or name not in usual}
-        return usual | given | {"kind": kind}
+        return usual | values | {"kind": kind}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,11 +88,7 @@ def _to_gguf(config: Config) -> dict[str, Any]:
     return {}
 
 
-def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    return biases(found, values) | {"kind": "granite"}
-
-
 GGUF = Gguf(
-    "granite", order=pairs_of_llama, scalings=TENSOR_SCALINGS, keys=MULTIPLIER_KEYS, read=_from_gguf, write=_to_gguf,
+    "granite", order=pairs_of_llama, scalings=TENSOR_SCALINGS, keys=MULTIPLIER_KEYS, read=biases, write=_to_gguf,
 )  # fmt: skip
 TASKS = {"causal-lm": GraniteForCausalLM}

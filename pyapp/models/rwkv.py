@@ -19,9 +19,9 @@ from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.recurrent import StateText, token_before
 from pyapp.nn.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel
 
-from .loading.config import FileConfig, read_config, require
+from .loading.config import FileConfig, read_config
 from .loading.rwkv_files import renamed as renamed
-from .loading.rwkv_files import sizes_of, version_of
+from .loading.rwkv_files import sizes_of, version_of, with_sizes
 
 MODEL_TYPES = ("rwkv",)
 # The inputs of the averages, and the first values of their shares.
@@ -47,10 +47,7 @@ class Config(FileConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
-        given = {name: value for name, value in values.items() if value is not None}
-        hidden: Any = given.get("hidden_size")
-        require(type(hidden) is int and hidden >= 1, f"hidden_size is {hidden!r:.60}, expected a whole number")
-        return read_config(cls, {"attention_hidden_size": hidden, "intermediate_size": 4 * hidden} | given)
+        return read_config(cls, with_sizes(values, lambda hidden: 4 * hidden))
 
     @property
     def max_seq_len(self) -> int:

@@ -21,7 +21,7 @@ from pyapp.nn.rwkv import Block, ChannelMixing, Mixing, RwkvLanguageModel, decay
 from .loading.config import FileConfig, read_config, require
 from .loading.gguf import Gguf, GgufForm, Shape
 from .loading.rwkv_files import renamed as renamed
-from .loading.rwkv_files import sizes_of, version_of
+from .loading.rwkv_files import sizes_of, version_of, with_sizes
 
 MODEL_TYPES = ("rwkv6", "rwkv5")
 LONGEST = 1 << 20  # tokens of a text, as llama.cpp says: states know no limit
@@ -64,11 +64,7 @@ class Config(FileConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
         """From the object of a config.json."""
-        given = {name: value for name, value in values.items() if value is not None}
-        hidden: Any = given.get("hidden_size")
-        require(type(hidden) is int and hidden >= 1, f"hidden_size is {hidden!r:.60}, expected a whole number")
-        inner = int(hidden * 3.5) // 32 * 32
-        return read_config(cls, {"attention_hidden_size": hidden, "intermediate_size": inner} | given)
+        return read_config(cls, with_sizes(values, lambda hidden: int(hidden * 3.5) // 32 * 32))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -179,7 +179,7 @@ class Rwkv6(Rwkv):
         for layer in range(self.sizes["num_hidden_layers"]):
             a, f = f"rwkv.blocks.{layer}.attention.", f"rwkv.blocks.{layer}.feed_forward."
             own = norm(x, f"rwkv.blocks.{layer}.ln1")
-            if newer:  # equations 14 to 19
+            if newer:
                 inner = torch.tanh((own + change(own) * z[f"{a}time_maa_x"][0]) @ z[f"{a}time_maa_w1"])
                 shares = torch.einsum("tpr,prc->ptc", inner.view(count, 5, -1), z[f"{a}time_maa_w2"])
                 mixed = [
@@ -187,7 +187,7 @@ class Rwkv6(Rwkv):
                 ]
                 low = torch.tanh(mixed[0] @ z[f"{a}time_decay_w1"]) @ z[f"{a}time_decay_w2"]
                 decay = (-(z[f"{a}time_decay"][0] + low).exp()).exp()
-            else:  # equations 3 to 7
+            else:
                 names = ("key", "value", "receptance", "gate")
                 mixed = [own + change(own) * (1 - z[f"{a}time_mix_{name}"][0]) for name in names]
                 decay = (-z[f"{a}time_decay"].exp()).exp().reshape(1, -1).expand(count, -1)

@@ -432,8 +432,8 @@ def stored_in(
         pattern, layer = _pattern(name)
         older = form.older.get(pattern, "").replace("{}", layer) + ".weight"
         if older in there:
-            of_rows = None if own is None or form.share(name) is None else _joining(GgufForm(), config, slot.shape)
-            found[name] = Stored((older,), join=of_rows)
+            apart = own is not None and form.share(name) is not None  # newer files join it with others
+            found[name] = Stored((older,), join=_joining(GgufForm(), config, slot.shape) if apart else None)
         elif own is not None and own.rows is not None and tensors:
             found[name] = Stored(tensors, values=partial(_ordered, own.rows(config)))
         elif own is not None and tensors and form.share(name) is None:

@@ -5,8 +5,10 @@ tensors say the sizes, and other names than folders of Hugging Face's.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from .config import require
 
 # A tensor by which a file is known, of newer versions first: the versions have more and more tensors in common.
 VERSIONS = {
@@ -37,6 +39,16 @@ def renamed(name: str) -> str:
         if found and (not own.startswith("time_") or name.endswith(own)):
             name = name.replace(own, ours, 1)
     return name
+
+
+def with_sizes(values: Mapping[str, Any], inner: Callable[[int], int]) -> dict[str, Any]:
+    """The object of a config.json with the sizes that it leaves out; `inner` makes that of the feed-forward part of
+    hidden_size.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    hidden: Any = given.get("hidden_size")
+    require(type(hidden) is int and hidden >= 1, f"hidden_size is {hidden!r:.60}, expected a whole number")
+    return {"attention_hidden_size": hidden, "intermediate_size": inner(hidden)} | given
 
 
 def sizes_of(tensors: Mapping[str, Any], sizes: Mapping[str, tuple[str, int]]) -> dict[str, int]:
