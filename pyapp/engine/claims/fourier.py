@@ -12,7 +12,7 @@ from typing import Any
 from .. import dtype as _dtype
 from ..device import Device, cpu
 from ..dtype import DType
-from ..launch import KERNELS
+from ..launch import KERNELS, constants
 from ..lazy import np
 from ..native import IN_BROWSER, get_num_threads
 from ..op import claims
@@ -45,7 +45,7 @@ def _takes(kind: int, n: int) -> bool:
     return rest == 1
 
 
-@lru_cache(16)
+@constants(16)
 def _roots(n: int, device: Device) -> Tensor:
     """cos and sin of 2πi / n: (n, 2) float32."""
     angles = np.arange(n) * (2 * np.pi / n)
@@ -53,7 +53,7 @@ def _roots(n: int, device: Device) -> Tensor:
     return adopt_array(roots, _dtype.float32).to(device)
 
 
-@lru_cache(16)
+@constants(16)
 def _chirps(n: int, inverse: bool, device: Device) -> tuple[Tensor, Tensor]:
     """exp(∓ πi k² / n) for k < n, (n,) complex64, and the transform of its conjugate on both sides of 0, (m,), over m:
     the first power of two from 2n - 1 on.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from .. import dtype as _dtype
 from ..device import Device, cpu
 from ..dtype import DType
 from ..element_types import CODES, opcodes
-from ..launch import KERNELS
+from ..launch import KERNELS, constants
 from ..lazy import np
 from ..numpy_arrays import tensor_of
 from ..op import claims
@@ -57,7 +56,7 @@ def _exponent(x: Tensor) -> Any:
     return NotImplemented if x.device is cpu else _run("exponent", x.dtype, x)
 
 
-@lru_cache(16)
+@constants(16)
 def _cotangent(order: int, device: Device) -> Tensor:
     return tensor_of(cotangent_derivative(order), _dtype.float64).to(device)
 
@@ -70,7 +69,7 @@ def _polygamma(x: Tensor, n: int) -> Any:
     return _run("polygamma", kind, x, None, _cotangent(n, x.device), n)
 
 
-@lru_cache(4)
+@constants(4)
 def _temme(device: Device) -> Tensor:
     return tensor_of(np.array(temme_terms()), _dtype.float64).to(device)
 

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms (NumPy's) and short-time ones. Spectra are complex tensors."""
+"""Discrete Fourier transforms (the CPU has NumPy's, and a kernel) and short-time ones. Spectra are complex tensors."""
 
 from __future__ import annotations
 
