@@ -245,6 +245,21 @@ KERNEL(unary, "y x | opcode type count first second |")
 /* As `unary`, for a view x of any strides. y is dense, in the order of x's dims. */
 KERNEL(unary_strided,
        "y x | opcode type rank shape0 shape1 shape2 shape3 shape4 shape5 x0 x1 x2 x3 x4 x5 first second |")
+/* What NumPy computes on the host: y = opcode(a, b), `count` dense elements, in float64 or integers of 64 bits; OPCODE lines
+ * are explained at `unary`. NaN, infinities and numbers outside give what the host gives. polygamma: the derivative of digamma
+ * of the order `order`, 1 to 101; table (order + 2), float64, is the derivative of the cotangent of that order as a polynomial
+ * in it. igamma, igammac: table (3, 24), float64, are the coefficients of Temme's expansion. mantissa and exponent: of
+ * frexp. */
+OPCODE(special, ndtri, "floats", "same")
+OPCODE(special, igamma, "floats", "same")
+OPCODE(special, igammac, "floats", "same")
+OPCODE(special, polygamma, "floats", "same")
+OPCODE(special, zeta, "floats", "same")
+OPCODE(special, mantissa, "floats", "same")
+OPCODE(special, exponent, "floats", "int32")
+OPCODE(special, gcd, "integers", "same")
+OPCODE(special, lcm, "integers", "same")
+CUDA_KERNEL(special, "y a b? table? | opcode type count order |")
 /* The most frequent operations of `unary` on dense float32, with a short record. */
 KERNEL(exp_f32, "y x | count |")
 KERNEL(log_f32, "y x | count |")
@@ -693,10 +708,14 @@ KERNEL(grid_sample_backward_f32,
  * to the first size / 2 + 1 frequencies. 2: real to all frequencies; `inverse` conjugates those of 1 and 2. 3: the first
  * size / 2 + 1 frequencies of a real signal to that signal; the imaginary parts of the first and last count as 0. Results
  * are multiplied by `scale`, and in 1 and 3 all frequencies but the first and last by `middle`. The size has prime factors
- * up to 13; for kinds 1 to 3 it is even. roots (size, 2) are cos and sin of 2 pi i / size. The workspace has
- * 64 * (4 * size + 4) bytes, aligned to 64, for each of at most `workspaces` workers; further workers do nothing. */
+ * up to 13; for kinds 1 to 3 it is even. CUDA takes up to 2^20 complex numbers, or twice as many real ones. roots (size, 2)
+ * are cos and sin of 2 pi i / size. The workspace has 64 * (4 * size + 4) bytes, aligned to 64, for each of at most
+ * `workspaces` workers; further workers do nothing. */
 KERNEL(fourier_f32, "y x roots workspace | outer inner size kind inverse x_outer x_inner x_step y_outer y_inner y_step "
                     "workspaces | scale middle")
+/* y (outer, y_size, inner) = x (outer, x_size, inner) * factors * scale, dense complex numbers. Of x those beyond y_size are
+ * left out; of y those beyond x_size are 0. factors (the smaller of both) are complex. */
+CUDA_KERNEL(multiply_complex_f32, "y x factors | outer x_size y_size inner | scale")
 
 /* ---- Sound */
 

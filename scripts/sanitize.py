@@ -23,11 +23,11 @@ EMULATED = {
     "linear": "test_sums_of_halves",
     "quant": "quantises and 20-1024",
     "ctc": "test_all_paths and 3-label5",
+    "fourier": "2-8232 or test_strides",
     "loss": "test_cross_entropy_is_stable",
     "norm": "test_rms_norm_backward",
     "sort": "test_topk_of_many_lines",
     "sample": "test_infinite_logits",
-    "fourier": "test_many or 2-8232",
 }
 QUIET = ["-q", "-p", "no:cacheprovider"]
 LIBRARY = ROOT / "build" / "sanitized" / "libpyapp.so"

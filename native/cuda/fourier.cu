@@ -64,19 +64,19 @@ template <int RADIX> DEVICE void odd_transform(complex *a, const float *turns)
 
 template <int RADIX> DEVICE void small_transform(complex *a, const float *turns)
 {
-    if (RADIX == 2) {
+    if constexpr (RADIX == 2) {
         const complex sum = plus(a[0], a[1]);
         a[1] = minus(a[0], a[1]);
         a[0] = sum;
-    } else if (RADIX == 4) {
+    } else if constexpr (RADIX == 4) {
         four(a);
-    } else if (RADIX == 8) {
+    } else if constexpr (RADIX == 8) {
         const float half = 0.707106781f; /* cos and sin of 45 degrees */
         complex sums[4], rests[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            sums[k] = plus(a[k], a[k + 4 & 7]);
-            rests[k] = minus(a[k], a[k + 4 & 7]);
+            sums[k] = plus(a[k], a[k + 4]);
+            rests[k] = minus(a[k], a[k + 4]);
         }
         rests[1] = {(rests[1].re + rests[1].im) * half, (rests[1].im - rests[1].re) * half};
         rests[2] = times_minus_i(rests[2]);
@@ -85,7 +85,7 @@ template <int RADIX> DEVICE void small_transform(complex *a, const float *turns)
         four(rests);
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            a[2 * k] = sums[k], a[2 * k + 1 & 7] = rests[k];
+            a[2 * k] = sums[k], a[2 * k + 1] = rests[k];
     } else {
         odd_transform<RADIX>(a, turns);
     }
@@ -411,5 +411,26 @@ KERNEL(fourier_f32,
                 put(f, begin + lane, k, done[k * lanes + lane]);
         }
         __syncthreads();
+    }
+}
+
+/* ---- For transforms of other lengths (pyapp/engine/claims/fourier.py) */
+
+KERNEL(multiply_complex_f32, PARTS(outer *y_size *inner, 256), 256, 0)
+{
+    const int64_t *d = record.dims, x_size = d[multiply_complex_f32_x_size], y_size = d[multiply_complex_f32_y_size];
+    const int64_t inner = d[multiply_complex_f32_inner];
+    const float *x = (const float *)record.pointers[multiply_complex_f32_x];
+    const float *factors = (const float *)record.pointers[multiply_complex_f32_factors];
+    float *y = (float *)record.pointers[multiply_complex_f32_y], scale = record.floats[multiply_complex_f32_scale];
+    FOR_EACH(i, d[multiply_complex_f32_outer] * y_size * inner)
+    {
+        const int64_t row = quotient(i, inner), column = i - row * inner, group = quotient(row, y_size);
+        const int64_t k = row - group * y_size, at = (group * x_size + k) * inner + column;
+        complex z = {0, 0};
+        if (k < x_size)
+            z = turned({x[2 * at], x[2 * at + 1]}, factors[2 * k], -factors[2 * k + 1]);
+        y[2 * i] = scale * z.re;
+        y[2 * i + 1] = scale * z.im;
     }
 }

@@ -8,7 +8,7 @@ import keyword
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial, wraps
 from sys import float_info
 from typing import Any
 
@@ -465,6 +465,31 @@ def recording(recorder: Recorder) -> Iterator[None]:
             use_pools(None)
 
 
+def constants(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Keeps what a function last gave for `count` sets of arguments: tensors that depend on nothing else. It runs
+    outside of recordings, so that a Graph reads them as it reads weights.
+    """
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        @lru_cache(count)
+        @wraps(function)
+        def made(*args: Any) -> Any:
+            recorder = _thread.recorder
+            if recorder is None:
+                return function(*args)
+            _thread.recorder = None
+            use_pools(None)
+            try:
+                return function(*args)
+            finally:
+                use_pools(recorder.pools)
+                _thread.recorder = recorder
+
+        return made
+
+    return of
+
+
 def capture(function: Callable[[], Any]) -> Graph:
     """Runs `function()` once and keeps its kernel calls as a Graph.
 
@@ -499,6 +524,7 @@ __all__ = [
     "capture",
     "capture_or_run",
     "capturing",
+    "constants",
     "launch_all",
     "note_gradient",
     "note_setting",

@@ -10,6 +10,7 @@ import pytest
 
 import pyapp
 from pyapp import Tensor, fft
+from pyapp.engine import capture
 from pyapp.keras import layers, spectral_functions
 from tests.cuda import emulated
 from tests.engine.test_fused import normal
@@ -49,13 +50,13 @@ def test_lengths() -> None:
     emulated.check()
 
 
-@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
-def test_sizes_and_dims(norm: str) -> None:
+def test_sizes_and_dims() -> None:
     """Cut and padded, along each dim, of views of any strides."""
     x = numbers(3, 10, 6).astype("c8")
     views = (x, x.transpose(2, 0, 1), x[:, ::-1][:, 1::2])
 
     def check(at: int, dim: int, n: int) -> None:
+        norm: Any = ("backward", "ortho", "forward")[(at + dim + n) % 3]
         for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
             real = name in ("rfft", "ihfft")
             base = there(x.real if real else x)
@@ -107,6 +108,18 @@ def test_mel_spectrograms() -> None:
     pairs = spectral_functions.stft(x.to(emulated.DEVICE), 64, 16, 64)
     back = spectral_functions.istft(pairs, 64, 16, 64)
     np.testing.assert_allclose(back[:, :300].cpu().numpy(), x[:, : back.shape[1]].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [22, 46])
+def test_graphs_hold_them(n: int) -> None:
+    """Also where the first call is the one that is recorded."""
+    x = normal(2, n).to(emulated.DEVICE)
+    graph = capture(lambda: fft.rfft(x)[:, :9].abs() + pyapp.polygamma(n // 10, x[:, :9].abs() + 1))
+    y = normal(2, n, seed=7)
+    x.copy_(y.to(emulated.DEVICE))
+    graph.replay()
+    expected = fft.rfft(y)[:, :9].abs() + pyapp.polygamma(n // 10, y[:, :9].abs() + 1)
+    np.testing.assert_allclose(graph.outputs.cpu().numpy(), expected.numpy(), rtol=1e-5)
 
 
 def test_errors_are_those_of_the_cpu() -> None:

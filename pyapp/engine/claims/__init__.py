@@ -14,7 +14,7 @@ LATE = {
     "distances": "_distances distances_backward",
     "embedding_bags": "_embedding_bag",
     "element_updates": "computed_elements update_elements",
-    "fourier": "_dft _irdft _rdft _rdft_whole",
+    "fourier": "_dft _irdft _multiply_along _rdft _rdft_whole",
     "int8_product": "_int8_linear",
     "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
     "_nll_loss nll_loss_backward",
@@ -23,6 +23,7 @@ LATE = {
     "resample": "_grid_sample grid_sample_backward",
     "recurrences": "_advance_states linear_scan",
     "recurrent": "gru_steps gru_steps_backward lstm_steps lstm_steps_backward rnn_steps rnn_steps_backward",
+    "special_functions": "_exponent _mantissa _ndtri _polygamma _zeta gcd igamma igammac lcm",
 }
 LATE_CLAIMS.update((name, f"{__name__}.{module}") for module, names in LATE.items() for name in names.split())
 

@@ -12,21 +12,20 @@ from typing import Any
 from .. import dtype as _dtype
 from ..device import Device, cpu
 from ..dtype import DType
-from ..launch import KERNELS
+from ..launch import KERNELS, constants
 from ..lazy import np
 from ..native import IN_BROWSER, get_num_threads
 from ..op import claims
 from ..operands import dense
 from ..ops import fourier as ops
 from ..ops.complex_numbers import conj, real
-from ..ops.padding import pad
 from ..ops.stacking import cat
 from ..ops.view import narrow
 from ..storage import Storage
 from ..tensor import Tensor, adopt_array, empty_contiguous
 from .reduce import merged
 
-_FOURIER = KERNELS["fourier_f32"]
+_FOURIER, _MULTIPLY = KERNELS["fourier_f32"], KERNELS["multiply_complex_f32"]
 _COMPLEX, _REAL_TO_HALF, _REAL_TO_WHOLE, _HALF_TO_REAL = range(4)
 _FACTORS = (2, 3, 5, 7, 11, 13)
 _LARGEST = 1 << 14  # on the CPU
@@ -46,7 +45,7 @@ def _takes(kind: int, n: int) -> bool:
     return rest == 1
 
 
-@lru_cache(16)
+@constants(16)
 def _roots(n: int, device: Device) -> Tensor:
     """cos and sin of 2πi / n: (n, 2) float32."""
     angles = np.arange(n) * (2 * np.pi / n)
@@ -54,7 +53,7 @@ def _roots(n: int, device: Device) -> Tensor:
     return adopt_array(roots, _dtype.float32).to(device)
 
 
-@lru_cache(16)
+@constants(16)
 def _chirps(n: int, inverse: bool, device: Device) -> tuple[Tensor, Tensor]:
     """exp(∓ πi k² / n) for k < n, (n,) complex64, and the transform of its conjugate on both sides of 0, (m,), over m:
     the first power of two from 2n - 1 on.
@@ -77,11 +76,23 @@ def _by_chirps(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
     if 2 * n > _LARGEST_ELSEWHERE:
         return NotImplemented
     chirp, filters = _chirps(n, inverse, x.device)
-    behind = (1,) * (x.ndim - 1 - dim)
-    chirp, filters = chirp.reshape(n, *behind), filters.reshape(-1, *behind)
-    padded = pad(x * chirp, (0, 0) * len(behind) + (0, filters.shape[0] - n))
-    y = ops._dft(ops._dft(padded, dim, False, 1.0) * filters, dim, True, scale)
-    return narrow(y, dim, 0, n) * chirp
+    y = ops._dft(ops._multiply_along(x, chirp, dim, filters.shape[0]), dim, False, 1.0)
+    y = ops._dft(ops._multiply_along(y, filters, dim, filters.shape[0]), dim, True, 1.0)
+    return ops._multiply_along(y, chirp, dim, n, scale)
+
+
+@claims("_multiply_along")
+def _multiply_along(x: Tensor, factors: Tensor, dim: int, n: int, scale: float = 1.0) -> Any:
+    if x.device is cpu or x.dtype is not _dtype.complex64 or factors.dtype is not _dtype.complex64:
+        return NotImplemented
+    shape, factors = x.shape, dense(factors)
+    if factors.shape != (min(n, shape[dim]),):
+        return NotImplemented
+    y = empty_contiguous((*shape[:dim], n, *shape[dim + 1 :]), x.dtype, x.device)
+    _MULTIPLY.launch(
+        y.numel() >> 8, y, dense(x), factors, prod(shape[:dim]), shape[dim], n, prod(shape[dim + 1 :]), scale
+    )
+    return y
 
 
 def _with_middle(x: Tensor, dim: int, n: int, middle: float) -> Tensor:

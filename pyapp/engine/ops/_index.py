@@ -1622,6 +1622,7 @@ OP_MODULES: dict[str, str] = {
     "_mean_of_windows": "pool",
     "_median_of_all": "order_statistics",
     "_move": "elementwise.cast",
+    "_multiply_along": "fourier",
     "_narrow": "view",
     "_ndtri": "elementwise.special",
     "_nll_loss": "cross_entropy_loss",

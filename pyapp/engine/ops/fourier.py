@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms (NumPy's) and short-time ones. Spectra are complex tensors."""
+"""Discrete Fourier transforms (the CPU has NumPy's, and a kernel) and short-time ones. Spectra are complex tensors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..declare import function
 from ..dtype import complex_of
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
-from ..op import primitive
+from ..op import op, primitive
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -87,6 +87,15 @@ def _times(values: Any, scale: float, middle: float = 1.0, n: int = 0, dim: int 
     if n % 2 == 0:
         factors[-1] = 1
     return values * factors.reshape((-1,) + (1,) * (values.ndim - 1 - dim))
+
+
+@op()
+def _multiply_along(x: Tensor, factors: Tensor, dim: int, n: int, scale: float = 1.0) -> Tensor:
+    """A complex tensor, cut or padded with zeros to n along a dim, times factors of the smaller size there, and times
+    `scale`.
+    """
+    taken = narrow(x, dim, 0, factors.shape[0]) * factors.reshape(-1, *(1,) * (x.ndim - 1 - dim))
+    return _resized(taken * scale if scale != 1 else taken, dim, n)
 
 
 for _transform in (_dft, _rdft, _rdft_whole):

@@ -49,7 +49,7 @@ _MANY = 1e4  # from this first argument on, three terms of the expansion below h
 
 
 @functools.cache
-def _temme_terms() -> tuple[list[float], ...]:
+def temme_terms() -> tuple[list[float], ...]:
     """The coefficients of η^n in c_0, c_1 and c_2 of the uniform expansion for a large first argument (NIST DLMF 8.12.9
     and 8.12.12)."""
     count = 24
@@ -73,7 +73,7 @@ def _uniform(a: Any, x: Any, upper: bool) -> Any:
     square = np.where(np.abs(near) < 0.02, near * near * tail, near - np.log1p(near))  # η² / 2
     eta = np.copysign(np.sqrt(2 * square), near)
     small = np.clip(eta, -1.0, 1.0)  # beyond, the exponential is 0
-    c = [np.polynomial.polynomial.polyval(small, term) for term in _temme_terms()]
+    c = [np.polynomial.polynomial.polyval(small, term) for term in temme_terms()]
     rest = np.exp(-a * square) / (sqrt(2 * pi) * np.sqrt(a)) * (c[0] + (c[1] + c[2] / a) / a)
     side = 1.0 if upper else -1.0
     return 0.5 * _erfc64(side * eta * np.sqrt(a / 2)) + side * rest

@@ -151,19 +151,22 @@ def _polygamma(x: Tensor, n: int) -> Tensor:
     with np.errstate(all="ignore"):
         found = _polygamma_positive(np.where(z > 0, z, 1 - z), n)
         fraction = z - np.rint(z)
-        mirrored = (-1) ** n * found - pi ** (n + 1) * _cotangent_derivative(1 / np.tan(pi * fraction), n)
+        mirrored = (-1) ** n * found - pi ** (n + 1) * np.polynomial.polynomial.polyval(
+            1 / np.tan(pi * fraction), cotangent_derivative(n)
+        )
         pole = np.where((fraction == 0) | np.isneginf(z), (-1) ** (n + 1) * np.inf, mirrored)
         found = np.where(z > 0, found, np.where(np.isnan(z), np.nan, pole))
     return tensor_of(found, x.dtype if x.dtype.is_floating_point else _dtype.float32)
 
 
-def _cotangent_derivative(c: Any, n: int) -> Any:
-    """The n-th derivative of the cotangent where it is c: a polynomial in c, since its first one is -(1 + c²)."""
+@functools.cache
+def cotangent_derivative(n: int) -> Any:
+    """The n-th derivative of the cotangent as a polynomial in it, c: the first one is -(1 + c²). (n + 2,) float64."""
     terms = [0, 1]
     for _ in range(n):
         slope = [k * term for k, term in enumerate(terms)][1:]
         terms = [-(low + high) for low, high in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
-    return np.polynomial.polynomial.polyval(c, np.array(terms, dtype=np.float64))
+    return np.array(terms, dtype=np.float64)
 
 
 def _polygamma_positive(z: Any, n: int) -> Any:
