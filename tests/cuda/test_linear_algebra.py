@@ -21,8 +21,8 @@ from .test_host_help import CASES, POSITIVE, SIDE, SQUARE, results
 
 pytestmark = [pytest.mark.native_only, pytest.mark.filterwarnings("error:.*the host computes it from copies")]
 BY_THE_CARD = (
-    "cholesky cholesky_ex cholesky_inverse cholesky_solve det inv inv_ex logdet lu lu_solve matrix_power qr slogdet "
-    "solve solve_triangular tensorinv"
+    "cholesky cholesky_ex cholesky_inverse cholesky_solve det inv inv_ex logdet lu lu_solve matrix_exp matrix_power qr "
+    "slogdet solve solve_triangular tensorinv"
 ).split()
 
 
@@ -126,6 +126,9 @@ def test_nan_and_nothing() -> None:
     x = np.full((3, 3), np.nan, np.float32)
     for function in (linalg.inv, linalg.det, lambda x: linalg.qr(x).R.diagonal()):
         assert function(on_card(x)).isnan().any()
+    several = np.stack([x, np.zeros((3, 3), np.float32), np.diag([9, -1, 30]).astype(np.float32)])
+    expected = linalg.matrix_exp(pyapp.from_numpy(several)).numpy()
+    np.testing.assert_allclose(linalg.matrix_exp(on_card(several)).cpu().numpy(), expected, rtol=1e-5)
     for shape in ((0, 3, 3), (2, 0, 0)):
         empty = pyapp.zeros(shape, device=emulated.DEVICE)
         for square in (linalg.inv, linalg.cholesky, lambda x: linalg.solve(x, x), lambda x: linalg.qr(x).R):

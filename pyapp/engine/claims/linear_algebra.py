@@ -11,7 +11,9 @@ from ..launch import KERNELS, capturing
 from ..op import claims
 from ..operands import common_dtype, dense
 from ..ops.create import arange, eye
+from ..ops.elementwise.select import where
 from ..ops.linalg.lapack import _square
+from ..ops.linalg.matrix_functions import PADE_LIMIT, pade
 from ..ops.view import expand
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, empty_contiguous
@@ -196,3 +198,20 @@ def _qr(x: Tensor) -> Any:
     taus = empty_contiguous((batch, n), a.dtype, a.device)
     _QR.launch(batch * m * n * n >> 10, y, a, taus, CODES[a.dtype], batch, m, n)
     return y.reshape((*x.shape[:-2], m + n, n)).to(x.dtype)
+
+
+@claims("matrix_exp")
+def _matrix_exp(x: Tensor) -> Any:
+    """As on the CPU, in float64. The number of squarings comes from the card, so a Graph cannot hold it."""
+    if not _fits("matrix_exp", x) or not x.numel() or capturing():
+        return NotImplemented
+    a = x.detach().to(_dtype.float64)
+    norms = a.abs().sum(-2).amax(-1)[..., None, None]
+    finite = norms.isfinite()
+    halvings = (where(finite, norms, 0.0) / PADE_LIMIT).clamp(1.0).log2().ceil()
+    a = where(finite, a, 0.0) * (-halvings).exp2()
+    denominators, numerators = pade(a, eye(a.shape[-1], dtype=a.dtype, device=a.device))
+    y = _solved_by_lu(_wide(denominators), _wide(numerators)).reshape(x.shape)
+    for step in range(int(halvings.amax().item())):
+        y = where(halvings > step, y @ y, y)
+    return where(finite, y, float("nan")).to(x.dtype)
