@@ -11,8 +11,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from ..autograd import grad
-from ..engine.autograd import no_grad
+from ..engine.autograd import grad, no_grad
 from ..engine.autograd_function import Function
 from ..engine.launch import Graph, Recorder, capturing, recording
 from ..engine.ops.create import ones_like
