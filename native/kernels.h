@@ -49,7 +49,9 @@ enum {
     KERNEL_POSITION_RANGE = 2,
     KERNEL_BAD_ARGUMENT = 3,
     KERNEL_CANCELLED = 4,
-    KERNEL_DIVISION_BY_ZERO = 5
+    KERNEL_DIVISION_BY_ZERO = 5,
+    KERNEL_SINGULAR = 6,
+    KERNEL_NOT_POSITIVE = 7 /* definite */
 };
 
 /* build.py makes slots.h from the lines of these four. A CUDA_KERNEL is a kernel that CUDA alone has, since each launch costs
@@ -801,6 +803,21 @@ KERNEL(adamw_f32, "parameter m v grad numbers? | count number0 number1 number2 n
  * has `room` floats for each of at most `workspaces` workers. room is a multiple of 16 and at least (steps + 7) *
  * (W + 32), where W is 2 * most + 1 rounded up to a multiple of 16. */
 KERNEL(ctc_f32, "loss grad? log_probs labels times lengths scratch | steps count classes most blank room workspaces |")
+/* ---- Linear algebra: matrices of float32 or float64 (`type`), row by row, one behind the other. */
+
+/* The lower triangle L of x = L L^T, with zeros above it, for `batch` matrices (n, n), of which the lower triangle is read. A
+ * matrix that is not positive-definite is KERNEL_NOT_POSITIVE. */
+CUDA_KERNEL(cholesky, "y x | type batch n |")
+/* L below the diagonal, which is 1, and U on and above it, of `batch` matrices (rows, columns). exchanges and order are
+ * int32: k is exchanged with exchanges[k] (batch, the smaller of rows and columns), and row i of L U is row order[i]
+ * (batch, rows) of x. NULL, both of them: rows stay where they are. Columns whose pivot is 0 are not divided. */
+CUDA_KERNEL(lu_factor, "y x exchanges? order? | type batch rows columns |")
+/* Q (rows, columns) over R (columns, columns), as LAPACK's geqrf and orgqr have them, of `batch` matrices (rows, columns) with
+ * rows >= columns; taus (batch, columns) are the factors of the reflectors. */
+CUDA_KERNEL(qr, "y x taus | type batch rows columns |")
+/* y (batch, n, columns) with a y = b, for triangular a (n, n) with the strides given, and rows of b in an order (batch, n) of
+ * int32. y may be b without an order. unit: the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR otherwise. */
+CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column |")
 
 #undef ELEMENT
 #undef OPCODE

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import KernelError
+from ..errors import KernelError, LinAlgError
 
 POINTERS, DIMS, FLOATS = 8, 24, 4
 MOST_THREADS = 64
@@ -34,6 +34,8 @@ _MEANING = {
     3: "an argument is not usable (NaN, or a kernel that this build lacks)",
     4: "cancelled",
     5: "an integer is divided by zero",
+    6: "the matrix is singular",
+    7: "the matrix is not positive-definite",
     255: "a thread of the page has failed: the engine must be started anew",
 }
 _ADVICE = "Build it with `python native/build.py host`, or install the package with pip (a C compiler is needed)."
@@ -212,5 +214,7 @@ def fail(status: int, name: str, earlier: bool = False) -> None:
     if code in (1, 2):
         raise IndexError(f"{name}: {_MEANING[code]}{by}")
     if code == 5:
-        raise RuntimeError(f"{name}: an integer is divided by zero{by}")
+        raise RuntimeError(f"{name}: {_MEANING[code]}{by}")
+    if code in (6, 7):
+        raise LinAlgError(f"{name}: {_MEANING[code]}{by}")
     raise KernelError(_MEANING.get(code, f"unknown status {code}") + by, where=f"kernel {name}")

@@ -253,7 +253,8 @@ def test_counts_lie_where_what_they_count_does() -> None:
 
 def test_the_sources_have_the_kernels_of_the_c_files_of_their_names() -> None:
     for name, plan in sources.plans().items():
-        text = (NATIVE / f"{plan.steps[-1].source}.c").read_text()
+        path = NATIVE / f"{plan.steps[-1].source}.c"  # none where CUDA alone has all the kernels
+        text = path.read_text() if path.exists() else ""
         found = re.search(rf"^(?:\w+_)?KERNEL\({name}\b", text, re.MULTILINE) is not None
         assert found == (name in HOST_KERNELS), name
         assert all(step.threads % 32 == 0 for step in plan.steps)

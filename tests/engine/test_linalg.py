@@ -22,6 +22,17 @@ SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
     "matrix_exp": (linalg.matrix_exp, (2, 3, 3)),
     "pinv": (linalg.pinv, (4, 2)),
     "pinv of equal singular values": (lambda x: linalg.pinv(x * 0.1 + pyapp.eye(3, dtype=x.dtype)[:, :2]), (3, 2)),
+    "solve_triangular": (
+        lambda x: (
+            linalg.solve_triangular(x, x[0, :, :2].sin(), upper=True)
+            + linalg.solve_triangular(
+                pyapp.complex(x[0], x[1]), x[:, :2] + 0j, upper=False, left=False, unitriangular=True
+            )
+            .abs()
+            .sum()
+        ),
+        (2, 3, 3),
+    ),
     "lstsq": (lambda x: linalg.lstsq(x, x[:, :1].exp(), driver="gels").residuals, (4, 2)),
     "cond 1": (lambda x: linalg.cond(x, 1), (2, 2, 2)),
     "cond fro": (lambda x: linalg.cond(x, "fro"), (2, 2)),
@@ -35,6 +46,12 @@ SMOOTH: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
 def test_gradients_and_those_of_gradients(name: str) -> None:
     function, shape = SMOOTH[name]
     assert gradcheck(function, matrix(*shape)) and gradgradcheck(function, matrix(*shape))
+
+
+def test_a_matrix_beside_a_batch_of_as_many_is_no_batch_of_vectors() -> None:
+    a, b = matrix(3, 3, 3).detach(), matrix(3, 3).detach()
+    expected = np.stack([np.linalg.solve(np.tril(own), b.numpy()) for own in a.numpy()])  # as torch has it
+    np.testing.assert_allclose(linalg.solve_triangular(a, b, upper=False).numpy(), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

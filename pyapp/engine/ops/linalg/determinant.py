@@ -64,6 +64,12 @@ def _direction(x: Tensor) -> Tensor:
 _direction.takes_complex = True
 
 
+@primitive(vjp=None, name="_sign_of_det")
+def _sign_of_det(x: Tensor) -> Tensor:
+    """1, -1 or 0, of real matrices."""
+    return result_of("slogdet", lambda a: np.linalg.slogdet(a)[0], x)
+
+
 @printed_as("linalg_slogdet")
 class LogDeterminant(NamedTuple):
     sign: Tensor
@@ -76,7 +82,7 @@ def slogdet(x: Tensor) -> LogDeterminant:
     _square("slogdet", x)
     if x.dtype.is_complex:
         return LogDeterminant(_direction(x), _log_abs_det(x))
-    return LogDeterminant(result_of("slogdet", lambda a: np.linalg.slogdet(a)[0], x), _log_abs_det(x))
+    return LogDeterminant(_sign_of_det(x), _log_abs_det(x))
 
 
 @function(method=True)

@@ -18,7 +18,7 @@ from ...user_errors import describe
 from ..create import eye
 from ..stacking import cat
 from ..view import expand
-from .lapack import _checked, _lapack, _square, on_host, result_of
+from .lapack import _checked, _lapack, _square, result_of
 from .solve import solve, solve_triangular
 
 
@@ -200,13 +200,14 @@ def _factorised(name: str, x: Tensor) -> tuple[Tensor, Any, Any]:
     if x.ndim < 2:
         raise ValueError(f"{name}: takes matrices (..., M, N), got {describe(x)}")
     m, n = x.shape[-2:]
-    _, exchanged = _two(name, x.detach().reshape(prod(x.shape[:-2]), m, n))
+    exchanged = _exchanges_of_lu(x.detach().reshape(prod(x.shape[:-2]), m, n), name).cpu().array()
     order = _order(exchanged, m)
     return _permuted_factors(x, order), exchanged.reshape(*x.shape[:-2], min(m, n)), order
 
 
-def _two(name: str, x: Tensor) -> Any:
-    """_lapack for functions that return two arrays."""
+@primitive(vjp=None, name="_exchanges_of_lu")
+def _exchanges_of_lu(x: Tensor, name: str) -> Tensor:
+    """The row that each one is exchanged with, from 0, int32 (B, K), of (B, M, N); `name`: the op, for errors."""
     kept: list[Any] = []
 
     def compute(a: Any) -> Any:
@@ -214,7 +215,7 @@ def _two(name: str, x: Tensor) -> Any:
         return kept[0]
 
     _lapack(name, compute, x)
-    return kept
+    return tensor_of(kept[1], _dtype.int32)
 
 
 @printed_as("linalg_lu")
@@ -292,8 +293,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 
 def _exchanges(pivots: Tensor) -> Any:
-    on_host("lu_unpack", pivots)
-    found = pivots.array().reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype("int64") - 1
+    found = pivots.cpu().array().reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype("int64") - 1
     if found.size and found.min() < 0:
         raise ValueError(f"pivots count from 1, got {describe(pivots)} from {found.min() + 1}")
     return found

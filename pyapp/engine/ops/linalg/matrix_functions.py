@@ -25,6 +25,18 @@ PADE = (
 PADE_LIMIT = 5.371920351148152
 
 
+def pade(a: Any, one: Any) -> tuple[Any, Any]:
+    """The denominator and numerator of the approximant to exp(a): arrays or tensors (..., N, N), and the identity."""
+    a2 = a @ a
+    a4 = a2 @ a2
+    a6 = a4 @ a2
+    c = PADE
+    odd = a6 @ (c[13] * a6 + c[11] * a4 + c[9] * a2) + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one
+    even = a6 @ (c[12] * a6 + c[10] * a4 + c[8] * a2) + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * one
+    odd = a @ odd
+    return even - odd, even + odd
+
+
 def _exponential(a: Any) -> Any:
     """Scaling and squaring of matrices of 64-bit floats or complex numbers of these (Higham 2005, "The scaling and
     squaring method revisited", 2.3).
@@ -33,15 +45,7 @@ def _exponential(a: Any) -> Any:
     finite = np.where(np.isfinite(norms), norms, 0)
     halvings = np.ceil(np.log2(np.maximum(finite / PADE_LIMIT, 1)))[..., None, None]
     a = a / 2**halvings
-    one = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
-    a2 = a @ a
-    a4 = a2 @ a2
-    a6 = a4 @ a2
-    c = PADE
-    odd = a6 @ (c[13] * a6 + c[11] * a4 + c[9] * a2) + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * one
-    even = a6 @ (c[12] * a6 + c[10] * a4 + c[8] * a2) + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * one
-    odd = a @ odd
-    result = np.linalg.solve(even - odd, even + odd)
+    result = np.linalg.solve(*pade(a, np.broadcast_to(np.eye(a.shape[-1]), a.shape)))
     for step in range(int(halvings.max(initial=0))):
         result = np.where(halvings > step, result @ result, result)
     return np.where(np.isfinite(norms)[..., None, None], result, np.nan)

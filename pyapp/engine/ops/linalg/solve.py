@@ -59,6 +59,23 @@ def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
     return _solve(a, b)
 
 
+def _d_solve_triangular(g: Tensor, y: Tensor, a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
+    grad_b = _solve_triangular(a.mT, g, not upper, unit)
+    grad_a = -(grad_b @ y.mT)
+    grad_a = grad_a.triu(int(unit)) if upper else grad_a.tril(-int(unit))
+    return _sum_to(grad_a, a.shape), _sum_to(grad_b, b.shape)
+
+
+@op(vjp=_d_solve_triangular, saves="both", name="_solve_triangular")
+def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
+    """x of a x = b: of a (..., N, N) one triangle is read, b (..., N, K); `unit`: the diagonal of a counts as 1."""
+    if unit:
+        a = (a.triu(1) if upper else a.tril(-1)) + eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    else:
+        a = a.triu() if upper else a.tril()
+    return _solve(a, b)
+
+
 @function(arguments="A B")
 def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """x of a x = b (left) or x a = b, as torch.linalg.solve_triangular; only one triangle of a is read."""
@@ -66,11 +83,11 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
     side = -2 if left else -1
     if b.ndim < 2 or b.shape[side] != a.shape[-1]:
         raise ValueError(f"solve_triangular: {describe(a)} does not fit {describe(b)}")
-    if unitriangular:
-        a = (a.triu(1) if upper else a.tril(-1)) + eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    else:
-        a = a.triu() if upper else a.tril()
-    return solve(a, b) if left else solve(a.mT, b.mT).mT
+    same_device("solve_triangular", a, b)
+    broadcast_shapes(a.shape[:-2], b.shape[:-2], op="solve_triangular")
+    if left:
+        return _solve_triangular(a, b, upper, unitriangular)
+    return _solve_triangular(a.mT, b.mT, not upper, unitriangular).mT
 
 
 def _d_pinv(g: Tensor, y: Tensor, x: Tensor, *_: Any) -> Any:

@@ -1,0 +1,414 @@
+/* Factors of matrices, and triangular systems. A block has a matrix, or 32 right-hand sides of one.
+ *
+ * Golub and Van Loan 2013, "Matrix Computations", 4th edition: 3.1 (triangular systems), 3.2 and 3.4 (LU, and its exchanges of
+ * rows), 4.2 (Cholesky), 5.1 and 5.2 (Householder's reflectors and QR). Cholesky and LU go by panels of a few columns, which lie in
+ * shared memory while they are factored, so that each element of the rest is read and written once for a panel and not once for a
+ * column. Every sum has one order. */
+#include "gpu.h"
+
+#define MOST_ROWS 512 /* of a panel in shared memory: what cards of sm_75 have without asking for more */
+#define ROW_BYTES                                                                                                      \
+    72           /* of a panel's row: 17 floats or 9 doubles, so that threads with rows of their own meet in no bank */
+#define SIDES 32 /* right-hand sides of a block */
+#define STEP_ROWS 32 /* rows of a triangular system that are solved at a time: a lane has one */
+
+template <class T> struct panel_of {
+    enum { WIDTH = sizeof(T) == 8 ? 8 : 16, PITCH = WIDTH + 1 };
+};
+
+DEVICE float root_of(float x) { return sqrtf(x); }
+DEVICE double root_of(double x) { return sqrt(x); }
+DEVICE float size_of(float x) { return fabsf(x); }
+DEVICE double size_of(double x) { return fabs(x); }
+
+/* Columns first .. first + width - 1 of y (?, columns), from row `first` on. */
+template <class T> DEVICE void load_panel(T *panel, const T *y, int64_t columns, int64_t first, int height, int width)
+{
+    FOR_THREADS(i, height * width)
+    panel[i / width * panel_of<T>::PITCH + i % width] = y[(first + i / width) * columns + first + i % width];
+}
+
+/* What is right of and below a panel, y[i][c] for i and c of first + width and more, less the panel times the rows beside it:
+ * lanes have columns, warps rows. above(u, c) gives the column c of these rows. `lower`: only where i >= c. */
+template <class T, class Above>
+DEVICE void subtract_product(T *y, const T *panel, int64_t rows, int64_t columns, int64_t first, int width, bool lower,
+                             Above above)
+{
+    const int64_t begin = first + width;
+    for (int64_t tile = begin; tile < columns; tile += 32) {
+        const int64_t c = tile + LANE;
+        T u[panel_of<T>::WIDTH];
+        if (c >= columns)
+            continue;
+        above(u, c);
+        for (int64_t i = (lower ? tile : begin) + WARP; i < rows; i += WARPS) {
+            const T *const own = panel + (i - first) * panel_of<T>::PITCH;
+            T sum = 0;
+            if (lower && i < c)
+                continue;
+#pragma unroll
+            for (int j = 0; j < panel_of<T>::WIDTH; j++)
+                if (j < width)
+                    sum += own[j] * u[j];
+            y[i * columns + c] -= sum;
+        }
+    }
+}
+
+/* ---- Cholesky: columns of a panel one after the other, each less the products of those before it. */
+
+template <class T> DEVICE void cholesky_of(const launch &record, int32_t *status, T *panel)
+{
+    constexpr int WIDTH = panel_of<T>::WIDTH, PITCH = panel_of<T>::PITCH;
+    __shared__ T roots[WIDTH];
+    const int64_t n = record.dims[cholesky_n];
+    FOR_EACH_BLOCK(matrix, record.dims[cholesky_batch])
+    {
+        T *const y = (T *)record.pointers[cholesky_y] + matrix * n * n;
+        const T *const x = (const T *)record.pointers[cholesky_x] + matrix * n * n;
+        FOR_THREADS(i, n * n)
+        y[i] = i % n <= i / n ? x[i] : 0;
+        __syncthreads();
+        for (int64_t first = 0; first < n; first += WIDTH) {
+            const int width = (int)MIN(WIDTH, n - first), height = (int)(n - first);
+            load_panel(panel, y, n, first, height, width);
+            __syncthreads();
+            for (int j = 0; j < width; j++) { /* panel[j][j] stays as it is: others read it */
+                const T *const across = panel + j * PITCH;
+                T pivot = across[j];
+                for (int t = 0; t < j; t++)
+                    pivot -= across[t] * across[t];
+                const T root = root_of(pivot);
+                for (int i = j + 1 + (int)threadIdx.x; i < height; i += blockDim.x) {
+                    T *const own = panel + i * PITCH, value = own[j];
+                    for (int t = 0; t < j; t++)
+                        value -= own[t] * across[t];
+                    own[j] = value / root;
+                }
+                if (threadIdx.x == 0) {
+                    roots[j] = root;
+                    if (!(pivot > 0))
+                        report(KERNEL_NOT_POSITIVE);
+                }
+                __syncthreads();
+            }
+            FOR_THREADS(i, height * width)
+            {
+                const int row = (int)(i / width), column = (int)(i % width);
+                if (column <= row)
+                    y[(first + row) * n + first + column] = column == row ? roots[row] : panel[row * PITCH + column];
+            }
+            subtract_product(y, panel, n, n, first, width, true, [=](T *u, int64_t c) {
+#pragma unroll
+                for (int j = 0; j < WIDTH; j++)
+                    if (j < width)
+                        u[j] = panel[(c - first) * PITCH + j];
+            });
+            __syncthreads();
+        }
+    }
+}
+
+KERNEL(cholesky, batch, 256, MIN(n, MOST_ROWS) * ROW_BYTES)
+{
+    DYNAMIC_SHARED(unsigned char, panel);
+    const int64_t *d = record.dims;
+    if (d[cholesky_n] < 0 || d[cholesky_n] > MOST_ROWS)
+        return report(KERNEL_BAD_ARGUMENT);
+    if (d[cholesky_type] == TYPE_float32)
+        cholesky_of<float>(record, status, (float *)panel);
+    else if (d[cholesky_type] == TYPE_float64)
+        cholesky_of<double>(record, status, (double *)panel);
+    else
+        report(KERNEL_BAD_ARGUMENT);
+}
+
+/* ---- LU: of each column the element of the largest size, the first of them, is the pivot. A thread has a row. */
+
+/* The row of the panel, j or below, with the largest element in column j; by one warp. */
+template <class T> DEVICE int pivot_of(const T *panel, int j, int height)
+{
+    T most = -1;
+    int best = j;
+    for (int i = j + LANE; i < height; i += 32) {
+        const T size = size_of(panel[i * panel_of<T>::PITCH + j]);
+        if (size > most)
+            most = size, best = i;
+    }
+    for (int apart = 16; apart; apart >>= 1) {
+        const T other = __shfl_xor_sync(EVERY_LANE, most, apart);
+        const int at = __shfl_xor_sync(EVERY_LANE, best, apart);
+        if (other > most || (other == most && at < best))
+            most = other, best = at;
+    }
+    return best;
+}
+
+template <class T> DEVICE void exchange(T *a, T *b)
+{
+    const T kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+template <class T> DEVICE void lu_of(const launch &record, T *panel)
+{
+    constexpr int WIDTH = panel_of<T>::WIDTH, PITCH = panel_of<T>::PITCH;
+    __shared__ int chosen[WIDTH];
+    const int64_t rows = record.dims[lu_factor_rows], columns = record.dims[lu_factor_columns];
+    const int64_t pivots = MIN(rows, columns);
+    const bool exchanged = record.pointers[lu_factor_exchanges] != 0;
+    FOR_EACH_BLOCK(matrix, record.dims[lu_factor_batch])
+    {
+        T *const y = (T *)record.pointers[lu_factor_y] + matrix * rows * columns;
+        const T *const x = (const T *)record.pointers[lu_factor_x] + matrix * rows * columns;
+        int32_t *const exchanges = exchanged ? (int32_t *)record.pointers[lu_factor_exchanges] + matrix * pivots : 0;
+        int32_t *const order = exchanged ? (int32_t *)record.pointers[lu_factor_order] + matrix * rows : 0;
+        FOR_THREADS(i, rows * columns)
+        y[i] = x[i];
+        if (exchanged)
+            FOR_THREADS(i, rows)
+        order[i] = (int32_t)i;
+        __syncthreads();
+        for (int64_t first = 0; first < pivots; first += WIDTH) {
+            const int width = (int)MIN(WIDTH, pivots - first), height = (int)(rows - first);
+            const int64_t behind = first + width;
+            load_panel(panel, y, columns, first, height, width);
+            __syncthreads();
+            for (int j = 0; j < width; j++) {
+                T *const across = panel + j * PITCH;
+                if (WARP == 0) {
+                    const int best = exchanged ? pivot_of(panel, j, height) : j;
+                    __syncwarp();
+                    if (best != j && LANE < width)
+                        exchange(across + LANE, panel + best * PITCH + LANE);
+                    if (LANE == 0)
+                        chosen[j] = best;
+                }
+                __syncthreads();
+                const T pivot = across[j];
+                for (int i = j + 1 + (int)threadIdx.x; i < height; i += blockDim.x) {
+                    T *const own = panel + i * PITCH;
+                    const T factor = pivot != 0 ? own[j] / pivot : exchanged ? own[j] : 0;
+                    own[j] = factor;
+                    for (int c = j + 1; c < width; c++)
+                        own[c] -= factor * across[c];
+                }
+                __syncthreads();
+            }
+            FOR_THREADS(i, height * width)
+            y[(first + i / width) * columns + first + i % width] = panel[i / width * PITCH + i % width];
+            if (exchanged && threadIdx.x == 0)
+                for (int j = 0; j < width; j++) {
+                    exchanges[first + j] = (int32_t)(first + chosen[j]);
+                    exchange(order + first + j, order + first + chosen[j]);
+                }
+            FOR_THREADS(i, columns - width) /* the columns beside the panel; those behind it become rows of U */
+            {
+                const int64_t c = i < first ? i : i + width;
+                T *const own = y + first * columns + c;
+                for (int j = 0; j < width; j++)
+                    if (chosen[j] != j)
+                        exchange(own + j * columns, own + chosen[j] * columns);
+                if (c < behind)
+                    continue;
+                for (int j = 1; j < width; j++) {
+                    T value = own[j * columns];
+                    for (int t = 0; t < j; t++)
+                        value -= panel[j * PITCH + t] * own[t * columns];
+                    own[j * columns] = value;
+                }
+            }
+            __syncthreads();
+            subtract_product(y, panel, rows, columns, first, width, false, [=](T *u, int64_t c) {
+#pragma unroll
+                for (int j = 0; j < WIDTH; j++)
+                    if (j < width)
+                        u[j] = y[(first + j) * columns + c];
+            });
+            __syncthreads();
+        }
+    }
+}
+
+KERNEL(lu_factor, batch, 256, MIN(rows, MOST_ROWS) * ROW_BYTES)
+{
+    DYNAMIC_SHARED(unsigned char, panel);
+    const int64_t *d = record.dims;
+    if (d[lu_factor_rows] < 0 || d[lu_factor_rows] > MOST_ROWS || d[lu_factor_columns] < 0)
+        return report(KERNEL_BAD_ARGUMENT);
+    if (d[lu_factor_type] == TYPE_float32)
+        lu_of<float>(record, (float *)panel);
+    else if (d[lu_factor_type] == TYPE_float64)
+        lu_of<double>(record, (double *)panel);
+    else
+        report(KERNEL_BAD_ARGUMENT);
+}
+
+/* ---- QR, as LAPACK's geqr2 and org2r: reflectors 1 - tau v v^T, v[j] = 1, the rest of v below the diagonal of column j. */
+
+/* Columns j + 1 .. of a (rows, columns), from row j on, times the reflector j. Lanes have columns, warps rows. */
+template <class T> DEVICE void reflect(T *a, int64_t rows, int64_t columns, int64_t j, T tau)
+{
+    __shared__ T parts[8][32];
+    for (int64_t tile = j + 1; tile < columns; tile += 32) {
+        const int64_t c = tile + LANE;
+        T sum = 0;
+        if (c < columns)
+            for (int64_t i = j + 1 + WARP; i < rows; i += WARPS)
+                sum += a[i * columns + j] * a[i * columns + c];
+        parts[WARP][LANE] = sum;
+        __syncthreads();
+        if (c < columns) {
+            sum = a[j * columns + c];
+            for (int w = 0; w < WARPS; w++)
+                sum += parts[w][LANE];
+        }
+        __syncthreads(); /* row j has been read, and the parts */
+        if (c >= columns)
+            continue;
+        sum *= tau;
+        if (WARP == 0)
+            a[j * columns + c] -= sum;
+        for (int64_t i = j + 1 + WARP; i < rows; i += WARPS)
+            a[i * columns + c] -= sum * a[i * columns + j];
+    }
+    __syncthreads();
+}
+
+template <class T> DEVICE void qr_of(const launch &record)
+{
+    const int64_t rows = record.dims[qr_rows], columns = record.dims[qr_columns];
+    FOR_EACH_BLOCK(matrix, record.dims[qr_batch])
+    {
+        T *const a = (T *)record.pointers[qr_y] + matrix * (rows + columns) * columns, *const r = a + rows * columns;
+        const T *const x = (const T *)record.pointers[qr_x] + matrix * rows * columns;
+        T *const taus = (T *)record.pointers[qr_taus] + matrix * columns;
+        FOR_THREADS(i, rows * columns)
+        a[i] = x[i];
+        __syncthreads();
+        for (int64_t j = 0; j < columns; j++) {
+            T *const corner = a + j * columns + j;
+            const T alpha = *corner;
+            T most = 0, sum = 0, tau = 0;
+            for (int64_t i = 1 + threadIdx.x; i < rows - j; i += blockDim.x)
+                most = Larger()(size_of(corner[i * columns]), most);
+            most = block_largest(most);
+            if (most != 0) {
+                most = Larger()(size_of(alpha), most); /* squares of what is at most 1 */
+                for (int64_t i = threadIdx.x; i < rows - j; i += blockDim.x) {
+                    const T part = corner[i * columns] / most;
+                    sum += part * part;
+                }
+                const T length = most * root_of(block_sum(sum)), beta = alpha >= 0 ? -length : length;
+                tau = (beta - alpha) / beta;
+                __syncthreads();
+                for (int64_t i = threadIdx.x; i < rows - j; i += blockDim.x)
+                    corner[i * columns] = i ? corner[i * columns] / (alpha - beta) : beta;
+            }
+            if (threadIdx.x == 0)
+                taus[j] = tau;
+            __syncthreads();
+            reflect(a, rows, columns, j, tau);
+        }
+        FOR_THREADS(i, columns * columns)
+        r[i] = i / columns <= i % columns ? a[i] : 0;
+        __syncthreads();
+        for (int64_t j = columns - 1; j >= 0; j--) {
+            const T tau = taus[j];
+            if (threadIdx.x == 0) /* what is behind it in its row begins as 0, which r has kept */
+                a[j * columns + j] = 1 - tau;
+            reflect(a, rows, columns, j, tau);
+            for (int64_t i = threadIdx.x; i < rows; i += blockDim.x)
+                if (i != j)
+                    a[i * columns + j] = i < j ? 0 : -tau * a[i * columns + j];
+            __syncthreads();
+        }
+    }
+}
+
+KERNEL(qr, batch, 256, 0)
+{
+    const int64_t *d = record.dims;
+    if (d[qr_columns] < 0 || d[qr_rows] < d[qr_columns])
+        return report(KERNEL_BAD_ARGUMENT);
+    if (d[qr_type] == TYPE_float32)
+        qr_of<float>(record);
+    else if (d[qr_type] == TYPE_float64)
+        qr_of<double>(record);
+    else
+        report(KERNEL_BAD_ARGUMENT);
+}
+
+/* ---- Triangular systems: 32 rows at a time by warps, a lane for each row; then all rows that are left, less their part. */
+
+template <class T> DEVICE void solve_of(const launch &record, int32_t *status)
+{
+    __shared__ T corner[STEP_ROWS][STEP_ROWS + 1], found[STEP_ROWS][SIDES];
+    const int64_t *d = record.dims, n = d[solve_triangular_n], columns = d[solve_triangular_columns];
+    const int64_t row_step = d[solve_triangular_a_row], column_step = d[solve_triangular_a_column];
+    const int64_t parts = PARTS(columns, SIDES), steps = PARTS(n, STEP_ROWS);
+    const bool upper = d[solve_triangular_upper], unit = d[solve_triangular_unit];
+    const int32_t *const orders = (const int32_t *)record.pointers[solve_triangular_order];
+    FOR_EACH_BLOCK(block, d[solve_triangular_batch] * parts)
+    {
+        const int64_t matrix = block / parts, begin = block % parts * SIDES;
+        const int sides = (int)MIN(SIDES, columns - begin);
+        const T *const a = (const T *)record.pointers[solve_triangular_a] + matrix * d[solve_triangular_a_batch];
+        const T *const b = (const T *)record.pointers[solve_triangular_b] + matrix * n * columns + begin;
+        T *const y = (T *)record.pointers[solve_triangular_y] + matrix * n * columns + begin;
+        FOR_THREADS(i, n * sides)
+        {
+            const int64_t row = i / sides, c = i % sides;
+            y[row * columns + c] = b[(orders ? orders[matrix * n + row] : row) * columns + c];
+        }
+        __syncthreads();
+        for (int64_t step = 0; step < steps; step++) {
+            const int64_t first = (upper ? steps - 1 - step : step) * STEP_ROWS;
+            const int height = (int)MIN(STEP_ROWS, n - first);
+            FOR_THREADS(i, height * height)
+            corner[i / height][i % height] = a[(first + i / height) * row_step + (first + i % height) * column_step];
+            __syncthreads();
+            for (int c = WARP; c < sides; c += WARPS) {
+                T *const own = y + (first + LANE) * columns + c, value = LANE < height ? *own : 0;
+                for (int k = 0; k < height; k++) {
+                    const int j = upper ? height - 1 - k : k;
+                    const T pivot = unit ? 1 : corner[j][j], solved = __shfl_sync(EVERY_LANE, value, j) / pivot;
+                    if (LANE == j)
+                        value = solved;
+                    else if (upper ? LANE < j : LANE > j && LANE < height)
+                        value -= corner[LANE][j] * solved;
+                    if (pivot == 0 && LANE == 0)
+                        report(KERNEL_SINGULAR);
+                }
+                if (LANE < height)
+                    *own = found[LANE][c] = value;
+            }
+            __syncthreads();
+            const int64_t others = upper ? 0 : first + height, left = upper ? first : n - others;
+            FOR_THREADS(i, left * sides)
+            {
+                const int64_t row = others + i / sides, c = i % sides;
+                const T *const own = a + row * row_step + first * column_step;
+                T sum = 0;
+                for (int j = 0; j < height; j++)
+                    sum += own[j * column_step] * found[j][c];
+                y[row * columns + c] -= sum;
+            }
+            __syncthreads();
+        }
+    }
+}
+
+KERNEL(solve_triangular, batch *PARTS(columns, SIDES), 256, 0)
+{
+    const int64_t *d = record.dims;
+    if (d[solve_triangular_n] < 0 || d[solve_triangular_columns] < 0)
+        return report(KERNEL_BAD_ARGUMENT);
+    if (d[solve_triangular_type] == TYPE_float32)
+        solve_of<float>(record, status);
+    else if (d[solve_triangular_type] == TYPE_float64)
+        solve_of<double>(record, status);
+    else
+        report(KERNEL_BAD_ARGUMENT);
+}

@@ -1,0 +1,217 @@
+"""Factors of matrices and linear systems by the kernels of CUDA alone (native/cuda/linear_algebra.cu)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from .. import dtype as _dtype
+from ..element_types import CODES
+from ..launch import KERNELS, capturing
+from ..op import claims
+from ..operands import common_dtype, dense
+from ..ops.create import arange, eye
+from ..ops.elementwise.select import where
+from ..ops.linalg.lapack import _square
+from ..ops.linalg.matrix_functions import PADE_LIMIT, pade
+from ..ops.view import expand
+from ..shape import broadcast_shapes
+from ..tensor import Tensor, empty_contiguous
+
+_CHOLESKY, _LU, _QR, _SOLVE = (KERNELS[name] for name in ("cholesky", "lu_factor", "qr", "solve_triangular"))
+MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel in shared memory
+
+
+def _taken(*tensors: Tensor) -> bool:
+    """Whether the device has these kernels, and they take such matrices."""
+    return _CHOLESKY.name in tensors[0].device.backend.kernels and all(
+        x.dtype.is_floating_point and not x.dtype.is_storage_only for x in tensors
+    )
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Matrices (B, M, N), dense, in float32 or float64."""
+    x = x.detach()
+    if x.dtype is not _dtype.float64:
+        x = x.to(_dtype.float32)
+    return dense(x.reshape(prod(x.shape[:-2]), *x.shape[-2:]))
+
+
+def _settle(x: Tensor) -> None:
+    """Raises now what the kernels have found, as torch does; a Graph raises it one call later."""
+    if not capturing():
+        x.device.backend.synchronize()
+
+
+def _lower(x: Tensor) -> Tensor:
+    """The factor L of (B, N, N). Of matrices of more than MOST_ROWS rows by blocks of so many, from left to right."""
+    batch, n, _ = x.shape
+    y = empty_contiguous(x.shape, x.dtype, x.device)
+    if n <= MOST_ROWS:
+        _CHOLESKY.launch(batch * n**3 >> 12, y, x, CODES[x.dtype], batch, n)
+        return y
+    rest = x
+    y.zero_()
+    for start in range(0, n, MOST_ROWS):
+        end = min(start + MOST_ROWS, n)
+        size = end - start
+        corner = _lower(dense(rest[:, :size, :size]))
+        y[:, start:end, start:end] = corner
+        if end < n:
+            below = _solved(corner, dense(rest[:, size:, :size].mT), False, False)  # (B, size, n - end)
+            y[:, end:, start:end] = below.mT
+            rest = rest[:, size:, size:] - below.mT @ below
+    return y
+
+
+def _factored(x: Tensor, exchanged: bool = True) -> tuple[Tensor, Any, Any]:
+    """(L and U in one matrix, exchanges (B, K), order of rows (B, M)) of (B, M, N)."""
+    batch, m, n = x.shape
+    y = empty_contiguous(x.shape, x.dtype, x.device)
+    exchanges = empty_contiguous((batch, min(m, n)), _dtype.int32, x.device) if exchanged else None
+    order = empty_contiguous((batch, m), _dtype.int32, x.device) if exchanged else None
+    _LU.launch(batch * m * n * min(m, n) >> 12, y, x, exchanges, order, CODES[x.dtype], batch, m, n)
+    return y, exchanges, order
+
+
+def _solved(a: Tensor, b: Tensor, upper: bool, unit: bool, order: Tensor | None = None) -> Tensor:
+    """x of a x = b for triangles of a (B, N, N), or (1, N, N) for all, with any strides; b (B, N, K), dense."""
+    batch, n, columns = b.shape
+    y = empty_contiguous(b.shape, b.dtype, b.device)
+    _SOLVE.launch(
+        batch * n * n * columns >> 11, y, a, b, order, CODES[b.dtype], batch, n, columns, int(upper), int(unit),
+        a.strides[0] if a.shape[0] > 1 else 0, *a.strides[1:],
+    )  # fmt: skip
+    return y
+
+
+def _solved_by_lu(a: Tensor, b: Tensor) -> Tensor:
+    """x of a x = b: a (B, N, N), or (1, N, N) for all; b (B, N, K), dense."""
+    packed, _, order = _factored(a)
+    order = dense(expand(order, (b.shape[0], b.shape[1])))
+    y = _solved(packed, _solved(packed, b, False, True, order), True, False)
+    _settle(y)
+    return y
+
+
+@claims("cholesky")
+def _cholesky(x: Tensor) -> Any:
+    if not _taken(x):
+        return NotImplemented
+    _square("cholesky", x)
+    y = _lower(_wide(x))
+    _settle(y)
+    return y.reshape(x.shape).to(x.dtype)
+
+
+def _fits(name: str, x: Tensor) -> bool:
+    """Whether square matrices are taken; ValueError for others."""
+    if not _taken(x):
+        return False
+    _square(name, x)
+    return x.shape[-1] <= MOST_ROWS
+
+
+@claims("inverse")
+def _inverse(x: Tensor) -> Any:
+    if not _fits("inverse", x):
+        return NotImplemented
+    a = _wide(x)
+    one = dense(expand(eye(a.shape[-1], dtype=a.dtype, device=a.device), a.shape))
+    return _solved_by_lu(a, one).reshape(x.shape).to(x.dtype)
+
+
+def _pair(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Any]:
+    """a (B, N, N), or (1, N, N), b (B, N, K), and what makes a result of these of their shape and dtype."""
+    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    shape, kind = (*lead, *b.shape[-2:]), common_dtype(a, b)
+    matrices = a if prod(a.shape[:-2]) == 1 else expand(a, (*lead, *a.shape[-2:]))
+    return _wide(matrices.to(kind)), _wide(expand(b, shape).to(kind)), lambda y: y.reshape(shape).to(kind)
+
+
+@claims("_solve")
+def _solve(a: Tensor, b: Tensor) -> Any:
+    if not _fits("solve", a) or not _taken(b):
+        return NotImplemented
+    matrices, sides, finish = _pair(a, b)
+    return finish(_solved_by_lu(matrices, sides))
+
+
+@claims("_solve_triangular")
+def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Any:
+    if not _taken(a, b):
+        return NotImplemented
+    matrices, sides, finish = _pair(a, b)
+    y = _solved(matrices, sides, upper, unit)
+    if not unit:
+        _settle(y)
+    return finish(y)
+
+
+def _diagonal(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The diagonal of U (B, N), and whether rows were exchanged an even (1) or odd (-1) number of times (B,)."""
+    packed, exchanges, _ = _factored(_wide(x))
+    moved = exchanges != arange(exchanges.shape[-1], dtype=_dtype.int32, device=x.device)
+    return packed.diagonal(0, -2, -1), 1 - 2 * (moved.sum(-1) % 2).to(packed.dtype)
+
+
+@claims("det")
+def _det(x: Tensor) -> Any:
+    if not _fits("det", x):
+        return NotImplemented
+    diagonal, sign = _diagonal(x)
+    return (diagonal.prod(-1) * sign).reshape(x.shape[:-2]).to(x.dtype)
+
+
+@claims("_log_abs_det")
+def _log_abs_det(x: Tensor) -> Any:
+    if not _fits("slogdet", x):
+        return NotImplemented
+    return _diagonal(x)[0].abs().log().sum(-1).reshape(x.shape[:-2]).to(x.dtype)
+
+
+@claims("_sign_of_det")
+def _sign_of_det(x: Tensor) -> Any:
+    if not _fits("slogdet", x):
+        return NotImplemented
+    diagonal, sign = _diagonal(x)
+    return (diagonal.sign().prod(-1) * sign).reshape(x.shape[:-2]).to(x.dtype)
+
+
+@claims("_lu_square")
+def _lu_square(x: Tensor) -> Any:
+    return _factored(_wide(x), False)[0].reshape(x.shape).to(x.dtype) if _fits("lu", x) else NotImplemented
+
+
+@claims("_exchanges_of_lu")
+def _exchanges_of_lu(x: Tensor, name: str) -> Any:
+    return _factored(_wide(x))[1] if _taken(x) and x.shape[-2] <= MOST_ROWS else NotImplemented
+
+
+@claims("_qr")
+def _qr(x: Tensor) -> Any:
+    if not _taken(x):
+        return NotImplemented
+    a = _wide(x)
+    batch, m, n = a.shape
+    y = empty_contiguous((batch, m + n, n), a.dtype, a.device)
+    taus = empty_contiguous((batch, n), a.dtype, a.device)
+    _QR.launch(batch * m * n * n >> 10, y, a, taus, CODES[a.dtype], batch, m, n)
+    return y.reshape((*x.shape[:-2], m + n, n)).to(x.dtype)
+
+
+@claims("matrix_exp")
+def _matrix_exp(x: Tensor) -> Any:
+    """As on the CPU, in float64. The number of squarings comes from the card, so a Graph cannot hold it."""
+    if not _fits("matrix_exp", x) or not x.numel() or capturing():
+        return NotImplemented
+    a = x.detach().to(_dtype.float64)
+    norms = a.abs().sum(-2).amax(-1)[..., None, None]
+    finite = norms.isfinite()
+    halvings = (where(finite, norms, 0.0) / PADE_LIMIT).clamp(1.0).log2().ceil()
+    a = where(finite, a, 0.0) * (-halvings).exp2()
+    denominators, numerators = pade(a, eye(a.shape[-1], dtype=a.dtype, device=a.device))
+    y = _solved_by_lu(_wide(denominators), _wide(numerators)).reshape(x.shape)
+    for step in range(int(halvings.amax().item())):
+        y = where(halvings > step, y @ y, y)
+    return where(finite, y, float("nan")).to(x.dtype)

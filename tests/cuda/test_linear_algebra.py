@@ -1,0 +1,184 @@
+"""Linear algebra that the card computes itself: as on the CPU, and without a warning that the host helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyapp
+from pyapp import Tensor, linalg
+from pyapp.distributions import MultivariateNormal
+from pyapp.engine import capture
+from pyapp.engine.claims import linear_algebra
+from pyapp.engine.gradcheck import gradcheck
+from pyapp.errors import LinAlgError
+
+from . import emulated
+from .test_host_help import CASES, POSITIVE, SIDE, SQUARE, results
+
+pytestmark = [pytest.mark.native_only, pytest.mark.filterwarnings("error:.*the host computes it from copies")]
+BY_THE_CARD = (
+    "cholesky cholesky_ex cholesky_inverse cholesky_solve det inv inv_ex logdet lu lu_solve matrix_exp matrix_power qr "
+    "slogdet solve solve_triangular tensorinv"
+).split()
+
+
+@pytest.fixture(autouse=True)
+def guards() -> Iterator[None]:
+    yield
+    emulated.check()
+
+
+def on_card(x: Any) -> Tensor:
+    return pyapp.from_numpy(np.ascontiguousarray(x)).to(emulated.DEVICE)
+
+
+@pytest.mark.parametrize("name", BY_THE_CARD)
+def test_the_host_does_not_help(name: str) -> None:
+    function, arrays = CASES[name]
+    assert dict(results(function, arrays, emulated.DEVICE))  # test_host_help compares the numbers
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (lambda a, b: linalg.solve(a.mT, b), [(3, 1, 4, 4), (2, 4, 3)]),
+        (lambda a, b: linalg.solve(a, b), [(4, 4), (2, 4, 3)]),
+        (lambda a, b: linalg.solve(a, b, left=False), [(4, 4), (2, 3, 4)]),
+        (lambda a, b: linalg.solve(a, b), [(2, 4, 4), (4,)]),
+        (lambda a, b: linalg.solve_triangular(a.mT, b, upper=True), [(4, 4), (2, 4, 3)]),
+        (lambda a, b: linalg.solve_triangular(a, b, upper=False, left=False), [(2, 4, 4), (3, 4)]),
+        (lambda a, b: linalg.solve_triangular(a, b, upper=True, unitriangular=True), [(2, 4, 4), (2, 4, 1)]),
+        (lambda a: linalg.inv(a[:, ::2, 1::2]), [(2, 8, 8)]),
+        (lambda a: linalg.qr(a.mT), [(2, 4, 6)]),
+        (lambda a: linalg.qr(a), [(2, 4, 6)]),
+        (lambda a: linalg.lu(a), [(3, 5)]),
+        (lambda a: linalg.lu_factor(a).LU, [(5, 3)]),
+    ],
+)
+def test_shapes_and_layouts(function: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
+    arrays = tuple(np.random.default_rng(3).standard_normal(shape) for shape in shapes)
+    found, expected = (dict(results(function, arrays, device)) for device in (emulated.DEVICE, "cpu"))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_gradients() -> None:
+    x = on_card(POSITIVE[0, :3, :3].astype(float)).requires_grad_()
+    b = on_card(SIDE[0, :3, :2].astype(float)).requires_grad_()
+    for function in (
+        lambda a, b: linalg.cholesky(a + a.mT),
+        linalg.solve,
+        lambda a, b: linalg.solve_triangular(a, b, upper=False),
+        lambda a, b: linalg.qr(a),
+        lambda a, b: linalg.slogdet(a).logabsdet + linalg.det(a) + linalg.inv(a).sum(),
+    ):
+        assert gradcheck(function, (x, b))
+
+
+def test_matrices_of_16_bits_and_of_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("float16", "bfloat16"):
+        found = linalg.cholesky(on_card(POSITIVE).to(kind))
+        assert found.dtype == getattr(pyapp, kind)
+        expected = linalg.cholesky(pyapp.from_numpy(POSITIVE).to(kind)).float().numpy()
+        np.testing.assert_allclose(found.float().cpu().numpy(), expected, rtol=1e-2)
+    x = np.random.default_rng(1).standard_normal((2, 21, 21))
+    x = x @ x.swapaxes(-1, -2) + np.eye(21)
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
+    np.testing.assert_allclose(linalg.cholesky(on_card(x)).cpu().numpy(), np.linalg.cholesky(x), rtol=1e-9, atol=1e-12)
+    with pytest.warns(UserWarning, match="no kernel for 'inverse'"):
+        np.testing.assert_allclose(linalg.inv(on_card(x)).cpu().numpy(), np.linalg.inv(x), rtol=1e-7, atol=1e-12)
+
+
+def test_what_has_no_factor() -> None:
+    """The error is that of the call, as in torch; that of a Graph comes one call later."""
+    zero, negative = pyapp.zeros(2, 3, 3, device=emulated.DEVICE), on_card(-POSITIVE)
+    for function in (linalg.inv, lambda x: linalg.solve(x, x), lambda x: linalg.solve_triangular(x, x, upper=True)):
+        with pytest.raises(LinAlgError, match="singular"):
+            function(zero)
+    assert linalg.det(zero).tolist() == [0, 0]
+    assert [x.tolist() for x in linalg.slogdet(zero)] == [[0, 0], [-np.inf, -np.inf]]
+    with pytest.raises(LinAlgError, match="not positive-definite"):
+        linalg.cholesky(negative)
+    mixed = on_card(np.stack([POSITIVE[0], -POSITIVE[0]]))
+    factor, info = linalg.cholesky_ex(mixed)
+    assert info.tolist() == [0, 1] and factor[1].isnan().all()
+    np.testing.assert_allclose(factor[0].cpu().numpy(), np.linalg.cholesky(POSITIVE[0]), rtol=1e-5)
+    assert linalg.lu_factor_ex(zero).info.tolist() == [1, 1]
+    with pytest.raises(TypeError, match="floating-point"), pytest.warns(UserWarning, match="no kernel"):
+        linalg.inv(zero.to("int32"))
+    with pytest.raises(ValueError, match="square"):
+        linalg.cholesky(on_card(SIDE))
+    x = on_card(POSITIVE)
+    graph = capture(lambda: linalg.cholesky(x) @ linalg.inv(x))
+    expected = np.linalg.cholesky(POSITIVE) @ np.linalg.inv(POSITIVE)
+    np.testing.assert_allclose(graph.replay().cpu().numpy(), expected, rtol=1e-3, atol=1e-4)
+    x.copy_(negative)
+    with pytest.raises(LinAlgError, match="found by the kernel cholesky"):
+        graph.replay().tolist()
+
+
+def test_nan_and_nothing() -> None:
+    x = np.full((3, 3), np.nan, np.float32)
+    for function in (linalg.inv, linalg.det, lambda x: linalg.qr(x).R.diagonal()):
+        assert function(on_card(x)).isnan().any()
+    several = np.stack([x, np.zeros((3, 3), np.float32), np.diag([9, -1, 30]).astype(np.float32)])
+    expected = linalg.matrix_exp(pyapp.from_numpy(several)).numpy()
+    np.testing.assert_allclose(linalg.matrix_exp(on_card(several)).cpu().numpy(), expected, rtol=1e-5)
+    for shape in ((0, 3, 3), (2, 0, 0)):
+        empty = pyapp.zeros(shape, device=emulated.DEVICE)
+        for square in (linalg.inv, linalg.cholesky, lambda x: linalg.solve(x, x), lambda x: linalg.qr(x).R):
+            assert square(empty).shape == shape
+        assert linalg.det(empty).tolist() == [1.0] * shape[0] and linalg.slogdet(empty)[1].tolist() == [0.0] * shape[0]
+
+
+def _process(device: str) -> list[float]:
+    """Three steps of fitting a Gaussian process by its likelihood (Rasmussen and Williams 2006, algorithm 2.1)."""
+    x = pyapp.linspace(0, 1, 12, dtype="float64").to(device)
+    y = (x * 6).sin()
+    logs = pyapp.zeros(2, dtype="float64", device=device, requires_grad=True)
+    optimizer = pyapp.optim.Adam([logs], lr=0.1)
+    losses = []
+    for _ in range(3):
+        scale, noise = logs.exp().unbind(0)
+        kernel = (-((x[:, None] - x) / scale).square() / 2).exp()
+        factor = linalg.cholesky(kernel + noise * pyapp.eye(12, dtype="float64", device=device))
+        loss = (y * pyapp.cholesky_solve(y[:, None], factor)[:, 0]).sum() / 2 + factor.diagonal().log().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def _normal(device: str) -> list[float]:
+    """log_prob, a sample with its gradient, and entropy of a normal distribution."""
+    covariance = pyapp.from_numpy(POSITIVE).to(device).requires_grad_()
+    mean = pyapp.from_numpy(SIDE[..., 0].copy()).to(device).requires_grad_()
+    normal = MultivariateNormal(mean, covariance)
+    pyapp.manual_seed(5)
+    found = normal.log_prob(mean.detach() * 2).sum() + normal.rsample((3,)).square().sum() + normal.entropy().sum()
+    found.backward()
+    assert covariance.grad is not None and mean.grad is not None
+    return [found.item(), *covariance.grad.flatten().tolist(), *mean.grad.flatten().tolist()]
+
+
+def _flow(device: str) -> list[float]:
+    """An invertible layer: what comes back, and the logarithm of its volume."""
+    weight = pyapp.from_numpy(SQUARE).to(device).requires_grad_()
+    x = pyapp.from_numpy(SIDE).to(device)
+    y = weight @ x
+    back = linalg.solve(weight, y)
+    np.testing.assert_allclose(back.detach().cpu().numpy(), SIDE, atol=1e-4)
+    (y.square().sum() - linalg.slogdet(weight).logabsdet.sum()).backward()
+    assert weight.grad is not None
+    return weight.grad.flatten().tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("program", [_process, _normal, _flow])
+def test_programs(program: Callable[[str], list[float]]) -> None:
+    np.testing.assert_allclose(program(emulated.DEVICE), program("cpu"), rtol=1e-3, atol=1e-4)

@@ -1,0 +1,144 @@
+"""Factors of matrices and triangular systems, which CUDA alone has kernels for, against NumPy's LAPACK."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tests.cuda.emulated import SANITIZE
+from tests.native.emulated import EmulatedKernels
+from tests.native.kernels import BAD_ARGUMENT, NOT_POSITIVE, OK, SINGULAR, TYPES, Kernels, unaligned
+
+SIZES = (33,) if SANITIZE else (1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 64, 65, 100)
+KINDS = ("float32", "float64")
+TOLERANCE = {"float32": 1e-4, "float64": 1e-12}
+
+
+def matrices(batch: int, rows: int, columns: int, kind: str, seed: int = 1) -> np.ndarray:
+    return unaligned(np.random.default_rng(seed + rows).standard_normal((batch, rows, columns)).astype(kind))
+
+
+def positive(batch: int, n: int, kind: str) -> np.ndarray:
+    x = matrices(batch, n, n, kind)
+    return unaligned((x @ x.swapaxes(-1, -2) + n * np.eye(n)).astype(kind))
+
+
+def run(kernels: Kernels, name: str, **arguments: Any) -> int:
+    """The code; of 33 rows twice, with the same bits."""
+    assert isinstance(kernels, EmulatedKernels)
+    results = []
+    for _ in range(2 if arguments["y"].shape[1] == 33 else 1):
+        arguments["y"][...] = -7
+        code = kernels.run(name, type=TYPES[arguments["y"].dtype.name], **arguments)
+        results.append((code, arguments["y"].tobytes()))
+    assert results[0] == results[-1]
+    return code
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    limit = TOLERANCE[found.dtype.name]
+    np.testing.assert_allclose(found, expected, rtol=limit, atol=limit * max(1, abs(expected).max(initial=0)))
+
+
+def sizes_for(kernels: Kernels) -> tuple[int, ...]:
+    return SIZES if isinstance(kernels, EmulatedKernels) else ()
+
+
+def squares(kernels: Kernels, *more: tuple[int, int]) -> list[tuple[int, int]]:
+    """(rows, columns): the sizes, and others."""
+    return [(n, n) for n in sizes_for(kernels)] + [*more] * bool(sizes_for(kernels))
+
+
+def test_cholesky(kernels: Kernels) -> None:
+    for kind, n in product(KINDS, sizes_for(kernels)):
+        x = positive(2, n, kind)
+        y = np.empty_like(x)
+        given = unaligned(x + np.triu(np.full_like(x, np.nan), 1))  # the upper triangle is not read
+        assert run(kernels, "cholesky", y=y, x=given, batch=2, n=n) == OK
+        close(y, np.linalg.cholesky(x))
+
+
+def factors(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    k = min(packed.shape[-2:])
+    return np.tril(packed, -1)[..., :k] + np.eye(packed.shape[-2], k, dtype=packed.dtype), np.triu(packed)[..., :k, :]
+
+
+def test_lu_factors(kernels: Kernels) -> None:
+    for kind, (rows, columns) in product(KINDS, squares(kernels, (7, 3), (3, 7), (40, 33), (33, 40))):
+        x = matrices(2, rows, columns, kind)
+        k = min(rows, columns)
+        y, order = np.empty_like(x), np.empty((2, rows), np.int32)
+        exchanges = np.empty((2, k), np.int32)
+        sizes_of = {"batch": 2, "rows": rows, "columns": columns}
+        assert run(kernels, "lu_factor", y=y, x=x, exchanges=exchanges, order=order, **sizes_of) == OK
+        lower, upper = factors(y)
+        assert abs(lower).max() <= 1  # the pivots are the largest
+        in_order = np.take_along_axis(x, order[..., None].astype(np.int64), 1)
+        close(lower @ upper, in_order)
+        for row, own in zip(order, exchanges, strict=True):
+            expected = np.arange(rows)
+            for i, j in enumerate(own):
+                expected[[i, j]] = expected[[j, i]]
+            np.testing.assert_array_equal(row, expected)
+        other = np.empty_like(x)
+        assert run(kernels, "lu_factor", y=other, x=in_order, **sizes_of) == OK
+        np.testing.assert_array_equal(other, y)
+
+
+def test_qr(kernels: Kernels) -> None:
+    for kind, (rows, columns) in product(KINDS, squares(kernels, (7, 3), (100, 5), (70, 40))):
+        x = matrices(2, rows, columns, kind)
+        x[1, :, 0] = 0  # a column without a reflector
+        y, taus = np.empty((2, rows + columns, columns), kind), np.empty((2, columns), kind)
+        assert run(kernels, "qr", y=y, x=x, taus=taus, batch=2, rows=rows, columns=columns) == OK
+        q, r = np.linalg.qr(x)
+        close(y[:, :rows], q)
+        close(y[:, rows:], r)
+
+
+def test_triangular_systems(kernels: Kernels) -> None:
+    for kind, n in product(KINDS, sizes_for(kernels)):
+        columns = (1, 3, 40)[n % 3]
+        x = positive(2, n, kind)
+        b = matrices(2, n, columns, kind, 7)
+        y = np.empty_like(b)
+        for upper in (0, 1):
+            for unit in (0, 1):
+                a = np.triu(x) if upper else np.tril(x)
+                a = a / n if unit else a
+                expected = np.linalg.solve((np.eye(n) + (np.triu(a, 1) if upper else np.tril(a, -1))) if unit else a, b)
+                given = unaligned(a + (np.tril if upper else np.triu)(np.full_like(a, np.nan), -1 if upper else 1))
+                turned = unaligned(np.ascontiguousarray(given.swapaxes(-1, -2)))
+                dims = {"batch": 2, "n": n, "columns": columns, "upper": upper, "unit": unit, "a_batch": n * n}
+                array, steps = ((given, (n, 1)), (turned, (1, n)))[(n + unit) % 2]
+                steps_of = {"a_row": steps[0], "a_column": steps[1]}
+                assert run(kernels, "solve_triangular", y=y, a=array, b=b, **dims, **steps_of) == OK
+                close(y, expected.astype(kind))
+        order = np.array([np.random.default_rng(i).permutation(n) for i in range(2)], np.int32)
+        one = np.tril(x[0]).copy()
+        dims = {"batch": 2, "n": n, "columns": columns, "a_row": n, "a_column": 1}  # one matrix for all
+        assert run(kernels, "solve_triangular", y=y, a=one, b=b, order=order, **dims) == OK
+        close(y, np.linalg.solve(one, np.take_along_axis(b, order[..., None].astype(np.int64), 1)))
+
+
+def test_what_has_no_factor(kernels: Kernels) -> None:
+    if not sizes_for(kernels):
+        return
+    x = np.stack([np.eye(20), np.diag(np.r_[np.ones(19), -1])]).astype(np.float32)
+    y = np.empty_like(x)
+    assert run(kernels, "cholesky", y=y, x=x, batch=2, n=20) == NOT_POSITIVE
+    assert run(kernels, "cholesky", y=y, x=np.full_like(x, np.nan), batch=2, n=20) == NOT_POSITIVE
+    x[1, 19, 19] = 0
+    dims = {"batch": 2, "n": 20, "columns": 20, "a_batch": 400, "a_row": 20, "a_column": 1}
+    assert run(kernels, "solve_triangular", y=y, a=x, b=x, **dims) == SINGULAR
+    assert run(kernels, "solve_triangular", y=y, a=x, b=x, unit=1, **dims) == OK
+    order, exchanges = np.empty((2, 20), np.int32), np.empty((2, 20), np.int32)
+    x[:] = 0
+    sizes = {"batch": 2, "rows": 20, "columns": 20}
+    assert run(kernels, "lu_factor", y=y, x=x, order=order, exchanges=exchanges, **sizes) == OK
+    assert not y.any()
+    assert run(kernels, "cholesky", y=y, x=x, batch=2, n=513) == BAD_ARGUMENT
+    assert run(kernels, "lu_factor", y=y, x=x, batch=2, rows=513, columns=20) == BAD_ARGUMENT
+    assert run(kernels, "qr", y=y, x=x, taus=x, batch=2, rows=3, columns=20) == BAD_ARGUMENT
