@@ -229,5 +229,5 @@ def shape_in_place(name: str, change: Any) -> Any:
 
 def check_writable(x: Tensor, name: str) -> None:
     """RuntimeError if x is expanded: several of its elements are one place in memory."""
-    if 0 in x.strides and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
+    if 0 in x.strides and 0 not in x.shape and any(n > 1 and s == 0 for n, s in zip(x.shape, x.strides, strict=True)):
         raise RuntimeError(f"{name}: {describe(x)} is expanded: several elements share one place; clone() it first")

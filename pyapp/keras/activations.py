@@ -21,9 +21,10 @@ def relu(x: Tensor, negative_slope: float = 0.0, max_value: float | None = None,
     """max(x, 0), with a slope below the threshold and a largest value if they are given."""
     if not (negative_slope or threshold):
         return x.relu() if max_value is None else x.clamp(0.0, max_value)
-    below = negative_slope * (x - threshold)
-    above = x if max_value is None else x.clamp(max=max_value)
-    return ops.where(x >= threshold, above, below)
+    above = ops.where(x > threshold, x, 0.0) if threshold else x.relu()
+    if max_value is not None:
+        above = above.clamp(0.0, max_value)
+    return above - negative_slope * (threshold - x).relu() if negative_slope else above
 
 
 def relu6(x: Tensor) -> Tensor:

@@ -113,9 +113,9 @@ def _normalized(x: Tensor, axis: int) -> Tensor:
 
 @of_tensors
 def cosine_similarity(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> Tensor:
-    """The cosine. The loss of this name has the other sign."""
+    """The negative cosine: -1 where the directions are the same. The metric of this name has the other sign."""
     y_true, y_pred = _pair(y_true, y_pred)
-    return (_normalized(y_true, axis) * _normalized(y_pred, axis)).sum(axis)
+    return -(_normalized(y_true, axis) * _normalized(y_pred, axis)).sum(axis)
 
 
 def _smoothed(y_true: Tensor, label_smoothing: float, classes: int) -> Tensor:
@@ -374,10 +374,6 @@ def _loss_class(name: str, fn: Callable[..., Tensor], **defaults: Any) -> type[L
     return type(name, (LossFunctionWrapper,), {"__init__": __init__, "__doc__": doc, "__module__": __name__})
 
 
-def _negative_cosine(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> Tensor:
-    return -cosine_similarity(y_true, y_pred, axis)
-
-
 MeanSquaredError = _loss_class("MeanSquaredError", mean_squared_error)
 MeanAbsoluteError = _loss_class("MeanAbsoluteError", mean_absolute_error)
 MeanAbsolutePercentageError = _loss_class("MeanAbsolutePercentageError", mean_absolute_percentage_error)
@@ -389,7 +385,7 @@ SquaredHinge = _loss_class("SquaredHinge", squared_hinge)
 CategoricalHinge = _loss_class("CategoricalHinge", categorical_hinge)
 KLDivergence = _loss_class("KLDivergence", kl_divergence)
 Poisson = _loss_class("Poisson", poisson)
-CosineSimilarity = _loss_class("CosineSimilarity", _negative_cosine, axis=-1)
+CosineSimilarity = _loss_class("CosineSimilarity", cosine_similarity, axis=-1)
 CategoricalCrossentropy = _loss_class(
     "CategoricalCrossentropy", categorical_crossentropy, from_logits=False, label_smoothing=0.0, axis=-1
 )
@@ -441,6 +437,4 @@ def as_loss(given: Any) -> Loss:
     found = get(given)
     if isinstance(found, Loss):
         return found
-    if found is cosine_similarity:
-        found = _negative_cosine
     return LossFunctionWrapper(found)

@@ -118,6 +118,10 @@ def _of_loss(
     )
 
 
+def _cosine(y_true: Tensor, y_pred: Tensor, axis: int = -1) -> Tensor:
+    return -losses.cosine_similarity(y_true, y_pred, axis)
+
+
 MeanSquaredError = _of_loss("MeanSquaredError", losses.mean_squared_error)
 MeanAbsoluteError = _of_loss("MeanAbsoluteError", losses.mean_absolute_error)
 MeanAbsolutePercentageError = _of_loss("MeanAbsolutePercentageError", losses.mean_absolute_percentage_error)
@@ -128,7 +132,7 @@ SquaredHinge = _of_loss("SquaredHinge", losses.squared_hinge)
 CategoricalHinge = _of_loss("CategoricalHinge", losses.categorical_hinge)
 KLDivergence = _of_loss("KLDivergence", losses.kl_divergence)
 Poisson = _of_loss("Poisson", losses.poisson)
-CosineSimilarity = _of_loss("CosineSimilarity", losses.cosine_similarity, axis=-1)
+CosineSimilarity = _of_loss("CosineSimilarity", _cosine, axis=-1)
 PearsonCorrelation = _of_loss("PearsonCorrelation", pearson_correlation, axis=-1)
 ConcordanceCorrelation = _of_loss("ConcordanceCorrelation", concordance_correlation, axis=-1)
 BinaryCrossentropy = _of_loss("BinaryCrossentropy", losses.binary_crossentropy, from_logits=False, label_smoothing=0.0)
@@ -149,7 +153,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "binary_accuracy": binary_accuracy, "categorical_accuracy": categorical_accuracy,
     "sparse_categorical_accuracy": sparse_categorical_accuracy,
     "top_k_categorical_accuracy": top_k_categorical_accuracy,
-    "sparse_top_k_categorical_accuracy": sparse_top_k_categorical_accuracy,
+    "sparse_top_k_categorical_accuracy": sparse_top_k_categorical_accuracy, "cosine_similarity": _cosine,
 }  # fmt: skip
 _ALIASES = {
     "mse": "MeanSquaredError", "MSE": "MeanSquaredError", "mae": "MeanAbsoluteError", "MAE": "MeanAbsoluteError",

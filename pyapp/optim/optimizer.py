@@ -145,6 +145,11 @@ class Optimizer:
         """Adds a group; of named parameters also their `param_names`. TypeError for anything but float32, float64 or
         complex leaf tensors, ValueError for a parameter that is in a group already.
         """
+        if not isinstance(group, Mapping) or "params" not in group:
+            raise TypeError(
+                f"{type(self).__name__}: a group is a dict with its parameters under 'params', as "
+                f"{{'params': layer.parameters(), 'lr': 0.1}}, not {describe(group)}"
+            )
         params = group["params"]
         given = [params] if isinstance(params, Tensor) else list(params)
         names = [p[0] for p in given if isinstance(p, tuple)]

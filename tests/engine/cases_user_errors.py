@@ -354,6 +354,15 @@ MODULES: list[Case] = [
     ("init fan", lambda P: P.nn.init.xavier_uniform_(P.zeros(3))),
     ("init orthogonal", lambda P: P.nn.init.orthogonal_(P.zeros(3))),
     ("calculate_gain", lambda P: P.nn.init.calculate_gain("nonsense")),
+    ("optimizer group", lambda P: P.optim.SGD([leaf(P)], lr=0.1).add_param_group([leaf(P)])),
+    ("celu alpha", lambda P: F(P).celu(x(P), 0)),
+    ("softshrink nan", lambda P: F(P).softshrink(x(P), float("nan"))),
+    ("kl_div ints", lambda P: F(P).kl_div(x(P).long(), x(P).long())),
+    ("avg_pool kernel", lambda P: F(P).avg_pool2d(P.ones(1, 4, 4), 0, 2)),
+    ("conv_transpose kernel", lambda P: F(P).conv_transpose1d(P.ones(1, 2, 3), P.ones(2, 2, 0), stride=2)),
+    ("affine_grid ints", lambda P: F(P).affine_grid(P.ones(1, 2, 3).long(), (1, 1, 2, 2))),
+    ("cov dims", lambda P: P.cov(P.ones(2, 2, 2))),
+    ("block_diag dims", lambda P: P.block_diag(P.ones(2, 2, 2))),
 ]
 
 

@@ -213,3 +213,19 @@ def test_layers_tell_what_their_cells_and_shapes_are() -> None:
     x = np.ones((2, 4), "float32")
     output, after = cell(x, [np.zeros((2, 3), "float32"), np.zeros((2, 3))])
     assert output.equal(after[0])
+
+
+def test_signs_and_limits_of_losses_and_activations() -> None:
+    """The values are those of Keras 3.15."""
+    truth, guess = np.array([[0.0, 1.0, 0.0]], "float32"), np.array([[0.1, 0.9, 0.3]], "float32")
+    for loss in (
+        keras.losses.cosine_similarity,
+        keras.losses.get("cosine_similarity"),
+        keras.losses.CosineSimilarity(),
+    ):
+        assert float(loss(truth, guess)) == pytest.approx(-0.943456, abs=1e-5)
+    assert float(keras.metrics.CosineSimilarity()(truth, guess)) == pytest.approx(0.943456, abs=1e-5)
+    x = np.array([-1.0, 0.2, 0.5, 3.0], "float32")
+    relu = keras.activations.relu
+    np.testing.assert_allclose(relu(x, 0.1, 1.0, 0.2), [-0.12, 0.0, 0.5, 1.0], atol=1e-6)
+    np.testing.assert_allclose(relu(x, max_value=1.0, threshold=-2.0), [0.0, 0.2, 0.5, 1.0], atol=1e-6)

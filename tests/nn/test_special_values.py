@@ -168,3 +168,22 @@ def test_errors_inside_a_sequential_name_the_layer() -> None:
     net = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU(), nn.Linear(4, 1)))
     with pytest.raises(ArgumentError, match=r"layer 1\.1 of the Sequential, Linear\(in_features=4"):
         net(pyapp.ones(1, 2))
+
+
+def test_interpolate_leaves_what_is_not_finite_where_it_is() -> None:
+    signal = tensor([[[1.0, 2.0, 3.0, 4.0, inf, 6.0]]])
+    assert F.interpolate(signal, size=8, mode="linear").tolist() == [[[1, 1.625, 2.375, 3.125, 3.875, inf, inf, 6]]]
+    image = zeros(1, 1, 5, 6)
+    image[0, 0, 4, 5], image[0, 0, 0, 0] = nan, -inf
+    for antialias in (False, True):
+        y = F.interpolate(image, size=(3, 4), mode="bilinear", antialias=antialias)
+        np.testing.assert_array_equal(y[0, 0].numpy(), [[-inf, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, nan]])
+    y = F.interpolate(image, size=(3, 4), mode="bicubic", antialias=True)
+    np.testing.assert_array_equal(y[0, 0].numpy(), [[-inf, inf, 0, 0], [inf, -inf, nan, nan], [0, 0, nan, nan]])
+
+
+def test_operands_of_two_dtypes_and_of_no_elements() -> None:
+    integers = pyapp.full((3,), 2**31 - 1, dtype=pyapp.int32)
+    assert F.cosine_similarity(pyapp.ones(3, dtype=pyapp.float64), integers, -1).item() == pytest.approx(1.0)
+    assert pyapp.ldexp(tensor([1 + 2j]), tensor([1 + 1j])).item() == pytest.approx(-1.0173672 + 4.3548779j, rel=1e-6)
+    assert zeros(1, 0).expand(3, 0).lt_(1).shape == (3, 0)

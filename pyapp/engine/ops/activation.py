@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import pi, sqrt
+from math import inf, pi, sqrt
 from typing import Any
 
 from .. import dtype as _dtype
@@ -220,6 +220,8 @@ _celu_slope = element_function(lambda g, x, y, alpha: (g * (y / alpha + 1.0)).wh
 @op(vjp=lambda g, y, x, alpha=1.0: (_celu_slope(g, x, y, float(alpha)),), saves="both")
 def celu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1)) (Barron 2017, arXiv 1704.07483)."""
+    if alpha == 0:
+        raise ValueError("celu: alpha divides and must not be 0")
     return _elu_values(x, expm1(minimum(x, 0.0) / alpha), float(alpha))
 
 
@@ -263,8 +265,8 @@ def tanhshrink(x: Tensor) -> Tensor:
 @function()
 def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """sign(x) max(|x| - lambd, 0)."""
-    if lambd < 0:
-        raise ValueError(f"softshrink: lambd {lambd} is negative")
+    if not 0 <= lambd < inf:
+        raise ValueError(f"softshrink: lambd must be a number >= 0, not {lambd}")
     return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x.isnan(), x, x * 0)))
 
 

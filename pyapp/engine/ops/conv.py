@@ -179,7 +179,7 @@ def _conv_transpose(
         return _conv_transpose(
             name, dims, x.unsqueeze(0), weight, bias, stride, padding, output_padding, groups, dilation
         ).squeeze(0)
-    kernel = weight.shape[2:]
+    kernel = _distances(weight.shape[2:], dims, name, "kernel size")
     steps, apart = _distances(stride, dims, name, "stride"), _distances(dilation, dims, name, "dilation")
     more = _each(output_padding, dims, name, "output_padding")
     if any(m >= max(s, d) for m, s, d in zip(more, steps, apart, strict=True)):

@@ -20,6 +20,10 @@ def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweig
     correction = index(correction)
     if x.dtype is bool_:
         raise TypeError(f"cov: takes numbers, not {describe(x)}")
+    if x.ndim > 2:
+        raise ValueError(
+            f"cov: takes observations (N,) or variables (rows, N), not {describe(x)}; loop over its matrices"
+        )
     if x.ndim < 2:
         x = reshape(x, (1, -1))
     if not x.dtype.has_gradient:

@@ -94,6 +94,9 @@ def diag(x: Tensor, diagonal: int = 0) -> Tensor:
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices along the diagonal of one."""
     parts = [atleast_2d(t) for t in tensors]
+    for part in parts:
+        if part.ndim > 2:
+            raise ValueError(f"block_diag: takes tensors of at most 2 dims, not {describe(part)}")
     width = sum(p.shape[1] for p in parts)
     rows, at = [], 0
     for part in parts:

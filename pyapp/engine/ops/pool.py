@@ -15,7 +15,7 @@ from ..shape import contiguous_strides
 from ..tensor import Tensor
 from ..user_errors import describe
 from .composite_gradient import fused_gradient
-from .conv import _each, _padded, _viewed
+from .conv import _distances, _each, _padded, _viewed
 from .create import arange, ones
 from .dtype_limits import iinfo
 from .elementwise.arithmetic import _rounded
@@ -38,7 +38,7 @@ class _Windows:
             raise ValueError(f"{name}: takes (N, C, {dims} dims) or without N, got {describe(x)}")
         self.name, self.dims = name, dims
         self.counted, self.divisor = counted, divisor
-        self.kernel = _each(kernel_size, dims, name, "kernel_size")
+        self.kernel = _distances(kernel_size, dims, name, "kernel_size")
         empty = stride is None or stride in ((), [])
         self.stride = self.kernel if empty else _each(stride, dims, name, "stride")
         self.dilation = _each(dilation, dims, name, "dilation")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from math import floor, prod
+from math import floor, isfinite, prod
 from operator import index
 from typing import Any
 
 from ...errors import UnsupportedValueError
 from ..declare import function
+from ..launch import recorder
 from ..lazy import np
 from ..numpy_arrays import tensor_of
 from ..op import op
@@ -48,8 +49,8 @@ def _places(size: int, out: int, scale: float | None, align_corners: bool) -> An
     return (at + 0.5) * (1 / scale if scale else size / out) - 0.5
 
 
-def _filter(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> Any:
-    """(out, size): the weight of each element in each sample."""
+def _neighbours(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> tuple[Any, Any]:
+    """(taps, out) places and weights of the elements of a dim that make each sample."""
     at = _places(size, out, scale, align_corners)
     if kind == "linear" and not align_corners:
         at = np.maximum(at, 0)
@@ -57,18 +58,16 @@ def _filter(size: int, out: int, scale: float | None, kind: str, align_corners: 
     t = at - first
     weights = [1 - t, t] if kind == "linear" else _cubic_weights(t)
     start = 0 if kind == "linear" else -1
-    matrix = np.zeros((out, size))
-    rows = np.arange(out)
-    for i, weight in enumerate(weights):
-        np.add.at(matrix, (rows, np.clip(first.astype("int64") + start + i, 0, size - 1)), weight)
-    return matrix
+    places = first.astype("int64") + np.arange(start, start + len(weights))[:, None]
+    return np.clip(places, 0, size - 1), np.stack(weights)
 
 
-def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> Any:
-    """As _filter, but samples of a reduction use a wider neighbourhood (as Pillow does)."""
+def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corners: bool) -> tuple[Any, Any]:
+    """As _neighbours, but samples of a reduction use a wider neighbourhood (as Pillow does)."""
     step = (size - 1) / (out - 1) if align_corners and out > 1 else 1 / scale if scale else size / out
     support = (1.0 if kind == "linear" else 2.0) * max(step, 1.0)
-    matrix = np.zeros((out, size))
+    taps = min(size, int(2 * support + 2))
+    places, found = np.zeros((taps, out), "int64"), np.zeros((taps, out))
     for i in range(out):
         centre = step * (i + 0.5)
         low, high = max(0, int(centre - support + 0.5)), min(size, int(centre + support + 0.5))
@@ -80,15 +79,39 @@ def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corn
             weights = np.where(
                 d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((d - 5) * d + 8) * d * a - 4 * a, 0)
             )
-        matrix[i, low:high] = weights / weights.sum()
-    return matrix
+        places[: high - low, i], found[: high - low, i] = np.arange(low, high), weights / weights.sum()
+    return places, found
 
 
-def _along(x: Tensor, dim: int, matrix: Any) -> Tensor:
-    """x with a matrix (out, size) applied along a dim."""
+def _along(x: Tensor, dim: int, places: Any, weights: Any) -> Tensor:
+    """The samples along a dim, by one matrix product."""
+    matrix = np.zeros((x.shape[dim], places.shape[1]))  # (size, out)
+    for place, weight in zip(places, weights, strict=True):
+        np.add.at(matrix, (place, np.arange(len(place))), weight)
     order = [*(d for d in range(x.ndim) if d != dim), dim]
-    y = matmul(permute(x, order), tensor_of(np.ascontiguousarray(matrix.T), x.dtype).to(x.device))
+    y = matmul(permute(x, order), tensor_of(matrix, x.dtype).to(x.device))
     return permute(y, [order.index(d) for d in range(x.ndim)])
+
+
+def _by_neighbours(x: Tensor, dim: int, places: Any, weights: Any) -> Tensor:
+    """As _along, but an infinity or a NaN reaches its neighbours only: in a product, 0 times it is NaN everywhere."""
+    shape = [-1 if d == dim else 1 for d in range(x.ndim)]
+    total = None
+    for place, weight in zip(places, weights, strict=True):
+        share = reshape(tensor_of(weight, x.dtype).to(x.device), shape)
+        part = x.index_select(dim, tensor_of(place).to(x.device)) * share
+        if len(places) > 4:  # antialiased: neighbourhoods differ in size, and what is beyond has the weight 0
+            part = where(share == 0, 0.0, part)
+        total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+def _is_finite(x: Tensor) -> bool:
+    """Whether all elements are finite, where that can be read at once: True on other devices and in a capture."""
+    if not x.device.backend.host_visible or recorder() is not None:
+        return True
+    return isfinite(x.detach().sum(dtype="float32").item())
 
 
 def _nearest(size: int, out: int, scale: float | None, exact: bool) -> Tensor:
@@ -145,10 +168,11 @@ def interpolate(
     if x.dtype.name == "uint8":
         y = interpolate(x.to("float32"), size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         return (y + 0.5).floor().clamp(0, 255).to("uint8")
-    make = _antialiased if antialias else _filter
+    make = _antialiased if antialias else _neighbours
+    apply = _along if _is_finite(x) else _by_neighbours
     for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
         kind = "cubic" if mode == "bicubic" else "linear"
-        x = _along(x, 2 + i, make(x.shape[2 + i], out, scale, kind, bool(align_corners)))
+        x = apply(x, 2 + i, *make(x.shape[2 + i], out, scale, kind, bool(align_corners)))
     return x
 
 
@@ -264,6 +288,8 @@ def grid_sample(
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """The grid for grid_sample of affine maps theta: (N, 2, 3) and `size` (N, C, H, W), or (N, 3, 4) and 5 sizes."""
     dims = len(size) - 2
+    if not theta.dtype.is_floating_point:
+        raise ValueError(f"affine_grid: theta must be floating-point, not {describe(theta)}")
     if dims not in (2, 3) or theta.shape != (size[0], dims, dims + 1):
         raise ValueError(f"affine_grid: theta {describe(theta)} does not fit the size {tuple(size)}")
     theta.new_empty((size[0], *size[2:], dims + 1))  # MemoryError at once where there is no room for the result

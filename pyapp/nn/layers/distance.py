@@ -28,7 +28,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         raise TypeError(f"cosine_similarity: takes floating-point tensors, got {describe(x1)} and {describe(x2)}")
     if kind.itemsize < 4:
         return cosine_similarity(x1.float(), x2.float(), dim, eps).to(kind)
-    x1, x2 = ops.broadcast_tensors(x1, x2)
+    x1, x2 = ops.broadcast_tensors(x1.to(kind), x2.to(kind))
     norms = [ops.maximum((x * x).sum(dim), eps * eps).sqrt() for x in (x1, x2)]
     return (x1 * x2).sum(dim) / (norms[0] * norms[1])
 

@@ -188,6 +188,8 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     """target * (log target - input). `input` is in logarithms, and so is `target` if `log_target`. "batchmean" divides
     the sum by the size of the first dim, which is the mathematical definition.
     """
+    if not (input.dtype.has_gradient and target.dtype.has_gradient):
+        raise TypeError(f"kl_div: takes floating-point tensors, not {describe(input)} and {describe(target)}")
     if log_target:
         values = target.exp() * (target - input)
     else:

@@ -38,7 +38,7 @@ logaddexp = binary(
 @function(method=True, in_place=True)
 def ldexp(x: Tensor, other: Tensor) -> Tensor:
     """x 2^other; integer powers are converted to x's dtype if that is a float."""
-    if not other.dtype.is_floating_point:
+    if not other.dtype.has_gradient:
         other = other.to(x.dtype if x.dtype.is_floating_point else _dtype.Default.dtype)
     return _ldexp(x, other)
 
