@@ -10,7 +10,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from e2e.driven_browser import DrivenBrowser
 
-# No requests of Firefox's own, no first pages, no questions.
+# No requests of Firefox's own, no first pages, no questions; no animations and no process in reserve, whose work is the
+# processor's.
 PREFERENCES = {
     "app.normandy.enabled": False,
     "app.update.enabled": False,
@@ -31,11 +33,14 @@ PREFERENCES = {
     "browser.shell.checkDefaultBrowser": False,
     "browser.startup.page": 0,
     "datareporting.policy.dataSubmissionEnabled": False,
+    "dom.ipc.processPrelaunch.enabled": False,
     "extensions.update.enabled": False,
+    "layout.frame_rate": 20,
     "network.captive-portal-service.enabled": False,
     "network.connectivity-service.enabled": False,
     "services.settings.server": "data:,",
     "toolkit.telemetry.server": "",
+    "ui.prefersReducedMotion": 1,
 }
 LISTENING = re.compile(r"WebDriver BiDi listening on (ws://\S+)")
 START_LIMIT = 60.0  # seconds
@@ -87,6 +92,15 @@ class Firefox(DrivenBrowser):
 
     def open(self, url: str) -> None:
         self.call("browsingContext.navigate", context=self.tab, url=url, wait="interactive")
+
+    @contextmanager
+    def first(self, script: str) -> Iterator[None]:
+        """Pages that are opened meanwhile run a script before their own."""
+        added = self.call("script.addPreloadScript", functionDeclaration=f"() => {{ {script} }}")
+        try:
+            yield
+        finally:
+            self.call("script.removePreloadScript", script=added["script"])
 
     def reload(self) -> None:
         """As soon as the page has stored what was made: before, it asks a user first, and waits for the answer."""

@@ -402,6 +402,10 @@ def test_a_text_that_is_dropped_becomes_a_part_of_the_message(chat: ChatPage) ->
     chat.page.locator("#view-error").get_by_role("button", name="Dismiss").click()
 
 
+# A paragraph of Arabic with code, a list, a block of code.
+ARABIC = "\u0645\u0631\u062d\u0628\u0627 `f(1);`\n\n- \u0648\u0627\u062d\u062f\n\n```\nf(1);\n```\n"
+
+
 def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserContext) -> None:
     browser.grant_permissions(["clipboard-read", "clipboard-write"])
     imported(chat, HOSTILE)
@@ -420,3 +424,14 @@ def test_markdown_is_shown_and_runs_nothing(chat: ChatPage, browser: BrowserCont
     answer.get_by_role("button", name="Copy the python code").click()
     expect(answer.get_by_role("button", name="Copy the python code")).to_have_text("Copied")
     assert chat.page.evaluate("navigator.clipboard.readText()") == 'print("fox")\n'
+    # In a text from right to left code stays as it is, and the marks of lists have room on the right.
+    chat.page.evaluate(
+        "(text) => { const { chat } = pyappPage; chat.conversation.path[1].text = text; chat.render() }",
+        ARABIC,
+    )
+    shown = answer.locator(".markdown").last
+    expect(shown.locator("p").first).to_have_css("direction", "rtl")
+    assert shown.locator("code").count() == 2
+    for code in shown.locator("code").all():
+        expect(code).to_have_css("direction", "ltr")
+    expect(shown.locator("ul")).to_have_css("padding-left", "0px")

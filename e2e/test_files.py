@@ -128,40 +128,46 @@ def test_an_error_of_loading_is_shown_though_the_list_is_new(story: StoryPage) -
     works_again(story)
 
 
-@pytest.mark.parametrize("broken", REFUSED_WHEN_READ, ids=lambda function: function.__name__)
-def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, broken: Broken) -> None:
-    worker = story.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
-    story.pick(broken(tmp_path))
+def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, subtests: pytest.Subtests) -> None:
+    """One after the other, in the same worker."""
+    story.page.evaluate("globalThis.worker = pyappPage.app.engine.worker, 1")
     error = story.page.locator("#model-error [role=alert]")
-    expect(error).to_be_visible()
-    message = error.inner_text()
-    assert "unexpected" not in message and "Traceback" not in message and "Error:" not in message
-    assert any(name in message for name in ("model.bin", "tokenizer")), message
+    for broken in REFUSED_WHEN_READ:
+        with subtests.test(broken.__name__):
+            (folder := tmp_path / broken.__name__).mkdir()
+            story.pick(broken(folder))
+            expect(error).to_be_visible()
+            message = error.inner_text()
+            assert "unexpected" not in message and "Traceback" not in message and "Error:" not in message
+            assert any(name in message for name in ("model.bin", "tokenizer")), message
+            story.close_dialog()
+            expect(story.page.locator("#model-name")).to_have_text("Little stories")
+            expect(story.error).to_have_count(0)
     works_again(story)
-    assert worker == 1 and story.page.evaluate("worker === pyappPage.app.engine.worker"), "the worker was lost"
+    assert story.page.evaluate("worker === pyappPage.app.engine.worker"), "the worker was lost"
 
 
-@pytest.mark.parametrize(
-    ("names", "says"),
-    [
-        (["notes.txt", "tokenizer.bin"], "not a model file"),
-        (["model.bin"], "tokenizer is missing"),
-        (["tokenizer.bin"], "no checkpoint"),
-        (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
-        (["empty.bin", "tokenizer.bin"], "empty"),
-        (["empty.safetensors"], "This file is empty."),
-        (["net.onnx"], "an ONNX model, which no view loads"),
-    ],
-)
-def test_incomplete_choices_are_explained(story: StoryPage, tmp_path: Path, names: list[str], says: str) -> None:
-    for name in names:
-        (tmp_path / name).write_bytes(b"" if name.startswith("empty") else b"some bytes")
-    story.pick([tmp_path / name for name in names])
+INCOMPLETE = [
+    (["notes.txt", "tokenizer.bin"], "not a model file"),
+    (["model.bin"], "tokenizer is missing"),
+    (["tokenizer.bin"], "no checkpoint"),
+    (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
+    (["empty.bin", "tokenizer.bin"], "empty"),
+    (["empty.safetensors"], "This file is empty."),
+    (["net.onnx"], "an ONNX model, which no view loads"),
+]
+
+
+def test_incomplete_choices_are_explained(story: StoryPage, tmp_path: Path, subtests: pytest.Subtests) -> None:
     message = story.page.locator("#model-error [role=alert]")
-    expect(message).to_contain_text(says)
-    story.close_dialog()
-    story.settings(max_new_tokens=8)
-    story.write("One day")
+    for names, says in INCOMPLETE:
+        with subtests.test(says):
+            for name in names:
+                (tmp_path / name).write_bytes(b"" if name.startswith("empty") else b"some bytes")
+            story.pick([tmp_path / name for name in names])
+            expect(message).to_contain_text(says)
+            story.close_dialog()
+    works_again(story)
 
 
 # Drops or pastes files of these names, types and contents (base64); "dragenter" only shows what would happen.

@@ -201,9 +201,14 @@ def test_a_page_is_read_as_natively_and_corrected_by_hand(read: ReadPage, table:
     read.until(f"pyappPage.read.page.earlier && {DONE}")
     assert read.values()["text"] == expected["text"]
     page.get_by_role("button", name="Edit text").click()
-    page.locator("#read-text textarea").first.fill("Another correction")
+    page.locator("#read-text textarea").first.fill("\u05ea\u05d9\u05e7\u05d5\u05df, 2")
     page.get_by_role("button", name="Done editing").click()
-    for first, title in (("Corrected, 7", "A list of things & more"), (cells[0]["text"], "Another correction")):
+    expect(read.lines.first).to_have_css("direction", "rtl")  # Hebrew, in a page of English
+    expect(read.cells.first).to_have_css("direction", "ltr")
+    for first, title in (
+        ("Corrected, 7", "A list of things & more"),
+        (cells[0]["text"], "\u05ea\u05d9\u05e7\u05d5\u05df, 2"),
+    ):
         page.get_by_role("button", name="Back to the edited text").click()
         expect(read.cells.first).to_have_text(first)
         expect(read.lines.first).to_have_text(title)

@@ -96,7 +96,7 @@ export class HistoryPanel {
 
   /** @param {HistoryEntry} entry @param {HTMLElement} row */
   #rename({ id, title }, row) {
-    const field = h("input", { type: "text", class: "history-rename", "aria-label": "New name", maxlength: 200 });
+    const field = h("input", { type: "text", class: "history-rename", dir: "auto", "aria-label": "New name", maxlength: 200 });
     field.value = title;
     const end = async (/** @type {boolean} */ keep) => {
       field.onblur = field.onkeydown = null;

@@ -28,7 +28,7 @@ export class CellItem {
     this.number = h("span", { class: "cell-number" });
     this.time = h("span", { class: "cell-time" });
     this.host = h("div", { class: "cell-editor" });
-    this.shown = h("div", { class: "cell-shown" });
+    this.shown = h("div", { class: "cell-shown", dir: "auto" });
     this.output = h("div", { class: "cell-outputs" });
     this.outputs = new OutputList(this.output, { drawn: (field, pixels, answers) => actions.drawn(field, pixels, answers, this), open: actions.open });
     this.runButton = this.#button(data.kind === "code" ? "Run" : "Edit", "▶", () => (this.kind === "code" ? actions.run(this) : this.edit()));

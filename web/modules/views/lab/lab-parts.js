@@ -17,7 +17,7 @@ function main() {
     h("h1", { class: "view-title", id: "lab-title" }, "Write Python, train models, ", h("em", {}, "in this tab.")),
     h("div", { class: "lab-top" }, h("div", { class: "card lab-bar" },
       h("label", { class: "visually-hidden", for: "lab-name" }, "Name of the notebook"),
-      h("input", { type: "text", id: "lab-name", class: "lab-name", maxlength: 200, spellcheck: "false" }),
+      h("input", { type: "text", id: "lab-name", class: "lab-name", dir: "auto", maxlength: 200, spellcheck: "false" }),
       h("div", { class: "lab-actions" },
         h("button", { type: "button", class: "primary", id: "lab-run" }, "Run all"),
         h("button", { type: "button", class: "secondary", id: "lab-stop", disabled: true }, "Stop"),

@@ -43,7 +43,7 @@ export class PageText extends EventTarget {
       const key = `${number}/line/${i}`;
       const shown = this.editing ? this.#field(key, line.text, `Line ${i + 1} of block ${number + 1}`) : stop("span", "read-line", key, wordsOf(line));
       if (rows.length && isBeside(lines[i - 1], line)) rows[rows.length - 1].append(shown);
-      else rows.push(h("p", { class: "read-row" }, shown));
+      else rows.push(h("p", { class: "read-row", dir: "auto" }, shown));
     }
     return h("div", { class: "read-block" }, ...rows);
   }
@@ -55,7 +55,7 @@ export class PageText extends EventTarget {
       const key = `${number}/cell/${i}`;
       const spans = { rowspan: cell.row_span > 1 ? cell.row_span : null, colspan: cell.column_span > 1 ? cell.column_span : null };
       const shown = this.editing ? this.#field(key, cell.text, `Row ${cell.row + 1}, column ${cell.column + 1} of table ${place}`) : stop("span", "read-cell", key, [cell.text]);
-      lines[cell.row].append(h("td", spans, shown));
+      lines[cell.row].append(h("td", { ...spans, dir: "auto" }, shown));
     }
     return h("div", { class: "read-table", tabindex: 0, role: "group", "aria-label": `Table ${place}` }, h("table", {}, h("tbody", {}, ...lines)));
   }
