@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,19 @@ __all__ = ["DistributedDataParallel"]
 
 FIRST_BUCKET = 1 << 20  # bytes: the first gradients that are ready are sent soon
 SHOWN = 5  # names in an error
+
+
+def check_same_parameters(what: str, named: Iterable[tuple[str, Tensor]], group: ProcessGroup) -> None:
+    """ArgumentError unless all processes have the same parameters."""
+    own = [(name, tuple(parameter.shape), parameter.dtype.name) for name, parameter in named]
+    every: list[Any] = [None] * group.size()
+    all_gather_object(every, own, group)
+    for rank, theirs in enumerate(every):
+        if theirs != own:
+            pairs = zip([*theirs, None], [*own, None], strict=False)
+            first = next((f"{a or 'nothing'} and {b or 'nothing'}" for a, b in pairs if a != b), "")
+            ranks = f"{group.ranks[rank]} and {group.ranks[group.rank()]}"
+            raise ArgumentError(f"{what}: the ranks {ranks} have different parameters: {first}")
 
 
 class _Bucket:
@@ -67,7 +80,7 @@ class DistributedDataParallel(Module):
         trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not trained:
             raise ArgumentError("DistributedDataParallel: the module has no parameters that require gradients")
-        self._check_same()
+        check_same_parameters("DistributedDataParallel", module.named_parameters(), self.process_group)
         if init_sync:
             for value in (*module.parameters(), *module.buffers()):
                 self._broadcast(value)
@@ -80,20 +93,6 @@ class DistributedDataParallel(Module):
         self._began = False  # whether the backward pass has given a gradient
         for parameter in trained.values():
             parameter.register_post_accumulate_grad_hook(self._on_gradient)
-
-    def _check_same(self) -> None:
-        """ArgumentError unless all processes have the same parameters."""
-        own = [(name, tuple(p.shape), p.dtype.name) for name, p in self.module.named_parameters()]
-        every: list[Any] = [None] * self.process_group.size()
-        all_gather_object(every, own, self.process_group)
-        for rank, theirs in enumerate(every):
-            if theirs != own:
-                pairs = zip([*theirs, None], [*own, None], strict=False)
-                first = next((f"{a or 'nothing'} and {b or 'nothing'}" for a, b in pairs if a != b), "")
-                raise ArgumentError(
-                    f"DistributedDataParallel: the ranks {self.process_group.ranks[rank]} and "
-                    f"{self.process_group.ranks[self.process_group.rank()]} have different parameters: {first}"
-                )
 
     def _broadcast(self, value: Tensor) -> None:
         if not value.dtype.is_quantized:

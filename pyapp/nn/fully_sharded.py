@@ -12,12 +12,13 @@ from ..engine import Tensor, no_grad
 from ..engine.autograd_function import Function
 from ..engine.ops import cat, empty, zeros
 from ..engine.ops.view import as_strided
-from ..engine.processes.collectives import all_gather_into_tensor, all_gather_object, reduce_scatter_tensor
+from ..engine.processes.collectives import all_gather_into_tensor, reduce_scatter_tensor
 from ..engine.processes.communicator import ReduceOp
 from ..engine.processes.group import ProcessGroup, group_or_world
 from ..engine.saved_tensors import saved_tensors_hooks
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
+from .distributed_data_parallel import check_same_parameters
 from .module import Module
 from .state import IncompatibleKeys
 
@@ -53,7 +54,7 @@ class _Unit:
         self.places = _places(module, group.size())
         self._kept: list[Tensor] | None = None  # the whole parameters, for the gradient
         self._entered: list[Any] = []
-        _check_same(self.places, group)
+        check_same_parameters("fully_shard", ((place.name, place.parameter) for place in self.places), group)
         rank = group.rank()
         with no_grad():
             for place in self.places:
@@ -216,21 +217,6 @@ def _own_modules(module: Module, path: str = "") -> Iterator[tuple[str, Module]]
     for name, child in module._modules.items():
         if child is not None and "_sharded_unit" not in vars(child):
             yield from _own_modules(child, f"{path}.{name}" if path else name)
-
-
-def _check_same(places: Sequence[_Place], group: ProcessGroup) -> None:
-    """ArgumentError unless all ranks have the same parameters."""
-    own = [(place.name, place.shape, place.parameter.dtype.name) for place in places]
-    every: list[Any] = [None] * group.size()
-    all_gather_object(every, own, group)
-    for rank, theirs in enumerate(every):
-        if theirs != own:
-            pairs = zip([*theirs, None], [*own, None], strict=False)
-            first = next((f"{a or 'nothing'} and {b or 'nothing'}" for a, b in pairs if a != b), "")
-            raise ArgumentError(
-                f"fully_shard: the ranks {group.ranks[rank]} and {group.ranks[group.rank()]} have different "
-                f"parameters: {first}"
-            )
 
 
 def fully_shard(
