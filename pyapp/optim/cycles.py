@@ -47,35 +47,34 @@ class OneCycleLR(LRScheduler):
         groups = optimizer.param_groups
         _check_momentum("OneCycleLR", optimizer, cycle_momentum)
         tops = per_group("OneCycleLR", optimizer, max_lr, "values of max_lr")
-        self.total_steps = total_steps
-        self.cycle_momentum = cycle_momentum
-        self._cosine = anneal_strategy == "cos"
-        low, high = base_momentum, max_momentum
-        rise = pct_start * total_steps - 1
-        # (last step, rates as factors of max_lr at its ends, momenta at its ends)
-        start, end = 1 / div_factor, 1 / div_factor / final_div_factor
-        if three_phase:
-            self._phases = [
-                (rise, start, 1.0, high, low),
-                (2 * rise, 1.0, start, low, high),
-                (total_steps - 1.0, start, end, high, high),
-            ]
-        else:
-            self._phases = [(rise, start, 1.0, high, low), (total_steps - 1.0, 1.0, end, low, high)]
+        self.total_steps, self.pct_start, self.three_phase = total_steps, pct_start, three_phase
+        self.cycle_momentum, self.base_momentum, self.max_momentum = cycle_momentum, base_momentum, max_momentum
+        self.anneal_strategy, self.div_factor, self.final_div_factor = anneal_strategy, div_factor, final_div_factor
         self.max_lrs = [float(top) for top in tops]
         for group, top in zip(groups, tops, strict=True):
             group.update(initial_lr=top / div_factor, max_lr=top, min_lr=top / div_factor / final_div_factor)
+            if cycle_momentum:
+                group.update(base_momentum=base_momentum, max_momentum=max_momentum)
         super().__init__(optimizer, last_epoch)
+
+    def _phases(self) -> list[tuple[float, ...]]:
+        """(last step, rates as factors of max_lr at its ends, momenta at its ends)"""
+        low, high, rise = self.base_momentum, self.max_momentum, self.pct_start * self.total_steps - 1
+        start, end = 1 / self.div_factor, 1 / self.div_factor / self.final_div_factor
+        last = self.total_steps - 1.0
+        if self.three_phase:
+            return [(rise, start, 1.0, high, low), (2 * rise, 1.0, start, low, high), (last, start, end, high, high)]
+        return [(rise, start, 1.0, high, low), (last, 1.0, end, low, high)]
 
     def _at(self, step: float) -> tuple[float, float]:
         """(factor of max_lr, momentum)."""
         if step > self.total_steps:
             raise ValueError(f"OneCycleLR: step {step} of {self.total_steps}")
-        before = 0.0
-        for last, rate0, rate1, momentum0, momentum1 in self._phases:
-            if step <= last or last == self._phases[-1][0]:
+        before, phases = 0.0, self._phases()
+        for last, rate0, rate1, momentum0, momentum1 in phases:
+            if step <= last or last == phases[-1][0]:
                 share = (step - before) / (last - before) if last != before else 1.0
-                if self._cosine:
+                if self.anneal_strategy == "cos":
                     share = 0.5 * (1 - cos(pi * share))
                 return rate1 + (rate0 - rate1) * (1 - share), momentum0 + (momentum1 - momentum0) * share
             before = last
@@ -142,8 +141,10 @@ class CyclicLR(LRScheduler):
         )
         self.cycle_momentum, self._momenta = cycle_momentum, list(zip(lows, highs, strict=True))
         rates = per_group("CyclicLR", optimizer, base_lr, "values of base_lr")
-        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        for group, rate, (low, high) in zip(optimizer.param_groups, rates, self._momenta, strict=True):
             group["initial_lr"] = rate
+            if cycle_momentum:
+                group.update(base_momentum=low, max_momentum=high)
         super().__init__(optimizer, last_epoch)
 
     def state_dict(self) -> dict[str, Any]:

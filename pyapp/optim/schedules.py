@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import cos, inf, pi, prod
 from typing import Any
@@ -23,7 +24,7 @@ class LRScheduler:
     """Base of the schedules: sets `lr` of every group to the result of `get_lr()`, at once and at each `step()`.
     `last_epoch` counts the steps taken; as an argument, it is the step after which a schedule continues, with the rate
     that the optimiser has. User-defined schedules define get_lr, or pass `shape`, the factor of each group's first
-    rate.
+    rate. Settings that an object keeps under the names of its arguments are a part of its state, and may be changed.
 
     Where another schedule of the optimiser, or the user, has changed a rate, schedules whose factors can be multiplied
     change that rate by their own step (`moved`), as in torch. The others set theirs.
@@ -58,7 +59,12 @@ class LRScheduler:
 
     def factors(self, step: float) -> list[float] | None:
         """What each group's rate (beyond `floor`) is multiplied by at a step; None: the rates do not follow from it."""
-        return None if self.shape is None else [self.shape(step)] * len(self.base_lrs)
+        factor = self.common_factor(step)
+        return None if factor is None else [factor] * len(self.base_lrs)
+
+    def common_factor(self, step: float) -> float | None:
+        """The same, of schedules that treat all groups alike."""
+        return None if self.shape is None else self.shape(step)
 
     floor = 0.0
     goes_on = False  # whether a schedule that is made to continue begins with the present rate, as it is
@@ -76,9 +82,9 @@ class LRScheduler:
 
     def get_lr(self) -> list[float]:
         """The rate of each group at `last_epoch`."""
-        if self.shape is None:
+        factor = self.common_factor(self.last_epoch)
+        if factor is None:
             raise NotImplementedError(f"{type(self).__name__} has no get_lr()")
-        factor = self.shape(self.last_epoch)
         return [base * factor for base in self.base_lrs]
 
     def get_last_lr(self) -> list[float]:
@@ -96,18 +102,26 @@ class LRScheduler:
         self._planned = self.get_lr() if multiplied else self._last_lr  # what they are if nobody changes them
 
     def state_dict(self) -> dict[str, Any]:
-        """The step and the rates, by torch's names."""
-        return {
+        """The settings, the step and the rates, by torch's names."""
+        return {name: getattr(self, name) for name in self._settings()} | {
             "last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs), "_last_lr": self.get_last_lr(),
             "_step_count": int(self.last_epoch) + 1,
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of state_dict, or of torch, and sets the rates that it has."""
+        for name in self._settings():
+            setattr(self, name, state.get(name, getattr(self, name)))
         own = state if {"last_epoch", "step"} & {*state} else state["_schedulers"][0]  # torch's ChainedScheduler
         self.last_epoch = own["step"] if "step" in own else own["last_epoch"]
         planned = self.get_lr()  # of some schedules also the momentum
         self._set([float(rate) for rate in state["_last_lr"]] if "_last_lr" in state else planned)
+
+    def _settings(self) -> list[str]:
+        """The arguments that the object keeps by their names."""
+        code = type(self).__init__.__code__
+        given = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        return [name for name in given if name not in ("optimizer", "last_epoch", "shape") and name in vars(self)]
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any, what: str) -> list[Any]:
@@ -160,7 +174,11 @@ class StepLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         if step_size < 1:
             raise ValueError(f"StepLR: step_size must be at least 1, got {step_size}")
-        super().__init__(optimizer, last_epoch, shape=lambda step: gamma ** (step // step_size))
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def common_factor(self, step: float) -> float:
+        return float(self.gamma ** (step // self.step_size))
 
 
 class MultiStepLR(LRScheduler):
@@ -169,8 +187,11 @@ class MultiStepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        ordered = sorted(milestones)
-        super().__init__(optimizer, last_epoch, shape=lambda step: gamma ** bisect_right(ordered, step))
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def common_factor(self, step: float) -> float:
+        return float(self.gamma ** bisect_right(sorted(self.milestones.elements()), step))
 
 
 class ExponentialLR(LRScheduler):
@@ -179,7 +200,11 @@ class ExponentialLR(LRScheduler):
     goes_on = True
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
-        super().__init__(optimizer, last_epoch, shape=lambda step: gamma**step)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def common_factor(self, step: float) -> float:
+        return float(self.gamma**step)
 
 
 class LinearLR(LRScheduler):
@@ -202,23 +227,29 @@ class LinearLR(LRScheduler):
                 "LinearLR: needs 0 < start_factor <= 1, 0 <= end_factor <= 1 and total_iters >= 1, "
                 f"got {start_factor}, {end_factor}, {total_iters}"
             )
-        slope = (end_factor - start_factor) / total_iters
-        super().__init__(optimizer, last_epoch, shape=lambda step: start_factor + slope * min(step, total_iters))
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def common_factor(self, step: float) -> float:
+        slope = (self.end_factor - self.start_factor) / self.total_iters
+        return self.start_factor + slope * min(step, self.total_iters)
 
 
 class _Annealing(LRScheduler):
-    """Base of schedules between `eta_min` and the first rate; `shape` is the fraction of the difference."""
+    """Base of schedules between `eta_min` and the first rate."""
 
-    def __init__(self, optimizer: Optimizer, eta_min: float, last_epoch: int, shape: Shape) -> None:
-        self.eta_min, self._share = eta_min, shape
-        super().__init__(optimizer, last_epoch)
+    eta_min: float
+
+    def share(self, step: float) -> float:
+        """The fraction of the difference."""
+        raise NotImplementedError
 
     @property
     def floor(self) -> float:  # type: ignore[override]
         return self.eta_min
 
     def get_lr(self) -> list[float]:
-        share = self._share(self.last_epoch)
+        share = self.share(self.last_epoch)
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
 
 
@@ -230,10 +261,13 @@ class CosineAnnealingLR(_Annealing):
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         if T_max < 1:
             raise ValueError(f"CosineAnnealingLR: T_max must be at least 1, got {T_max}")
-        super().__init__(optimizer, eta_min, last_epoch, lambda step: 0.5 * (1 + cos(pi * step / T_max)))
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
 
-    def factors(self, step: float) -> list[float]:
-        return [self._share(step)] * len(self.base_lrs)
+    def share(self, step: float) -> float:
+        return 0.5 * (1 + cos(pi * step / self.T_max))
+
+    common_factor = share
 
 
 class ConstantLR(LRScheduler):
@@ -242,7 +276,11 @@ class ConstantLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
             raise ValueError(f"ConstantLR: factor must be in 0 .. 1, got {factor}")
-        super().__init__(optimizer, last_epoch, shape=lambda step: factor if step < total_iters else 1.0)
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def common_factor(self, step: float) -> float:
+        return self.factor if step < self.total_iters else 1.0
 
 
 class PolynomialLR(LRScheduler):
@@ -253,7 +291,11 @@ class PolynomialLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         if total_iters < 1:
             raise ValueError(f"PolynomialLR: total_iters must be at least 1, got {total_iters}")
-        super().__init__(optimizer, last_epoch, shape=lambda step: (1 - min(step, total_iters) / total_iters) ** power)
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def common_factor(self, step: float) -> float:
+        return float((1 - min(step, self.total_iters) / self.total_iters) ** self.power)
 
 
 class CosineAnnealingWarmRestarts(_Annealing):
@@ -266,14 +308,12 @@ class CosineAnnealingWarmRestarts(_Annealing):
     ) -> None:
         if T_0 < 1 or T_mult < 1:
             raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1, got {T_0}, {T_mult}")
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        super().__init__(optimizer, last_epoch)
 
-        self.T_0, self.T_mult = T_0, T_mult
-
-        def share(step: float) -> float:
-            done, length = self._place(step)
-            return 0.5 * (1 + cos(pi * done / length))
-
-        super().__init__(optimizer, eta_min, last_epoch, share)
+    def share(self, step: float) -> float:
+        done, length = self._place(step)
+        return 0.5 * (1 + cos(pi * done / length))
 
     def _place(self, step: float) -> tuple[float, int]:
         """(steps since the last restart, steps until the next one after it)."""
@@ -302,7 +342,7 @@ class SequentialLR(LRScheduler):
                 f"SequentialLR: {len(schedulers)} schedules of one optimiser need {len(schedulers) - 1} milestones, "
                 f"got {len(milestones)}"
             )
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self._schedulers, self._milestones = list(schedulers), list(milestones)
         if last_epoch < 0:
             for group in optimizer.param_groups:  # the schedules were made before, each with its first rate
                 group["lr"] = group.get("initial_lr", group["lr"])
@@ -310,10 +350,10 @@ class SequentialLR(LRScheduler):
 
     def _current(self) -> tuple[LRScheduler, int]:
         """The schedule of `last_epoch`, set to its step, and where it began."""
-        which = bisect_right(self.milestones, self.last_epoch)
-        start = self.milestones[which - 1] if which else 0
-        self.schedulers[which].last_epoch = self.last_epoch - start
-        return self.schedulers[which], start
+        which = bisect_right(self._milestones, self.last_epoch)
+        start = self._milestones[which - 1] if which else 0
+        self._schedulers[which].last_epoch = self.last_epoch - start
+        return self._schedulers[which], start
 
     def get_lr(self) -> list[float]:
         return self._current()[0].get_lr()
@@ -323,35 +363,35 @@ class SequentialLR(LRScheduler):
         return current.get_lr() if 0 < start == self.last_epoch else current.moved(rates, before - start)
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"_schedulers": [schedule.state_dict() for schedule in self.schedulers]}
+        return super().state_dict() | {"_schedulers": [schedule.state_dict() for schedule in self._schedulers]}
 
 
 class ChainedScheduler(LRScheduler):
     """Several schedules of one optimiser at once: their factors are multiplied."""
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
-        self.schedulers = list(schedulers)
-        if not self.schedulers or any(s.optimizer is not (optimizer or s.optimizer) for s in self.schedulers):
+        self._schedulers = list(schedulers)
+        if not self._schedulers or any(s.optimizer is not (optimizer or s.optimizer) for s in self._schedulers):
             raise ValueError("ChainedScheduler: takes at least one schedule, all of one optimiser")
-        found = self.schedulers[0].optimizer
-        if self.schedulers[0].last_epoch == 0:
+        found = self._schedulers[0].optimizer
+        if self._schedulers[0].last_epoch == 0:
             for group in found.param_groups:  # the schedules were made before, each with its first rate
                 group["lr"] = group.get("initial_lr", group["lr"])
-        super().__init__(found, int(self.schedulers[0].last_epoch) - 1)
+        super().__init__(found, int(self._schedulers[0].last_epoch) - 1)
 
     def moved(self, rates: Sequence[float], before: float) -> list[float]:
         found = list(rates)
-        for schedule in self.schedulers:
+        for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
             found = schedule.moved(found, before)
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"_schedulers": [schedule.state_dict() for schedule in self.schedulers]}
+        return super().state_dict() | {"_schedulers": [schedule.state_dict() for schedule in self._schedulers]}
 
     def get_lr(self) -> list[float]:
         rates = list(self.base_lrs)
-        for schedule in self.schedulers:
+        for schedule in self._schedulers:
             schedule.last_epoch = self.last_epoch
             every = zip(rates, schedule.get_lr(), schedule.base_lrs, strict=True)
             rates = [rate * found / base if base else found for rate, found, base in every]
@@ -422,8 +462,13 @@ class ReduceLROnPlateau:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")}
+        """Settings and what has been counted, by torch's names."""
+        return {name: value for name, value in vars(self).items() if name != "optimizer"} | {
+            "_last_lr": self.get_last_lr()
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name in self.state_dict():
-            setattr(self, name, state[name])
+        """Restores a state of state_dict, or of torch; what is missing there stays."""
+        for name in vars(self):
+            if name != "optimizer" and name in state:
+                setattr(self, name, state[name])

@@ -115,16 +115,56 @@ def test_states_of_schedules_have_what_torch_reads() -> None:
         restarts.step()
     assert restarts.state_dict() == {
         "last_epoch": 5, "base_lrs": [1.0], "_last_lr": [optimizer.param_groups[0]["lr"]], "_step_count": 6,
-        "T_cur": 2, "T_i": 6,
+        "T_cur": 2, "T_i": 6, "T_0": 3, "T_mult": 2, "eta_min": 0.0,
     }  # fmt: skip
     assert set(plans.LambdaLR(optimizer, lambda step: 1.0).state_dict()) == common | {"lr_lambdas"}
     cycle = plans.CyclicLR(optimizer, 0.1, 1.0)
-    assert set(cycle.state_dict()) == common | {"_scale_fn_ref", "_scale_fn_custom"}
+    assert set(cycle.state_dict()) == common | {"_scale_fn_ref", "_scale_fn_custom", "cycle_momentum"}
+    assert optimizer.param_groups[0]["base_momentum"] == 0.8
     chain = plans.ChainedScheduler([plans.ConstantLR(optimizer), plans.ExponentialLR(optimizer, 0.9)])
     state = chain.state_dict()
-    assert set(state) == common | {"_schedulers"} and [set(own) for own in state["_schedulers"]] == [common] * 2
+    own = [common | {"factor", "total_iters"}, common | {"gamma"}]
+    assert set(state) == common | {"_schedulers"} and [set(each) for each in state["_schedulers"]] == own
     chain.load_state_dict({"_last_lr": [0.5], "_schedulers": [{"last_epoch": 7}, {"last_epoch": 7}]})  # torch's
     assert (chain.last_epoch, optimizer.param_groups[0]["lr"]) == (7, 0.5)
+
+
+def test_settings_of_schedules_are_kept_and_can_be_changed() -> None:
+    """As in torch: a state brings its settings, and attributes have torch's names."""
+    optimizer = optim.SGD([nn.Parameter(zeros(1))], lr=1.0)
+    plans = optim.lr_scheduler
+    pairs: list[tuple[Any, Any, dict[str, Any]]] = [
+        (plans.StepLR(optimizer, 3), plans.StepLR(optimizer, 7, 0.5), {"step_size": 3, "gamma": 0.1}),
+        (plans.MultiStepLR(optimizer, [1, 4]), plans.MultiStepLR(optimizer, [2], 0.5), {"milestones": {1: 1, 4: 1}}),
+        (plans.LinearLR(optimizer, 0.2, 0.8, 4), plans.LinearLR(optimizer), {"start_factor": 0.2, "end_factor": 0.8}),
+        (plans.PolynomialLR(optimizer, 4, 2.0), plans.PolynomialLR(optimizer), {"total_iters": 4, "power": 2.0}),
+        (plans.ConstantLR(optimizer, 0.4, 2), plans.ConstantLR(optimizer), {"factor": 0.4, "total_iters": 2}),
+        (
+            plans.CosineAnnealingLR(optimizer, 4, 0.1),
+            plans.CosineAnnealingLR(optimizer, 9),
+            {"T_max": 4, "eta_min": 0.1},
+        ),
+    ]
+    for first, second, settings in pairs:
+        second.load_state_dict(first.state_dict())
+        assert settings.items() <= second.state_dict().items()
+        for name, value in settings.items():
+            assert getattr(second, name) == value
+        rates = []
+        for schedule in (first, second):
+            optimizer.param_groups[0]["lr"] = schedule.get_last_lr()[0]
+            for _ in range(3):
+                schedule.step()
+            rates.append(schedule.get_last_lr())
+        assert rates[0] == rates[1]
+    changed = plans.StepLR(optimizer, 5, 0.5)
+    before = changed.get_last_lr()[0]
+    changed.step_size = 1
+    changed.step()
+    np.testing.assert_allclose(changed.get_last_lr(), [before * 0.5])
+    plateau, other = plans.ReduceLROnPlateau(optimizer, patience=2, factor=0.3), plans.ReduceLROnPlateau(optimizer)
+    other.load_state_dict(plateau.state_dict())
+    assert (other.patience, other.factor, other.state_dict()["_last_lr"]) == (2, 0.3, changed.get_last_lr())
 
 
 def test_a_schedule_that_continues_needs_the_first_rate() -> None:
