@@ -179,6 +179,7 @@ def test_errors(model: Path, tmp_path: Path, here: Here) -> None:
         (["generate", damaged], "model.bin"),
         (["generate", model, "--tokenizer", tmp_path / "tok.bin"], "tok.bin"),
         (["inspect", tmp_path / "nothing.bin"], "no such file"),
+        (["quantize", "nothing.gguf", tmp_path / "x.gguf", "-t", "q8_0"], "no such file"),
         (["inspect", empty], "there is no file of weights"),
         (["inspect", __file__], "test_cli.py"),
         (["generate", model, "--temperature", "nan"], "temperature"),
@@ -206,6 +207,16 @@ def test_inspect(model: Path, here: Here) -> None:
     event = json.loads(out)
     assert code == 0 and event["type"] == "done" and event["config"]["dim"] == 32
     assert here("inspect", model.parent / "tokenizer.bin")[0] == 0
+
+
+def test_named_models_are_inspected_and_converted(tmp_path: Path, here: Here) -> None:
+    code, out, error = here("inspect", "stories")
+    assert code == 0 and not error and "llama2.c" in out and "tok_embeddings.weight" in out
+    target = tmp_path / "stories.gguf"
+    assert here("quantize", "stories", target, "-t", "q8_0")[0] == 0 and "q8_0" in here("inspect", target)[1]
+    for arguments in (["inspect", "storys"], ["quantize", "storys", target, "-t", "q8_0"]):
+        code, _, error = here(*arguments)
+        assert code == 1 and "no model has this name" in error and "Did you mean stories?" in error
 
 
 def test_inspect_a_folder(tmp_path: Path, here: Here) -> None:

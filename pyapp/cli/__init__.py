@@ -244,13 +244,13 @@ def models(as_json: bool) -> int:
 
 
 @cli.command(short_help="Print what a model file or folder has in it.")
-@click.argument("file", type=click.Path())
+@click.argument("file", metavar="MODEL", type=click.Path())
 @json_option
 def inspect(file: str, as_json: bool) -> int:
-    """Print the content of a model file, or of a model's folder: its configuration, metadata, and tensors."""
+    """Print the content of a model file, a folder or a named model: its configuration, metadata, and tensors."""
     from pyapp import tasks
 
-    return forward(lambda cancel: tasks.inspect(file), JsonView() if as_json else InspectView())
+    return forward(lambda cancel: tasks.inspect(file, cancel=cancel), JsonView() if as_json else InspectView())
 
 
 @cli.command()
@@ -264,9 +264,10 @@ def inspect(file: str, as_json: bool) -> int:
 def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
     """Convert the model file IN to another type.
 
-    IN may be a folder, safetensors, GGUF, llama2.c, NumPy or PyTorch; a language model with its config.json becomes a
-    GGUF file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose blocks only pyapp reads). A mixture gives
-    some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not converted.
+    IN may be a folder, the name of a model, safetensors, GGUF, llama2.c, NumPy or PyTorch; a language model with its
+    config.json becomes a GGUF file that llama.cpp reads. OUT ends in .gguf or .safetensors (whose blocks only pyapp
+    reads). A mixture gives some matrices more bits, as in llama.cpp. Norms, biases and other small tensors are not
+    converted.
     """
     from pyapp import tasks
 

@@ -50,7 +50,9 @@ class FinetuneView(TrainView):
             click.echo(f"{self._folder} keeps the state of this step", err=True)
 
     def results(self, results: Mapping[str, Any]) -> None:
-        click.echo(f"{results['folder']}: {results['parameters']:,} trained parameters, {results['steps']:,} steps")
+        click.echo(
+            f"{results['folder']}: {results['parameters']:,} trained parameters, {results['steps']:,} step{'s' * (results['steps'] != 1)}"
+        )
         if "held_out_loss" in results:
             before, after = results["held_out_loss_before"], results["held_out_loss"]
             unit = results.get("unit", "nats/token").replace("/", " per ")

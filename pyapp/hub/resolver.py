@@ -159,6 +159,12 @@ def resolve(
     return ModelFiles(text, found, entry)
 
 
+def is_name(source: str | os.PathLike[str]) -> bool:
+    """Whether it is a model's folder, or a name that no file has and that does not end as files do."""
+    path = Path(source).expanduser()
+    return path.is_dir() or (not path.exists() and path.suffix.lower() not in (*WEIGHTS, ".npz", ".npy", ".onnx"))
+
+
 def resolve_files(
     name: str | os.PathLike[str],
     choose: Callable[[Sequence[str]], Sequence[str]],

@@ -507,13 +507,16 @@ def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoi
     return found
 
 
-def weights_of(source: Source) -> Source:
-    """The file of weights of a model's folder; any other source itself."""
-    if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+def weights_of(source: Source, report: Callable[[Event], None] | None = None, cancel: Cancel | None = None) -> Source:
+    """The file of weights of a model's folder, or of a model by its name, downloaded with Progress for `report`; any
+    other source itself."""
+    if not isinstance(source, str | os.PathLike) or os.path.isfile(source):
         return source
     from pyapp import hub
 
-    return hub.resolve(os.fspath(source)).model
+    if not hub.is_name(source):
+        return source
+    return hub.resolve(os.fspath(source), report=report, cancel=cancel).model
 
 
 def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = None) -> Tokenizer:

@@ -216,26 +216,37 @@ async def generate(
 
 
 @task
-async def inspect(source: Any) -> Events:
-    """The content of a model file, or of the weights of a model's folder, from its header: Done carries `file format
-    size config metadata tensors totals classes`, and `quantization` of a folder whose weights a library quantised.
-    `config` is that of the file, or else config.json's.
+async def inspect(source: Any, *, cancel: Cancel | None = None) -> Events:
+    """The content of a model file, or of the weights of a model's folder or name, from its header: Done carries `file
+    format size config metadata tensors totals classes`, and `quantization` of a folder whose weights a library
+    quantised. `config` is that of the file, or else config.json's. Of a name the files are downloaded, with Progress
+    in bytes.
     """
     from pyapp import formats
 
-    if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+    if not isinstance(source, str | os.PathLike) or os.path.isfile(source):
         yield Done("complete", formats.inspect(source))
         return
     from pyapp import hub
     from pyapp.models.load import read_settings
     from pyapp.models.loading.quantised.methods import described
 
-    files = hub.resolve(source).files
-    found = formats.inspect(files["model"])
-    if not found["config"] and "config" in files:
-        found["config"] = read_settings(files["config"])
-    quantization = described(found["config"])
-    yield Done("complete", found | ({"quantization": quantization} if quantization else {}))
+    if not hub.is_name(source):
+        yield Done("complete", formats.inspect(source))
+        return
+    cancel = cancel or Cancel()
+
+    def work(report: Callable[[Event], None]) -> dict[str, Any]:
+        files = hub.resolve(source, report=report, cancel=cancel).files
+        found = formats.inspect(files["model"])
+        if not found["config"] and "config" in files:
+            found["config"] = read_settings(files["config"])
+        quantization = described(found["config"])
+        return found | ({"quantization": quantization} if quantization else {})
+
+    async with aclosing(_in_a_thread(work, cancel)) as events:
+        async for event in events:
+            yield event
 
 
 @task
@@ -248,9 +259,9 @@ async def quantize(
     keep: str | None = None,
     cancel: Cancel | None = None,
 ) -> Events:
-    """Converts a model file, or the model of a folder, to another type (formats.quantize_file): Progress in bytes; Done
-    carries `file size types weighted source_size`. A language model or an encoder of Hugging Face's becomes a
-    GGUF file of llama.cpp's.
+    """Converts a model file, or the model of a folder or a name, to another type (formats.quantize_file): Progress in
+    bytes; Done carries `file size types weighted source_size`. A language model or an encoder of Hugging Face's becomes
+    a GGUF file of llama.cpp's.
     """
     from pyapp.formats.convert import quantize_file
     from pyapp.models.load import weights_of
@@ -259,10 +270,17 @@ async def quantize(
     cancel = cancel or Cancel()
 
     def work(report: Callable[[Event], None]) -> dict[str, Any]:
-        file = weights_of(source)
+        file = weights_of(source, report, cancel)
         view = gguf_view(file) if os.fspath(target).endswith(".gguf") else floats_view(file)
         return quantize_file(file, target, kind, imatrix=imatrix, keep=keep, view=view, report=report, cancel=cancel)
 
+    async with aclosing(_in_a_thread(work, cancel)) as events:
+        async for event in events:
+            yield event
+
+
+async def _in_a_thread(work: Callable[[Callable[[Event], None]], Any], cancel: Cancel) -> Events:
+    """The events of work in a thread, and its result as Done."""
     try:
         async with aclosing(reported(work)) as events:
             async for event in events:
