@@ -255,7 +255,7 @@ def test_inspect(tmp_path: Path) -> None:
     (event,) = collect(tasks.inspect(path))
     assert isinstance(event, Error) and "truncated" in event.what and event.where == str(path)
     (event,) = collect(tasks.inspect(tmp_path / "nothing"))
-    assert isinstance(event, Error) and event.what == "no such file or directory"
+    assert isinstance(event, Error) and event.what == "there is no such file or folder"
 
 
 @pytest.mark.parametrize("train", [tasks.train_story, tasks.train_speech])

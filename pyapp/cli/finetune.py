@@ -50,9 +50,8 @@ class FinetuneView(TrainView):
             click.echo(f"{self._folder} keeps the state of this step", err=True)
 
     def results(self, results: Mapping[str, Any]) -> None:
-        click.echo(
-            f"{results['folder']}: {results['parameters']:,} trained parameters, {results['steps']:,} step{'s' * (results['steps'] != 1)}"
-        )
+        steps = f"{results['steps']:,} step{'s' * (results['steps'] != 1)}"
+        click.echo(f"{results['folder']}: {results['parameters']:,} trained parameters, {steps}")
         if "held_out_loss" in results:
             before, after = results["held_out_loss_before"], results["held_out_loss"]
             unit = results.get("unit", "nats/token").replace("/", " per ")

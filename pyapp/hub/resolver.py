@@ -161,6 +161,8 @@ def resolve(
 
 def is_name(source: str | os.PathLike[str]) -> bool:
     """Whether it is a model's folder, or a name that no file has and that does not end as files do."""
+    if not os.fspath(source):  # Path makes the present folder of it
+        return False
     path = Path(source).expanduser()
     return path.is_dir() or (not path.exists() and path.suffix.lower() not in (*WEIGHTS, ".npz", ".npy", ".onnx"))
 
