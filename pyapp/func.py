@@ -301,8 +301,11 @@ def vmap(
 ) -> Function:
     """A function over whole batches: `func` is called with each example along `in_dims` (None: the same for all; one
     number for all arguments, or in their structure), its results are stacked along `out_dims`. Gradients pass through.
-    With randomness="same" each call draws the same numbers; otherwise, also with "error", different ones.
+    With randomness="same" each call draws the same numbers, with "different" others; with "error" it is a RuntimeError
+    to draw any, in the first call already.
     """
+    if randomness not in ("error", "different", "same"):
+        raise RuntimeError(f"vmap: randomness is 'error', 'different' or 'same', not {randomness!r:.40}")
 
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -325,6 +328,9 @@ def vmap(
             leaves = iter([leaf if dim is None else leaf.select(dim, i) for leaf, dim in pairs])
             given = _like(args, leaves)
             made.append(func(*given, **(_like(kwargs, leaves) if kwargs else {})))
+            if randomness == "error" and default_generator.get_state() != state:
+                default_generator.set_state(state)
+                raise RuntimeError("vmap: random numbers are drawn: say randomness='different' or randomness='same'")
         return _stacked(made, out_dims)
 
     return wrapped

@@ -243,14 +243,14 @@ def set_random_seed(seed: int) -> None:
 
 
 def to_categorical(x: Any, num_classes: int | None = None) -> Any:
-    """Class numbers as one-hot float32 rows, in NumPy."""
+    """Class numbers as one-hot rows, in NumPy: float64 as Keras has them, float32 of a tensor's numbers."""
     classes = np.asarray(x.numpy() if hasattr(x, "numpy") else x, dtype="int64")
     if classes.ndim > 1 and classes.shape[-1] == 1:
         classes = classes.reshape(classes.shape[:-1])
     count = int(classes.max()) + 1 if num_classes is None else num_classes
     if classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < count:
         raise ValueError(f"to_categorical: classes are 0 … {count - 1}, got {classes.min()} … {classes.max()}")
-    return np.eye(count, dtype="float32")[classes]
+    return np.eye(count, dtype="float32" if hasattr(x, "numpy") else "float64")[classes]
 
 
 def normalize(x: Any, axis: int = -1, order: int = 2) -> Any:

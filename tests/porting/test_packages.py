@@ -145,6 +145,13 @@ def test_vmap_names_a_dim_that_is_not_there() -> None:
 
 def test_vmap_draws_other_numbers_for_each_example_or_the_same() -> None:
     pyapp.manual_seed(0)
+    state = pyapp.get_rng_state().tolist()
+    with pytest.raises(RuntimeError, match="random numbers are drawn: say randomness='different'"):
+        pyapp.vmap(lambda a: pyapp.nn.functional.dropout(a))(pyapp.ones(4, 2))
+    assert pyapp.get_rng_state().tolist() == state
+    assert pyapp.vmap(lambda a: pyapp.nn.functional.dropout(a, training=False))(pyapp.ones(2)).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="not 'often'"):
+        pyapp.vmap(lambda a: a, randomness="often")
     drawn = pyapp.vmap(lambda a: a + pyapp.rand(()), randomness="different")(pyapp.zeros(4))
     assert len(set(drawn.tolist())) == 4
     assert len(set(pyapp.vmap(lambda a: a + pyapp.rand(()), randomness="same")(pyapp.zeros(4)).tolist())) == 1
