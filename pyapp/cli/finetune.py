@@ -20,12 +20,13 @@ TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", 
 RIGHT = {
     "sequence-classification": "texts, {:.0%} are right", "token-classification": "words, {:.0%} are right",
     "features": "texts, {:.0%} find their own", "image-classification": "pictures, {:.0%} are right",
-    "speech-recognition": "tokens, {:.0%} are right",
+    "speech-recognition": "tokens, {:.0%} are right", "audio-classification": "recordings, {:.0%} are right",
 }  # fmt: skip
 TRIES = {
     "sequence-classification": "pyapp classify TEXTS -m {}", "token-classification": "pyapp label TEXTS -m {}",
     "features": "pyapp embed TEXTS -m {}", "image-classification": "pyapp classify-image PICTURES -m {}",
     "speech-recognition": "pyapp transcribe RECORDING --model {}",
+    "audio-classification": "pyapp classify-sound RECORDINGS -m {}",
 }  # fmt: skip
 
 
@@ -134,6 +135,9 @@ def finetune(
     […], "tags": […]}, an embedder of {"anchor": …, "positive": …} or {"sentence1": …, "sentence2": …, "score": …}.
 
     If MODEL classifies pictures (ViT, ConvNeXt, ResNet …), DATA is a folder with a folder of pictures for each class.
+
+    If it classifies sounds or gives features of them (wav2vec 2.0, HuBERT, WavLM …), with a folder of recordings for
+    each class.
 
     If MODEL is a Whisper, DATA is a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in each line.
 

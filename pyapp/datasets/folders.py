@@ -1,9 +1,9 @@
-"""Folders of pictures, one folder for each class."""
+"""Folders of pictures and other files, one folder for each class."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,16 @@ def read_picture(path: str | os.PathLike[str], mode: str = "RGB") -> Tensor:
     return read_image(path, mode).permute(2, 0, 1).contiguous()
 
 
-class ImageFolder(Dataset[tuple[Any, int]]):
-    """Pictures in the folders of a folder, whose names are the classes: (picture uint8 (C, H, W), or what `transform`
-    makes of it, and the class's number). Classes and files are in the order of their names; `samples` lists them.
+class ClassFolder(Dataset[tuple[Any, int]]):
+    """Files in the folders of a folder, whose names are the classes: (path, the class's number). Classes and files are
+    in the order of their names; `samples` lists them. `suffixes`: of the files, in small letters; `kind`: what they
+    are, for errors.
 
-    ModelNotFoundError if there is no folder with a picture.
+    ModelNotFoundError if there is no folder with such a file.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], transform: Callable[[Tensor], Any] | None = None, mode: str = "RGB"
-    ) -> None:
-        self.folder, self.transform, self.mode = Path(folder), transform, mode
+    def __init__(self, folder: str | os.PathLike[str], suffixes: Sequence[str], kind: str) -> None:
+        self.folder = Path(folder)
         if not self.folder.is_dir():
             raise ModelNotFoundError("there is no such folder", where=str(folder))
         self.classes = sorted(entry.name for entry in self.folder.iterdir() if entry.is_dir())
@@ -41,17 +40,31 @@ class ImageFolder(Dataset[tuple[Any, int]]):
             (path, number)
             for number, name in enumerate(self.classes)
             for path in sorted((self.folder / name).rglob("*"))
-            if path.suffix.lower() in SUFFIXES and path.is_file()
+            if path.suffix.lower() in suffixes and path.is_file()
         ]
         empty = [name for number, name in enumerate(self.classes) if all(number != k for _, k in self.samples)]
         if not self.samples or empty:
-            what = f"the classes {', '.join(empty[:5])} have no pictures" if self.samples else "there is no picture"
+            what = f"the classes {', '.join(empty[:5])} have no {kind}s" if self.samples else f"there is no {kind}"
             raise ModelNotFoundError(
-                what, where=str(folder), hint=f"Each class is a folder with files ending in {', '.join(SUFFIXES)}"
+                what, where=str(folder), hint=f"Each class is a folder with files ending in {', '.join(suffixes)}"
             )
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.samples[index]
+
+
+class ImageFolder(ClassFolder):
+    """Pictures in the folders of a folder: (picture uint8 (C, H, W), or what `transform` makes of it, and the class's
+    number)."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str], transform: Callable[[Tensor], Any] | None = None, mode: str = "RGB"
+    ) -> None:
+        super().__init__(folder, SUFFIXES, "picture")
+        self.transform, self.mode = transform, mode
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         path, number = self.samples[index]

@@ -277,18 +277,20 @@ def task_files(
     report: Callable[[Event], None],
     cancel: Cancel,
     also: re.Pattern[str] | None = None,
+    new_head: bool = False,
 ) -> tuple[str, Mapping[str, Any], dict[str, Any]]:
     """As `files_of`, for a task, and the object of config.json; a model of another task is refused before its weights
-    are downloaded.
+    are downloaded, unless it gets a new head.
     """
+    suits = check_new_head if new_head else check_task
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files:
-            check_task(completed(read_settings(files["config"])), str(files["config"]), task)
+            suits(completed(read_settings(files["config"])), str(files["config"]), task)
 
     name, files = files_of(source, check, report, cancel, also)
     settings = completed(settings_in(files, name))
-    check_task(settings, name, task)
+    suits(settings, name, task)
     return name, files, settings
 
 

@@ -5,7 +5,7 @@ head for labels, or CLAP for labels of one's own; and what prepares their sound.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyapp.audio.processors import DecibelProcessor, FilterBankProcessor, SampleProcessor
@@ -15,7 +15,7 @@ from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
 
-from .by_task import build, check_tokenizer, task_files
+from .by_task import build, check_tokenizer, task_files, with_labels
 from .pictures import MORE_FILES, tokenizer_of
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def load_sound_classifier(
     *,
     dtype: str | None = None,
     device: Device | str | None = None,
+    labels: Sequence[str] | None = None,
     report: Callable[[Event], None] | None = None,
     cancel: Cancel | None = None,
 ) -> LoadedSoundClassifier:
@@ -54,16 +55,17 @@ def load_sound_classifier(
     MIT/ast-finetuned-audioset-10-10-0.4593 or superb/wav2vec2-base-superb-ks: config.json, preprocessor_config.json and
     the weights.
 
-    dtype, the errors and events are those of `load_task_model`; ModelError too for a preprocessor_config.json that
-    belongs to another model.
+    dtype, labels, the errors and events are those of `load_task_model`; ModelError too for a preprocessor_config.json
+    that belongs to another model.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
-    name, files, settings = task_files(source, TASK, report, cancel)
+    name, files, settings = task_files(source, TASK, report, cancel, new_head=labels is not None)
+    settings |= {} if labels is None else with_labels(labels)
     prepares = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     spectrograms = settings["model_type"] == SPECTROGRAMS
     processor = (FilterBankProcessor if spectrograms else SampleProcessor).from_settings(prepares)
     with open_checkpoint(files["model"]) as checkpoint:
-        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel, labels is not None)
     if isinstance(processor, FilterBankProcessor):
         made, read = (processor.frames, processor.bins), (model.config.max_length, model.config.num_mel_bins)
         if made != read:

@@ -18,6 +18,7 @@ from .encoders import finetune_encoder
 from .labelled import SEPARATORS
 from .pictures import finetune_pictures
 from .recordings import finetune_whisper
+from .sounds import finetune_sounds
 from .steps import Request
 from .training import FinetuneSettings, finetune_language_model
 from .whole import WholeSettings
@@ -32,10 +33,10 @@ def finetune(
     Metric and finally Done.
 
     `settings` are those of FinetuneSettings, for a language model; of WholeSettings, for an encoder of texts or a model
-    of pictures; of RecordingSettings, for a Whisper. Leaves an adapter or a model's folder, a checkpoint and, with
-    Pillow, loss.png. `evaluate_every`: steps; by default ten times in all. The same settings give the same weights,
-    however often it was interrupted. Raises OptionError, FileFormatError for the data, PyappError for other settings
-    than those begun with, and errors of load_model.
+    of pictures; of SoundSettings, for one of sounds; of RecordingSettings, for a Whisper. Leaves an adapter or a
+    model's folder, a checkpoint and, with Pillow, loss.png. `evaluate_every`: steps; by default ten times in all. The
+    same settings give the same weights, however often it was interrupted. Raises OptionError, FileFormatError for the
+    data, PyappError for other settings than those begun with, and errors of load_model.
     """
     given = [Path(path) for path in (data, held_out_data) if path is not None]
     for path in given:
@@ -72,10 +73,13 @@ def _training_of(asked: Request) -> tuple[Callable[[Request], Iterator[Event]], 
         return finetune_whisper, Path.is_file, "Give a .jsonl, .csv or .tsv file that names recordings"
     if "image-classification" in tasks:
         return finetune_pictures, Path.is_dir, "Give a folder with a folder of pictures for each class"
+    if "audio-classification" in tasks:
+        return finetune_sounds, Path.is_dir, "Give a folder with a folder of recordings for each class"
     if "features" in tasks and TEXT not in tasks and "seq2seq-lm" not in tasks:
         return finetune_encoder, Path.is_file, "Give a .jsonl, .csv or .tsv file"
     return (
         finetune_language_model,
         lambda path: path.is_file() and path.suffix.lower() not in SEPARATORS,
-        "Give a .jsonl or .txt file, or a model for it: tables are for encoders, folders for models of pictures",
+        "Give a .jsonl or .txt file, or a model for it: tables are for encoders, folders for models of pictures and "
+        "sounds",
     )

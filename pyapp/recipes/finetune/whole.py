@@ -1,4 +1,4 @@
-"""What the training of whole models has in common: classifiers, taggers and embedders, of texts and of pictures."""
+"""What the training of whole models has in common: classifiers, taggers and embedders of texts, pictures and sounds."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class WholeTraining(ResumableTraining):
     title = "Loss of the fine-tuning"
     unit = "nats/text"
     quality = "accuracy"
+    judged_at_once = BATCH
     task: str
     """That loads the model."""
 
@@ -108,12 +109,16 @@ class WholeTraining(ResumableTraining):
     def config(self) -> dict[str, Any]:
         """The object of config.json: that of the model that was trained further, for this task."""
         found = {key: value for key, value in self.loaded.settings.items() if value is not None and key not in CHANGED}
-        found |= {"dtype": "float32", "architectures": [class_for(found, self.task)]}
+        found |= {"dtype": "float32", "architectures": [self.class_name(found)]}
         if not self.task.endswith("features"):
             labels = self.model.config.labels
             found["id2label"] = {str(number): label for number, label in enumerate(labels)}
             found["label2id"] = {label: number for number, label in enumerate(labels)}
         return found
+
+    def class_name(self, settings: Mapping[str, Any]) -> str:
+        """transformers' class of the model, from the object of its config.json."""
+        return class_for(settings, self.task)
 
     def region(self) -> Any:
         """Where products run in bfloat16, if the settings ask for it."""
@@ -140,8 +145,8 @@ class WholeTraining(ResumableTraining):
         self.model.eval()
         try:
             with no_grad():
-                for first in range(0, len(self.held_out_rows), BATCH):
-                    batch = self.held_out_rows[first : first + BATCH]
+                for first in range(0, len(self.held_out_rows), self.judged_at_once):
+                    batch = self.held_out_rows[first : first + self.judged_at_once]
                     found = self.outputs(self.model, batch)
                     total += float(self.loss(found, batch).item()) * len(batch)
                     pairs += self.judged(found, batch)

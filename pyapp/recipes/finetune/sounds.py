@@ -1,0 +1,104 @@
+"""Trains a model of sound (wav2vec 2.0, HuBERT, WavLM, Audio Spectrogram Transformer …) further as a classifier of
+recordings, on a folder of folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyapp.audio.reader import open_audio
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, no_grad
+from pyapp.engine.lazy import np
+from pyapp.errors import ArgumentError, FileFormatError
+from pyapp.events import Event, Notice, Progress
+from pyapp.models.loading.sound_labels import TASK, load_sound_classifier
+
+from .class_folders import Classified, FolderTraining
+from .steps import Request
+from .whole import WholeSettings
+
+SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".webm", ".mp4")
+RATE = 16000  # samples a second
+LONGEST = 30.0  # seconds that are heard of a recording
+
+
+@dataclass(frozen=True)
+class SoundSettings(WholeSettings):
+    """As WholeSettings."""
+
+    rows: int = 8
+
+
+class SoundTraining(FolderTraining):
+    """Recordings, of each the first 30 s or what the model hears, and their labels."""
+
+    task = TASK
+    unit = "nats/recording"
+    kind, suffixes = "recording", SUFFIXES
+    judged_at_once = 4  # a recording's numbers in the first layers take hundreds of megabytes
+
+    @classmethod
+    def load(cls, request: Request, labels: Sequence[str]) -> Any:
+        return load_sound_classifier(
+            request.model, dtype="float32", device=request.device, cancel=request.cancel, labels=labels
+        )
+
+    @classmethod
+    def check(cls, loaded: Any, rows: Sequence[Classified], request: Request) -> Iterator[Event]:
+        """Reads each recording once. FileFormatError for one that is damaged or too short."""
+        longer = 0
+        for done, row in enumerate(rows):
+            request.cancel.check()
+            samples, more = heard_of(row.path)
+            longer += more
+            try:
+                if len(samples) < RATE:  # maybe too short for the first layers, which say so
+                    with no_grad():
+                        logits_of(loaded, loaded.model, [samples])
+            except ArgumentError as error:
+                raise FileFormatError(f"it is too short: {error.what}", where=str(row.path)) from error
+            yield Progress("reading the recordings", done + 1, len(rows), "recordings")
+        if longer:
+            yield Notice(f"of {longer:,} of {len(rows):,} recordings only the first {LONGEST:g} s are heard")
+
+    def outputs(self, model: Any, rows: Sequence[Classified]) -> tuple[Tensor, ...]:
+        """Logits (B, labels)."""
+        samples = [heard_of(row.path)[0] for row in rows]
+        with self.region():
+            found = logits_of(self.loaded, model, samples)
+        return (found.float(),)
+
+    def class_name(self, settings: Mapping[str, Any]) -> str:
+        """That of the model, which has transformers' name."""
+        return type(self.model).__name__
+
+
+def logits_of(loaded: Any, model: Any, recordings: Sequence[Any]) -> Tensor:
+    """Recordings, each float32 (N,), → logits (B, labels). ArgumentError for one that is too short."""
+    device = loaded.model.device
+    values, mask = loaded.processor(recordings)  # (B, N) or (B, frames, bins); (B, N)
+    found: Tensor = model(values.to(device), None if mask is None else mask.to(device))
+    return found
+
+
+def heard_of(path: Path) -> tuple[Any, bool]:
+    """The first 30 s of a recording as float32 (N,) at 16 kHz, and whether there are more."""
+    limit, parts, count = round(LONGEST * RATE), [np.zeros(0, np.float32)], 0
+    with open_audio(path) as reader:
+        for block in reader:
+            parts.append(np.asarray(block, np.float32))
+            count += len(block)
+            if count > limit:
+                break
+    return np.concatenate(parts)[:limit], count > limit
+
+
+def finetune_sounds(request: Request) -> Iterator[Event]:
+    """FolderTraining.finetune of recordings, with the settings of SoundSettings."""
+    return SoundTraining.finetune(request, SoundSettings)
+
+
+__all__ = ["finetune_sounds"]

@@ -1,0 +1,93 @@
+"""Models of sound that are trained as classifiers of folders of recordings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp import tasks
+from pyapp.audio import write_wav
+from pyapp.cli import run as run_command
+from pyapp.errors import FileFormatError, ModelNotFoundError, OptionError
+from pyapp.events import Done, Item
+from tests.models.test_sound_labels import make, write
+from tests.recipes.finetune.test_pictures import run
+
+pytestmark = pytest.mark.native_only
+TONES = {"high": 2600, "low": 300}
+
+
+def tone(pitch: float, count: int) -> Any:
+    noise = np.random.default_rng(count).normal(0, 0.05, count)
+    return (np.sin(2 * np.pi * pitch / 16000 * np.arange(count)) * 0.4 + noise).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tones in noise, of different lengths, in a folder for each."""
+    place = tmp_path_factory.mktemp("recordings")
+    for name, pitch in TONES.items():
+        (place / name).mkdir()
+        for i in range(4):
+            write_wav(place / name / f"{i}.wav", tone(pitch, 5600 + 400 * i), 16000)
+    return place
+
+
+@pytest.mark.parametrize("name", ["wav2vec2", "spectrogram"])
+def test_a_classifier_of_recordings(recordings: Path, tmp_path: Path, name: str) -> None:
+    """It learns new classes, is the same after a break, and loads as any classifier."""
+    model = write(tmp_path / "model", name, make(name).state_dict())
+    done = run(model, recordings, tmp_path / "out", rows=4, steps=30, evaluate_every=30)[-1]
+    assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["id2label"] == {"0": "high", "1": "low"}
+    run(model, recordings, tmp_path / "parts", 5, rows=4, steps=30, evaluate_every=30)
+    run(model, recordings, tmp_path / "parts", rows=4, steps=30, evaluate_every=30)
+    whole, parts = ((tmp_path / out / "model.safetensors").read_bytes() for out in ("out", "parts"))
+    assert whole == parts
+
+    async def label() -> list[Any]:
+        sounds = [recordings / "low" / "1.wav", tone(2500, 7000)]
+        found = [event async for event in tasks.classify_sounds(sounds, model=tmp_path / "out")]
+        return [event.values["labels"][0]["label"] for event in found if isinstance(event, Item)]
+
+    assert asyncio.run(label()) == ["low", "high"]
+
+
+def test_what_is_refused(recordings: Path, tmp_path: Path) -> None:
+    model = write(tmp_path / "model", "wav2vec2", make("wav2vec2").state_dict())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelNotFoundError, match="there is no recording"):
+        run(model, tmp_path / "empty", tmp_path / "out")
+    table = tmp_path / "data.csv"
+    table.write_text("text,label\na,b\n")
+    with pytest.raises(OptionError, match="Give a folder with a folder of recordings"):
+        run(model, table, tmp_path / "out")
+    broken = tmp_path / "broken"
+    for name in ("a", "b"):
+        (broken / name).mkdir(parents=True)
+        (broken / name / "1.wav").write_bytes(b"no sound")
+    with pytest.raises(FileFormatError, match="1.wav"):
+        run(model, broken, tmp_path / "out")
+    for name in ("a", "b"):
+        write_wav(broken / name / "1.wav", np.zeros(20, np.float32), 16000)
+    with pytest.raises(FileFormatError, match=r"1\.wav: it is too short"):
+        run(model, broken, tmp_path / "out")
+
+
+def test_the_command(recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a long recording the beginning is heard, which is told."""
+    data, out = tmp_path / "data", str(tmp_path / "out")
+    shutil.copytree(recordings, data)
+    write_wav(data / "low" / "long.wav", tone(300, 31 * 16000), 16000)
+    model = write(tmp_path / "model", "spectrogram", make("spectrogram").state_dict())
+    assert run_command(["finetune", str(model), str(data), "-o", out, "--steps", "1", "--eval", str(recordings)]) == 0
+    told = capsys.readouterr()
+    assert "of 1 of 17 recordings only the first 30 s are heard" in told.err + told.out
+    assert "of the held-out recordings" in told.out and f"try it: pyapp classify-sound RECORDINGS -m {out}" in told.out
