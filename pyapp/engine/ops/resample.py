@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
 from math import floor, isfinite, prod
 from operator import index
@@ -10,6 +11,7 @@ from typing import Any
 
 from ...errors import UnsupportedValueError
 from ..declare import function
+from ..dtype import DType
 from ..launch import recorder
 from ..lazy import np
 from ..numpy_arrays import tensor_of
@@ -83,18 +85,40 @@ def _antialiased(size: int, out: int, scale: float | None, kind: str, align_corn
     return places, found
 
 
-def _along(x: Tensor, dim: int, places: Any, weights: Any) -> Tensor:
-    """The samples along a dim, by one matrix product."""
-    matrix = np.zeros((x.shape[dim], places.shape[1]))  # (size, out)
+_Sampling = tuple[int, int, float | None, str, bool, bool]  # size, out, scale, kind, align_corners, antialias
+
+
+@lru_cache(32)
+def _samples(size: int, out: int, scale: float | None, kind: str, align_corners: bool, antialias: bool) -> Any:
+    """_neighbours or _antialiased."""
+    return (_antialiased if antialias else _neighbours)(size, out, scale, kind, align_corners)
+
+
+def _new_matrix(dtype: DType, sampling: _Sampling) -> Tensor:
+    """The weights as a matrix (size, out)."""
+    places, weights = _samples(*sampling)
+    matrix = np.zeros(sampling[:2])
     for place, weight in zip(places, weights, strict=True):
         np.add.at(matrix, (place, np.arange(len(place))), weight)
+    return tensor_of(matrix, dtype)
+
+
+_matrix = lru_cache(32)(_new_matrix)
+LARGEST_KEPT = 1 << 18  # elements of a matrix that is kept for the next call
+
+
+def _along(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
+    """The samples along a dim, by one matrix product."""
+    size, out = sampling[:2]
+    matrix = (_matrix if size * out <= LARGEST_KEPT else _new_matrix)(x.dtype, sampling)
     order = [*(d for d in range(x.ndim) if d != dim), dim]
-    y = matmul(permute(x, order), tensor_of(matrix, x.dtype).to(x.device))
+    y = matmul(permute(x, order), matrix.to(x.device))
     return permute(y, [order.index(d) for d in range(x.ndim)])
 
 
-def _by_neighbours(x: Tensor, dim: int, places: Any, weights: Any) -> Tensor:
+def _by_neighbours(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
     """As _along, but an infinity or a NaN reaches its neighbours only: in a product, 0 times it is NaN everywhere."""
+    places, weights = _samples(*sampling)
     shape = [-1 if d == dim else 1 for d in range(x.ndim)]
     total = None
     for place, weight in zip(places, weights, strict=True):
@@ -111,7 +135,8 @@ def _is_finite(x: Tensor) -> bool:
     """Whether all elements are finite, where that can be read at once: True on other devices and in a capture."""
     if not x.device.backend.host_visible or recorder() is not None:
         return True
-    return isfinite(x.detach().sum(dtype="float32").item())
+    own = x.detach()
+    return isfinite((own.sum() if x.dtype.itemsize >= 4 else own.sum(dtype="float32")).item())
 
 
 def _nearest(size: int, out: int, scale: float | None, exact: bool) -> Tensor:
@@ -168,11 +193,10 @@ def interpolate(
     if x.dtype.name == "uint8":
         y = interpolate(x.to("float32"), size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
         return (y + 0.5).floor().clamp(0, 255).to("uint8")
-    make = _antialiased if antialias else _neighbours
     apply = _along if _is_finite(x) else _by_neighbours
     for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
         kind = "cubic" if mode == "bicubic" else "linear"
-        x = apply(x, 2 + i, *make(x.shape[2 + i], out, scale, kind, bool(align_corners)))
+        x = apply(x, 2 + i, (x.shape[2 + i], out, scale, kind, bool(align_corners), bool(antialias)))
     return x
 
 
