@@ -116,6 +116,18 @@ def open_audio(
     return AudioReader(open_decoder(source), to_rate)
 
 
+def read_beginning(source: Any, seconds: float, rate: int = SAMPLE_RATE) -> tuple[NDArray[np.float32], bool]:
+    """float32 (N,) at `rate` of the first seconds of a recording, and whether there are more."""
+    limit, parts, count = round(seconds * rate), [np.zeros(0, np.float32)], 0
+    with open_audio(source, to_rate=rate) as reader:
+        for block in reader:
+            parts.append(np.asarray(block, np.float32))
+            count += len(block)
+            if count > limit:
+                break
+    return np.concatenate(parts)[:limit], count > limit
+
+
 def stream_name(stream: Any) -> str:
     """The name of a stream in messages."""
     name = str(getattr(stream, "name", ""))

@@ -45,21 +45,15 @@ def samples_of(sound: Any, most: float, whole: bool, rate: int = 16000) -> tuple
     """float32 (N,) at `rate` of the first `most` seconds of a recording, and whether there are more. OptionError for
     more, if the `whole` is needed.
     """
-    from pyapp.audio import open_audio
+    from pyapp.audio.reader import read_beginning
 
-    limit, parts, count = round(most * rate), [np.zeros(0, np.float32)], 0
-    with open_audio(sound, to_rate=rate) as reader:
-        for block in reader:
-            parts.append(np.asarray(block, np.float32))
-            count += len(block)
-            if count > limit:
-                break
-    if count > limit and whole:
+    samples, more = read_beginning(sound, most, rate)
+    if more and whole:
         raise OptionError(
             f"it has more than {most:.0f} seconds, which the model would hear together", where=name_of(sound),
             hint="Give a part of it",
         )  # fmt: skip
-    return np.concatenate(parts)[:limit], count > limit
+    return samples, more
 
 
 def heard_of(loaded: Any, sound: Any) -> tuple[Any, Any, Notice | None]:

@@ -5,13 +5,11 @@ recordings, on a folder of folders.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from pyapp.audio.reader import open_audio
+from pyapp.audio.reader import read_beginning
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad
-from pyapp.engine.lazy import np
 from pyapp.errors import ArgumentError, FileFormatError
 from pyapp.events import Event, Notice, Progress
 from pyapp.models.loading.sound_labels import TASK, load_sound_classifier
@@ -52,7 +50,7 @@ class SoundTraining(FolderTraining):
         longer = 0
         for done, row in enumerate(rows):
             request.cancel.check()
-            samples, more = heard_of(row.path)
+            samples, more = read_beginning(row.path, LONGEST, RATE)
             longer += more
             try:
                 if len(samples) < RATE:  # maybe too short for the first layers, which say so
@@ -66,7 +64,7 @@ class SoundTraining(FolderTraining):
 
     def outputs(self, model: Any, rows: Sequence[Classified]) -> tuple[Tensor, ...]:
         """Logits (B, labels)."""
-        samples = [heard_of(row.path)[0] for row in rows]
+        samples = [read_beginning(row.path, LONGEST, RATE)[0] for row in rows]
         with self.region():
             found = logits_of(self.loaded, model, samples)
         return (found.float(),)
@@ -82,18 +80,6 @@ def logits_of(loaded: Any, model: Any, recordings: Sequence[Any]) -> Tensor:
     values, mask = loaded.processor(recordings)  # (B, N) or (B, frames, bins); (B, N)
     found: Tensor = model(values.to(device), None if mask is None else mask.to(device))
     return found
-
-
-def heard_of(path: Path) -> tuple[Any, bool]:
-    """The first 30 s of a recording as float32 (N,) at 16 kHz, and whether there are more."""
-    limit, parts, count = round(LONGEST * RATE), [np.zeros(0, np.float32)], 0
-    with open_audio(path) as reader:
-        for block in reader:
-            parts.append(np.asarray(block, np.float32))
-            count += len(block)
-            if count > limit:
-                break
-    return np.concatenate(parts)[:limit], count > limit
 
 
 def finetune_sounds(request: Request) -> Iterator[Event]:
