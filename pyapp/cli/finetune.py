@@ -136,8 +136,8 @@ def finetune(
 
     If MODEL classifies pictures (ViT, ConvNeXt, ResNet …), DATA is a folder with a folder of pictures for each class.
 
-    If it classifies sounds or gives features of them (wav2vec 2.0, HuBERT, WavLM …), with a folder of recordings for
-    each class.
+    If MODEL classifies sounds or gives features of them (wav2vec 2.0, HuBERT, WavLM …), DATA is a folder with a folder
+    of recordings for each class.
 
     If MODEL is a Whisper, DATA is a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in each line.
 
