@@ -56,7 +56,7 @@ def test_the_first_lesson_is_shown_and_runs(lab: LabPage) -> None:
     assert "shape: (2, 3)" in lab.texts(2)
     kinds = [output["kind"] for output in lab.outputs(8)]
     assert kinds.count("plot") == 2 and "error" not in kinds
-    assert lab.page.locator(".curves canvas").count() == 2
+    expect(lab.page.locator(".curves canvas")).to_have_count(2)
     lab.page.screenshot(path=OUTPUT / "lab-lesson.png")
 
 
