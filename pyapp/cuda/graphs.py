@@ -41,6 +41,7 @@ class CUDAGraph:
     that were made meanwhile stay this graph's, and each replay writes them again.
 
     Reading a tensor while it is recorded (`item`, `if loss < 1`), or computing without kernels, is a RuntimeError.
+    `keep_graph`, `pool` and `capture_error_mode` are accepted as in torch and have no effect.
     """
 
     def __init__(self, keep_graph: bool = False) -> None:

@@ -305,10 +305,17 @@ def run_at_replays(call: Callable[[], None]) -> None:
         call()
         return
     recorder.actions.append(call)
+    with _unrecorded(recorder):
+        call()
+
+
+@contextmanager
+def _unrecorded(recorder: Recorder) -> Iterator[None]:
+    """What runs in this block is not recorded, and its memory is not the Graph's."""
     _thread.recorder = None
     use_pools(None)
     try:
-        call()
+        yield
     finally:
         _thread.recorder = recorder
         use_pools(recorder.pools)
@@ -322,14 +329,9 @@ def run_in_order(prepare: Callable[[], Callable[[], Any]], tensors: tuple[Any, .
     if recorder is None:
         prepare()()
         return
-    _thread.recorder = None
-    use_pools(None)
-    try:
+    with _unrecorded(recorder):
         call = prepare()
         call()
-    finally:
-        _thread.recorder = recorder
-        use_pools(recorder.pools)
     record_call(call, tensors)
 
 
@@ -477,13 +479,8 @@ def constants(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             recorder = _thread.recorder
             if recorder is None:
                 return function(*args)
-            _thread.recorder = None
-            use_pools(None)
-            try:
+            with _unrecorded(recorder):
                 return function(*args)
-            finally:
-                use_pools(recorder.pools)
-                _thread.recorder = recorder
 
         return made
 

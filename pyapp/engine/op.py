@@ -26,7 +26,7 @@ from .autograd import STATE, Node
 from .device import Device, cpu
 from .dtype import DType
 from .launch import MissingKernel, capturing, refuse_capture
-from .operands import as_tensor, at_home
+from .operands import as_tensor, at_home, moved
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
 from .user_errors import MISTAKES, describe, names_itself, tell, warn
@@ -211,8 +211,8 @@ class Op:
         """The result by NumPy from copies of the tensors, moved to their device."""
         assert self.host is not None
         warn(by_the_host(self.name.lstrip("_"), device, *args))
-        copies = (_moved(argument, cpu) for argument in args)
-        return _moved(self.host(*copies, **{name: _moved(value, cpu) for name, value in kwargs.items()}), device)
+        copies = (moved(argument, cpu) for argument in args)
+        return moved(self.host(*copies, **{name: moved(value, cpu) for name, value in kwargs.items()}), device)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
@@ -402,16 +402,6 @@ def by_the_host(name: str, device: Device, *args: Any) -> str:
         f"{device.type} has no kernel for '{name}' with {', '.join(describe(a) for a in args)}: the host computes it "
         "from copies"
     )
-
-
-def _moved(value: Any, device: Device) -> Any:
-    """A tensor, or those in a list or tuple, on another device; other values unchanged."""
-    if isinstance(value, Tensor):
-        return value.detach().to(device)
-    if isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
-        moved = [_moved(each, device) for each in value]
-        return type(value)(*moved) if hasattr(value, "_fields") else type(value)(moved)
-    return value
 
 
 def _conjugated(gradient: Tensor | None) -> Tensor | None:

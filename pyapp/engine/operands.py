@@ -51,6 +51,16 @@ def at_home(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x.to(device) if isinstance(x, Tensor) else x for x in args)
 
 
+def moved(value: Any, device: Device) -> Any:
+    """A tensor, or those in a list or tuple, on another device, detached; other values unchanged."""
+    if isinstance(value, Tensor):
+        return value.detach().to(device)
+    if isinstance(value, (list, tuple)) and any(isinstance(each, Tensor) for each in value):
+        found = [moved(each, device) for each in value]
+        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
+    return value
+
+
 def same_device(name: str, *operands: Any) -> Device:
     """The device of all tensors. RuntimeError if they are on several; zero-dimensional ones of the CPU do not count
     beside others (`at_home`)."""

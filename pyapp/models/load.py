@@ -510,11 +510,9 @@ def stored_parameters(module: Any, config: Any, model: Any, checkpoint: Checkpoi
 def weights_of(source: Source, report: Callable[[Event], None] | None = None, cancel: Cancel | None = None) -> Source:
     """The file of weights of a model's folder, or of a model by its name, downloaded with Progress for `report`; any
     other source itself."""
-    if not isinstance(source, str | os.PathLike) or os.path.isfile(source):
-        return source
     from pyapp import hub
 
-    if not hub.is_name(source):
+    if not isinstance(source, str | os.PathLike) or not hub.is_name(source):
         return source
     return hub.resolve(os.fspath(source), report=report, cancel=cancel).model
 

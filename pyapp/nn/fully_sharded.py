@@ -65,13 +65,13 @@ class _Unit:
 
     # ---- the whole
 
-    def gather(self, parts: Sequence[Tensor]) -> list[Tensor]:
+    def gather(self) -> list[Tensor]:
         """The whole parameters from every rank's rows; one call for each dtype."""
-        found: list[Tensor | None] = [None] * len(parts)
+        found: list[Tensor | None] = [None] * len(self.places)
         size = self.group.size()
-        for chosen in self._by_dtype(parts):
-            own = cat([_padded(parts[i].detach(), self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
-            every = empty(size, own.numel(), dtype=own.dtype, device=own.device)
+        for chosen in self._by_dtype():
+            own = cat([_padded(self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
+            every = empty(size, own.numel(), dtype=own.dtype, device=own.device)  # (ranks, elements of a rank)
             all_gather_into_tensor(every, own, self.group)
             at = 0
             for i in chosen:
@@ -85,13 +85,13 @@ class _Unit:
         """This rank's rows of the mean gradients of all ranks."""
         found: list[Tensor | None] = [None] * len(gradients)
         size = self.group.size()
-        for every in self._by_dtype([place.parameter for place in self.places]):
+        for every in self._by_dtype():
             chosen = [i for i in every if wanted[i]]
             if not chosen:
                 continue
             like = self.places[chosen[0]].parameter
             total = sum(self.places[i].size for i in chosen)
-            whole = zeros(size, total, dtype=like.dtype, device=like.device)
+            whole = zeros(size, total, dtype=like.dtype, device=like.device)  # (ranks, elements of a rank)
             at = 0
             for i in chosen:
                 place, gradient = self.places[i], gradients[i]
@@ -111,10 +111,11 @@ class _Unit:
                 at += place.size
         return found
 
-    def _by_dtype(self, parts: Sequence[Tensor]) -> list[list[int]]:
+    def _by_dtype(self) -> list[list[int]]:
+        """The numbers of the parameters of each dtype and device."""
         groups: dict[Any, list[int]] = {}
-        for i, part in enumerate(parts):
-            groups.setdefault((part.dtype, part.device), []).append(i)
+        for i, place in enumerate(self.places):
+            groups.setdefault((place.parameter.dtype, place.parameter.device), []).append(i)
         return list(groups.values())
 
     # ---- around forward
@@ -150,7 +151,7 @@ class _Unit:
     def whole_again(self, i: int) -> Tensor:
         if self._kept is None:
             with no_grad():
-                self._kept = self.gather([place.parameter for place in self.places])
+                self._kept = self.gather()
         return self._kept[i]
 
     def forget(self) -> None:
@@ -164,7 +165,7 @@ class _Gather(Function):
     def forward(ctx: Any, unit: _Unit, *parts: Tensor) -> tuple[Tensor, ...]:
         ctx.unit = unit
         ctx.set_materialize_grads(False)
-        return tuple(unit.gather(parts))
+        return tuple(unit.gather())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
@@ -186,9 +187,9 @@ def _unpack(kept: Any) -> Tensor:
     return as_strided(unit.whole_again(i), shape, strides, offset)
 
 
-def _padded(part: Tensor, place: _Place) -> Tensor:
+def _padded(place: _Place) -> Tensor:
     """A rank's rows, and zeros for those that it has fewer than others."""
-    rows = part.reshape(part.shape[0] if part.ndim else 1, *place.rest)
+    rows = place.parameter.detach()
     missing = place.rows - rows.shape[0]
     return cat([rows, rows.new_zeros(missing, *place.rest)]) if missing else rows
 
@@ -199,7 +200,7 @@ def _places(module: Module, ranks: int) -> list[_Place]:
     for path, owner in _own_modules(module):
         for name, parameter in owner._parameters.items():
             full_name = f"{path}.{name}" if path else name
-            if getattr(parameter, "shard_group", None) is not None:
+            if parameter.shard_group is not None:
                 raise ArgumentError(
                     f"fully_shard: {full_name} is a part of another module that is sharded already: shard the smallest "
                     "module that has both"
@@ -267,7 +268,7 @@ def full_state_dict(module: Module, *, device: Any = "cpu") -> dict[str, Any]:
                 unit, i = places[id(value)]
                 if id(unit) not in wholes:
                     wholes.clear()  # one unit's at a time
-                    wholes[id(unit)] = unit.gather([place.parameter for place in unit.places])
+                    wholes[id(unit)] = unit.gather()
                 state[name] = wholes[id(unit)][i].to(device)
             elif isinstance(value, Tensor):
                 state[name] = value.detach().to(device)

@@ -222,18 +222,14 @@ async def inspect(source: Any, *, cancel: Cancel | None = None) -> Events:
     quantised. `config` is that of the file, or else config.json's. Of a name the files are downloaded, with Progress
     in bytes.
     """
-    from pyapp import formats
+    from pyapp import formats, hub
 
-    if not isinstance(source, str | os.PathLike) or os.path.isfile(source):
+    if not isinstance(source, str | os.PathLike) or not hub.is_name(source):
         yield Done("complete", formats.inspect(source))
         return
-    from pyapp import hub
     from pyapp.models.load import read_settings
     from pyapp.models.loading.quantised.methods import described
 
-    if not hub.is_name(source):
-        yield Done("complete", formats.inspect(source))
-        return
     cancel = cancel or Cancel()
 
     def work(report: Callable[[Event], None]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ LATE = {
     "element_updates": "computed_elements update_elements",
     "fourier": "_dft _irdft _multiply_along _rdft _rdft_whole",
     "int8_product": "_int8_linear",
-    "linear_algebra": "_exchanges_of_lu _log_abs_det _lu_square _qr _sign_of_det _solve _solve_triangular cholesky "
+    "linear_algebra": "_exchanges_of_lu _lu_square _qr _sign_and_log_of_det _solve _solve_triangular cholesky "
     "det inverse matrix_exp",
     "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
     "_nll_loss nll_loss_backward",

@@ -14,6 +14,7 @@ from ..ops.create import arange, eye
 from ..ops.elementwise.select import where
 from ..ops.linalg.lapack import _square
 from ..ops.linalg.matrix_functions import PADE_LIMIT, pade
+from ..ops.stacking import stack
 from ..ops.view import expand
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, empty_contiguous
@@ -163,19 +164,13 @@ def _det(x: Tensor) -> Any:
     return (diagonal.prod(-1) * sign).reshape(x.shape[:-2]).to(x.dtype)
 
 
-@claims("_log_abs_det")
-def _log_abs_det(x: Tensor) -> Any:
-    if not _fits("slogdet", x):
-        return NotImplemented
-    return _diagonal(x)[0].abs().log().sum(-1).reshape(x.shape[:-2]).to(x.dtype)
-
-
-@claims("_sign_of_det")
-def _sign_of_det(x: Tensor) -> Any:
+@claims("_sign_and_log_of_det")
+def _sign_and_log(x: Tensor) -> Any:
     if not _fits("slogdet", x):
         return NotImplemented
     diagonal, sign = _diagonal(x)
-    return (diagonal.sign().prod(-1) * sign).reshape(x.shape[:-2]).to(x.dtype)
+    found = stack([diagonal.sign().prod(-1) * sign, diagonal.abs().log().sum(-1)], -1)  # (B, 2)
+    return found.reshape(*x.shape[:-2], 2).to(x.dtype)
 
 
 @claims("_lu_square")

@@ -1657,7 +1657,7 @@ OP_MODULES: dict[str, str] = {
     "_sample": "sampling",
     "_scaled_bessel": "elementwise.bessel",
     "_scatter_extreme": "scattering",
-    "_sign_of_det": "linalg.determinant",
+    "_sign_and_log_of_det": "linalg.determinant",
     "_solve": "linalg.solve",
     "_solve_triangular": "linalg.solve",
     "_spread": "view",

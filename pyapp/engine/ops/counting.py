@@ -13,7 +13,7 @@ from ..declare import function
 from ..device import cpu
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
-from ..operands import refuse_complex, same_device
+from ..operands import moved, refuse_complex, same_device
 from ..return_types import printed_as
 from ..shape import normalize_dim
 from ..tensor import Tensor
@@ -30,11 +30,7 @@ def _by_the_host(function: _Function) -> _Function:
         tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         device = same_device(function.__name__, *tensors) if tensors else cpu
         found = function(*args, **kwargs)
-        if device is cpu:
-            return found
-        if isinstance(found, Histogram):
-            return Histogram(*(x.to(device) for x in found))
-        return tuple(x.to(device) for x in found) if isinstance(found, tuple) else found.to(device)
+        return found if device is cpu else moved(found, device)
 
     return call  # type: ignore[return-value]
 

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import UnsupportedValueError
 from ..declare import function
 from ..dtype import DType
-from ..launch import recorder
+from ..launch import constants, recorder
 from ..lazy import np
 from ..numpy_arrays import tensor_of
 from ..op import op
@@ -103,7 +103,7 @@ def _new_matrix(dtype: DType, sampling: _Sampling) -> Tensor:
     return tensor_of(matrix, dtype)
 
 
-_matrix = lru_cache(32)(_new_matrix)
+_matrix = constants(32)(_new_matrix)
 LARGEST_KEPT = 1 << 18  # elements of a matrix that is kept for the next call
 
 

@@ -213,14 +213,7 @@ def all_to_all(
     for tensors in (outputs, inputs):
         if len(tensors) != caller.size:
             raise ArgumentError(f"{name} takes lists of {caller.size} tensors, one for each rank, got {len(tensors)}")
-    dtypes = sorted({x.dtype.name for x in (*outputs, *inputs)})
-    if len(dtypes) > 1:
-        raise ArgumentError(f"{name} takes tensors of one dtype, not of {' and '.join(dtypes)}")
-    if not async_op:
-        _fit(name, caller, [x.numel() for x in outputs], [x.numel() for x in inputs])
-    return _run(
-        name, caller, async_op, f"{dtypes[0]} tensors", [*outputs, *inputs], lambda: _exchange(caller, outputs, inputs)
-    )
+    return _run_parts(name, caller, async_op, outputs, inputs, lambda: _exchange(caller, outputs, inputs))
 
 
 def all_to_all_single(
@@ -230,23 +223,30 @@ def all_to_all_single(
     """all_to_all with the parts of two tensors along their first dim, which have these sizes; by default equal ones."""
     name = "all_to_all_single"
     _check(name, output, input)
-    size = _communicator(group).size
-    _parted(name, output, output_split_sizes, size)
-    sizes = _parted(name, input, input_split_sizes, size)
-    sent = list(input.detach().contiguous().split(sizes))
-    dense = output.detach().contiguous()
-    work = all_to_all(list(dense.split(_parted(name, output, output_split_sizes, size))), sent, group, async_op)
-    if dense.storage is output.storage:
-        return work
+    caller = _communicator(group)
+    into = _parted(name, output, output_split_sizes, caller.size)
+    sent = _parted(name, input, input_split_sizes, caller.size)
 
-    def write_back() -> None:
-        with no_grad():
-            output.detach().copy_(dense)
+    def begin() -> Work:
+        parts = input.detach().contiguous().split(sent)
+        return _in_place(output, lambda dense: _exchange(caller, dense.split(into), parts))
 
-    if work is not None:
-        return work.then(write_back)
-    run_in_order(lambda: write_back, (output, dense))
-    return None
+    outputs, inputs = output.detach().split(into), input.detach().split(sent)
+    return _run_parts(name, caller, async_op, outputs, inputs, begin)
+
+
+def _run_parts(
+    name: str, caller: Communicator, async_op: bool, outputs: Sequence[Tensor], inputs: Sequence[Tensor],
+    begin: Callable[[], Work],
+) -> Work | None:  # fmt: skip
+    """As _run, of parts for and from each rank. ArgumentError for several dtypes, and without `async_op`, on all ranks,
+    where one sends more or less than another expects."""
+    dtypes = sorted({x.dtype.name for x in (*outputs, *inputs)})
+    if len(dtypes) > 1:
+        raise ArgumentError(f"{name} takes tensors of one dtype, not of {' and '.join(dtypes)}")
+    if not async_op:
+        _fit(name, caller, [x.numel() for x in outputs], [x.numel() for x in inputs])
+    return _run(name, caller, async_op, f"{dtypes[0]} tensors", [*outputs, *inputs], begin)
 
 
 def _parted(name: str, tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[int]:

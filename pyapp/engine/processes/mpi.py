@@ -274,11 +274,10 @@ class Mpi(Communicator):
                         end, look = min(end, now + _GRACE), inf
                 time.sleep(pause)  # 0 lets other processes of this core run
                 pause = min(pause + 1e-6, _LOOK / 5)
-        except self._mpi.Exception as error:
+        except BaseException as error:
             _keep(request)
-            raise ProcessError(str(error), where=f"rank {self.rank}", hint="The group cannot be used") from error
-        except BaseException:
-            _keep(request)
+            if isinstance(error, self._mpi.Exception):
+                raise ProcessError(str(error), where=f"rank {self.rank}", hint="The group cannot be used") from error
             raise
 
 

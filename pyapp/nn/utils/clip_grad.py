@@ -14,6 +14,9 @@ from ...engine.ops import add, maximum, minimum, tensor, zeros
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
+_REDUCTIONS = {inf: "MAX", -inf: "MIN"}  # by the order of the norm
+
+
 def _listed(given: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [given] if isinstance(given, Tensor) else list(given)
 
@@ -39,31 +42,33 @@ def _total(tensors: list[Tensor], norm_type: float) -> Tensor:
     if not every:
         return zeros(())
     kind = float64 if any(tensor.dtype is float64 for tensor in every) else float32
-    parts = (_part(tensor, order).to(kind).to(every[0].device) for tensor in every)  # () each
-    if order in (inf, -inf):
-        return functools.reduce(maximum if order > 0 else minimum, parts)
-    total = functools.reduce(add, parts)
-    return total.sqrt() if order == 2.0 else total ** (1 / order)
+    return _root(_joined([_part(tensor, order).to(kind).to(every[0].device) for tensor in every], order), order)
+
+
+def _joined(parts: list[Tensor], order: float) -> Tensor:
+    """The contribution of several tensors, (), from those of each."""
+    return functools.reduce(add if isfinite(order) else maximum if order > 0 else minimum, parts)
+
+
+def _root(total: Tensor, order: float) -> Tensor:
+    """The norm, (), from the contribution of all."""
+    return total if not isfinite(order) else total.sqrt() if order == 2.0 else total ** (1 / order)
 
 
 def _over_ranks(parameters: list[Tensor], norm_type: float) -> Tensor:
     """The norm of all gradients, (), where each process has a part of some (`nn.fully_sharded`)."""
     order = float(norm_type)
+    nothing = inf if order == -inf else 0.0  # what a process without rows contributes
     of_group: dict[Any, list[Tensor]] = {}
     for parameter in parameters:
         if parameter.grad is not None:
             of_group.setdefault(parameter.shard_group, []).append(parameter.grad)
-    norms = []
+    found = []
     for group, gradients in of_group.items():
-        norm = _total(gradients, order).to(gradients[0].device)
-        if group is None:
-            norms.append(norm)
-        elif order in (inf, -inf):
-            rows = any(gradient.numel() for gradient in gradients)
-            norms.append(group.combined(norm if rows or order > 0 else norm + inf, "MAX" if order > 0 else "MIN"))
-        else:
-            norms.append(group.combined(norm**order, "SUM") ** (1 / order))
-    return _total(norms, order)
+        own = [_part(x, order).to(float32) for x in gradients if x.numel()]
+        part = _joined(own, order) if own else tensor(nothing).to(gradients[0].device)
+        found.append(part if group is None else group.combined(part, _REDUCTIONS.get(order, "SUM")))
+    return _root(_joined(found, order), order)
 
 
 def _check_finite(norm: float, norm_type: float) -> None:

@@ -20,7 +20,7 @@ from .whole import WholeSettings
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".webm", ".mp4")
 RATE = 16000  # samples a second
-LONGEST = 30.0  # seconds that are heard of a recording
+LONGEST = 30.0  # seconds that are heard of a recording, unless the model hears fewer
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class SoundTraining(FolderTraining):
     @classmethod
     def check(cls, loaded: Any, rows: Sequence[Classified], request: Request) -> Iterator[Event]:
         """Reads each recording once. FileFormatError for one that is damaged or too short."""
-        longer = 0
+        longer, seconds = 0, heard_by(loaded)
         for done, row in enumerate(rows):
             request.cancel.check()
-            samples, more = read_beginning(row.path, LONGEST, RATE)
+            samples, more = read_beginning(row.path, seconds, RATE)
             longer += more
             try:
                 if len(samples) < RATE:  # maybe too short for the first layers, which say so
@@ -60,11 +60,11 @@ class SoundTraining(FolderTraining):
                 raise FileFormatError(f"it is too short: {error.what}", where=str(row.path)) from error
             yield Progress("reading the recordings", done + 1, len(rows), "recordings")
         if longer:
-            yield Notice(f"of {longer:,} of {len(rows):,} recordings only the first {LONGEST:g} s are heard")
+            yield Notice(f"of {longer:,} of {len(rows):,} recordings only the first {seconds:.3g} s are heard")
 
     def outputs(self, model: Any, rows: Sequence[Classified]) -> tuple[Tensor, ...]:
         """Logits (B, labels)."""
-        samples = [read_beginning(row.path, LONGEST, RATE)[0] for row in rows]
+        samples = [read_beginning(row.path, heard_by(self.loaded), RATE)[0] for row in rows]
         with self.region():
             found = logits_of(self.loaded, model, samples)
         return (found.float(),)
@@ -72,6 +72,11 @@ class SoundTraining(FolderTraining):
     def class_name(self, settings: Mapping[str, Any]) -> str:
         """That of the model, which has transformers' name."""
         return type(self.model).__name__
+
+
+def heard_by(loaded: Any) -> float:
+    """The seconds of a recording that a model hears in training."""
+    return float(getattr(loaded.processor, "seconds", LONGEST))
 
 
 def logits_of(loaded: Any, model: Any, recordings: Sequence[Any]) -> Tensor:

@@ -82,12 +82,12 @@ def test_what_is_refused(recordings: Path, tmp_path: Path) -> None:
 
 
 def test_the_command(recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a long recording the beginning is heard, which is told."""
+    """Of a long recording as much as the model hears is heard, which is told."""
     data, out = tmp_path / "data", str(tmp_path / "out")
     shutil.copytree(recordings, data)
     write_wav(data / "low" / "long.wav", tone(300, 31 * 16000), 16000)
     model = write(tmp_path / "model", "spectrogram", make("spectrogram").state_dict())
     assert run_command(["finetune", str(model), str(data), "-o", out, "--steps", "1", "--eval", str(recordings)]) == 0
     told = capsys.readouterr()
-    assert "of 1 of 17 recordings only the first 30 s are heard" in told.err + told.out
+    assert "of 1 of 17 recordings only the first 0.5 s are heard" in told.err + told.out
     assert "of the held-out recordings" in told.out and f"try it: pyapp classify-sound RECORDINGS -m {out}" in told.out

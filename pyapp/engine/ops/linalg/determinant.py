@@ -46,6 +46,7 @@ def det(x: Tensor) -> Tensor:
     vjp=lambda g, _, x: (g.unsqueeze(-1).unsqueeze(-1) * inverse(x).mH,), name="_log_abs_det"
 )  # fmt: skip
 def _log_abs_det(x: Tensor) -> Tensor:
+    """log|det| of complex matrices."""
     return result_of("slogdet", lambda a: np.linalg.slogdet(a)[1], x, kind=part_of)
 
 
@@ -64,10 +65,12 @@ def _direction(x: Tensor) -> Tensor:
 _direction.takes_complex = True
 
 
-@primitive(vjp=None, name="_sign_of_det")
-def _sign_of_det(x: Tensor) -> Tensor:
-    """1, -1 or 0, of real matrices."""
-    return result_of("slogdet", lambda a: np.linalg.slogdet(a)[0], x)
+@primitive(
+    vjp=lambda g, _, x: (g[..., 1, None, None] * inverse(x).mT,), name="_sign_and_log_of_det"
+)  # fmt: skip
+def _sign_and_log(x: Tensor) -> Tensor:
+    """The sign of the determinant of real matrices, 1, -1 or 0, and log|det|: (..., N, N) → (..., 2)."""
+    return result_of("slogdet", lambda a: np.stack(np.linalg.slogdet(a), -1), x)
 
 
 @printed_as("linalg_slogdet")
@@ -82,7 +85,8 @@ def slogdet(x: Tensor) -> LogDeterminant:
     _square("slogdet", x)
     if x.dtype.is_complex:
         return LogDeterminant(_direction(x), _log_abs_det(x))
-    return LogDeterminant(_sign_of_det(x), _log_abs_det(x))
+    found = _sign_and_log(x)
+    return LogDeterminant(found[..., 0].detach(), found[..., 1])
 
 
 @function(method=True)
