@@ -26,7 +26,7 @@ from pyapp.models._index import SEEING
 from pyapp.tasks.keeper import keeper
 from pyapp.text import tokenizer as tokenizer_module
 from pyapp.text.chat_template import ChatTemplate
-from pyapp.text.pictures import PictureSession
+from pyapp.text.pictures import PictureSession, pictures_first
 from tests.text.chat_model import write_chat_model
 from tests.text.picture_chat_model import IDS, MORE, SIZES, TEMPLATES, conversation, photo, write_picture_chat_model
 from tests.together import fewer_in_browser
@@ -71,6 +71,11 @@ def read_so_far() -> list[int]:
     return list(session.plain(session.tokens))
 
 
+def prompt_of(kind: str) -> list[int]:
+    """The golden prompt; the token of a picture, where the model does not write it, is its last one there."""
+    return [min(id, keeper._session.vocab_size - 1) for id in GOLDEN[kind]["prompt"]]
+
+
 def check_what_was_read() -> Any:
     """The session's keys and values are those of one that reads the same text anew; returns the last logits."""
     last = keeper._session
@@ -90,7 +95,7 @@ def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) 
     found, done, events = run(tasks.chat(folders[kind], conversation(pictures()), GREEDY))
     assert done.type == "done", done
     assert found == expected["written"]
-    assert read_so_far()[: len(expected["prompt"])] == expected["prompt"]
+    assert read_so_far()[: len(expected["prompt"])] == prompt_of(kind)
     seen = [(event.done, event.total) for event in events if event.type == "progress" and event.what == "seeing"]
     tiles = seen[-1][1]
     done_so_far = [number for number, total in seen if total == tiles]
@@ -100,7 +105,7 @@ def test_answers_are_those_of_transformers(kind: str, folders: dict[str, Path]) 
     tasks.unload()
     files = {path.name: FileSource(path) for path in folders[kind].iterdir()}
     again = run(tasks.chat(files, conversation(pictures()), GREEDY, key=kind))
-    assert again[0] == found and read_so_far()[: len(expected["prompt"])] == expected["prompt"]
+    assert again[0] == found and read_so_far()[: len(expected["prompt"])] == prompt_of(kind)
 
 
 def test_a_prompt_with_pictures(folders: dict[str, Path]) -> None:
@@ -195,6 +200,46 @@ def test_a_prompt_that_attends_to_all_of_it(folders: dict[str, Path]) -> None:
     assert again == found and same.results["reused_tokens"] == same.results["prompt_tokens"] - 1
     shorter, back, _ = run(tasks.chat(folders["paligemma"], messages, GREEDY))
     assert shorter == first and "reused_tokens" not in back.results
+
+
+def test_pictures_that_tokens_before_them_see(folders: dict[str, Path]) -> None:
+    """A text goes on while its pictures stay the same, and is read anew where one is added or changes."""
+    tasks.unload()
+    shown, folder = pictures(), folders["mllama"]
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "A fox?"}]
+    plain, _, _ = run(tasks.chat(folder, messages, GREEDY))
+    messages = conversation(shown)[:1]
+    _, done, _ = run(tasks.chat(folder, messages, GREEDY))
+    check_what_was_read()
+    messages += [{"role": "assistant", "content": done.results["text"]}, {"role": "user", "content": "And now?"}]
+    _, after, _ = run(tasks.chat(folder, messages, GREEDY))
+    assert after.results["reused_tokens"] >= done.results["prompt_tokens"] - 2
+    seen = check_what_was_read()
+    later = [{"type": "image", "image": own} for own in shown] + [{"type": "text", "text": "And both?"}]
+    for changed in (
+        [*messages[:2], {"role": "user", "content": later}],
+        [conversation(shown[::-1])[0], *messages[1:]],
+    ):
+        _, third, _ = run(tasks.chat(folder, changed, GREEDY))
+        assert third.type == "done" and "reused_tokens" not in third.results
+        assert np.abs(check_what_was_read() - seen).max() > 1e-3
+    assert run(tasks.chat(folder, [{"role": "user", "content": "A fox?"}], GREEDY))[0] == plain
+    many = [{"role": "user", "content": [{"type": "image", "image": shown[0]}] * 8}]
+    done = run(tasks.chat(folder, many, GREEDY | {"context": 200}))[1]
+    assert done.type == "error" and "side by side take 272 places: there is room for 200" in done.what, done
+
+
+def test_pictures_before_the_beginning_of_a_text(folders: dict[str, Path]) -> None:
+    """And in several places of a prompt, as transformers has them."""
+    loaded = load_model(folders["mllama"])
+    shown, first = pictures(), IDS["<s>"]
+    assert loaded.tokenizer.bos_id == first and loaded.tokenizer.encode("", eos=False) == []
+    for prompt, expected in GOLDEN["prompts"]["mllama"]:
+        found, done, _ = run(
+            tasks.generate(loaded, prompt, GREEDY, pictures=[*shown, shown[0]][: prompt.count("|image|")])
+        )
+        assert found == expected, (prompt, done)
+    assert pictures_first([1, first, 2], first, 1) == [1, first, 2] and pictures_first([1, 2], None, 1) == [1, 2]
 
 
 class Counting(Cancel):
@@ -502,12 +547,21 @@ def test_published_configurations() -> None:
             "use_qk_norm": False,
         },
     }
+    crossing = {
+        "model_type": "mllama", "image_token_index": 128256,
+        "text_config": {"model_type": "mllama_text_model", "max_position_embeddings": 131072, "rope_scaling": {
+            "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_type": "llama3",
+            "original_max_position_embeddings": 8192}},
+        "vision_config": {"model_type": "mllama_vision_model", "image_size": 560},
+    }  # fmt: skip
     new = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
-           for one in (pali, mistral, following, intern)]  # fmt: skip
+           for one in (pali, mistral, following, intern, crossing)]  # fmt: skip
     assert new[0].vision_config.patches == 256 and new[0].text_config.num_attention_heads == 8
     assert new[1].counts == [24] and new[1].text_config.head_dim == 128 and new[1].vision_config.grid == (110, 110)
     assert new[2].counts == [23] and new[2].text_config.hidden_size == 4096 and len(new[2].pinpoints) == 5
     assert new[3].merged == 2 and new[3].vision_config.patches == 1024 and new[3].text_config.hidden_size == 4096
+    assert new[4].vision_config.vectors == 1601 and new[4].tokens_read == 128264 and new[4].usual_seq_len == 131072
+    assert new[4].text_config.cross_attention_layers == [3, 8, 13, 18, 23, 28, 33, 38]
     read = [importlib.import_module(f"pyapp.models.{SEEING[str(one['model_type'])]}").Config.from_dict(one)
             for one in (smol, llava, gemma)]  # fmt: skip
     assert read[0].vision_config.grid == (32, 32) and read[0].vision_config.num_hidden_layers == 12

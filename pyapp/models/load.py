@@ -172,7 +172,7 @@ def load_model(
             checkpoint.close()
     from pyapp.text.generate import check_tokenizer
 
-    doubt = check_tokenizer(text, model.config.vocab_size)
+    doubt = check_tokenizer(text, model.config)
     if doubt is not None:
         report(doubt)
     if adapter is not None:

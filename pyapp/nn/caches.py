@@ -266,6 +266,18 @@ class FixedCache(_LayerCache):
             self.block_table, heads.sinks,
         )  # fmt: skip
 
+    def attend_to_first(self, q: Tensor, count: Tensor) -> Tensor:
+        """Attention of q (T, H, D) to the first count[0] of what is stored, or of q (B, T, H, D) of several texts to
+        the first count[b] → as q. All rows of a text attend to the same; `count` is a float (1,) or (B,). Where it is
+        0, the result means nothing.
+        """
+        tokens, heads, size = q.shape[-3:]
+        kv, lead = self.keys.shape[-3], q.shape[:-3]
+        rows = q.reshape(*lead, tokens, kv, heads // kv, size).transpose(-4, -3)  # as heads of one token
+        rows = rows.reshape(*lead, 1, tokens * heads, size)
+        y = self.attend(rows, (count - 1).clamp(0).to(int32))
+        return y.reshape(*lead, kv, tokens, heads // kv, size).transpose(-4, -3).reshape(q.shape)
+
     def stored(self, end: int) -> tuple[Tensor, Tensor]:
         """The keys and values (1, end, KV, D) float32 of the first `end` tokens of one text."""
         found = (cached_rows(c, end, self.head_dim, self.block_table).to(float32) for c in (self.keys, self.values))
@@ -633,11 +645,11 @@ class PackedCache:
         if not rows or not 0 <= min(rows) <= max(rows) < count:
             raise ArgumentError(f"PackedCache: the rows {list(rows)} of {count}")
         tables = [(row, texts, tokens, cache.block_table.narrow(0, text, texts)) for row, text, texts, tokens in runs]
-        self.layers = [_PackedLayer(layer, tables) for layer in cache.layers]
+        self.layers = [PackedLayer(layer, tables) for layer in cache.layers]
         self.rows = int32_tensor(rows, cache.memory.device)
 
 
-class _PackedLayer:
+class PackedLayer:
     """The cache of one layer of a PackedCache; of each run of pieces the first row, texts, tokens and block table."""
 
     def __init__(self, layer: FixedCache, runs: Sequence[tuple[int, int, int, Tensor]]) -> None:
@@ -653,6 +665,15 @@ class _PackedLayer:
             part = qkv.narrow(0, row, texts * tokens).reshape(texts, tokens, width)
             y = cache.rotary_attention(part, heads, table, position.narrow(0, row, texts))  # (texts, tokens, H * D)
             found.append(y.reshape(texts * tokens, 1, y.shape[-1]))
+        return found[0] if len(found) == 1 else cat(found, 0)
+
+    def attend_to_first(self, q: Tensor, count: Tensor) -> Tensor:
+        """As FixedCache.attend_to_first, of q (N, 1, H, D) and count (N,) → (N, 1, H, D)."""
+        found = []
+        for row, texts, tokens, cache in self._runs:
+            part = q.narrow(0, row, texts * tokens).reshape(texts, tokens, *q.shape[2:])
+            y = cache.attend_to_first(part, count.narrow(0, row, texts))  # the same for all tokens of a text
+            found.append(y.reshape(texts * tokens, *q.shape[1:]))
         return found[0] if len(found) == 1 else cat(found, 0)
 
 

@@ -22,6 +22,8 @@ from .vision import check_pictures, squares
 
 Size = tuple[int, int]  # of a picture: height and width
 ANY = (1, 1)  # the size of a picture, where it does not matter
+# Of a picture that is one token: its place, its vectors, and how many of these, the first ones, later tokens see.
+PlacedPicture = tuple[int, int, int]
 RotaryPosition = tuple[int, int, int]  # the rotary positions of a token: of time, rows and columns
 
 
@@ -32,13 +34,15 @@ class Seen:
     features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. Where they are (N, D +
     L D), the further columns are added there to the outputs of the first L layers. `spans`: the first
     token of each picture's stretch, or of the prompt, and the one behind it, at positions of the whole text.
-    `rotary_positions`: those of each token (grid_positions), where the model has three.
+    `rotary_positions`: those of each token (grid_positions), where the model has three. `counts`: where a picture is
+    one token (nn.cross_pictures), how many of the features are its own, and how many of these, the first, are seen.
     """
 
     features: Tensor | None
     places: Sequence[int] = ()
     spans: Sequence[tuple[int, int]] = ()
     rotary_positions: Sequence[RotaryPosition] = ()
+    counts: Sequence[tuple[int, int]] = ()
 
 
 def picture_mask(
@@ -183,6 +187,21 @@ class CachedTextOfGrids(CachedText):
         return super().attention(layer, qkv, heads, None)
 
 
+def ends_of(places: Sequence[int], length: int) -> list[int]:
+    """Up to which token of a text of `length` tokens each picture is seen, by the places of their tokens."""
+    found = [*places[1:], length][: len(places)]
+    for i in reversed(range(len(places) - 1)):
+        if places[i + 1] == places[i] + 1:
+            found[i] = found[i + 1]
+    return found
+
+
+def last_seen(pictures: Sequence[PlacedPicture]) -> int:
+    """How many vectors of a text's pictures its last token sees."""
+    ends = ends_of([place for place, _, _ in pictures], -1)
+    return sum(seen for (_, _, seen), end in zip(pictures, ends, strict=True) if end == -1)
+
+
 class TwoLayers(Module):
     """A projector of two layers with an activation between them, by the values of a config.json; `usual`: its
     biases where that says nothing.
@@ -215,16 +234,20 @@ class PictureTextModel(Module):
     for a picture in a chat template; part: the one of each of a picture's vectors; around: the tokens before and after
     a picture that templates have; behind: what stands between a picture and a word right behind it. whole_pictures: a
     picture's tokens attend to each other, so that a pass must not end within one. whole_prompt: those of a prompt with
-    pictures do, which is read in one pass, and is one of the spans in Seen. prompt_form: what stands behind the last
-    picture of a prompt and at the prompt's end, where the tokenizer puts nothing before it. sections: those of
-    GridRotation, where a picture's tokens have the positions of their rows and columns.
+    pictures do, which is read in one pass, and is one of the spans in Seen. pictures_ahead: tokens before the pictures
+    see them too, so that a text's first pass has all of them (nn.cross_pictures), and its prompt's first pictures stand
+    before the token that begins texts. tiles_together: how many tiles of a picture the tower must see at once.
+    prompt_form: what stands behind the last picture of a prompt and at the prompt's end, where the tokenizer puts
+    nothing before it. sections: those of GridRotation, where a picture's tokens have the positions of their rows and
+    columns.
     """
 
     sees = "image"
     placeholder = part = "<image>"
     around = ("", "")
     behind = ""
-    whole_pictures = whole_prompt = False
+    whole_pictures = whole_prompt = pictures_ahead = False
+    tiles_together = 1
     prompt_form: tuple[str, str] | None = None
     sections: tuple[int, ...] = ()
     vision_tower: Any
@@ -261,6 +284,13 @@ class PictureTextModel(Module):
         """How many vectors a picture of a size becomes, for what ImageProcessor.tiles says of it."""
         return self.picture_tokens * (rows * columns + 1)
 
+    def vectors_in(self, rows: int, columns: int, size: Size = ANY) -> tuple[int, int]:
+        """(how many vectors a picture of a size becomes, how many of these, the first, later tokens see). They are its
+        tokens, unless `pictures_ahead`.
+        """
+        count = self.tokens_in(rows, columns, size)
+        return count, count
+
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
         """What stands in a text for a picture of so many tiles and the whole; 0, 0: for one without tiles."""
         return self.part * self.picture_tokens
@@ -269,8 +299,12 @@ class PictureTextModel(Module):
         """pixel_values (B, C, H, W) → the vectors (B, picture_tokens, D) of pictures, as Seen's features."""
         raise NotImplementedError
 
+    def features_of(self, tiles: Tensor, rows: int, columns: int) -> Tensor:
+        """As picture_features, of tiles (B, C, H, W) of a picture that has so many rows and columns of them."""
+        return self.picture_features(tiles)
+
     def arranged(self, x: Tensor, rows: int, columns: int, size: Size) -> Tensor:
-        """The vectors (N, D) of a picture of a size, of what picture_features makes of its tiles x (B, T, D)."""
+        """The vectors (N, D) of a picture of a size, of what features_of makes of its tiles x (B, T, D)."""
         return x.flatten(0, 1)
 
     def vectors_of(self, pixel_values: Tensor, sizes: Sequence[Size] | None) -> Tensor:

@@ -21,7 +21,7 @@ from .module import Module
 
 
 class RotaryAttention(Module):
-    """Attention of each text to itself, with rotary positions; heads may share keys and values."""
+    """Attention of each text to itself, with rotary positions or none; heads may share keys and values."""
 
     def __init__(self, width: int, heads: Heads, bias: bool = False) -> None:
         super().__init__()
@@ -33,11 +33,15 @@ class RotaryAttention(Module):
         self.o_proj = ResidualLinear(inner, width, bias=bias)
         self.qkv = JoinedLinear("q_proj", "k_proj", "v_proj")
 
-    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor, residual: Tensor) -> Tensor:
-        """x and residual (B, T, D) → residual + attention (B, T, D)."""
+    def forward(
+        self, x: Tensor, mask: Tensor | None, table: Tensor | None, residual: Tensor | None = None
+    ) -> Tensor:  # fmt: skip
+        """x and residual (B, T, D) → residual + attention, or the attention alone (B, T, D)."""
         heads, kv = self.heads.heads, self.heads.kv_heads
         parts = self.qkv(self, x).reshape(*x.shape[:2], heads + 2 * kv, self.heads.head_dim)
-        qk = ops.rope(parts.narrow(2, 0, heads + kv), table, interleaved=self.heads.interleaved)
+        qk = parts.narrow(2, 0, heads + kv)
+        if table is not None:
+            qk = ops.rope(qk, table, interleaved=self.heads.interleaved)
         q, k, v = qk.narrow(2, 0, heads), qk.narrow(2, heads, kv), parts.narrow(2, heads + kv, kv)
         if kv != heads and mask is not None:
             k, v = (part.repeat_interleave(heads // kv, 2) for part in (k, v))  # (B, T, H, size)

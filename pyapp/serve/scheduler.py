@@ -15,8 +15,8 @@ rows (`rows_multiple`). With `rows_alike` it does not matter in which passes a p
 shared, those of answers too. Otherwise only whole passes are shared, and a text that is
 read anew takes the same passes and steps.
 
-Models with states instead of keys and values have a block for the state of each text; it is not shared, and nothing is
-guessed.
+Models with states instead of keys and values, and those whose layers attend to pictures (nn.cross_pictures), have a
+block for each text, of any length; it is not shared, and nothing is guessed.
 
 Where the server guesses how texts go on (`lookup`), rows of a step that no text needs read guesses: a row each, of the
 same text at its next places. All rows write their keys and values before any attends, so right guesses give a text
@@ -45,7 +45,18 @@ from pyapp.nn.picture_text import RotaryPosition
 from pyapp.tasks import error_event
 from pyapp.text.generate import Writer, check_tokenizer, new_tokens
 from pyapp.text.options import SamplingOptions
-from pyapp.text.pictures import Known, Picture, plain_ids, positions_within, rotary_positions_of, seen_in, unseen, whole
+from pyapp.text.pictures import (
+    Known,
+    Picture,
+    behind_pictures,
+    check_room,
+    plain_ids,
+    positions_within,
+    rotary_positions_of,
+    seen_in,
+    unseen,
+    whole,
+)
 from pyapp.text.sampling import Sampler, finished, not_a_number
 from pyapp.text.session import LanguageModel, capacity_of, new_cache, prompt_pass
 from pyapp.text.structured import CompiledForm, TextForm, compiled_form
@@ -179,7 +190,7 @@ class Scheduler:
         self, model: LanguageModel, tokenizer: Tokenizer, *, rows: int = 16, context: int | None = None,
         cache_type: str = "auto", cache_bytes: int = 1 << 30, lookup: int = 0,
     ) -> None:  # fmt: skip
-        check_tokenizer(tokenizer, model.config.vocab_size)
+        check_tokenizer(tokenizer, model.config)
         self.model, self.tokenizer = model, tokenizer
         self.vocab_size = model.config.vocab_size
         self.device = getattr(model, "device", cpu)
@@ -345,6 +356,8 @@ class Scheduler:
         text = writing.text
         options = text.options
         self.check(text.ids, options)
+        if text.known and self.model.pictures_ahead:  # type: ignore[attr-defined]
+            check_room(text.ids, text.known, self.capacity)
         writing.most = most = new_tokens(options, self.capacity, text.ids)
         form = text.form or self.form_of(options)
         if form is not None:
@@ -411,6 +424,8 @@ class Scheduler:
             return count
         if writing.whole_prompt:
             return writing.prompt_left
+        if self.model.pictures_ahead:  # type: ignore[attr-defined]
+            count = max(count, behind_pictures(writing.known) - writing.length)
         end = whole(writing.known, writing.length + count, writing.text.known)
         return min(end, writing.prompt_end) - writing.length
 

@@ -20,6 +20,7 @@ from pyapp.text.pictures import (
     between,
     check_seeing,
     part_token,
+    pictures_first,
     placed,
     taken,
 )
@@ -74,7 +75,11 @@ async def prompt_with_pictures(
         before, after = loaded.model.around
         first, *others = f"{before}{placeholder}{after}".join(["", *[""] * (len(seen) - 1), first]).split(placeholder)
     text = between([first, *others], seen, loaded.model)
-    ids = placed(loaded.tokenizer.encode(text, bos=loaded.model.prompt_form is None, eos=False), part, seen)
+    begins = loaded.model.prompt_form is None and not loaded.model.pictures_ahead
+    plain = loaded.tokenizer.encode(text, bos=begins, eos=False)
+    if loaded.model.pictures_ahead:
+        plain = pictures_first(plain, loaded.tokenizer.bos_id, part)
+    ids = placed(plain, part, seen)
     if len(ids) > session.capacity:
         raise OptionError(
             f"it has {len(ids):,} tokens with its pictures: there is room for {session.capacity:,}", where="prompt",

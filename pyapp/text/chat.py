@@ -142,7 +142,7 @@ def answer(
     """
     options = options or DEFAULTS
     tokenizer = template.tokenizer
-    check_tokenizer(tokenizer, session.vocab_size)
+    check_tokenizer(tokenizer, session.model.config)
     more = dict(variables or {})
     goes_on = bool(messages) and messages[-1].get("role") == "assistant"
     if goes_on:

@@ -28,12 +28,13 @@ __all__ = [
 GUESSES = 8  # of a draft model at a time, unless `lookup` says otherwise
 
 
-def check_tokenizer(tokenizer: Tokenizer, vocab_size: int) -> Notice | None:
-    """ModelError if the tokenizer has tokens that the model does not know. A Notice if the model has more tokens than
-    a padding of the vocabulary explains: they have no text, and the tokenizer may be another model's.
+def check_tokenizer(tokenizer: Tokenizer, config: LanguageModelConfig) -> Notice | None:
+    """ModelError if the tokenizer has tokens that the model does not know: `tokens_read`, if its configuration has
+    that, else vocab_size. A Notice if the model has more tokens than a padding of the vocabulary explains: they have no
+    text, and the tokenizer may be another model's.
     """
-    known = tokenizer.vocab_size
-    if known > vocab_size:
+    known, vocab_size = tokenizer.vocab_size, config.vocab_size
+    if known > getattr(config, "tokens_read", vocab_size):
         raise ModelError(
             f"the tokenizer has {known:,} tokens, the model {vocab_size:,}: they do not belong together",
             where="tokenizer",
@@ -98,7 +99,7 @@ def generate(
     another model and for weights that give NaN.
     """
     options = options or SamplingOptions()
-    check_tokenizer(tokenizer, session.vocab_size)
+    check_tokenizer(tokenizer, session.model.config)
     ids = prompt_ids(tokenizer, prompt, None if options.rolling else session.capacity, context_hint(session))
     session.reset()
     return generate_from(session, tokenizer, ids, options, cancel, drafter, continuing=bool(prompt))

@@ -21,7 +21,7 @@ from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.formats import ByteSource, BytesSource
 from pyapp.nn import Module, ModuleList
-from pyapp.nn.picture_text import RotaryPosition, Seen, grid_positions
+from pyapp.nn.picture_text import RotaryPosition, Seen, grid_positions, last_seen
 from pyapp.text.chat_template import PROBE, ChatTemplate
 from pyapp.text.session import Session
 
@@ -52,16 +52,17 @@ class Picture:
         rows, columns = (0, 0) if empty else of_user(lambda: processor.tiles(*size))
         size = of_user(lambda: processor.told(*size))
         self.rows, self.columns, self.size = rows, columns, size
-        tokens = model.tokens_in(rows, columns, size)
-        if tokens > room:
+        tokens, (vectors, seen) = model.tokens_in(rows, columns, size), model.vectors_in(rows, columns, size)
+        if max(tokens, seen) > room:
             raise OptionError(
-                f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {tokens:,} tokens: there is room "
-                f"for {room:,}", where="messages", hint=ROOM_HINT,
+                f"a picture of {pixels.shape[1]:,} x {pixels.shape[0]:,} pixels takes {max(tokens, seen):,} tokens: "
+                f"there is room for {room:,}", where="messages", hint=ROOM_HINT,
             )  # fmt: skip
         values = of_user(lambda: processor.by_size(pixels))  # (tiles, 3, H, W) each
         head = repr((*pixels.shape, rows, columns)).encode()
         data = head + bytes(pixels.contiguous().data_view())
         self.begin(model, model.picture_text(rows, columns, size), tokens, data, values)
+        self.counts = vectors, seen
 
     def begin(self, model: Any, text: str, count: int, data: bytes, values: Sequence[Tensor]) -> None:
         """Sets what stands for the picture: `text`, and as many ids, drawn from `data`; and `values`, its tiles (N, …)
@@ -70,9 +71,11 @@ class Picture:
         drawn = shake_256(blake2b(data).digest()).digest(8 * count)
         self.text: str = text
         self.block: int = model.picture_tokens if model.whole_pictures else count  # vectors that stand together
+        self.counts = count, count  # its vectors, and those that later tokens see
         self.ids = [FIRST_ID | int.from_bytes(drawn[i : i + 8]) >> 2 for i in range(0, 8 * count, 8)]
         self._model: Any = model
-        self._left: list[Tensor] = [part for tiles in values for part in tiles.split(TILES)]  # what the tower is to see
+        together = max(TILES, model.tiles_together)
+        self._left: list[Tensor] = [part for tiles in values for part in tiles.split(together)]  # what is to be seen
         self._found: list[Tensor] = []
         self._alike = len(values) == 1
         self.nbytes = sum(tiles.nbytes for tiles in values)  # what is held of it until it was seen
@@ -99,20 +102,20 @@ class Picture:
                 every = cat(self._found, 0 if self._alike else 1)
                 found = self._model.arranged(every, self.rows, self.columns, self.size)
                 self._found = [found]
-                if found.shape[0] != len(self.ids):
+                if found.shape[0] != self.counts[0]:
                     raise ModelError(
-                        f"a picture became {found.shape[0]} vectors, expected {len(self.ids)}",
+                        f"a picture became {found.shape[0]} vectors, expected {self.counts[0]}",
                         hint="Give the preprocessor_config.json that belongs to the weights",
                     )  # fmt: skip
         del self._left[0]
 
     def _see(self, part: Tensor) -> Tensor:
-        """What picture_features makes of the next tiles."""
-        found: Tensor = self._model.picture_features(part)
+        """What the model makes of the next tiles."""
+        found: Tensor = self._model.features_of(part, self.rows, self.columns)
         return found
 
     def vectors(self) -> Tensor:
-        """(N, D): one for each of the ids."""
+        """(N, D): one for each of the ids; of a picture that is one token, all of its vectors."""
         while not self.seen:
             self.look()
         return self._found[0]
@@ -199,7 +202,7 @@ def seen_in(
     other.
     """
     places: list[int] = []
-    vectors, spans, at = [], [], 0
+    vectors, spans, counts, at = [], [], [], 0
     while at < len(ids):
         if ids[at] < FIRST_ID:
             at += 1
@@ -208,14 +211,17 @@ def seen_in(
         count = 1
         while ids[at + count : at + count + 1] == picture.ids[number + count : number + count + 1] != []:
             count += 1
-        vectors.append(picture.vectors().narrow(0, number, count))
+        apart = picture.counts[0] != len(picture.ids)  # its vectors do not stand in the text
+        vectors.append(picture.vectors() if apart else picture.vectors().narrow(0, number, count))
+        counts.append(picture.counts)
         start = first + at - number % picture.block
         spans.append((start, start + picture.block))
         places += range(at, at + count)
         at += count
     if not places and not rotary_positions and not prompt:
         return None
-    return Seen(cat(vectors) if places else None, places, [(0, prompt)] if prompt else spans, rotary_positions)
+    spans = [(0, prompt)] if prompt else spans
+    return Seen(cat(vectors) if places else None, places, spans, rotary_positions, counts)
 
 
 def positions_within(rotary_positions: Sequence[RotaryPosition], first: int, count: int) -> list[RotaryPosition]:
@@ -233,12 +239,31 @@ def whole(ids: Sequence[int], end: int, known: Known) -> int:
     return end
 
 
+def behind_pictures(ids: Sequence[int]) -> int:
+    """The place behind the last vector of a picture in a text; 0 where there is none."""
+    return max((place for place, id in enumerate(ids) if id >= FIRST_ID), default=-1) + 1
+
+
+def check_room(ids: Sequence[int], known: Known, capacity: int) -> None:
+    """OptionError where the pictures that the end of a text sees have more vectors than its cache has places, in models
+    where a picture is one token.
+    """
+    found = [(place, *known[id][0].counts) for place, id in enumerate(ids) if id >= FIRST_ID]
+    seen = last_seen(found)
+    if seen > capacity:
+        raise OptionError(
+            f"pictures that stand side by side take {seen:,} places: there is room for {capacity:,}", where="messages",
+            hint=ROOM_HINT,
+        )  # fmt: skip
+
+
 class PictureSession(Session):
     """A session of a model that sees pictures. `known` are the vectors of the text's pictures."""
 
     known: Known = {}
     _rotary_positions: list[RotaryPosition] = []
     _prompt = 0  # tokens of the prompt, where they attend to each other
+    _ahead: list[int] = []  # the pictures of the text, where tokens before them see them
 
     def see(self, pictures: Sequence[Picture]) -> list[Picture]:
         """The pictures of the text that comes next; returns those that are still to be seen. What was seen of the last
@@ -262,8 +287,14 @@ class PictureSession(Session):
         if prompt != self._prompt:
             self.rewind(0)
         self._prompt = prompt
+        ahead = [id for id in ids if id >= FIRST_ID] if self.model.pictures_ahead else []  # type: ignore[attr-defined]
+        if ahead:
+            check_room(ids, self.known, self.capacity)
+        if ahead != self._ahead:
+            self.rewind(0)
+        self._ahead = ahead
         found = super().reuse(ids)
-        if found < prompt - 1:  # what comes later has changed all of it
+        if found < prompt - 1 or (ahead and found < behind_pictures(ids)):  # what comes later has changed all of it
             self.rewind(0)
         return self.position
 
@@ -273,6 +304,11 @@ class PictureSession(Session):
             return
         if self._prompt:
             yield from filter(None, [ids])
+            return
+        if self.model.pictures_ahead:  # type: ignore[attr-defined]
+            first = behind_pictures(ids)
+            yield from filter(None, [ids[:first]])
+            yield from super().passes(ids[first:])
             return
         for part in super().passes(range(len(ids))):
             start = whole(ids, part[0], self.known)
@@ -306,6 +342,16 @@ def placed(ids: Sequence[int], part: int, pictures: Sequence[Picture]) -> list[i
         raise ModelError(f"the text has {ids.count(part)} tokens for {len(wanted)} vectors of pictures")
     following = iter(wanted)
     return [next(following) if id == part else id for id in ids]
+
+
+def pictures_first(ids: Sequence[int], first: int | None, part: int) -> list[int]:
+    """The ids of a prompt, with the token `first` that begins texts, if they lack it, behind the pictures with which
+    the prompt begins.
+    """
+    if first is None or first in ids:
+        return list(ids)
+    count = next((place for place, id in enumerate(ids) if id != part), len(ids))
+    return [*ids[:count], first, *ids[count:]]
 
 
 def between(parts: Sequence[str], pictures: Sequence[Picture], model: Any) -> str:

@@ -103,7 +103,7 @@ def generate_several(
     """
     options = options or SamplingOptions()
     cancel = cancel or Cancel()
-    check_tokenizer(tokenizer, model.config.vocab_size)
+    check_tokenizer(tokenizer, model.config)
     context = capacity_of(model, options.context)
     ids = prompt_ids(tokenizer, prompt, context)
     most = new_tokens(options, context, ids)

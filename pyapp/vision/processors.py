@@ -75,6 +75,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Idefics2": _defaults({"shortest_edge": 378, "longest_edge": 980}, 2, do_pad=True),
     "Lfm2Vl": _defaults({"height": 512, "width": 512}, 2, do_image_splitting=True),
     "Llama4": _defaults({"height": 336, "width": 336}, 2, max_patches=16),
+    "Mllama": _defaults(SQUARE, 2, max_image_tiles=4),
     "Pixtral": _defaults({"longest_edge": 1024}, 3, CLIP, do_pad=True, patch_size=16, merge_size=1),
     "PaddleOCRVL": _defaults({"shortest_edge": 384 * 384, "longest_edge": 1536 * 1536}, 3, CLIP),
     "Glm4v": _defaults({"shortest_edge": 112 * 112, "longest_edge": 28 * 28 * 15000}, 3, CLIP),
@@ -104,6 +105,7 @@ KEEP_SHAPE = (
     "LlavaNext",
     "LlavaOnevision",
 )
+SQUARES = ("Llama4", "Mllama")  # whose tiles are squares of one size
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
 OF_PIXELS = ("Qwen2VL", "PaddleOCRVL", "Glm4v")  # whose size is a number of pixels, of which patches are made
 
@@ -156,6 +158,7 @@ class ImageProcessor:
     min_patches: int = 1
     max_patches: int = 12
     resize_to_max_canvas: bool = False  # Llama 4: whether a picture becomes as large as its tiles allow
+    max_image_tiles: int = 4  # Llama 3.2 Vision: of a picture
     # LFM2-VL: the tiles of a picture with more than so many times the pixels of max_image_tokens vectors, each of
     # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is behind them.
     tile_size: int = 512
@@ -233,8 +236,10 @@ class ImageProcessor:
             self._check_pinpoints()
         if type(self.max_num_patches) is not int or not 1 <= self.max_num_patches <= 1 << 14:
             _wrong("max_num_patches", self.max_num_patches, "a whole number from 1 to 16,384")
-        if self.kind == "Llama4" and not (self.do_resize and len({*self.size.values()}) == 1):
+        if self.kind in SQUARES and not (self.do_resize and len({*self.size.values()}) == 1):
             _wrong("do_resize and size", (self.do_resize, self.size), "true and a square")
+        if type(self.max_image_tiles) is not int or not 1 <= self.max_image_tiles <= 64:
+            _wrong("max_image_tiles", self.max_image_tiles, "a whole number from 1 to 64")
         if self.crop_to_patches or self.kind == "Llama4":
             least, most = self.min_patches, self.max_patches
             if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 10:
@@ -365,8 +370,10 @@ class ImageProcessor:
         if self.kind == "Idefics2":
             return (2, 2) if self.do_image_splitting and min(height, width) > 1 else (0, 0)
         if self.kind == "Llama4":
-            both = _least_canvas(height, width, self.size["height"], self.max_patches, self.resize_to_max_canvas)
+            both = least_canvas(height, width, self.size["height"], self.max_patches, self.resize_to_max_canvas)
             return both if both != ANY else (0, 0)
+        if self.kind == "Mllama":
+            return least_canvas(height, width, self.size["height"], self.max_image_tiles)
         if self.kind == "GotOcr2":
             sides = self.size["height"], self.size["width"]
             both = (
@@ -423,7 +430,7 @@ class ImageProcessor:
             return [image, *(image[top : top + high, left : left + wide] for top, left in places)]
         if self.kind in TILED:
             return self._whole_and_tiles(image)
-        if self.kind == "Llama4":
+        if self.kind in SQUARES:
             return self._tiles_and_whole(image)
         if self.kind == "Idefics2":
             high, wide = (int(side) // 2 for side in image.shape[:2])
@@ -468,8 +475,8 @@ class ImageProcessor:
         return [resize(image, whole[0], whole[1], method), *_cut(frame, high // side, wide // side, side, side)]
 
     def _tiles_and_whole(self, image: Tensor) -> list[Tensor]:
-        """Llama 4: the tiles of a picture, which is made larger up to a tile's side only, on black; and behind several
-        ones the whole.
+        """The tiles of a picture, which is made larger up to a tile's side only, on black; and behind several ones of
+        Llama 4's the whole.
         """
         side, method = self.size["height"], NUMBERED[self.resample]
         height, width = int(image.shape[0]), int(image.shape[1])
@@ -485,7 +492,9 @@ class ImageProcessor:
         inner = max(inner[0], 1), max(inner[1], 1)
         frame = ops.zeros(high, wide, 3, dtype="uint8", device=image.device)
         frame[: inner[0], : inner[1]] = resize(image, *inner, method)
-        return [*_cut(frame, rows, columns, side, side), resize(image, side, side, method)] if rows else [frame]
+        if self.kind == "Mllama" or not rows:
+            return _cut(frame, max(rows, 1), max(columns, 1), side, side)
+        return [*_cut(frame, rows, columns, side, side), resize(image, side, side, method)]
 
     def _prepared(self, image: Tensor) -> Tensor:
         """(H, W, 3) uint8 → (3, h, w) float32."""
@@ -834,7 +843,7 @@ def _nearest_grid(height: int, width: int, tile: tuple[int, int], least: int, mo
     return found
 
 
-def _least_canvas(height: int, width: int, side: int, most: int, largest: bool) -> tuple[int, int]:
+def least_canvas(height: int, width: int, side: int, most: int, largest: bool = False) -> tuple[int, int]:
     """The rows and columns, of at most so many tiles, of the canvas that makes a picture larger the least, or smaller
     the least where none does not; of equal ones that of the fewest tiles. largest: that makes it the largest.
     """

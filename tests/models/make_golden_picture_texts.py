@@ -20,7 +20,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, tokens
+from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, TILED, TOGETHER, tokens
 from tests.models.seeded import direction, picture, picture_weights, shown
 
 FOLDER = Path(__file__).with_name("golden_picture_texts")
@@ -45,6 +45,7 @@ CLASSES = {
     "paddleocr_vl": "PaddleOCRVL",
     "got_ocr2": "GotOcr2",
     "llama4": "Llama4",
+    "mllama": "Mllama",
     "idefics2": "Idefics2",
     "lfm2_vl": "Lfm2Vl",
     "glm4v": "Glm4v",
@@ -56,6 +57,8 @@ def vectors(name: str) -> int:
     """The vectors of a picture."""
     if name in GRIDS:
         return GRIDS[name][0] * GRIDS[name][1]
+    if name in TOGETHER:
+        return len(TOGETHER[name])
     config = CONFIGS[name]
     if "perceiver_config" in config:
         return int(config["perceiver_config"]["resampler_n_latents"])
@@ -84,6 +87,32 @@ def patches(pictures: Any, plain: bool = False) -> Any:
     count, _, high, wide = pictures.shape
     x = pictures.reshape(count, 3, high // 8, 2, 4, wide // 8, 2, 4).permute(0, 2, 5, 3, 6, 1, 4, 7)
     return x.unsqueeze(6).expand(*x.shape[:6], 2, 4, 4).reshape(count * high * wide // 16, -1)
+
+
+def tiles_of(name: str, ids: Any, side: int) -> tuple[Any, dict[str, Any]]:
+    """The tiles (texts, pictures of each, tiles, 3, H, W) of mllama's pictures, empty ones behind them, and what else
+    its processor makes: MllamaProcessor's own functions, of the texts.
+    """
+    from transformers.models.mllama import image_processing_mllama as images
+    from transformers.models.mllama import processing_mllama as processing
+
+    most = CONFIGS[name]["vision_config"]["max_num_tiles"]
+    canvases = [images.get_optimal_tiled_canvas(*size, most, side) for size in TOGETHER[name]]
+    ratios = [[(int(high) // side, int(wide) // side) for high, wide in canvases]] * len(ids)
+    counts = [[rows * columns for rows, columns in own] for own in ratios]
+    every = iter(picture(sum(map(sum, counts)), side, side))
+    tiles = np.zeros((len(ids), len(canvases), most, 3, side, side), np.float32)
+    for text, own in enumerate(counts):
+        for which, count in enumerate(own):
+            for tile in range(count):
+                tiles[text, which, tile] = next(every)
+    spans = [processing.get_cross_attention_token_mask(row.tolist(), IMAGE) for row in ids]
+    mask = processing.convert_sparse_cross_attention_mask_to_dense(spans, counts, most, ids.shape[1])
+    return torch.from_numpy(tiles), {
+        "aspect_ratio_ids": images.convert_aspect_ratios_to_ids(ratios, most),
+        "aspect_ratio_mask": images.build_aspect_ratio_mask(ratios, most),
+        "cross_attention_mask": torch.from_numpy(mask),
+    }
 
 
 def rounded(values: Any) -> list[float]:
@@ -127,6 +156,8 @@ def golden(name: str) -> dict[str, Any]:
         pictures = patches(pictures, plain=made.model_type == "paddleocr_vl")
         more["image_grid_thw"] = torch.tensor([[1, high // 4, wide // 4]] * count)
         more["mm_token_type_ids"] = (ids == IMAGE).long()
+    if name in TOGETHER:
+        pictures, more = tiles_of(name, ids, high)
     alone = {key: value[:1] for key, value in more.items()} | {"pixel_values": pictures[: len(pictures) // count]}
     return by_files(name, kind, made, picture_weights, ids, more | {"pixel_values": pictures}, alone)
 

@@ -206,6 +206,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
         "image_token_index": IMAGE,
     },
+    "mllama": {
+        "model_type": "mllama", "image_token_index": IMAGE,
+        "text_config": {
+            "model_type": "mllama_text_model", **_TEXT, "num_hidden_layers": 4, "cross_attention_layers": [1, 3],
+        },
+        "vision_config": {
+            "model_type": "mllama_vision_model", "hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2,
+            "num_global_layers": 1, "attention_heads": 2, "image_size": 16, "patch_size": 4, "max_num_tiles": 2,
+            "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]], "intermediate_layers_indices": [0, 1],
+            "vision_output_dim": 48,
+        },
+    },
     "gemma3": {
         "model_type": "gemma3",
         "text_config": {
@@ -219,7 +231,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 QUANTISED = tuple(name for name in CONFIGS if not name.endswith("_moe"))  # which may choose other experts
 OTHER_DEVICE = (
     "smolvlm", "llava", "gemma3", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "mistral3", "llava_next",
-    "internvl_large", "blip2", "paligemma2",
+    "internvl_large", "blip2", "paligemma2", "mllama",
 )  # fmt: skip
 # The rows and columns of a picture's vectors, of eight pixels each.
 GRIDS = dict.fromkeys(
@@ -242,6 +254,9 @@ ANY_SIZE = {"idefics2": (22, 29)}  # of a picture, where the tower takes any
 
 # The rows and columns of tiles, beside the whole, and the size of a picture.
 TILED = {"llava_next": ((1, 2), (14, 40)), "llava_onevision": ((2, 2), (30, 32))}
+
+# The sizes of the two pictures of each text, of models in which a picture is one token.
+TOGETHER = {"mllama": ((20, 16), (12, 14))}
 
 
 def tokens(name: str, count: int) -> tuple[list[list[int]], int]:

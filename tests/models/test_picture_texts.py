@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,17 @@ from pyapp.models.load import read_model
 from pyapp.models.loading.weights import ignored_by
 from pyapp.nn.picture_text import Seen, grid_positions, stretches
 from tests.mirror import device as _device  # noqa: F401 (registers the mirror)
-from tests.models.picture_text_configs import ANY_SIZE, CONFIGS, GRIDS, IMAGE, OTHER_DEVICE, QUANTISED, TILED, tokens
+from tests.models.picture_text_configs import (
+    ANY_SIZE,
+    CONFIGS,
+    GRIDS,
+    IMAGE,
+    OTHER_DEVICE,
+    QUANTISED,
+    TILED,
+    TOGETHER,
+    tokens,
+)
 from tests.models.seeded import direction, picture, picture_weights, shown
 from tests.together import fewer_in_browser
 
@@ -82,14 +93,21 @@ def inputs(name: str, model: Any) -> tuple[pyapp.Tensor, pyapp.Tensor, pyapp.Ten
     """(two texts with a picture each, the pictures, the mask of padding)."""
     size = tuple(8 * n for n in GRIDS[name]) if name in GRIDS else ANY_SIZE.get(name) or model.pixels
     (high, wide), given = TILED.get(name, (GRIDS.get(name, (0, 0)), (1, 1)))
-    rows, count = tokens(name, high * wide if name in GRIDS else model.tokens_in(high, wide, given))
+    together = TOGETHER.get(name, ())
+    rows, count = tokens(
+        name, len(together) or (high * wide if name in GRIDS else model.tokens_in(high, wide, given))
+    )  # fmt: skip
     ids = pyapp.tensor(rows, dtype="int32").to(model.device)
     tiles = high * wide + 1 if name in TILED else 1
+    if together:
+        tiles = sum(prod(model.tiles_of(own)) for own in together)
     return ids, pyapp.from_numpy(picture(count * tiles, *size)).to(model.device), ids != 0
 
 
 def sizes(name: str, count: int) -> list[tuple[int, int]] | None:
     """Those of pictures with tiles."""
+    if name in TOGETHER:
+        return [*TOGETHER[name]] * count
     return [TILED[name][1]] * count if name in TILED else None
 
 
@@ -128,18 +146,21 @@ def written(model: Any, name: str, count: int, cache_type: str = "float32") -> t
     ids, pictures, _ = inputs(name, model)
     row = ids.tolist()[0]
     position, found, first = 0, [], None
-    text = model.new_cache(len(row) + count + 1, cache_type)
+    apart = sum(model.vectors_in(*model.tiles_of(own))[1] for own in TOGETHER.get(name, ()))
+    text = model.new_cache(max(len(row) + count + 1, apart), cache_type)
     with pyapp.no_grad():
         features = model.vectors_of(pictures[: len(pictures) // 2], sizes(name, 1))
         [(start, stop)] = stretches(row, IMAGE)
         ends = (0, len(row)) if model.whole_prompt else (0, start - 1, stop + 2, len(row))
+        ends = (0, stop, len(row)) if model.pictures_ahead else ends
+        counts = [model.vectors_in(*model.tiles_of(own)) for own in TOGETHER.get(name, ())]
         for begin, end in itertools.pairwise(ends):
             part = int32_tensor(row[begin:end], model.device)
             rotary_positions = grid_positions(len(row), [(start, *GRIDS[name])])[begin:end] if model.sections else []
             seen = Seen(None, rotary_positions=rotary_positions) if rotary_positions else None
             if begin < start < end:
                 spans = [(0, end) if model.whole_prompt else (start, stop)]
-                seen = Seen(features, range(start - begin, stop - begin), spans, rotary_positions)
+                seen = Seen(features, range(start - begin, stop - begin), spans, rotary_positions, counts)
             logits = model.forward_cached(
                 part, int32_tensor([begin], model.device), text, seen=seen, first=begin
             )  # fmt: skip
@@ -249,6 +270,19 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             changes += [{"qformer_config": asks | {field: value}} for value in (0, -1, 10**12, "many", 0.5)]
         changes += [{"qformer_config": value} for value in (3, [], asks | {"use_qformer_text_input": True})]
         changes += [{"num_query_tokens": value} for value in (0, -1, 10**12, "many", [5])]
+    if name == "mllama":
+        sees, writes = config["vision_config"], config["text_config"]
+        for field, values in {
+            "max_num_tiles": (0, 65, "many", 3), "intermediate_layers_indices": ([2], [-1], ["a"], 3, [0]),
+            "supported_aspect_ratios": ([[1, 1]], [[1, 2], [1, 1], [2, 1]], "many", [3]),
+            "num_global_layers": (-1, 10**9), "vision_output_dim": (47, 0, "many"), "attention_heads": (0, 3, 10**12),
+            "patch_size": ([4, 8], 10**6),
+        }.items():  # fmt: skip
+            changes += [{"vision_config": sees | {field: value}} for value in values]
+        changes += [
+            {"text_config": writes | {"cross_attention_layers": value}} for value in ([], [4], [-1], "a", [0.5])
+        ]
+        changes.append({"image_token_index": 104})
     if name == "aya_vision":
         changes += [{"downsample_factor": value} for value in (0, 3, "many", 10**12)]
         changes += [{"alignment_intermediate_size": value} for value in (7, 0, 10**12)]

@@ -23,6 +23,7 @@ from tests.text.picture_chat_model import IDS, SIZES, TEMPLATES, conversation, p
 
 pytestmark = pytest.mark.native_only
 
+ANEW = "paligemma", "mllama"  # whose prompts are read anew where their ends or their pictures change
 SETTINGS = {"temperature": 0, "max_tokens": 12, "suppress_tokens": list(IDS.values())}
 
 
@@ -44,7 +45,7 @@ def messages(seeds: tuple[int, int] = (0, 0)) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
-    found = {kind: write_picture_chat_model(folder / kind, kind) for kind in (*TEMPLATES, "paligemma")}
+    found = {kind: write_picture_chat_model(folder / kind, kind) for kind in (*TEMPLATES, *ANEW)}
     write_chat_model(folder / "text", dim=32)
     write_picture_chat_model(folder / "lacking", "llava")
     (folder / "lacking" / "preprocessor_config.json").unlink()
@@ -98,7 +99,7 @@ def by_task(folder: Path, said: Any, dtype: str | None) -> str:
     return found
 
 
-@pytest.mark.parametrize("kind", [*TEMPLATES, "paligemma"])
+@pytest.mark.parametrize("kind", [*TEMPLATES, *ANEW])
 def test_answers_alone_and_in_company(served: Any, folders: dict[str, Path], kind: str) -> None:
     if served.dtype is None:
         assert text_of(ask(served, kind, messages())) == by_task(folders[kind], messages(), None)

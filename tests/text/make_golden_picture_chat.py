@@ -45,6 +45,7 @@ CLASSES = {
     "llava_onevision": "LlavaOnevision",
     "lfm2_vl": "Lfm2Vl",
     "idefics2": "Idefics2",
+    "mllama": "Mllama",
 }
 # Gemma3Processor has settings of its own, which go before those of its image processor.
 PANNED = {key: value for key, value in PROCESSORS["gemma3_crops"].items() if "pan_and_scan" in key}
@@ -96,6 +97,8 @@ def processor_of(kind: str, folder: Path) -> Any:
         return made(images, tokenizer, chat_template=MORE[kind])
     if kind == "mistral3":
         return made(images, tokenizer, patch_size=4, spatial_merge_size=2, chat_template=MORE[kind])
+    if kind == "mllama":
+        return made(images, tokenizer, chat_template=MORE[kind])
     if kind == "lfm2_vl":
         return made(images, tokenizer, chat_template=MORE[kind])
     if kind == "idefics2":
@@ -139,10 +142,8 @@ def golden(kind: str, folder: Path) -> dict[str, Any]:
         kept.append(i)
         i += 1
     assert sum(text.count("<") for text in TEXTS) * len(mark[0]) == len(ids) - len(kept)
-    found = {
-        key: value[:, kept] if key in ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids") else value
-        for key, value in found.items()
-    }
+    by_token = "input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "cross_attention_mask"
+    found = {key: value[:, kept] if key in by_token else value for key, value in found.items()}
     found.pop("num_crops", None)
     found.pop("labels", None)
     if not kind.startswith(("gemma3", "qwen", "paligemma")):
@@ -156,10 +157,32 @@ def golden(kind: str, folder: Path) -> dict[str, Any]:
     return {"prompt": found["input_ids"][0].tolist(), "written": written[0, len(kept) :].tolist()}
 
 
+PROMPTS = {"mllama": ("<|image|>If I", "If I <|image|>had <|image|>a", "<|image|><|image|>Compare <|image|>them")}
+
+
+def continued(kind: str, folder: Path) -> list[Any]:
+    """Prompts with pictures, the third of which is the first one, and 16 greedy tokens after each."""
+    processor = processor_of(kind, folder)
+    model = getattr(transformers, CLASSES[kind] + "ForConditionalGeneration").from_pretrained(folder).eval()
+    shown = [Image.fromarray(photo(*size)) for size in SIZES]
+    found = []
+    for prompt in PROMPTS[kind]:
+        inputs = processor(text=prompt, images=[*shown, shown[0]][: prompt.count("|image|")], return_tensors="pt")
+        inputs.pop("token_type_ids", None)
+        written = model.generate(
+            **inputs, max_new_tokens=16, do_sample=False, eos_token_id=None, pad_token_id=0,
+            suppress_tokens=list(IDS.values()),
+        )  # fmt: skip
+        found.append([prompt, written[0, inputs["input_ids"].shape[1] :].tolist()])
+    return found
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         made = {kind: golden(kind, Path(place) / kind) for kind in sys.argv[1:] or TEMPLATES | MORE}
+        prompts = {kind: continued(kind, Path(place) / kind) for kind in made if kind in PROMPTS}
     target = Path(__file__).with_name("golden_picture_chat.json")
-    made = (json.loads(target.read_text()) if sys.argv[1:] else {}) | made
+    known = json.loads(target.read_text()) if sys.argv[1:] else {}
+    made = known | made | {"prompts": known.get("prompts", {}) | prompts}
     target.write_text(json.dumps(made, separators=(",", ":")) + "\n")
-    print({kind: (len(found["prompt"]), found["written"]) for kind, found in made.items()})
+    print({kind: (len(made[kind]["prompt"]), made[kind]["written"]) for kind in sys.argv[1:] or TEMPLATES | MORE})

@@ -23,6 +23,7 @@ SPECIAL = [
 ]  # fmt: skip
 IDS = {name: 256 + i for i, name in enumerate(SPECIAL)}
 SIZE = 256 + len(SPECIAL)
+UNWRITTEN = "<|image|>"  # of Llama 3.2 Vision, which reads this token behind all that it writes
 GOLDEN = Path(__file__).parents[1] / "models" / "golden_picture_texts"
 TEMPLATES = {
     "idefics3": (  # SmolVLM's, which reads contents that are lists
@@ -129,6 +130,15 @@ MORE = {
         "{% elif content['type'] == 'text' %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}"
         "{{'<|im_end|>\n'}}{% endfor %}{% if add_generation_prompt %}{{'<|im_start|>assistant\n' }}{% endif %}"
     ),
+    "mllama": (
+        "{{- bos_token }}{%- for message in messages %}"
+        "{{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}"
+        "{%- if message['content'] is string %}{{- message['content'] }}{%- else %}"
+        "{%- for content in message['content'] %}{%- if content['type'] == 'image' %}{{- '<|image|>' }}"
+        "{%- elif content['type'] == 'text' %}{{- content['text'] }}{%- endif %}{%- endfor %}{%- endif %}"
+        "{{- '<|eot_id|>' }}{%- endfor %}{%- if add_generation_prompt %}"
+        "{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{%- endif %}"
+    ),
     "mistral3": (
         "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}{{ '[INST]' }}"
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
@@ -161,6 +171,8 @@ PROCESSORS: dict[str, dict[str, Any]] = {
                  "size": {"shortest_edge": 10, "longest_edge": 24}},
     "lfm2_vl": {"image_processor_type": "Lfm2VlImageProcessor", "encoder_patch_size": 4, "tile_size": 16,
                 "max_tiles": 3, "min_image_tokens": 4, "max_image_tokens": 6},
+    "mllama": {"image_processor_type": "MllamaImageProcessor", "size": {"height": 16, "width": 16},
+               "max_image_tiles": 2},
     "internvl": {"image_processor_type": "GotOcr2ImageProcessorFast", "size": {"height": 16, "width": 16},
                  "crop_to_patches": False, "max_patches": 6},
 }  # fmt: skip
@@ -183,6 +195,9 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
         "vocab_size": SIZE, "max_position_embeddings": context, "bos_token_id": None, "eos_token_id": IDS["</s>"],
     }  # fmt: skip
     qwen = kind.startswith("qwen")
+    if kind == "mllama":
+        config["text_config"] |= {"bos_token_id": IDS["<s>"]}
+        return config | {"image_token_index": SIZE}
     tokens = {"gemma3": "<image_soft_token>", "mistral3": "[IMG]", "internvl": "<IMG_CONTEXT>"}
     token = "<|image_pad|>" if qwen else tokens.get(kind, "<image>")
     config["image_token_id" if "image_token_id" in config else "image_token_index"] = IDS[token]
@@ -192,11 +207,12 @@ def config_of(kind: str, context: int = 1024) -> dict[str, Any]:
     return config | ({"boi_token_index": IDS["<start_of_image>"]} if kind == "gemma3" else {})
 
 
-def byte_tokenizer(begins: bool) -> dict[str, Any]:
-    """A tokenizer.json of bytes and the special tokens; `begins`: texts begin with <s>."""
+def byte_tokenizer(begins: bool, more: dict[str, int] | None = None) -> dict[str, Any]:
+    """A tokenizer.json of bytes and the special tokens, and `more` of them; `begins`: texts begin with <s>."""
     vocabulary = {letter: index for index, letter in enumerate(byte_letters())}
+    known = IDS | (more or {})
     added = [{"id": id, "content": name, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False} for name, id in IDS.items()]  # fmt: skip
+              "normalized": False} for name, id in known.items()]  # fmt: skip
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     begin: dict[str, Any] = {
         "type": "TemplateProcessing", "special_tokens": {"<s>": {"id": "<s>", "ids": [IDS["<s>"]], "tokens": ["<s>"]}},
@@ -209,7 +225,7 @@ def byte_tokenizer(begins: bool) -> dict[str, Any]:
         "decoder": level,
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "vocab": vocabulary | IDS, "merges": []},
+                  "vocab": vocabulary | known, "merges": []},
     }  # fmt: skip
 
 
@@ -218,19 +234,22 @@ def write_picture_chat_model(folder: Path, kind: str, context: int = 1024) -> Pa
     folder.mkdir(parents=True, exist_ok=True)
     like = ALIKE.get(kind, kind)
     stored = json.loads((GOLDEN / f"{MODELS.get(kind, kind)}.json").read_text())["parameters"]
-    words = ("embed_tokens.weight", "lm_head.weight")
+    own = kind == "mllama"
+    words = {"embed_tokens.weight": SIZE + 8 if own else SIZE, "lm_head.weight": SIZE}
     tensors = {
-        name: picture_weights(name, (SIZE, shape[1]) if name.endswith(words) else tuple(shape))
+        name: picture_weights(
+            name, (words[end], shape[1]) if (end := ".".join(name.split(".")[-2:])) in words else tuple(shape)
+        )
         for name, (shape, _) in stored.items()
     }
     write_safetensors(folder / "model.safetensors", {name: np.ascontiguousarray(x) for name, x in tensors.items()})
-    tokenizer = byte_tokenizer(kind in ("llava", "paligemma", "llava_next"))
+    tokenizer = byte_tokenizer(kind in ("llava", "paligemma", "llava_next"), {UNWRITTEN: SIZE} if own else None)
     settings = {"eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}
     settings |= (
         {"bos_token": "<bos>"}
         if "gemma" in kind
         else {"bos_token": "<s>"}
-        if kind in ("llava", "mistral3", "llava_next")
+        if kind in ("llava", "mistral3", "llava_next", "mllama")
         else {}
     )
     for name, value in (

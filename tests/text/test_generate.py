@@ -13,7 +13,7 @@ from pyapp.events import Cancel, Done, Event, Metric, Progress, Token
 from pyapp.text.generate import Session, check_tokenizer, generate
 from pyapp.text.options import SamplingOptions
 from pyapp.text.tokenizer import Tokenizer
-from tests.text.parrot import STORY, Parrot
+from tests.text.parrot import STORY, Config, Parrot
 
 GREEDY = SamplingOptions(temperature=0)
 
@@ -174,8 +174,8 @@ def test_a_tokenizer_of_another_model(tokenizer: Tokenizer) -> None:
     parrot = Parrot([1, 5], 64, 20)
     with pytest.raises(ModelError, match=f"{tokenizer.vocab_size} tokens, the model 64"):
         run(parrot, tokenizer)
-    assert check_tokenizer(tokenizer, tokenizer.vocab_size + 60) is None  # padding of the vocabulary
-    notice = check_tokenizer(tokenizer, 32000)
+    assert check_tokenizer(tokenizer, Config(tokenizer.vocab_size + 60, 64)) is None  # padding of the vocabulary
+    notice = check_tokenizer(tokenizer, Config(32000, 64))
     assert notice is not None and f"{tokenizer.vocab_size} tokens, the model 32,000" in notice.what
 
 

@@ -74,6 +74,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "do_image_splitting": False, "encoder_patch_size": 4, "min_image_tokens": 40, "max_image_tokens": 64,
     }),
     "llama4": ("Llama4", {"size": square(14), "max_patches": 6}),
+    "mllama": ("Mllama", {"size": square(14), "max_image_tiles": 4}),
     "dpt": ("DPT", {"size": {"height": 23, "width": 38}, "ensure_multiple_of": 4}),
     "dpt_scaled": ("DPT", {"size": square(37), "keep_aspect_ratio": True, "ensure_multiple_of": 7}),
     "zoedepth": ("ZoeDepth", {"size": square(24), "ensure_multiple_of": 4, "do_pad": True}),

@@ -40,7 +40,7 @@ def test_pictures_are_prepared_as_by_transformers(name: str) -> None:
         assert made.fixed_size in (None, tuple(shape[2:]))
         # Pillow 13, with which the newest case was made, rounds bilinear means otherwise: by one of 255 levels.
         # So does torchvision, with which Llama 4's were.
-        near = 0.02 if name in ("mask2former", "llama4") else 1e-4
+        near = 0.02 if name in ("mask2former", "llama4", "mllama") else 1e-4
         np.testing.assert_allclose(shown(found.pixel_values.numpy(), 96), numbers, atol=near, rtol=1e-5)
         if seen is not None and seen != shape[0] * shape[2] * shape[3]:
             assert found.mask is not None and list(found.mask.shape) == [shape[0], *shape[2:]]
@@ -85,7 +85,15 @@ def test_tiles_of_pictures() -> None:
     ):  # fmt: skip
         made = processor("llama4", size=square_of(336), max_patches=16, resize_to_max_canvas=largest)
         assert made.tiles(height, width) == tiles, (height, width, made.tiles(height, width))
+    for height, width, tiles in (  # transformers' get_optimal_tiled_canvas
+        (300, 801, (1, 2)), (560, 560, (1, 1)), (561, 560, (2, 1)), (5000, 5000, (2, 2)), (9, 1500, (1, 3)),
+        (1, 1, (1, 1)), (5000, 1000, (4, 1)), (700, 700, (2, 2)),
+    ):  # fmt: skip
+        made = processor("mllama", size=square_of(560))
+        assert made.tiles(height, width) == tiles, (height, width, made.tiles(height, width))
     for name, changes in (
+        ("mllama", [{"do_resize": False}, {"size": {"height": 4, "width": 8}}]),
+        ("mllama", [{"max_image_tiles": 0}, {"max_image_tiles": 65}, {"max_image_tiles": "a"}]),
         ("lfm2_vl", [{"tile_size": 15}, {"min_tiles": 9}, {"max_image_tokens": 0}, {"encoder_patch_size": "a"}]),
         ("llama4", [{"do_resize": False}, {"max_patches": 0}, {"size": {"height": 4, "width": 8}}]),
         ("pixtral", [{"patch_size": {"height": 2, "width": 3}}, {"merge_size": 0}, {"size": {"shortest_edge": 4}}]),

@@ -64,15 +64,20 @@ class MixedTextConfig:
         require(isinstance(text, dict), f"text_config is {text!r:.60}, expected an object")
         require(isinstance(found, dict), f"{other} is {found!r:.60}, expected an object")
         assert isinstance(text, dict) and isinstance(found, dict)
+        return cls.text_of(text, values.get("tie_word_embeddings") is True), found
+
+    @classmethod
+    def text_of(cls, text: Mapping[str, Any], tied: bool) -> Any:
+        """The configuration of the language model from its object; `tied`: its head is the table of tokens, whatever
+        that says. ModelError for one that is not known.
+        """
         kind = text.get("model_type", cls.text)
         module = MODEL_TYPES.get(kind) if isinstance(kind, str) else None
         if module is None or "causal-lm" not in TASKS[module]:
             raise ModelError(f"the language model {kind!r:.50} in text_config is not known")
         architecture = importlib.import_module(f"pyapp.models.{module}")
-        tied = {"tie_word_embeddings": True} if values.get("tie_word_embeddings") is True else {}
         usual = getattr(architecture, "NESTED_DEFAULTS", {}) | dict(cls.usual)
-        made = architecture.Config.from_dict(usual | text | tied)
-        return made, found
+        return architecture.Config.from_dict({**usual, **text, **({"tie_word_embeddings": True} if tied else {})})
 
     def check(self) -> None:
         """ModelError for values that cannot be."""
