@@ -1,8 +1,8 @@
 /* What every CUDA source uses: launch records, elements of any type, views, and sums over warps and blocks.
  *
- * A source native/cuda/<name>.cu has the kernels of native/<name>.c, with the slots of kernels.h. NVRTC compiles it for
- * the card at hand (pyapp/engine/devices/cuda.py); the tests compile the same text as C++ with emulator.h, which runs
- * the threads of a block as fibers of one processor.
+ * A source native/cuda/<name>.cu has the kernels of one subject, with the slots of kernels.h; those of most have the
+ * names of native/<name>.c. NVRTC compiles it for the card at hand (pyapp/engine/devices/cuda.py); the tests compile the
+ * same text as C++ with emulator.h, which runs the threads of a block as fibers of one processor.
  *
  * KERNEL(name, blocks, threads, shared) { ... } defines a kernel. Python reads the line: `blocks` and `shared` (bytes of
  * dynamic shared memory) are expressions of the record's dims, in what C and Python share, with PARTS(a, b) for a / b
