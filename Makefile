@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-cuda test-cuda-compile lint format bench bench-cuda lock clean \
+.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-cuda test-cuda-compile lint format bench bench-cuda lock clean \
 	ready browser-ready lint-ready
 
 help: ## list the targets
@@ -51,6 +51,10 @@ test-oracle: ready ## compare with torch, live: op x dtype x layout x gradient (
 test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan
 	$(RUN) -m scripts.sanitize
 
+test-arm: ready ## the kernels' tests with ARM's instruction sets, in an emulator
+	@$(SETUP) system build arm
+	$(RUN) -m scripts.arm
+
 test-cuda-compile: ready ## compile the CUDA sources that have changed, for every architecture; needs no card
 	$(RUN) -m scripts.cuda_compile --check || ($(SETUP) cuda && $(RUN) -m scripts.cuda_compile)
 
@@ -63,14 +67,14 @@ lint: lint-ready ready ## check style, types and formatting
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	clang-format-19 --dry-run -Werror native/*.c native/*.h native/cuda/*.cu native/cuda/*.h tests/cuda/*.h
+	clang-format-19 --dry-run -Werror native/*.c native/*.h native/cuda/*.cu native/cuda/*.h tests/cuda/*.h tests/native/*.c
 	node --experimental-vm-modules --no-warnings scripts/check_javascript.mjs
 	node scripts/check_types.mjs
 
 format: lint-ready ready ## format everything
 	$(VENV)/bin/ruff check --fix-only .
 	$(VENV)/bin/ruff format .
-	clang-format-19 -i native/*.c native/*.h native/cuda/*.cu native/cuda/*.h tests/cuda/*.h
+	clang-format-19 -i native/*.c native/*.h native/cuda/*.cu native/cuda/*.h tests/cuda/*.h tests/native/*.c
 
 bench: browser-ready ready site ## measure speed beside peers (BENCH_OPTIONS="--only stories15M"; see bench/)
 	@$(SETUP) bench

@@ -71,7 +71,7 @@ HOST_SETS: dict[str, dict[str, list[str]]] = {
         "avx2": ["-mavx2", "-mfma", "-mf16c"],
         "avx512": ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni", "-mfma", "-mf16c"],
     },
-    "aarch64": {"neon": []},
+    "aarch64": {"neon": [], "dotprod": ["-march=armv8.2-a+dotprod"]},
 }
 SANITIZE = ["-g1", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
 # Undefined behaviour is the sources', whatever the registers' width: one set is enough. Without it, sources compile in
@@ -312,17 +312,25 @@ def sanitized(sets: dict[str, list[str]]) -> list[Job]:
     ]
 
 
-def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False) -> list[Path]:
-    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources.
+def this_machine() -> str:
+    """The kind of processor to build for, by Linux' name."""
+    if "arm64" in os.environ.get("ARCHFLAGS", ""):  # cibuildwheel cross-compiles on macOS this way
+        return "aarch64"
+    name = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def build_host(out: Path | str = DEFAULT_OUT, sanitize: bool = False, machine: str | None = None) -> list[Path]:
+    """Builds libpyapp.so for this machine's kind of processor into `out`, with kernels.h and the CUDA sources; for
+    another kind, `machine`, with the compiler that Debian has for it.
 
     Raises BuildError without a compiler, on a failing source, or on a processor that simd.h does not know.
     """
-    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(platform.machine().lower(), platform.machine().lower())
-    if "arm64" in os.environ.get("ARCHFLAGS", ""):  # cibuildwheel cross-compiles on macOS this way
-        machine = "aarch64"
+    usual = "cc" if machine is None else f"{machine}-linux-gnu-gcc"
+    machine = machine or this_machine()
     if machine not in HOST_SETS:
         raise BuildError(f"no kernels for {machine}: native/simd.h knows {', '.join(HOST_SETS)}")
-    compiler = shlex.split(os.environ.get("CC", "cc"))
+    compiler = shlex.split(os.environ.get("CC", usual))
     flags = shlex.split(os.environ.get("ARCHFLAGS", "")) + shlex.split(os.environ.get("CFLAGS", ""))
     flags += ["-pthread"]
     link = shlex.split(os.environ.get("LDFLAGS", ""))
@@ -465,6 +473,7 @@ def main() -> int:
     parser.add_argument(
         "--sanitize", action="store_true", help="host with AddressSanitizer and UBSan, into build/sanitized"
     )
+    parser.add_argument("--machine", help="host of another kind, as aarch64")
     arguments = parser.parse_args()
     try:
         if arguments.target == "wasm":
@@ -473,7 +482,7 @@ def main() -> int:
             built = build_pool(arguments.out or POOL_OUT)
         else:
             out = arguments.out or (SANITIZED_OUT if arguments.sanitize else DEFAULT_OUT)
-            built = build_host(out, arguments.sanitize)
+            built = build_host(out, arguments.sanitize, arguments.machine)
     except BuildError as error:
         print(f"native: {error}", file=sys.stderr)
         return 1

@@ -836,7 +836,7 @@ CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_
 int32_t pyapp_run(const launch *records, int32_t count);
 int32_t pyapp_run_short(const launch *record); /* one record of little work, on the calling thread; as pyapp_run */
 const char *pyapp_signature(void);
-const char *pyapp_instruction_set(void); /* "avx512", "avx2", "baseline", "neon", "simd128", "relaxed" */
+const char *pyapp_instruction_set(void); /* "avx512", "avx2", "baseline", "neon", "dotprod", "simd128", "relaxed" */
 void *pyapp_allocate(intptr_t bytes);
 void pyapp_free(void *memory);
 void pyapp_set_threads(int32_t threads); /* 1 .. 64; in wasm always 1 */

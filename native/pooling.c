@@ -146,7 +146,7 @@ INLINE void keep_larger(float *most, const float *x, int64_t begin, int64_t end,
 {
     for (int64_t o = begin; o < end; o++) {
         const float value = x[o * stride];
-        most[o] = (value > most[o]) | (value != value) ? value : most[o];
+        most[o] = ((value > most[o]) | (value != value)) ? value : most[o];
     }
 }
 

@@ -8,6 +8,12 @@
 #if !defined(__wasm__)
 #include "pool.h"
 #include <sys/mman.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 #endif
 
 #ifndef PYAPP_SIGNATURE
@@ -27,6 +33,18 @@ static int machine_has(const char *name)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                __builtin_cpu_supports("avx512vnni") && machine_has("avx2");
+#elif defined(__aarch64__)
+    if (strcmp(name, "dotprod") == 0) { /* NEON with dot products of int8 */
+#if defined(__linux__)
+        return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#elif defined(__APPLE__)
+        int has = 0;
+        size_t size = sizeof has;
+        return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, NULL, 0) == 0 && has;
+#else
+        return 0;
+#endif
+    }
 #endif
     (void)name;
     return 1;

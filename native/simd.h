@@ -12,7 +12,7 @@
 #include <string.h>
 
 #ifndef INSTRUCTION_SET
-#error "build.py gives -DINSTRUCTION_SET=baseline | avx2 | avx512 | neon | simd128 | relaxed"
+#error "build.py gives -DINSTRUCTION_SET=baseline | avx2 | avx512 | neon | dotprod | simd128 | relaxed"
 #endif
 #define JOIN_NAMES(name, set) name##_##set
 #define JOIN(name, set) JOIN_NAMES(name, set)
@@ -461,6 +461,8 @@ INLINE vuint vto_f16(vfloat x)
     return (vuint)_mm512_cvtepu16_epi32(_mm512_cvtps_ph((__m512)x, 0));
 #elif LANES == 8
     return (vuint)_mm256_cvtepu16_epi32(_mm256_cvtps_ph((__m256)x, 0));
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+    return (vuint)vmovl_u16(vreinterpret_u16_f16(vcvt_f16_f32((float32x4_t)x)));
 #else
     const vuint sign = ((vuint)x >> 16) & 0x8000u, bits = (vuint)x & 0x7fffffffu;
     const vint magnitude = (vint)bits;

@@ -1,6 +1,6 @@
 """Installs the missing tools and packages for a target of the Makefile. Uses Python's standard library only.
 
-python3 scripts/setup.py system build browser lint    Debian packages, only those whose command is missing
+python3 scripts/setup.py system build browser lint arm  Debian packages, only those whose command is missing
 python3 scripts/setup.py ready                         .venv with the locked development packages and pyapp itself,
                                                        its kernels, and node_modules, as package-lock.json says
 python3 scripts/setup.py cuda                          the extra "cuda": NVIDIA's bindings and compiler
@@ -34,6 +34,10 @@ SYSTEM = {
     },
     "browser": {"chromium": ["chromium"], "firefox-esr": ["firefox-esr"]},
     "lint": {"clang-format-19": ["clang-format-19"]},
+    "arm": {
+        "aarch64-linux-gnu-gcc": ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
+        "qemu-aarch64": ["qemu-user"],
+    },
 }
 
 

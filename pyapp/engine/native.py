@@ -176,8 +176,8 @@ if not IN_BROWSER:
 
 
 def instruction_set() -> str:
-    """The instruction set that was chosen for this machine: "avx512", "avx2", "baseline", "neon", "simd128" or
-    "relaxed".
+    """The instruction set that was chosen for this machine: "avx512", "avx2" or "baseline" of x86; "dotprod" or "neon"
+    of ARM; "relaxed" or "simd128" of WebAssembly.
     """
     return str(library.pyapp_instruction_set().decode())
 

@@ -1,6 +1,6 @@
 """Every kernel test runs for each instruction set of this machine, and for the WebAssembly builds under node; with
 sanitizers, for the first set or the widest, case by case, or for both where PYAPP_SANITIZED is "all"; on a card
-(PYAPP_TEST_CUDA), for CUDA's kernels alone.
+(PYAPP_TEST_CUDA), for CUDA's kernels alone; with PYAPP_TEST_ARM for those of ARM alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ import pytest
 
 from pyapp.engine.launch import MissingKernel
 from tests.cuda.emulated import COMPILER, REAL, SANITIZE
+from tests.native.arm import CHOSEN as ARM
+from tests.native.arm import load_arm
 from tests.native.emulated import EmulatedKernels, runs
 from tests.native.kernels import LIBRARY, Kernels, load_all
-from tests.native.wasm import WasmKernels, load_wasm
+from tests.native.piped import PipedKernels
+from tests.native.wasm import load_wasm
 
 
 @cache
 def loaded() -> list[Kernels]:
-    if SANITIZE or REAL:  # CUDA's kernels alone
+    if SANITIZE or REAL or ARM:  # CUDA's or ARM's kernels alone
         return []
     if not LIBRARY.exists():
         raise pytest.UsageError(f"{LIBRARY} is missing: run `python native/build.py host`")
@@ -42,13 +45,17 @@ def loaded_for(name: str) -> list[Kernels]:
 
 
 @cache
-def loaded_wasm() -> list[WasmKernels]:
-    return [] if "PYAPP_LIBRARY" in os.environ or SANITIZE or REAL else load_wasm()
+def loaded_piped() -> list[PipedKernels]:
+    if ARM:
+        return [*load_arm()]
+    return [] if "PYAPP_LIBRARY" in os.environ or SANITIZE or REAL else [*load_wasm()]
 
 
 @cache
 def loaded_emulated() -> list[EmulatedKernels]:
-    """CUDA's kernels; none with sanitizers of C, or without a C++ compiler."""
+    """CUDA's kernels; none with sanitizers of C, for ARM, or without a C++ compiler."""
+    if ARM:
+        return []
     there = REAL or shutil.which(COMPILER) is not None
     return [EmulatedKernels()] if there and "PYAPP_LIBRARY" not in os.environ else []
 
@@ -66,7 +73,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
     found: list[Any] = [*loaded_for(pyfuncitem.name)]
     if not pyfuncitem.get_closest_marker("native_only"):
-        found += loaded_wasm()
+        found += loaded_piped()
         found += loaded_emulated() if SANITIZE or runs(pyfuncitem.name, pyfuncitem.originalname) else []
     for kernels in found:
         try:

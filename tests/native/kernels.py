@@ -22,7 +22,7 @@ import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = Path(os.environ.get("PYAPP_LIBRARY", ROOT / "pyapp" / "_native" / "libpyapp.so"))
-INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "neon", "simd128", "relaxed")
+INSTRUCTION_SETS = ("baseline", "avx2", "avx512", "neon", "dotprod", "simd128", "relaxed")
 SIZES = (0, 1, 3, 4, 31, 33)
 OK, INDEX_RANGE, POSITION_RANGE, BAD_ARGUMENT, CANCELLED, DIVISION_BY_ZERO, SINGULAR, NOT_POSITIVE = range(8)
 

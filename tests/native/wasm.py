@@ -1,112 +1,26 @@
-"""The kernels' WebAssembly builds under node, behind the same interface as the host's library (kernels.py)."""
+"""The kernels' WebAssembly builds under node."""
 
 from __future__ import annotations
 
-import ctypes
 import shutil
-import struct
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
-
-from tests.native.kernels import HEADER, ROOT
+from tests.native.kernels import ROOT
+from tests.native.piped import PipedKernels, header_signature
 
 HOST = Path(__file__).with_name("wasm_host.mjs")
 LIBRARIES = {"simd128": "libpyapp_simd.so", "relaxed": "libpyapp_relaxed.so"}
 # Node 20 has relaxed SIMD behind a flag, and its baseline compiler gets the dot product wrong.
 FLAGS: dict[str, list[str]] = {"simd128": [], "relaxed": ["--experimental-wasm-relaxed-simd", "--no-liftoff"]}
-ARRAYS = 8 << 20  # address in wasm_host.mjs
-GUARD = b"\xab" * 64
-SIGNATURE_BYTES = 16
 
 
-class WasmKernels:
-    """One build, in a separate node process; arrays are copied there and back with each record, with guards between
-    them.
-    """
+class WasmKernels(PipedKernels):
+    """One build, in a node process."""
+
+    arrays = 8 << 20  # as in wasm_host.mjs
 
     def __init__(self, name: str, path: Path) -> None:
-        self.name = name
-        command = ["node", *FLAGS[name], str(HOST), str(path)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-        self.library = SimpleNamespace(pyapp_set_threads=lambda threads: None, pyapp_threads=lambda: 1)
-        self.signature = self.read(SIGNATURE_BYTES).decode()
-
-    def read(self, size: int) -> bytes:
-        found = bytearray()
-        assert self.process.stdout
-        while len(found) < size:
-            part = self.process.stdout.read(size - len(found))
-            assert part, f"{self.name}: node has ended"
-            found += part
-        return bytes(found)
-
-    def run(self, kernel: str, work: int = 1000, **arguments: Any) -> int:
-        """As Kernels.run."""
-        index, pointers, dims, floats = HEADER[kernel]
-        if unknown := arguments.keys() - {*pointers, *dims, *floats}:
-            raise TypeError(f"{kernel} has no argument {', '.join(unknown)}")
-        arrays = [value for value in arguments.values() if isinstance(value, np.ndarray)]
-        payload, places = pack_arrays(arrays)
-        addresses = [address_of(arguments.get(name), places) for name in pointers]
-        sizes = [int(arguments.get(name, 0)) for name in dims]
-        numbers = [float(arguments.get(name, 0)) for name in floats]
-        record = struct.pack("<2i", index, work) + struct.pack("<8I", *addresses, *[0] * (8 - len(addresses)))
-        record += struct.pack("<24q", *sizes, *[0] * (24 - len(sizes)))
-        record += struct.pack("<4f", *numbers, *[0] * (4 - len(numbers)))
-        assert self.process.stdin
-        request = memoryview(struct.pack("<I", len(record) + len(payload)) + record + payload)
-        while request:  # a raw pipe takes what it can hold
-            request = request[self.process.stdin.write(request) :]
-        code = struct.unpack("<i", self.read(4))[0]
-        unpack_arrays(self.read(len(payload)), places)
-        return int(code)
-
-
-def pack_arrays(arrays: list[np.ndarray]) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """The bytes of all arrays, each as far off 64-byte alignment as it is here, and where: (start, end, offset).
-    Arrays that overlap stay one piece of memory.
-    """
-    spans: list[list[int]] = []
-    for start, end in sorted(np.lib.array_utils.byte_bounds(array) for array in arrays if array.size):
-        if spans and start < spans[-1][1]:
-            spans[-1][1] = max(spans[-1][1], end)
-        else:
-            spans.append([start, end])
-    payload, places = bytearray(GUARD), []
-    for start, end in spans:
-        payload += GUARD[: (start - len(payload)) % 64]
-        places.append((start, end, len(payload)))
-        payload += ctypes.string_at(start, end - start) + GUARD
-    return bytes(payload), places
-
-
-def unpack_arrays(payload: bytes, places: list[tuple[int, int, int]]) -> None:
-    for start, end, offset in places:
-        after = offset + end - start
-        assert payload[offset - 1 : offset] == GUARD[:1], "a kernel wrote before an array"
-        assert payload[after : after + 64] == GUARD, "a kernel wrote past an array"
-        ctypes.memmove(start, payload[offset:after], end - start)
-
-
-def address_of(value: Any, places: list[tuple[int, int, int]]) -> int:
-    if not isinstance(value, np.ndarray):
-        assert value is None, "only arrays can travel"
-        return 0
-    address = value.ctypes.data
-    found = [offset + address - start for start, end, offset in places if start <= address < end]
-    return ARRAYS + (found[0] if found else 0)
-
-
-def header_signature() -> str:
-    """FNV-1a 64 of kernels.h, as build.py gives it to the library."""
-    value = 0xCBF29CE484222325
-    for byte in (ROOT / "native" / "kernels.h").read_bytes():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return f"{value:016x}"
+        super().__init__(name, ["node", *FLAGS[name], str(HOST), str(path)])
 
 
 def load_wasm() -> list[WasmKernels]:

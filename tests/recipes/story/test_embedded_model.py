@@ -58,7 +58,7 @@ def test_the_greedy_story(loaded: LoadedModel) -> None:
 
 
 @pytest.mark.native_only
-@pytest.mark.parametrize("instruction_set", ["baseline", "avx2", "avx512", "neon"])
+@pytest.mark.parametrize("instruction_set", ["baseline", "avx2", "avx512", "neon", "dotprod"])
 def test_every_processor_tells_it_alike(instruction_set: str) -> None:
     """A set that this machine lacks falls back to one that it has."""
     command = [sys.executable, "-m", "pyapp", "generate", str(FOLDER / "model.bin"), "--temperature", "0", "-p"]
