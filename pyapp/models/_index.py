@@ -9,6 +9,7 @@ from __future__ import annotations
 MODEL_TYPES = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
+    "afmoe": "afmoe",
     "albert": "albert",
     "apertus": "apertus",
     "arcee": "arcee",
@@ -253,6 +254,7 @@ MODEL_TYPES = {
     "zoedepth": "zoedepth",
 }
 TASKS: dict[str, tuple[str, ...]] = {
+    "afmoe": ("causal-lm",),
     "albert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "apertus": ("causal-lm",),
     "arcee": ("causal-lm",),
@@ -460,6 +462,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "zoedepth": ("depth-estimation",),
 }
 GGUF_ARCHITECTURES = {
+    "afmoe": "afmoe",
     "arcee": "arcee",
     "bert": "bert",
     "bert without token types": "distilbert",

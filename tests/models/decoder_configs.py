@@ -137,6 +137,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "phi": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5},
     "phi-norms": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5, "qk_layernorm": True},
     "smollm3": SMALL | {"model_type": "smollm3", "no_rope_layers": [1, 0]},
+    "afmoe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "afmoe",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "global_attn_every_n_layers": 2,
+        "num_shared_experts": 2,
+        "route_scale": 1.5,
+        "mup_enabled": True,
+    },
     "granite": SMALL | GRANITE | {"model_type": "granite", "attention_bias": True},
     "granitemoe": SMALL | GRANITE | {"model_type": "granitemoe", "num_local_experts": 4, "num_experts_per_tok": 2},
     "granitemoe-shared": SMALL
@@ -664,7 +675,7 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
-    "qwen3_next": {"mlp_only_layers": []},
+    "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
 }  # fmt: skip
