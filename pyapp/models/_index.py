@@ -251,6 +251,7 @@ MODEL_TYPES = {
     "yolo": "yolo",
     "yolos": "yolos",
     "youtu": "deepseek",
+    "zamba2": "zamba2",
     "zoedepth": "zoedepth",
 }
 TASKS: dict[str, tuple[str, ...]] = {
@@ -459,6 +460,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "xlnet": ("features", "sequence-classification", "token-classification", "question-answering"),
     "yolo": ("object-detection", "image-classification"),
     "yolos": ("image-features", "object-detection"),
+    "zamba2": ("causal-lm",),
     "zoedepth": ("depth-estimation",),
 }
 GGUF_ARCHITECTURES = {
