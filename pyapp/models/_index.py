@@ -9,6 +9,7 @@ from __future__ import annotations
 MODEL_TYPES = {
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
+    "afmoe": "afmoe",
     "albert": "albert",
     "apertus": "apertus",
     "arcee": "arcee",
@@ -133,6 +134,7 @@ MODEL_TYPES = {
     "llava_next": "llava_next",
     "llava_onevision": "llava_next",
     "longformer": "longformer",
+    "longt5": "longt5",
     "m2m_100": "mbart",
     "mamba": "mamba",
     "mamba2": "mamba2",
@@ -250,9 +252,11 @@ MODEL_TYPES = {
     "yolo": "yolo",
     "yolos": "yolos",
     "youtu": "deepseek",
+    "zamba2": "zamba2",
     "zoedepth": "zoedepth",
 }
 TASKS: dict[str, tuple[str, ...]] = {
+    "afmoe": ("causal-lm",),
     "albert": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
     "apertus": ("causal-lm",),
     "arcee": ("causal-lm",),
@@ -364,6 +368,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "llava": ("image-text-to-text",),
     "llava_next": ("image-text-to-text",),
     "longformer": ("features", "masked-lm", "sequence-classification", "token-classification", "question-answering"),
+    "longt5": ("seq2seq-lm", "features"),
     "mamba": ("causal-lm",),
     "mamba2": ("causal-lm",),
     "marian": ("seq2seq-lm",),
@@ -457,9 +462,11 @@ TASKS: dict[str, tuple[str, ...]] = {
     "xlnet": ("features", "sequence-classification", "token-classification", "question-answering"),
     "yolo": ("object-detection", "image-classification"),
     "yolos": ("image-features", "object-detection"),
+    "zamba2": ("causal-lm",),
     "zoedepth": ("depth-estimation",),
 }
 GGUF_ARCHITECTURES = {
+    "afmoe": "afmoe",
     "arcee": "arcee",
     "bert": "bert",
     "bert without token types": "distilbert",

@@ -185,6 +185,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
         parameters.pop("attention_factor", None)
         parameters |= {"mscale": 10 * more, "mscale_all_dim": 10 * more}
     kind = "deepseek_v3" if values.get("expert_gating_func", 1) == SIGMOID else "deepseek_v2"
+    kind = kind if values.get("expert_count") else "youtu"
     rotated = values.get("rope.dimension_count", 64)
     whole = values.get("attention.key_length_mla", values.get("attention.key_length"))
     if type(whole) is int and type(rotated) is int:
@@ -198,18 +199,30 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
     }  # fmt: skip
 
 
+# The keys that a model without experts does not have.
+_OF_EXPERTS = (
+    "expert_count", "expert_used_count", "expert_group_count", "expert_group_used_count", "expert_weights_scale",
+    "expert_weights_norm",
+)  # fmt: skip
+
+
 def _to_gguf(config: Config) -> dict[str, Any]:
-    require(config.kind != "youtu", "llama.cpp has no form for youtu", "Write safetensors")
     limited = not config.sigmoid and config.topk_method == "group_limited_greedy" and config.topk_group < config.n_group
     require(not limited, "llama.cpp chooses groups by their best two experts, not by the best", "Write safetensors")
     groups = {} if config.sigmoid else {"expert_group_count": None, "expert_group_used_count": None}
     plain, rotated, parameters = config.qk_nope_head_dim, config.qk_rope_head_dim, config.rope_parameters
     more = parameters.get("mscale_all_dim") if parameters["rope_type"] == "yarn" else None
     own = {"rope.scaling.yarn_log_multiplier": 0.1 * more, "rope.scaling.attn_factor": None} if more else {}
-    return groups | own | {
+    gating: dict[str, Any] = {"expert_gating_func": SIGMOID if config.sigmoid else 1}
+    if config.kind == "youtu":
+        groups = dict.fromkeys(_OF_EXPERTS) | {
+            "expert_shared_count": 0, "expert_feed_forward_length": config.intermediate_size
+        }  # fmt: skip
+        gating = {}
+    return groups | own | gating | {
         "attention.key_length": config.head_dim, "attention.value_length": config.kv_lora_rank,
         "attention.key_length_mla": plain + rotated, "attention.value_length_mla": config.v_head_dim,
-        "rope.dimension_count": rotated, "expert_gating_func": SIGMOID if config.sigmoid else 1,
+        "rope.dimension_count": rotated,
     }  # fmt: skip
 
 

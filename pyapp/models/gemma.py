@@ -4,13 +4,11 @@ from one, and the gated GELU.
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor
-from pyapp.nn.decoder import DecoderStack, GroupedQueryAttention, RotaryTable, Text
-from pyapp.nn.decoder_blocks import PreNormBlock, RotaryLanguageModel
+from pyapp.nn.decoder import GroupedQueryAttention, RotaryTable
+from pyapp.nn.decoder_blocks import PreNormBlock, RootScaledStack, RotaryLanguageModel
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
@@ -43,13 +41,6 @@ class Config(DecoderConfig):
         return values | ({"hidden_act": "gelu_pytorch_tanh"} if values.get("hidden_act") == "gelu" else {})
 
 
-class GemmaStack(DecoderStack):
-    """The decoder, whose embeddings are scaled by the root of their size."""
-
-    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
-        return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
-
-
 class Block(PreNormBlock):
     """Attention and feed-forward, each with a norm before it and a residual around it."""
 
@@ -64,7 +55,7 @@ class GemmaForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, Block, OffsetRMSNorm(config.hidden_size, config.rms_norm_eps), stack=GemmaStack)
+        super().__init__(config, Block, OffsetRMSNorm(config.hidden_size, config.rms_norm_eps), stack=RootScaledStack)
 
 
 GGUF = Gguf("gemma", offset="norm.weight", write=key_lengths)

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import sqrt
 from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.nn.decoder import (
-    DecoderStack,
     GroupedQueryAttention,
     RotaryTable,
     Text,
     soft_capped,
 )  # fmt: skip
-from pyapp.nn.decoder_blocks import RotaryLanguageModel, SandwichNormBlock
+from pyapp.nn.decoder_blocks import RootScaledStack, RotaryLanguageModel, SandwichNormBlock
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 
@@ -28,13 +26,6 @@ from .loading.gguf import KEYS, NAMES, Gguf, key_lengths
 
 MODEL_TYPES = ("gemma2", "vaultgemma")
 Config = Gemma2Config
-
-
-class Gemma2Stack(DecoderStack):
-    """The decoder, whose embeddings are scaled by the root of their size."""
-
-    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
-        return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
 
 
 class Block(SandwichNormBlock):
@@ -62,7 +53,7 @@ class Gemma2ForCausalLM(RotaryLanguageModel):
     """The language model."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, Block, OffsetRMSNorm(config.hidden_size, config.rms_norm_eps), stack=Gemma2Stack)
+        super().__init__(config, Block, OffsetRMSNorm(config.hidden_size, config.rms_norm_eps), stack=RootScaledStack)
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size) → logits (..., V), softly capped."""

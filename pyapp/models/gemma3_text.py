@@ -6,19 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import sqrt
 from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn.decoder import (
     CausalLanguageModel,
-    DecoderStack,
     RotaryTable,
-    Text,
     soft_capped,
 )  # fmt: skip
-from pyapp.nn.decoder_blocks import HeadNormAttention, SandwichNormBlock
+from pyapp.nn.decoder_blocks import HeadNormAttention, RootScaledStack, SandwichNormBlock
 from pyapp.nn.heads import Heads
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.layers.normalization import OffsetRMSNorm
@@ -83,13 +80,6 @@ class Config(DecoderConfig):
         return self.heads(window=window, scale=self.query_pre_attn_scalar**-0.5)
 
 
-class Gemma3Stack(DecoderStack):
-    """The decoder, whose embeddings are scaled by the root of their size."""
-
-    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
-        return self.embed_tokens(tokens) * sqrt(self.embed_tokens.embedding_dim)
-
-
 class Block(SandwichNormBlock):
     """Attention and feed-forward, each between two norms, with a residual around it."""
 
@@ -110,7 +100,7 @@ class Gemma3ForCausalLM(CausalLanguageModel):
         rotary = {kind: RotaryTable(config.to_dict(), kind) for kind in set(config.layer_types)}
         blocks = (Block(config, layer, rotary) for layer in range(config.num_hidden_layers))
         norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
-        super().__init__(config, Gemma3Stack(config.vocab_size, config.hidden_size, blocks, norm))
+        super().__init__(config, RootScaledStack(config.vocab_size, config.hidden_size, blocks, norm))
 
     def head(self, x: Tensor) -> Tensor:
         """x (..., hidden_size) → logits (..., V), softly capped."""

@@ -155,7 +155,6 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
-    require(config.kind != "solar_open", "llama.cpp has no form for solar_open", "Write safetensors")
     return refuse_windows(config) | {"expert_gating_func": SIGMOID, "nextn_predict_layers": 0}
 
 
@@ -184,7 +183,7 @@ _KEYS = KEYS | {
 }  # fmt: skip
 _BIAS = {"gate.e_score_correction_bias": BIAS_FORM}
 GGUF = Gguf(
-    "glm4moe", read=_from_gguf, write=_to_gguf, forms=_BIAS, unsaid=WINDOWS,
+    "glm4moe", read=_from_gguf, write=_to_gguf, forms=_BIAS, unsaid=(*WINDOWS, "kind"),  # Solar Open is GLM there
     names=_NAMES | {"model.layers.{}.post_attention_layernorm": "blk.{}.post_attention_norm"},
     keys=_KEYS | {"n_group": "expert_group_count", "topk_group": "expert_group_used_count"},
     others=(

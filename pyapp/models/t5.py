@@ -8,55 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyapp.engine import Device, Tensor
-from pyapp.nn import Embedding, Module
-from pyapp.nn.encoders import Words, visible_keys
-from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
-from pyapp.nn.t5 import MOST, Stack, T5Encoder
+from pyapp.nn import Module
+from pyapp.nn.t5 import T5, T5Encoder
 
 from .loading.config import require
 from .loading.gguf import LENGTHS, Gguf
-from .loading.t5_config import T5Config
+from .loading.t5_config import T5Config, t5_adapted
 
 MODEL_TYPES = ("t5", "mt5", "umt5")
 BASE = "transformer"  # what some files put before the names
 USUAL = 512  # tokens of the published models, for GGUF's key
-Config = T5Config
-
-
-def adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration of a file with these tensors: a file with a head of its own has it, one without is tied."""
-    tied = settings.get("tie_word_embeddings") is not False
-    scaled = settings.get("scale_decoder_outputs", tied and settings.get("model_type") != "mt5")
-    own = "lm_head.weight" in names and not (tied and scaled)
-    return {**settings, "tie_word_embeddings": not own, "scale_decoder_outputs": scaled}
-
-
-class T5(SequenceToSequence):
-    """The model with its head over words."""
-
-    def __init__(self, config: T5Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = MOST
-        self.shared = Embedding(config.vocab_size, config.d_model)
-        self.encoder = Stack(config, self.shared, config.num_layers, decoder=False)
-        self.decoder = Stack(config, self.shared, config.decoder_layers, decoder=True)
-        table = self.shared if config.tie_word_embeddings else None
-        self.lm_head = Words(config.d_model, config.vocab_size, table, bias=False)
-
-    @property
-    def device(self) -> Device:
-        return self.shared.weight.device
-
-    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.encoder.encode(ids, visible_keys(attention_mask))
-
-    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
-        x = self.decoder.decode(tokens, memory)  # (R, T, d_model)
-        return self.lm_head(x * self.config.d_model**-0.5 if self.config.scaled else x)
-
-
+Config, adapted = T5Config, t5_adapted
 LLAMA_CPP_DISTANCE = 128  # relative_attention_max_distance of every T5 in llama.cpp
 _EPSILON = "attention.layer_norm_epsilon"
 

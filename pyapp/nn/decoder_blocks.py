@@ -5,6 +5,7 @@ around attention and feed-forward, and the model of such blocks with rotary posi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import sqrt
 from typing import Any
 
 from ..engine import Tensor, ops
@@ -190,8 +191,11 @@ class ParallelBlock(Module):
 
 class SandwichNormBlock(Module):
     """Attention and feed-forward, each between two norms, with a residual around it (Ding et al. 2021, arXiv
-    2105.13290), under Gemma's names. `norm` makes a norm.
+    2105.13290), under Gemma's names. `norm` makes a norm; `inner` are the names of those around the feed-forward
+    part.
     """
+
+    inner = "pre_feedforward_layernorm", "post_feedforward_layernorm"
 
     def __init__(self, attention: Module, feed_forward: Module, norm: Callable[[], Module]) -> None:
         super().__init__()
@@ -199,13 +203,22 @@ class SandwichNormBlock(Module):
         self.mlp = feed_forward
         self.input_layernorm = norm()
         self.post_attention_layernorm = norm()
-        self.pre_feedforward_layernorm = norm()
-        self.post_feedforward_layernorm = norm()
+        for name in self.inner:
+            self.add_module(name, norm())
 
     def forward(self, x: Tensor, text: Text) -> Tensor:
         """x (..., T, hidden_size) → (..., T, hidden_size)."""
         x = x + self.post_attention_layernorm(self.self_attn(self.input_layernorm(x), text))
-        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x)))
+        before, after = (self._modules[name] for name in self.inner)
+        y: Tensor = x + after(self.mlp(before(x)))
+        return y
+
+
+class RootScaledStack(DecoderStack):
+    """A decoder whose embeddings are scaled by the root of their size."""
+
+    def embedded(self, tokens: Tensor, text: Text) -> Tensor:
+        return self.embedding(tokens) * sqrt(self.embedding.embedding_dim)
 
 
 class GPT2Block(Module):

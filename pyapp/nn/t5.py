@@ -7,11 +7,12 @@ attention are not scaled.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ..engine import Tensor
+from ..engine import Device, Tensor
 from ..engine.ops import cat
-from .encoders import Encoder, as_bias, attend_joined, visible_keys
+from .encoders import Encoder, Words, as_bias, attend_joined, visible_keys
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
 from .layers.gated import activation_named
@@ -20,7 +21,7 @@ from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import RMSNorm
 from .module import Module
 from .relative_positions import distance_bias, distance_buckets
-from .sequence_to_sequence import Memory
+from .sequence_to_sequence import Memory, SequenceToSequence
 
 MOST = 1 << 15  # tokens: the biases know no largest position
 
@@ -132,18 +133,21 @@ class Block(Module):
 
 
 class Stack(Module):
-    """The encoder or the decoder: its layers and the last norm."""
+    """The encoder or the decoder: its layers and the last norm. `attention`: makes a layer's attention to its own text,
+    of the configuration and whether it has biases.
+    """
 
-    def __init__(self, config: Any, table: Embedding, layers: int, decoder: bool) -> None:
+    def __init__(
+        self, config: Any, table: Embedding, layers: int, decoder: bool,
+        attention: Callable[[Any, bool], Module] = SelfAttention,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.config, self.decoder = config, decoder
         self.embed_tokens = Embedding(config.vocab_size, config.d_model)
         self.embed_tokens.weight = table.weight
         more = [CrossAttention] if decoder else []
         self.block = ModuleList(
-            Block(
-                SelfAttention(config, i < config.biased_layers), *(part(config) for part in more), FeedForward(config)
-            )
+            Block(attention(config, i < config.biased_layers), *(part(config) for part in more), FeedForward(config))
             for i in range(layers)
         )
         self.final_layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
@@ -184,15 +188,45 @@ class Stack(Module):
         return self.final_layer_norm(x)
 
 
-class T5Encoder(Encoder):
-    """The encoder alone, whose hidden states are embeddings (Sentence-T5, GTR)."""
+def encoder_stack(config: Any, table: Embedding) -> Stack:
+    """T5's encoder."""
+    return Stack(config, table, config.num_layers, decoder=False)
 
-    def __init__(self, config: Any) -> None:
+
+class T5(SequenceToSequence):
+    """The model with its head over words. `encoder`: makes the encoder, of the configuration and the table of words."""
+
+    def __init__(self, config: Any, encoder: Callable[[Any, Embedding], Stack] = encoder_stack) -> None:
         super().__init__()
         self.config = config
         self.most = MOST
         self.shared = Embedding(config.vocab_size, config.d_model)
-        self.encoder = Stack(config, self.shared, config.num_layers, decoder=False)
+        self.encoder = encoder(config, self.shared)
+        self.decoder = Stack(config, self.shared, config.decoder_layers, decoder=True)
+        table = self.shared if config.tie_word_embeddings else None
+        self.lm_head = Words(config.d_model, config.vocab_size, table, bias=False)
+
+    @property
+    def device(self) -> Device:
+        return self.shared.weight.device
+
+    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.encoder.encode(ids, visible_keys(attention_mask))
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        x = self.decoder.decode(tokens, memory)  # (R, T, d_model)
+        return self.lm_head(x * self.config.d_model**-0.5 if self.config.scaled else x)
+
+
+class T5Encoder(Encoder):
+    """The encoder alone, whose hidden states are embeddings (Sentence-T5, GTR). `encoder`: as of `T5`."""
+
+    def __init__(self, config: Any, encoder: Callable[[Any, Embedding], Stack] = encoder_stack) -> None:
+        super().__init__()
+        self.config = config
+        self.most = MOST
+        self.shared = Embedding(config.vocab_size, config.d_model)
+        self.encoder = encoder(config, self.shared)
 
     @property
     def word_embeddings(self) -> Embedding:

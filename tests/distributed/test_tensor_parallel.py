@@ -59,6 +59,7 @@ REFUSED = {
         "mamba2",
         "falcon_h1",
         "falcon_h1-norm",
+        "zamba2",
         "qwen3_5",
         "rwkv",
         "rwkv5",

@@ -137,6 +137,35 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "phi": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5},
     "phi-norms": SMALL | {"model_type": "phi", "partial_rotary_factor": 0.5, "qk_layernorm": True},
     "smollm3": SMALL | {"model_type": "smollm3", "no_rope_layers": [1, 0]},
+    "zamba2": SMALL
+    | {
+        "model_type": "zamba2",
+        "tie_word_embeddings": True,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 4,
+        "layers_block_type": ["mamba", "hybrid", "hybrid", "hybrid"],
+        "rms_norm_eps": 1.0,  # without it, differences of the last bit grow from layer to layer
+        "num_mem_blocks": 2,
+        "use_shared_attention_adapter": True,
+        "adapter_rank": 3,
+        "use_mem_rope": True,
+        "add_bias_linear": True,
+        "n_mamba_heads": 4,
+        "mamba_d_state": 8,
+        "mamba_ngroups": 2,
+        "chunk_size": 4,
+    },
+    "afmoe": SMALL
+    | EXPERTS
+    | {
+        "model_type": "afmoe",
+        "head_dim": 12,
+        "sliding_window": 6,
+        "global_attn_every_n_layers": 2,
+        "num_shared_experts": 2,
+        "route_scale": 1.5,
+        "mup_enabled": True,
+    },
     "granite": SMALL | GRANITE | {"model_type": "granite", "attention_bias": True},
     "granitemoe": SMALL | GRANITE | {"model_type": "granitemoe", "num_local_experts": 4, "num_experts_per_tok": 2},
     "granitemoe-shared": SMALL
@@ -664,15 +693,17 @@ IN_GGUF: dict[str, dict[str, Any]] = {
     "dots1": {"sliding_window": None, "attention_bias": False}, "minimax_m2": {}, "lfm2_moe": {}, "gemma4": {},
     "bitnet": {"hidden_act": "silu"}, "qwen3_5_moe": {},
     "gemma4-experts": {},
-    "qwen3_next": {"mlp_only_layers": []},
+    "qwen3_next": {"mlp_only_layers": []}, "afmoe": {"global_attn_every_n_layers": 4},
+    "youtu": {}, "solar_open": {},
     "granitemoehybrid": {}, "granitemoehybrid-dense": {"intermediate_size": 24},
     "falcon_h1-norm": {"mamba_norm_before_gate": False},
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = list(CONFIGS)
 # Weights that change by 0.4 % change the logits of these by 4 to 8 %: their keys are vectors of length 1, or a state
-# remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys.
-SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear")
+# remembers that another expert was chosen. Gemma 4 does not scale the scores of normalised queries and keys. The blocks
+# of Zamba 2 have no residuals.
+SENSITIVE = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "jamba", "gemma4", "gemma4-experts", "kimi_linear", "zamba2")
 OTHER_DEVICE = [
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi", "phi3", "smollm3", "granite", "olmo2",
     "falcon-alibi", "gpt2", "gpt_bigcode", "gpt_neox", "stablelm-parallel", "starcoder2", "mixtral", "qwen2_moe",

@@ -23,6 +23,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "flan_t5": _T5 | {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False},
     "mt5": _T5 | {"model_type": "mt5"},
     "umt5": _T5 | {"model_type": "umt5", "relative_attention_num_buckets": 16},
+    "longt5": _T5 | {"model_type": "longt5", "local_radius": 1, "feed_forward_proj": "gated-gelu"},
+    "longt5_global": _T5 | {
+        "model_type": "longt5", "local_radius": 2, "global_block_size": 2, "tie_word_embeddings": False,
+        "encoder_attention_type": "transient-global",
+    },
     "t5gemma": {
         "model_type": "t5gemma", "vocab_size": 40, "decoder": _GEMMA,
         "encoder": _GEMMA | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1},
@@ -41,7 +46,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 34,
     },
 }  # fmt: skip
-QUANTISED = ("t5", "umt5", "t5gemma", "bart", "mbart", "m2m_100", "pegasus", "marian")  # with weights in block types
+# With weights in block types.
+QUANTISED = ("t5", "umt5", "longt5_global", "t5gemma", "bart", "mbart", "m2m_100", "pegasus", "marian")
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.
 IN_GGUF = dict.fromkeys(("t5", "flan_t5", "umt5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})

@@ -219,7 +219,7 @@ def test_what_gguf_cannot_say_is_refused(tmp_path: Path) -> None:
         ("deepseek_v3", {"rope_interleave": False}, "rope_interleave"),
         ("deepseek_v3", CONFIGS["deepseek_v3"], "rope_parameters"),
         ("hyperclovax", {"use_post_norm": False}, "no form for hyperclovax"),
-        ("youtu", {}, "no form for youtu"), ("solar_open", {}, "no form for solar_open"),
+        ("afmoe", {"global_attn_every_n_layers": 2}, "layer_types"), ("afmoe", {"mup_enabled": False}, "mup_enabled"),
         ("cohere2", {"sliding_window_pattern": 2}, "layer_types"), ("nemotron", {"hidden_act": "silu"}, "hidden_act"),
         ("bloom", {"apply_residual_connection_post_layernorm": True}, "apply_residual"),
         ("mpt", {"attn_config": {"softmax_scale": 0.5}}, "attn_config"), ("lfm2-bias", {}, "conv_bias True"),

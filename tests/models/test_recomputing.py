@@ -50,8 +50,10 @@ def test_every_language_model() -> None:
         again, found, fewer = step(model)
         assert again == loss and fewer < nodes / 2
         assert found.keys() == expected.keys()
+        # All layers of Zamba 2 read the words, whose gradients are then added in another order.
+        close = 1e-5 if name == "zamba2" else 0
         for key, gradient in expected.items():
-            np.testing.assert_array_equal(found[key], gradient, err_msg=key)
+            np.testing.assert_allclose(found[key], gradient, rtol=close, atol=close / 10, err_msg=key)
 
     seen: dict[str, tuple[str, Module]] = {}
     for name, model in language_models():  # one configuration of each architecture

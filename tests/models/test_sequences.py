@@ -143,6 +143,19 @@ def test_memory_grows_with_the_texts(name: str, monkeypatch: pytest.MonkeyPatch)
     test_the_cache_gives_the_logits_of_whole_texts(name)
 
 
+def test_long_sources_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyapp.models.longt5.MOST_BIASES", 1)
+    test_logits_and_gradients_are_those_of_transformers("longt5_global")
+
+
+def test_sources_shorter_than_a_block_have_no_sums() -> None:
+    model = cached_model("longt5_global")
+    with pyapp.no_grad():
+        alone = model.encode(pyapp.tensor([[5]], dtype="int32")).numpy()
+        padded = model.encode(pyapp.tensor([[5, 1, 1]], dtype="int32"), pyapp.tensor([[1, 0, 0]])).numpy()
+    np.testing.assert_allclose(padded[:, :1], alone, atol=1e-5)
+
+
 @cache
 def cached_model(name: str) -> Any:
     return make(name)
@@ -228,6 +241,7 @@ def test_buckets_of_any_number_and_distance() -> None:
 def test_hostile_configurations_and_shapes_are_refused() -> None:
     for name, change in (("bart", {"encoder_attention_heads": 3}), ("t5", {"num_layers": 10**9}),
                          ("t5", {"feed_forward_proj": "gated-"}), ("t5", {"relative_attention_num_buckets": 2}),
+                         ("longt5", {"encoder_attention_type": "far"}), ("longt5", {"local_radius": 1 << 20}),
                          ("marian", {"pad_token_id": 40}), ("t5gemma", {"decoder": [1]}),
                          ("t5gemma", {"encoder": {"head_dim": 1 << 40}}), ("t5gemma", {"bos_token_id": "first"}),
                          ("m2m_100", {"d_model": 2, "decoder_attention_heads": 1, "encoder_attention_heads": 1}),

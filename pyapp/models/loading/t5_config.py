@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Self
 
 from pyapp.dataclass import dataclass
 from pyapp.nn.layers.gated import activation_named
@@ -52,10 +52,10 @@ class T5Config:
         activation_named(self.activation)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> T5Config:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """From the object of a config.json; other keys are ignored."""
         kind = values.get("model_type", "t5")
-        usual = {} if kind == "t5" else {"feed_forward_proj": "gated-gelu"}
+        usual = {"feed_forward_proj": "gated-gelu"} if kind in ("mt5", "umt5") else {}
         return read_config(cls, {**usual, **values, "kind": kind})
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,3 +94,11 @@ class T5Config:
         if self.scale_decoder_outputs is None:
             return self.tie_word_embeddings and self.kind != "mt5"
         return self.scale_decoder_outputs
+
+
+def t5_adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration of a file with these tensors: a file with a head of its own has it, one without is tied."""
+    tied = settings.get("tie_word_embeddings") is not False
+    scaled = settings.get("scale_decoder_outputs", tied and settings.get("model_type") != "mt5")
+    own = "lm_head.weight" in names and not (tied and scaled)
+    return {**settings, "tie_word_embeddings": not own, "scale_decoder_outputs": scaled}

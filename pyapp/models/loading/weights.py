@@ -186,7 +186,7 @@ def load_weights(
             unused = [plan] if value.storage is not read.storage else []
             parameter = Parameter(value, requires_grad=False)
             del value, read
-            for owner, attribute in slot.places:
+            for owner, attribute in dict.fromkeys(slot.places):  # a shared module is there under each of its names
                 setattr(owner, attribute, parameter)
                 unused += joins.loaded(owner, plan)
             for name in (name for part in unused for name in part.names):
