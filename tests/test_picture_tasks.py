@@ -24,9 +24,9 @@ from pyapp.formats.source import BytesSource
 from pyapp.models.loading import timm_networks
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.vision.poses import part_of, points_of
-from tests.models.picture_configs import CONFIGS
+from tests.models.picture_configs import CONFIGS, FOUND
 from tests.models.picture_folders import CLASSES, write_picture_folder
-from tests.models.test_pictures import make
+from tests.models.test_pictures import golden, make
 from tests.test_text_tasks import WORDS, tokenizer_json
 from tests.vision.processor_cases import pictures
 
@@ -275,6 +275,38 @@ def test_objects_of_given_labels_have_boxes_in_the_picture(top: Path) -> None:
             assert found["label"] == labels[chances[i].argmax()]
             np.testing.assert_allclose([found["score"], *found["box"]], [chances[i].max(), *corners[i]], atol=1e-3)
     assert "label" in str(run(tasks.detect_labels(files, [], model=loaded))[-1])
+
+
+def test_objects_of_phrases_are_those_of_transformers(top: Path) -> None:
+    """Boxes, scores and texts are those of transformers' processor for Grounding DINO; the label is the likeliest."""
+    folder, task, files = top / "mm_grounding_dino", "zero-shot-object-detection", [top / "0.png", top / "1.png"]
+    loaded, (labels, least, text_least) = load_image_model(folder, task), FOUND
+    found = run(tasks.detect_labels(files, labels, model=str(folder), threshold=least, text_threshold=text_least))
+    assert isinstance(found[-1], Done), found[-1]
+    items = [event.values["objects"] for event in found if isinstance(event, Item)]
+    for wanted, objects, image in zip(golden("mm_grounding_dino")[task]["objects"], items, pictures(), strict=True):
+        wanted = sorted(wanted, key=lambda entry: -entry["score"])
+        assert [entry["text"] for entry in objects] == [entry["text"].removesuffix(" [SEP]") for entry in wanted]
+        for entry, other in zip(objects, wanted, strict=True):
+            np.testing.assert_allclose([entry["score"], *entry["box"]], [other["score"], *other["box"]], atol=2e-3)
+        with pyapp.no_grad():
+            ids = pyapp.tensor([[101, *loaded.tokenizer.encode("a cat. green dog.", bos=False, eos=False), 102]])
+            scores = loaded.model(loaded.processor([pyapp.from_numpy(image)]).pixel_values, ids)[0].numpy()[0]
+        best = sorted(scores.tolist(), key=lambda row: -max(row))  # of [CLS] a cat . green dog . [SEP]
+        nearest = [labels[max(row[4:6]) > max(row[1:3])] for row in best][: len(objects)]
+        assert [entry["label"] for entry in objects] == nearest
+    assert {entry["label"] for objects in items for entry in objects} == {*labels}
+    usual = run(tasks.detect_labels(files[0], ["a cat. green dog."], model=loaded))[0].values["objects"]
+    assert len(usual) == 6 and {entry["label"] for entry in usual} == {"a cat", "green dog"}
+    for given, options, message in (
+        (["a cat"] * 6, {}, "20 tokens, the model reads 16"), (["a cat", "?"], {}, "2 phrases"),
+        (["cat", ""], {}, "empty"), (["cat"], {"text_threshold": 2}, "text_threshold"),
+        (["cat"], {"template": "a"}, "no place"),
+    ):  # fmt: skip
+        last = run(tasks.detect_labels(files, given, model=loaded, **options))[-1]
+        assert isinstance(last, Error) and message in str(last), last
+    last = run(tasks.detect_labels(files, ["cat"], model=str(top / "owlv2"), text_threshold=0.3))[-1]
+    assert isinstance(last, Error) and last.where == "text_threshold"
 
 
 def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> None:
@@ -565,8 +597,9 @@ def test_commands(top: Path) -> None:
     assert (
         all(re.fullmatch(r"\w+\t0\.\d{4}(\t| )" + r"-?\d+\.\d[ \t]" * 4 + r".*\.png", line) for line in boxes) and boxes
     )
-    named = lines("detect", files[0], "-m", str(top / "owlv2"), "--labels", "cat, dog", "--threshold", "0.2")
-    assert named and {line.split("\t")[0] for line in named} <= {"cat", "dog"}
+    for model, more in (("owlv2", ["--threshold", "0.2"]), ("mm_grounding_dino", [])):
+        named = lines("detect", files[0], "-m", str(top / model), "--labels", "cat, dog", *more)
+        assert named and {line.split("\t")[0] for line in named} <= {"cat", "dog"}
     sky = lines(
         "segment", files[0], "-m", str(top / "clipseg"), "--labels", "cat,dog", "--threshold", "1", "-o", str(drawn)
     )

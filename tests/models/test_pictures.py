@@ -24,6 +24,7 @@ from pyapp.vision.processors import DEFAULTS
 from tests.models.picture_configs import (
     BOXES,
     CONFIGS,
+    PHRASES,
     POINT_LABELS,
     POINTS,
     PROMPT,
@@ -89,6 +90,10 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
             model(pictures, points, labels, boxes),
         )  # fmt: skip
         return [part for result in results for part in result]
+    if hasattr(model, "prompt_of"):  # that reads phrases
+        ids = on(PHRASES)
+        logits, boxes = model(pictures, ids, ids != 0)
+        return [logits.clamp(min=-50), boxes]
     model = with_prompt(model)
     found = model(pictures, on(TOKENS)) if task in WITH_TOKENS else model(pictures)
     return list(found) if isinstance(found, tuple) else [found]
@@ -271,6 +276,12 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("clipseg", {"reduce_dim": 7}, "reduce_dim 7"),
         ("clipseg", {"conditional_layer": 2}, "conditional_layer"),
         ("owlv2", {"projection_dim": 8}, "projection_dim is 8"),
+        ("grounding_dino", {"d_model": 48}, "d_model is 48"),
+        ("grounding_dino", {"num_feature_levels": 1}, "num_feature_levels is 1"),
+        ("grounding_dino", {"encoder_ffn_dim": 26}, "encoder_ffn_dim 26"),
+        ("grounding_dino", {"two_stage": False}, "two_stage"),
+        ("grounding_dino", {"text_config": {"model_type": "roberta"}}, "'roberta'"),
+        ("grounding_dino", {"backbone_config": {"model_type": "swin", "out_indices": [2, 5]}}, "out_features"),
         (
             "siglip",
             {"vision_config": CONFIGS["siglip"]["vision_config"] | {"vision_use_head": False}},
