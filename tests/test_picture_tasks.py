@@ -21,11 +21,14 @@ from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
+from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.text.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.poses import part_of, points_of
 from tests.models.picture_configs import CONFIGS, FOUND
 from tests.models.picture_folders import CLASSES, write_picture_folder
+from tests.models.picture_text_configs import CONFIGS as SEEING
 from tests.models.test_pictures import golden, make
 from tests.test_text_tasks import WORDS, tokenizer_json
 from tests.vision.processor_cases import pictures
@@ -459,6 +462,41 @@ def test_texts_and_quantised_weights(top: Path) -> None:
     assert isinstance(run(tasks.read(str(top / "0.png"), model=loaded))[-1], Done)
     features = load_image_model(top / "deit", "image-features").model
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
+
+
+def test_a_question_about_a_picture(top: Path, tmp_path: Path) -> None:
+    """InstructBLIP reads it twice, with a tokenizer each: before T5's end of text, and beside the queries."""
+    loaded = load_image_model(top / "instructblip", "image-to-text")
+    asked = loaded.model.prompted("the cat", lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
+    assert (asked.prompt, asked.question, loaded.model.question) == ((5, 7, 5), (2, 5, 7, 3, 3), ())
+    options = SearchOptions(decoder_start_token_id=2, eos_token_ids=(3,), max_new_tokens=5)
+    *_, [ids] = search(asked, loaded.processor([pyapp.from_numpy(pictures()[0])]).pixel_values, None, options)
+    usual, found = (
+        run(tasks.read_images(top / "0.png", model=str(top / "instructblip"), **more))[-3].values["text"]
+        for more in ({}, {"prompt": "the cat"})
+    )
+    assert found == loaded.tokenizer.decode(ids).strip() != usual
+    last = run(tasks.read_images(top / "0.png", model=loaded, prompt="the cat " * 6))[-1]
+    assert isinstance(last, Error) and (last.where, "the model reads 12" in last.what) == ("prompt", True), last
+    files = {path.relative_to(top / "instructblip").as_posix(): path for path in (top / "instructblip").rglob("*.json")}
+    files["model.safetensors"] = top / "instructblip" / "model.safetensors"
+    given = {name: BytesSource(path.read_bytes(), name) for name, path in files.items()}
+    assert load_image_model(given, "image-to-text").model.reader("cat") == [2, 7, 3, 3]
+    with pytest.raises(ModelError, match="qformer_tokenizer/tokenizer is missing"):
+        load_image_model({name: file for name, file in given.items() if "/" not in name}, "image-to-text")
+    for path in (top / "instructblip").glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "qformer_tokenizer").mkdir()
+    for path in (top / "instructblip" / "qformer_tokenizer").iterdir():
+        (tmp_path / "qformer_tokenizer" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"image_token_index": None}))  # of older files
+    assert load_image_model(tmp_path, "image-to-text").model.config.instructs
+    opt = {"text_config": SEEING["blip2"]["text_config"]}
+    for change, message in (({}, "does not chat"), (opt, "decoder is not supported")):
+        (tmp_path / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ModelError, match=message):
+            load_model(tmp_path)
 
 
 def test_a_prompt_beside_a_picture(top: Path) -> None:

@@ -405,7 +405,8 @@ def segment(
     "--prompt",
     type=WORDS,
     metavar="TEXT",
-    help="For Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … [default: <CAPTION>]",
+    help="A question, for InstructBLIP and BLIP-2 with a T5; for Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … "
+    "[default: a caption]",
 )
 @type_option
 @threads_option
@@ -413,7 +414,8 @@ def segment(
 def caption(
     files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
 ) -> int:
-    """Write what each IMAGE shows with a model such as BLIP or Florence-2: a line for each picture."""
+    """Write what each IMAGE shows with a model such as BLIP or Florence-2, or its answer to a
+    --prompt: a line for each picture."""
     from pyapp import tasks
 
     use_threads(threads)

@@ -32,6 +32,7 @@ from tests.models.picture_configs import (
     POINT_LABELS,
     POINTS,
     PROMPT,
+    QUESTION,
     TOKENS,
     sizes,
 )
@@ -116,6 +117,12 @@ def flat(key: str, value: torch.Tensor) -> torch.Tensor:
 
 def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     """The prompts of two pictures, for models that read some: the tokens of a picture's vectors and those of words."""
+    if type(model).__name__.startswith(("Blip2", "InstructBlip")):
+        picture = [model.config.image_token_index] * model.config.num_query_tokens
+        end = model.config.text_config.eos_token_id
+        found = {"input_ids": torch.tensor([[*picture, *PROMPT[1:-1], end]] * 2)}
+        more = {"qformer_input_ids": torch.tensor([QUESTION] * 2)} if hasattr(model.qformer, "embeddings") else {}
+        return found | more
     if not type(model).__name__.startswith("Florence2"):
         return {}
     vectors = size[0] // 4 * (size[1] // 4) + 1
@@ -125,7 +132,7 @@ def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
 def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
-        tokens = "input_ids" if type(model).__name__.startswith("Blip") else "decoder_input_ids"
+        tokens = "input_ids" if type(model).__name__.startswith("BlipFor") else "decoder_input_ids"
         return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
         more = {"pixel_values": pictures}

@@ -74,6 +74,15 @@ _GROUNDED = {
     },
     "text_config": _WORDS | {"model_type": "bert", "vocab_size": 1032, "max_position_embeddings": 16},
 }  # fmt: skip
+_T5 = {
+    "num_query_tokens": 3, "image_token_index": 39, "vision_config": _SIZES, "qformer_config": {
+        "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20, "vocab_size": 40,
+        "max_position_embeddings": 12,
+    }, "text_config": {
+        "model_type": "t5", "vocab_size": 40, "d_model": 16, "d_kv": 4, "d_ff": 20, "num_layers": 2, "num_heads": 3,
+        "feed_forward_proj": "gated-gelu", "eos_token_id": 5,
+    },
+}  # fmt: skip
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
@@ -291,6 +300,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "pad_token_id": 1,
         },
     },
+    "blip2_t5": _T5 | {"model_type": "blip-2"},
+    "instructblip": _T5 | {"model_type": "instructblip"},
     "florence2": {
         "model_type": "florence2", "image_token_id": 39,
         "vision_config": {
@@ -349,6 +360,8 @@ CLASSES = {
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
     ("blip", "image-to-text"): "BlipForConditionalGeneration",
+    ("blip2_t5", "image-to-text"): "Blip2ForConditionalGeneration",
+    ("instructblip", "image-to-text"): "InstructBlipForConditionalGeneration",
     ("florence2", "image-to-text"): "Florence2ForConditionalGeneration",
 }
 # Run with weights in block types.
@@ -361,7 +374,7 @@ QUANTISED = (
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 grounding_dino yolos detr rt_detr "
-    "segformer swin donut blip sam sam2 trocr florence2"
+    "segformer swin donut blip instructblip sam sam2 trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
@@ -373,6 +386,7 @@ WITH_TOKENS = (
     "zero-shot-semantic-segmentation",
 )  # tasks whose models read texts too
 PROMPT = [0, 9, 31, 2]  # of models that read one beside a picture
+QUESTION = [2, 9, 31, 3]  # of InstructBLIP's second tokenizer
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
 PHRASES = [[101, 7, 30, 1012, 5, 9, 1012, 102], [101, 21, 1029, 6, 102, 0, 0, 0]]  # texts of phrases, and padding
 FOUND = ["a cat", "Green dog"], 0.87, 0.85  # labels, and the thresholds of objects and of their texts

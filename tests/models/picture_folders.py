@@ -19,6 +19,7 @@ CLASSES = {
     "sam": ("mask-generation", "SamModel"),
     "sam2": ("mask-generation", "Sam2Model"),
     "blip": ("image-to-text", "BlipForConditionalGeneration"),
+    "instructblip": ("image-to-text", "InstructBlipForConditionalGeneration"),
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
@@ -85,6 +86,11 @@ def write_picture_folder(folder: Path, name: str) -> Path:
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     if task in WITH_TOKENS:
         (folder / "tokenizer.json").write_text(phrases_json() if name == "mm_grounding_dino" else tokenizer_json())
+    if name == "instructblip":  # what its queries read has a tokenizer of its own, here with one special token more
+        (folder / "qformer_tokenizer").mkdir(exist_ok=True)
+        own = json.loads(tokenizer_json())
+        own["post_processor"]["single"].append({"SpecialToken": {"id": "[SEP]", "type_id": 0}})
+        (folder / "qformer_tokenizer" / "tokenizer.json").write_text(json.dumps(own))
     if task == "image-to-text":
         config |= {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
         (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))
