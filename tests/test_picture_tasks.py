@@ -21,12 +21,15 @@ from pyapp.events import Cancel, Done, Error, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
+from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
 from pyapp.models.loading.pictures import load_image_model
+from pyapp.text.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.poses import part_of, points_of
-from tests.models.picture_configs import CONFIGS
+from tests.models.picture_configs import CONFIGS, FOUND
 from tests.models.picture_folders import CLASSES, write_picture_folder
-from tests.models.test_pictures import make
+from tests.models.picture_text_configs import CONFIGS as SEEING
+from tests.models.test_pictures import golden, make
 from tests.test_text_tasks import WORDS, tokenizer_json
 from tests.vision.processor_cases import pictures
 
@@ -277,6 +280,38 @@ def test_objects_of_given_labels_have_boxes_in_the_picture(top: Path) -> None:
     assert "label" in str(run(tasks.detect_labels(files, [], model=loaded))[-1])
 
 
+def test_objects_of_phrases_are_those_of_transformers(top: Path) -> None:
+    """Boxes, scores and texts are those of transformers' processor for Grounding DINO; the label is the likeliest."""
+    folder, task, files = top / "mm_grounding_dino", "zero-shot-object-detection", [top / "0.png", top / "1.png"]
+    loaded, (labels, least, text_least) = load_image_model(folder, task), FOUND
+    found = run(tasks.detect_labels(files, labels, model=str(folder), threshold=least, text_threshold=text_least))
+    assert isinstance(found[-1], Done), found[-1]
+    items = [event.values["objects"] for event in found if isinstance(event, Item)]
+    for wanted, objects, image in zip(golden("mm_grounding_dino")[task]["objects"], items, pictures(), strict=True):
+        wanted = sorted(wanted, key=lambda entry: -entry["score"])
+        assert [entry["text"] for entry in objects] == [entry["text"].removesuffix(" [SEP]") for entry in wanted]
+        for entry, other in zip(objects, wanted, strict=True):
+            np.testing.assert_allclose([entry["score"], *entry["box"]], [other["score"], *other["box"]], atol=2e-3)
+        with pyapp.no_grad():
+            ids = pyapp.tensor([[101, *loaded.tokenizer.encode("a cat. green dog.", bos=False, eos=False), 102]])
+            scores = loaded.model(loaded.processor([pyapp.from_numpy(image)]).pixel_values, ids)[0].numpy()[0]
+        best = sorted(scores.tolist(), key=lambda row: -max(row))  # of [CLS] a cat . green dog . [SEP]
+        nearest = [labels[max(row[4:6]) > max(row[1:3])] for row in best][: len(objects)]
+        assert [entry["label"] for entry in objects] == nearest
+    assert {entry["label"] for objects in items for entry in objects} == {*labels}
+    usual = run(tasks.detect_labels(files[0], ["a cat. green dog."], model=loaded))[0].values["objects"]
+    assert len(usual) == 6 and {entry["label"] for entry in usual} == {"a cat", "green dog"}
+    for given, options, message in (
+        (["a cat"] * 6, {}, "20 tokens, the model reads 16"), (["a cat", "?"], {}, "2 phrases"),
+        (["cat", ""], {}, "empty"), (["cat"], {"text_threshold": 2}, "text_threshold"),
+        (["cat"], {"template": "a"}, "no place"),
+    ):  # fmt: skip
+        last = run(tasks.detect_labels(files, given, model=loaded, **options))[-1]
+        assert isinstance(last, Error) and message in str(last), last
+    last = run(tasks.detect_labels(files, ["cat"], model=str(top / "owlv2"), text_threshold=0.3))[-1]
+    assert isinstance(last, Error) and last.where == "text_threshold"
+
+
 def test_areas_of_given_labels_are_those_of_the_resized_scores(top: Path) -> None:
     task, labels = "zero-shot-semantic-segmentation", ["cat", "green dog"]
     loaded, image = load_image_model(top / "clipseg", task), pyapp.from_numpy(pictures()[0])
@@ -429,6 +464,41 @@ def test_texts_and_quantised_weights(top: Path) -> None:
     assert features.pooler is None and features(pyapp.zeros(1, 3, 12, 12)).shape == (1, 11, 16)
 
 
+def test_a_question_about_a_picture(top: Path, tmp_path: Path) -> None:
+    """InstructBLIP reads it twice, with a tokenizer each: before T5's end of text, and beside the queries."""
+    loaded = load_image_model(top / "instructblip", "image-to-text")
+    asked = loaded.model.prompted("the cat", lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
+    assert (asked.prompt, asked.question, loaded.model.question) == ((5, 7, 5), (2, 5, 7, 3, 3), ())
+    options = SearchOptions(decoder_start_token_id=2, eos_token_ids=(3,), max_new_tokens=5)
+    *_, [ids] = search(asked, loaded.processor([pyapp.from_numpy(pictures()[0])]).pixel_values, None, options)
+    usual, found = (
+        run(tasks.read_images(top / "0.png", model=str(top / "instructblip"), **more))[-3].values["text"]
+        for more in ({}, {"prompt": "the cat"})
+    )
+    assert found == loaded.tokenizer.decode(ids).strip() != usual
+    last = run(tasks.read_images(top / "0.png", model=loaded, prompt="the cat " * 6))[-1]
+    assert isinstance(last, Error) and (last.where, "the model reads 12" in last.what) == ("prompt", True), last
+    files = {path.relative_to(top / "instructblip").as_posix(): path for path in (top / "instructblip").rglob("*.json")}
+    files["model.safetensors"] = top / "instructblip" / "model.safetensors"
+    given = {name: BytesSource(path.read_bytes(), name) for name, path in files.items()}
+    assert load_image_model(given, "image-to-text").model.reader("cat") == [2, 7, 3, 3]
+    with pytest.raises(ModelError, match="qformer_tokenizer/tokenizer is missing"):
+        load_image_model({name: file for name, file in given.items() if "/" not in name}, "image-to-text")
+    for path in (top / "instructblip").glob("*.*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "qformer_tokenizer").mkdir()
+    for path in (top / "instructblip" / "qformer_tokenizer").iterdir():
+        (tmp_path / "qformer_tokenizer" / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"image_token_index": None}))  # of older files
+    assert load_image_model(tmp_path, "image-to-text").model.config.instructs
+    opt = {"text_config": SEEING["blip2"]["text_config"]}
+    for change, message in (({}, "does not chat"), (opt, "decoder is not supported")):
+        (tmp_path / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(ModelError, match=message):
+            load_model(tmp_path)
+
+
 def test_a_prompt_beside_a_picture(top: Path) -> None:
     """Florence-2's tasks have names. The places that it writes stay in the text."""
     folder = str(top / "florence2")
@@ -565,8 +635,9 @@ def test_commands(top: Path) -> None:
     assert (
         all(re.fullmatch(r"\w+\t0\.\d{4}(\t| )" + r"-?\d+\.\d[ \t]" * 4 + r".*\.png", line) for line in boxes) and boxes
     )
-    named = lines("detect", files[0], "-m", str(top / "owlv2"), "--labels", "cat, dog", "--threshold", "0.2")
-    assert named and {line.split("\t")[0] for line in named} <= {"cat", "dog"}
+    for model, more in (("owlv2", ["--threshold", "0.2"]), ("mm_grounding_dino", [])):
+        named = lines("detect", files[0], "-m", str(top / model), "--labels", "cat, dog", *more)
+        assert named and {line.split("\t")[0] for line in named} <= {"cat", "dog"}
     sky = lines(
         "segment", files[0], "-m", str(top / "clipseg"), "--labels", "cat,dog", "--threshold", "1", "-o", str(drawn)
     )

@@ -141,11 +141,16 @@ folder_option = click.option(
 @files_argument
 @model_option
 @click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as OWLv2: cat,red ball")
-@click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "a photo of a {}"]')
+@click.option(
+    "--template",
+    type=WORDS,
+    metavar="TEXT",
+    help='The text of a label. [default: the model\'s, of OWLv2 "a photo of a {}"]',
+)
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    help="Only more probable objects.  [default: 0.5, with --labels 0.1]",
+    help="Only more probable objects.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
 )
 @folder_option
 @type_option
@@ -161,7 +166,7 @@ def detect(
     from pyapp import tasks, vision
 
     chosen = own_labels(labels, template)
-    threshold = (0.5 if chosen is None else 0.1) if threshold is None else threshold
+    threshold = 0.5 if threshold is None and chosen is None else threshold
     use_threads(threads)
     targets = drawn_files(files, folder)
 
@@ -175,7 +180,8 @@ def detect(
             box = " ".join(f"{side:.1f}" for side in found["box"])
             rows.append(f"{found['label']}\t{found['score']:.4f}\t{box}\t{files[index]}")
         if not rows:
-            click.echo(f"note: {files[index]}: no object is more probable than {threshold}", err=True)
+            least = "the model's threshold" if threshold is None else threshold
+            click.echo(f"note: {files[index]}: no object is more probable than {least}", err=True)
         return rows
 
     def look(cancel: Any) -> Any:
@@ -399,7 +405,8 @@ def segment(
     "--prompt",
     type=WORDS,
     metavar="TEXT",
-    help="For Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … [default: <CAPTION>]",
+    help="A question, for InstructBLIP and BLIP-2 with a T5; for Florence-2: <DETAILED_CAPTION>, <OCR>, <OD> … "
+    "[default: a caption]",
 )
 @type_option
 @threads_option
@@ -407,7 +414,8 @@ def segment(
 def caption(
     files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
 ) -> int:
-    """Write what each IMAGE shows with a model such as BLIP or Florence-2: a line for each picture."""
+    """Write what each IMAGE shows with a model such as BLIP or Florence-2, or its answer to a
+    --prompt: a line for each picture."""
     from pyapp import tasks
 
     use_threads(threads)

@@ -1,34 +1,63 @@
-"""BLIP-2 (Li et al. 2023, arXiv 2301.12597) with a decoder such as OPT: learned queries ask what a Vision Transformer
-has seen, layer by layer, and their answers stand before the text.
+"""BLIP-2 (Li et al. 2023, arXiv 2301.12597) and InstructBLIP (Dai et al. 2023, arXiv 2305.06500): learned queries ask
+what a Vision Transformer has seen, layer by layer, and their answers stand before the text. InstructBLIP's queries read
+the text too. BLIP-2's language model is a decoder such as OPT, or as InstructBLIP's a T5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import Tensor, ops
-from pyapp.nn import LayerNorm, Linear, Module, ModuleList
+from pyapp.engine import Device, Tensor, ops
+from pyapp.errors import ModelError, OptionError
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.blip import BlipVision
 from pyapp.nn.encoders import Intermediate, NormedResidual
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 from pyapp.nn.vision import check_pictures
 
+from ._index import MODEL_TYPES as MODULES
 from .loading import picture_text
-from .loading.config import check_fields, read_config, require
+from .loading.config import check_fields, check_padding, read_config, require
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import PatchConfig
+from .loading.t5_config import T5Config
 
-MODEL_TYPES = ("blip-2",)
+MODEL_TYPES = ("blip-2", "instructblip")
 IMAGE_PROCESSOR = "Blip"  # of files that name none
+BASE = ""
+T5 = "t5"  # its module
 renamed = picture_text.renamed
+
+
+def _is_t5(text: Any) -> bool:
+    """Whether a text_config is that of a T5, which reads the picture and the prompt before it writes."""
+    kind = text.get("model_type") if isinstance(text, dict) else None
+    return isinstance(kind, str) and MODULES.get(kind) == T5
+
+
+def _t5() -> Any:
+    return importlib.import_module(f"pyapp.models.{T5}")
+
+
+def adapted(settings: Mapping[str, Any], names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration of a file with these tensors, as that of its T5 alone would be."""
+    text = settings.get("text_config")
+    if not _is_t5(text):
+        return settings
+    before = "language_model."
+    own = {name.removeprefix(before): shape for name, shape in names.items() if name.startswith(before)}
+    return {**settings, "text_config": _t5().adapted(text, own)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TowerConfig(PatchConfig):
-    """The fields of vision_config."""
+    """The fields of vision_config; InstructBLIP's tower is the same."""
 
     model_type = "blip_2_vision_model"
     patch = 14
@@ -51,9 +80,13 @@ class QueryConfig:
     hidden_act: str = "gelu"
     layer_norm_eps: float = 1e-12
     cross_attention_frequency: int = 2
+    vocab_size: int = 30522  # these are InstructBLIP's
+    max_position_embeddings: int = 512
+    pad_token_id: int | None = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_padding(self.pad_token_id, self.vocab_size)
         width, heads = self.hidden_size, self.num_attention_heads
         require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
         require(self.num_hidden_layers <= 1 << 10, f"a Q-Former of {self.num_hidden_layers:,} layers")
@@ -66,8 +99,17 @@ class Config(PictureTextConfig):
     model_type = "blip-2"
     text = "opt"
     tower = "blip_2_vision_model"
-    towers = {"blip_2_vision_model": TowerConfig}
+    towers = {"blip_2_vision_model": TowerConfig, "instructblip_vision_model": TowerConfig}
     token = ("image_token_index", 50265)
+
+    @classmethod
+    def parts(cls, values: Mapping[str, Any], other: str) -> tuple[Any, Mapping[str, Any]]:
+        text, found = values.get("text_config"), values.get(other)
+        if not _is_t5(text):
+            return super().parts(values, other)
+        require(isinstance(found, dict), f"{other} is {found!r:.60}, expected an object")
+        assert isinstance(text, dict) and isinstance(found, dict)
+        return T5Config.from_dict(text), found
 
     def check(self) -> None:
         super().check()
@@ -77,8 +119,17 @@ class Config(PictureTextConfig):
         )
         require(own is None or isinstance(own, dict), f"qformer_config is {own!r:.60}, expected an object")
         texts = isinstance(own, dict) and own.get("use_qformer_text_input")
-        require(not texts, "use_qformer_text_input is true, which is InstructBLIP's, expected false")
+        require(not texts, "use_qformer_text_input is true, which is for comparing texts with pictures, expected false")
         assert self.queries
+
+    def check_token(self) -> None:
+        if not isinstance(self.text_config, T5Config):  # before whose prompt the picture always stands
+            super().check_token()
+
+    @property
+    def instructs(self) -> bool:
+        """Whether the queries read the prompt."""
+        return self.values.get("model_type") == MODEL_TYPES[1]
 
     @property
     def queries(self) -> QueryConfig:
@@ -116,45 +167,78 @@ class QueryAttention(Module):
 
 
 class QueryLayer(Module):
-    """Queries attend to each other and, in every other layer, to the picture; then a feed-forward part."""
+    """Queries attend to each other and, in every other layer, to the picture; then a feed-forward part. `reads`: words
+    stand behind the queries; all attend to each other, and the words have a feed-forward part of their own.
+    """
 
-    def __init__(self, config: QueryConfig, source_width: int, asks: bool) -> None:
+    def __init__(self, config: QueryConfig, source_width: int, asks: bool, reads: bool) -> None:
         super().__init__()
         self.attention = QueryAttention(config, config.hidden_size)
         self.crossattention = QueryAttention(config, source_width) if asks else None
-        self.intermediate_query = Intermediate(config.hidden_size, config.intermediate_size, config.hidden_act)
-        self.output_query = NormedResidual(config.intermediate_size, config.hidden_size, config.layer_norm_eps)
+        sizes = config.hidden_size, config.intermediate_size
+        self.intermediate_query = Intermediate(*sizes, config.hidden_act)
+        self.output_query = NormedResidual(*sizes[::-1], config.layer_norm_eps)
+        self.intermediate = Intermediate(*sizes, config.hidden_act) if reads else None
+        self.output = NormedResidual(*sizes[::-1], config.layer_norm_eps) if reads else None
 
-    def forward(self, x: Tensor, source: Tensor) -> Tensor:
-        """x (B, N, D), source (B, S, W) → (B, N, D)."""
+    def forward(self, x: Tensor, source: Tensor, count: int) -> Tensor:
+        """x (B, N + T, D) of `count` = N queries, source (B, S, W) → (B, N + T, D)."""
         x = self.attention(x, x)
+        words = x.narrow(1, count, x.shape[1] - count)
+        x = x.narrow(1, 0, count)
         x = x if self.crossattention is None else self.crossattention(x, source)
-        return self.output_query(self.intermediate_query(x), x)
+        x = self.output_query(self.intermediate_query(x), x)
+        if self.intermediate is None or self.output is None:
+            return x
+        return ops.cat([x, self.output(self.intermediate(words), words)], 1)
+
+
+class QueryEmbeddings(Module):
+    """Queries and, behind them, words with their positions; normalised."""
+
+    def __init__(self, config: QueryConfig) -> None:
+        super().__init__()
+        self.word_embeddings = Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
+        self.position_embeddings = Embedding(config.max_position_embeddings, config.hidden_size)
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, queries: Tensor, ids: Tensor) -> Tensor:
+        """queries (B, N, D), ids (1, T) → (B, N + T, D)."""
+        places = ops.arange(ids.shape[1], dtype="int32", device=ids.device)
+        words = self.word_embeddings(ids) + self.position_embeddings(places)  # (1, T, D)
+        words = words.to(queries.dtype).expand(queries.shape[0], *words.shape[1:])
+        return self.layernorm(ops.cat([queries, words], 1))
 
 
 class Projector(Module):
     """The queries' answers, in the text's size."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, width: int) -> None:
         super().__init__()
         own = config.queries
         self.query_tokens = new_parameter(ops.zeros, 1, config.count, own.hidden_size)
         self.qformer = Module()
-        self.qformer.layernorm = LayerNorm(own.hidden_size, own.layer_norm_eps)
+        if config.instructs:
+            self.qformer.embeddings = QueryEmbeddings(own)
+        else:
+            self.qformer.layernorm = LayerNorm(own.hidden_size, own.layer_norm_eps)
         self.qformer.encoder = Module()
         self.qformer.encoder.layer = ModuleList(
-            QueryLayer(own, config.vision_config.hidden_size, layer % own.cross_attention_frequency == 0)
+            QueryLayer(
+                own, config.vision_config.hidden_size, layer % own.cross_attention_frequency == 0, config.instructs
+            )
             for layer in range(own.num_hidden_layers)
         )
-        self.language_projection = Linear(own.hidden_size, config.text_config.hidden_size)
+        self.language_projection = Linear(own.hidden_size, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """A picture's states x (B, S, W) → (B, N, D)."""
+    def forward(self, x: Tensor, ids: Tensor | None = None) -> Tensor:
+        """A picture's states x (B, S, W), ids (1, T) of the prompt, which InstructBLIP's queries read → (B, N, D)."""
+        count = self.query_tokens.shape[1]
         queries = self.query_tokens.to(x.dtype).expand(x.shape[0], *self.query_tokens.shape[1:])
-        queries = self.qformer.layernorm(queries)
+        queries = self.qformer.layernorm(queries) if ids is None else self.qformer.embeddings(queries, ids)
         for layer in self.qformer.encoder.layer:
-            queries = layer(queries, x)
-        return self.language_projection(queries)
+            queries = layer(queries, x, count)
+        return self.language_projection(queries.narrow(1, 0, count))
 
 
 class Blip2ForConditionalGeneration(PictureTextModel):
@@ -163,9 +247,11 @@ class Blip2ForConditionalGeneration(PictureTextModel):
     prompt_form = ("</s>", "")
 
     def __init__(self, config: Config) -> None:
+        if config.instructs:
+            raise ModelError("InstructBLIP with a decoder is not supported", hint="Choose one with a Flan-T5")
         super().__init__(config, config.language_model())
         self.vision_tower = BlipVision(config.vision_config)
-        self.multi_modal_projector = Projector(config)
+        self.multi_modal_projector = Projector(config, config.text_config.hidden_size)
 
     @property
     def picture_tokens(self) -> int:
@@ -178,4 +264,83 @@ class Blip2ForConditionalGeneration(PictureTextModel):
         return self.multi_modal_projector(self.vision_tower(pixel_values))
 
 
-TASKS: Mapping[str, Any] = {picture_text.TASK: Blip2ForConditionalGeneration}
+class Blip2Reader(SequenceToSequence):
+    """A picture and a prompt to a text, by BLIP-2 or InstructBLIP with a T5. `prompt`: the ids of the prompt;
+    `question`: those that InstructBLIP's queries read, of which `reader` is the tokenizer's function.
+    """
+
+    prompt: tuple[int, ...] = ()
+    question: tuple[int, ...] = ()
+    reader: Callable[[str], Sequence[int]] | None = None
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        text = config.text_config
+        if not isinstance(text, T5Config):
+            kind = text.to_dict()["model_type"]
+            raise ModelError(
+                f"the language model {kind!r:.40} of this model is no T5",
+                hint="Choose one with a Flan-T5" if config.instructs else "pyapp chat --image, or tasks.chat",
+            )
+        self.config = config
+        self.vision_tower = BlipVision(config.vision_config)
+        self.multi_modal_projector = Projector(config, text.d_model)
+        self.language_model = _t5().TASKS["seq2seq-lm"](text)
+        self.most = self.language_model.most
+
+    @property
+    def reader_files(self) -> str:
+        """The folder of a second tokenizer, of what the queries read; empty: they read nothing."""
+        return "qformer_tokenizer" if self.config.instructs else ""
+
+    @property
+    def usual_prompt(self) -> str:
+        """What is asked where nothing is."""
+        return "Write a short description for the image." if self.config.instructs else "a photo of"
+
+    @property
+    def device(self) -> Device:
+        found: Device = self.language_model.device
+        return found
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        """The only size (height, width) of pictures that the tower takes."""
+        found: tuple[int, int] = self.config.vision_config.image_size
+        return found
+
+    def prompted(self, prompt: str, encode: Callable[[str], Sequence[int]]) -> Blip2Reader:
+        """The same model for a prompt. `encode` gives the ids of a text."""
+        found = copy(self)
+        found.prompt = (*encode(prompt), self.config.text_config.eos_token_id)
+        if self.config.instructs:
+            assert self.reader is not None
+            most = self.config.queries.max_position_embeddings
+            ids = self.reader(prompt)
+            if len(ids) > most:
+                raise OptionError(f"it has {len(ids):,} tokens, the model reads {most:,}", where="prompt")
+            found.question = tuple(ids)
+        return found
+
+    def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Pictures (B, C, H, W) → hidden states (B, S, D) of what the queries answer, and of the prompt behind it."""
+        own, device = self.language_model.encoder, ids.device
+        question = ops.tensor([list(self.question)], dtype="int32", device=device) if self.config.instructs else None
+        words = self.multi_modal_projector(self.vision_tower(ids), question)  # (B, N, D)
+        if self.prompt:
+            prompt = own.embed_tokens(ops.tensor([list(self.prompt)], dtype="int32", device=device))
+            words = ops.cat([words, prompt.to(words.dtype).expand(ids.shape[0], *prompt.shape[1:])], 1)
+        found: Tensor = own.encode_vectors(words, None)
+        return found
+
+    def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
+        found: Tensor = self.language_model.decode(tokens, memory)
+        return found
+
+    def check_source(self, ids: Tensor, mask: Tensor | None) -> None:
+        """InputError for pictures that the tower does not take."""
+        tower = self.config.vision_config
+        check_pictures("BLIP-2", ids, tower.num_channels, tower.image_size)
+
+
+TASKS: Mapping[str, Any] = {picture_text.TASK: Blip2ForConditionalGeneration, "image-to-text": Blip2Reader}

@@ -13,7 +13,7 @@ from pyapp.nn import Module
 from pyapp.nn.encoders import BertEncoder, first_token
 from pyapp.nn.towers import ProjectedTowers
 
-from .loading.encoder_config import BertConfig
+from .loading.encoder_config import BertTextConfig
 from .loading.towers_config import ClipVisionConfig, ProjectedConfig
 
 MODEL_TYPES = ("chinese_clip",)
@@ -23,16 +23,10 @@ IGNORED = r".*\.position_ids|text_model\.pooler\..*"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChineseTextConfig(BertConfig):
+class ChineseTextConfig(BertTextConfig):
     """The fields of text_config."""
 
     model_type = "chinese_clip_text_model"
-
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
 
 
 class Config(ProjectedConfig):

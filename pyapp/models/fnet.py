@@ -52,9 +52,9 @@ class Embeddings(BertEmbeddings):
         )  # fmt: skip
         self.projection = Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
-        """ids and type_ids (B, T) → (B, T, D)."""
-        return self.projection(super().forward(ids, type_ids))
+    def forward(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:
+        """ids, type_ids and positions (B, T) → (B, T, D)."""
+        return self.projection(super().forward(ids, type_ids, positions))
 
 
 class Fourier(Module):

@@ -313,6 +313,11 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
             "its tokens see those behind them: this model embeds texts", where=where,
             hint="Use it with pyapp embed --model, or tasks.embed",
         )  # fmt: skip
+    if found is not None and task == SEES and answers_once(settings):
+        raise ModelError(
+            f"this model ({kind}) answers one prompt about a picture, and does not chat", where=where,
+            hint="Use it with pyapp caption --prompt, or tasks.read_images",
+        )  # fmt: skip
     if found is not None and (task in TASKS[found] or (task in OF_ENCODERS and TEXT in TASKS[found])):
         return found
     if found is not None:
@@ -331,6 +336,13 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
         where=where,
         hint=f"Known: {', '.join(['llama2c', *known] if task == 'causal-lm' else known)}",
     )
+
+
+def answers_once(settings: Mapping[str, Any]) -> bool:
+    """Whether the texts of a model that sees pictures are those of an encoder and a decoder, such as T5."""
+    text = settings.get("text_config")
+    kind = text.get("model_type") if isinstance(text, Mapping) else None
+    return isinstance(kind, str) and "seq2seq-lm" in TASKS.get(MODEL_TYPES.get(kind, ""), ())
 
 
 def _may_be_quantised(settings: Mapping[str, Any]) -> bool:

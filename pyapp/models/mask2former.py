@@ -12,7 +12,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.nn import Conv2d, Embedding, GroupNorm, LayerNorm, Linear, Module, ModuleList, Sequential
-from pyapp.nn.detection import PointAttention, PositionedAttention, sines_of_places
+from pyapp.nn.detection import PointsLayer, PositionedAttention, centres_of_places, sines_of_places
 from pyapp.nn.encoders import attend
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
@@ -96,39 +96,6 @@ class Config(PictureConfig):
         return super().to_dict() | {"backbone_config": self.backbone_config.to_dict()}
 
 
-class PlacesLayer(Module):
-    """Attention of places to points of all maps, and a feed-forward part, each with a residual and a norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.feature_size
-        self.self_attn = PointAttention(width, config.num_attention_heads, LEVELS, POINTS)
-        self.self_attn_layer_norm = LayerNorm(width)
-        self.fc1 = Linear(width, config.encoder_feedforward_dim)
-        self.fc2 = Linear(config.encoder_feedforward_dim, width)
-        self.final_layer_norm = LayerNorm(width)
-
-    def forward(self, x: Tensor, waves: Tensor, centres: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """x (B, S, D) of maps of `sizes` with the positions waves (1, S, D), centres (S, 2) → (B, S, D)."""
-        steps = self.self_attn.steps(x + waves)  # (B, S, H, L, P, 2)
-        sides = ops.tensor([[float(columns), float(rows)] for rows, columns in sizes], device=x.device)
-        places = centres.reshape(1, -1, 1, 1, 1, 2) + steps / sides.reshape(1, 1, 1, -1, 1, 2)
-        x = self.self_attn_layer_norm(x + self.self_attn(x + waves, places, x, sizes))
-        return self.final_layer_norm(x + self.fc2(ops.relu(self.fc1(x))))
-
-
-def _centres(sizes: list[tuple[int, int]], x: Tensor) -> Tensor:
-    """The centres (S, 2) of all places as parts of the picture's sides: x and y."""
-    found = []
-    for rows, columns in sizes:
-        down = (ops.arange(rows, dtype="float32", device=x.device) + 0.5) / rows
-        along = (ops.arange(columns, dtype="float32", device=x.device) + 0.5) / columns
-        shape = rows, columns
-        parts = [along.reshape(1, -1).expand(*shape), down.reshape(-1, 1).expand(*shape)]
-        found.append(ops.stack(parts, 2).reshape(-1, 2))
-    return ops.cat(found)
-
-
 class PixelDecoder(Module):
     """The maps of the backbone in one width, whose places attend to one another, and the features of a finer map."""
 
@@ -140,7 +107,10 @@ class PixelDecoder(Module):
             Sequential(Conv2d(before, width, 1), GroupNorm(GROUPS, width)) for before in widths[: -LEVELS - 1 : -1]
         )
         self.encoder = Module()
-        self.encoder.layers = ModuleList(PlacesLayer(config) for _ in range(config.encoder_layers))
+        self.encoder.layers = ModuleList(
+            PointsLayer(width, config.num_attention_heads, LEVELS, POINTS, config.encoder_feedforward_dim, "relu")
+            for _ in range(config.encoder_layers)
+        )
         self.mask_projection = Conv2d(width, config.mask_feature_size, 1)
         self.adapter_1 = Sequential(Conv2d(widths[0], width, 1, bias=False), GroupNorm(GROUPS, width))
         self.layer_1 = Sequential(Conv2d(width, width, 3, padding=1, bias=False), GroupNorm(GROUPS, width))
@@ -155,7 +125,8 @@ class PixelDecoder(Module):
             sines_of_places(*size, int(own[0].shape[1]), own[0].device) + self.level_embed[i]
             for i, size in enumerate(sizes)
         ]
-        x, places, centres = ops.cat([as_sequence(x) for x in own], 1), ops.cat(waves, 1), _centres(sizes, own[0])
+        x, places = ops.cat([as_sequence(x) for x in own], 1), ops.cat(waves, 1)
+        centres = centres_of_places(sizes, x.device)
         for layer in self.encoder.layers:
             x = layer(x, places, centres, sizes)
         found, first = [], 0

@@ -136,6 +136,7 @@ class OwlDetector(PictureAndText):
     """Both towers, and the heads."""
 
     template = "a photo of a {}"
+    usual_threshold = 0.1
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -13,7 +13,14 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ModuleList, Sequential
-from pyapp.nn.detection import Detector, PlacesLayer, PointAttention, PositionedAttention, PredictionHead
+from pyapp.nn.detection import (
+    Detector,
+    PlacesLayer,
+    PointAttention,
+    PositionedAttention,
+    PredictionHead,
+    boxes_of_places,
+)
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.residual import DeepEmbeddings, ResidualStages
 from pyapp.nn.vision import as_map, as_sequence, check_pictures, freeze_norms
@@ -26,8 +33,6 @@ IMAGE_PROCESSOR = "RTDetr"  # of files that name none
 BASE = "model"  # the name of all but the heads in files
 IGNORED = r"(model\.)?denoising_class_embed\.weight|(class_embed|bbox_embed)\..*"  # of the training; the decoder's own
 BLOCKS = 3  # filters of a joint
-SIDE = 0.05  # of a place's box in the finest map
-EDGE = 1e-2  # places nearer to the border have no box
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,9 +235,8 @@ class DecoderLayer(Module):
         width = config.d_model
         self.self_attn = PositionedAttention(width, config.decoder_attention_heads)
         self.self_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
-        self.points = config.decoder_n_points
-        levels = len(config.stages)
-        self.encoder_attn = PointAttention(width, config.decoder_attention_heads, levels, self.points)
+        levels, points = len(config.stages), config.decoder_n_points
+        self.encoder_attn = PointAttention(width, config.decoder_attention_heads, levels, points)
         self.encoder_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
         self.fc1 = Linear(width, config.decoder_ffn_dim)
         self.fc2 = Linear(config.decoder_ffn_dim, width)
@@ -242,9 +246,7 @@ class DecoderLayer(Module):
     def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
         """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of maps of `sizes` → (B, Q, D)."""
         x = self.self_attn_layer_norm(self.self_attn(x, places, x))
-        box, queries = boxes.reshape(*boxes.shape[:2], 1, 1, 1, 4), x + places
-        points = box[..., :2] + self.encoder_attn.steps(queries) * box[..., 2:] * (0.5 / self.points)
-        x = self.encoder_attn_layer_norm(x + self.encoder_attn(queries, points, source, sizes))
+        x = self.encoder_attn_layer_norm(x + self.encoder_attn.in_boxes(x + places, boxes, source, sizes))
         return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
 
 
@@ -274,21 +276,6 @@ class Decoder(Module):
             x = layer(x, self.query_pos_head(boxes), boxes, source, sizes)
             boxes = ops.sigmoid(head(x) + logit(boxes))
         return self.class_embed[len(self.layers) - 1](x), boxes
-
-
-def boxes_of_places(sizes: list[tuple[int, int]]) -> tuple[Any, Any]:
-    """The boxes of the places of all maps, the finest first, as logits float32 (1, S, 4), and which of them count, bool
-    (1, S, 1).
-    """
-    found = []
-    for level, (rows, columns) in enumerate(sizes):
-        row, column = np.divmod(np.arange(rows * columns), columns)
-        side = np.full(rows * columns, SIDE * 2.0**level)
-        found.append(np.stack([(column + 0.5) / columns, (row + 0.5) / rows, side, side], 1))
-    boxes = np.concatenate(found).astype("float32")[None]
-    inside = ((boxes > EDGE) & (boxes < 1 - EDGE)).all(-1, keepdims=True)
-    safe = np.where(inside, boxes, np.float32(0.5))
-    return np.where(inside, np.log(safe / (1 - safe)), np.finfo("float32").max), inside
 
 
 class Transformer(Module):
@@ -325,7 +312,7 @@ class Transformer(Module):
         maps = [layer(x) for layer, x in zip(self.decoder_input_proj, self.encoder(maps), strict=True)]
         sizes = [(int(x.shape[2]), int(x.shape[3])) for x in maps]
         source = ops.cat([as_sequence(x) for x in maps], 1)  # (B, S, D)
-        boxes, inside = (ops.tensor(part, device=source.device) for part in boxes_of_places(sizes))
+        boxes, inside = boxes_of_places(sizes, source.device)
         promising = self.enc_output(source * inside.to(source.dtype))
         scores = self.enc_score_head(promising).amax(2)  # (B, S)
         best = ops.topk(scores, self.config.num_queries, 1)[1].unsqueeze(2)  # (B, Q, 1)

@@ -99,7 +99,7 @@ class ConvNextMaps(Module):
     def __init__(self, config: ConvNextBackbone) -> None:
         super().__init__()
         self.embeddings, self.encoder = Embeddings(config), Encoder(config)
-        self.hidden_states_norms = norms_of_stages(config.hidden_sizes, EPSILON)
+        self.hidden_states_norms = norms_of_stages(dict(enumerate(config.hidden_sizes)), EPSILON)
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
         """pixel_values (B, 3, H, W) → maps (B, C, H', W')."""

@@ -1,5 +1,5 @@
-"""The common parts of models that find objects in pictures: what they see by, attention between places and queries,
-heads, and the objects of their outputs.
+"""The common parts of models that find objects in pictures: what they see by, attention between places and queries
+(and to points of maps), heads, and the objects of their outputs.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -7,7 +7,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import pi
 from typing import Any
 
@@ -24,6 +24,8 @@ from .module import Module
 from .residual import ResidualEmbeddings, ResidualStages
 from .vision import ImageModel, as_sequence, check_pictures, freeze_norms
 
+SIDE = 0.05  # of a place's box in the finest map
+EDGE = 1e-2  # places nearer to the border have no box
 # Names of timm's ResNets, by which older files call these.
 TIMM = re.compile(
     r"(?P<before>.*conv_encoder\.model\.)(?:layer(?P<stage>\d+)\.(?P<layer>\d+)\.)?(?P<part>"
@@ -61,11 +63,13 @@ class Backbone(Module):
         return network.encoder(network.embedder(pixel_values))
 
 
-def sines_of_places(rows: int, columns: int, width: int, device: Device | str | None = None) -> Tensor:
+def sines_of_places(
+    rows: int, columns: int, width: int, device: Device | str | None = None, slowest: float = 10000.0
+) -> Tensor:
     """The positions of the places of a map, (1, rows * columns, width): sines and cosines of the row, then those of the
-    column, each as a part of a turn (Carion et al. 2020, arXiv 2005.12872).
+    column, each as a part of a turn, up to `slowest` times slower (Carion et al. 2020, arXiv 2005.12872).
     """
-    speeds = 10000.0 ** (2 * (np.arange(width // 2) // 2) / (width // 2))
+    speeds = slowest ** (2 * (np.arange(width // 2) // 2) / (width // 2))
 
     def waves(count: int) -> Any:
         angles = (np.arange(1, count + 1) / (count + 1e-6) * 2 * pi)[:, None] / speeds  # (count, width / 2)
@@ -74,6 +78,15 @@ def sines_of_places(rows: int, columns: int, width: int, device: Device | str | 
     shape = (rows, columns, width // 2)
     down, along = np.broadcast_to(waves(rows)[:, None], shape), np.broadcast_to(waves(columns)[None], shape)
     return ops.tensor(np.concatenate([down, along], 2).reshape(1, -1, width).astype("float32"), device=device)
+
+
+def sines_of_numbers(x: Tensor, width: int) -> Tensor:
+    """x (...), each number as a part of a turn → width / 2 pairs of a sine and a cosine (..., width), of ever slower
+    turns.
+    """
+    speeds = 2 * pi / 10000.0 ** (2 * np.arange(width // 2) / width)
+    angles = x.unsqueeze(-1) * ops.tensor(speeds.astype("float32"), device=x.device)  # (..., width / 2)
+    return ops.stack([angles.sin(), angles.cos()], -1).reshape(*x.shape, width)
 
 
 class PositionedAttention(Module):
@@ -135,6 +148,66 @@ class PointAttention(Module):
             first += rows * columns
         y = (ops.cat(found, 3) * weights).sum(3)  # (B * H, d, Q)
         return self.output_proj(y.reshape(batch, width, queries).transpose(1, 2))
+
+    def in_boxes(self, x: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """As forward, at points in and around boxes (B, Q, 4): centre, width and height as parts of the maps' sides."""
+        box = boxes.reshape(*boxes.shape[:2], 1, 1, 1, 4)
+        return self(x, box[..., :2] + self.steps(x) * box[..., 2:] * (0.5 / self.points), source, sizes)
+
+
+def centres_of_places(sizes: list[tuple[int, int]], device: Device) -> Tensor:
+    """The centres (S, 2) of the places of maps of `sizes`, one after the other, as parts of the picture's sides: x and
+    y.
+    """
+    found = []
+    for rows, columns in sizes:
+        down = (ops.arange(rows, dtype="float32", device=device) + 0.5) / rows
+        along = (ops.arange(columns, dtype="float32", device=device) + 0.5) / columns
+        shape = rows, columns
+        parts = [along.reshape(1, -1).expand(*shape), down.reshape(-1, 1).expand(*shape)]
+        found.append(ops.stack(parts, 2).reshape(-1, 2))
+    return ops.cat(found)
+
+
+class PointsLayer(Module):
+    """Attention of places to points of all maps around them, and a feed-forward part, each with a residual and a norm
+    after it.
+    """
+
+    def __init__(
+        self, width: int, heads: int, levels: int, points: int, inner: int, activation: str, epsilon: float = 1e-5
+    ) -> None:
+        super().__init__()
+        self.self_attn = PointAttention(width, heads, levels, points)
+        self.self_attn_layer_norm = LayerNorm(width, epsilon)
+        self.fc1 = Linear(width, inner)
+        self.fc2 = Linear(inner, width)
+        self.final_layer_norm = LayerNorm(width, epsilon)
+        self.activation = activation_named(activation)
+
+    def forward(self, x: Tensor, waves: Tensor, centres: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """x (B, S, D) of maps of `sizes` with the positions waves (1, S, D), centres (S, 2) → (B, S, D)."""
+        steps = self.self_attn.steps(x + waves)  # (B, S, H, L, P, 2)
+        sides = ops.tensor([[float(columns), float(rows)] for rows, columns in sizes], device=x.device)
+        places = centres.reshape(1, -1, 1, 1, 1, 2) + steps / sides.reshape(1, 1, 1, -1, 1, 2)
+        x = self.self_attn_layer_norm(x + self.self_attn(x + waves, places, x, sizes))
+        return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
+
+
+def boxes_of_places(sizes: list[tuple[int, int]], device: Device) -> tuple[Tensor, Tensor]:
+    """The boxes of the places of maps of `sizes`, the finest first, as logits float32 (1, S, 4), and which of them
+    count, bool (1, S, 1).
+    """
+    found = []
+    for level, (rows, columns) in enumerate(sizes):
+        row, column = np.divmod(np.arange(rows * columns), columns)
+        side = np.full(rows * columns, SIDE * 2.0**level)
+        found.append(np.stack([(column + 0.5) / columns, (row + 0.5) / rows, side, side], 1))
+    boxes = np.concatenate(found).astype("float32")[None]
+    inside = ((boxes > EDGE) & (boxes < 1 - EDGE)).all(-1, keepdims=True)
+    safe = np.where(inside, boxes, np.float32(0.5))
+    logits = np.where(inside, np.log(safe / (1 - safe)), np.finfo("float32").max)
+    return ops.tensor(logits, device=device), ops.tensor(inside, device=device)
 
 
 class PlacesLayer(Module):
@@ -293,15 +366,28 @@ def named_objects(
     """The objects of each picture, as Detector.objects, of the probabilities (B, Q, N) of N names, or more, and the
     boxes (B, Q, 4): centre, width and height as parts of the sides.
     """
+
+    def described(picture: int, row: list[float]) -> dict[str, Any]:
+        row = row[: len(names)]
+        best = max(range(len(row)), key=row.__getitem__)
+        return {"label": names[best], "score": row[best]}
+
+    return placed_objects(chances, boxes, described, threshold)
+
+
+def placed_objects(
+    chances: Tensor, boxes: Tensor, described: Callable[[int, list[float]], dict[str, Any]], threshold: float
+) -> list[list[dict[str, Any]]]:
+    """As named_objects, where `described` says of a picture, by its number, and the probabilities of a query what it
+    has found: an object with `label` and `score`.
+    """
     found = []
-    for rows, places in zip(chances.tolist(), boxes.to("float32").tolist(), strict=True):
+    for picture, (rows, places) in enumerate(zip(chances.tolist(), boxes.to("float32").tolist(), strict=True)):
         own = []
         for row, (x, y, width, height) in zip(rows, places, strict=True):
-            row = row[: len(names)]
-            best = max(range(len(row)), key=row.__getitem__)
-            corners = [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
-            if row[best] > threshold:
-                own.append({"label": names[best], "score": row[best], "box": corners})
+            entry = described(picture, row)
+            if entry["score"] > threshold:
+                own.append(entry | {"box": [x - width / 2, y - height / 2, x + width / 2, y + height / 2]})
         found.append(sorted(own, key=lambda item: -item["score"]))
     return found
 

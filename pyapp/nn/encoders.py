@@ -151,12 +151,11 @@ class BertEmbeddings(Module):
         self.token_type_embeddings = Embedding(types, width)
         self.LayerNorm = LayerNorm(width, epsilon)
 
-    def forward(self, ids: Tensor, type_ids: Tensor | None) -> Tensor:
-        """ids and type_ids (B, T) → (B, T, width)."""
-        if self.skipped is None:
-            positions = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
-        else:
-            positions = positions_from(ids, self.skipped)  # (B, T)
+    def forward(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:
+        """ids and type_ids (B, T) → (B, T, width). positions (B, T): None, from the first token on."""
+        if positions is None:
+            counted = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
+            positions = counted if self.skipped is None else positions_from(ids, self.skipped)  # (B, T)
         types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
         words = self.word_embeddings(ids)  # (B, T, width)
         x = (words if self.word_scale is None else words * self.word_scale) + self.token_type_embeddings(types)

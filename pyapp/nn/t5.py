@@ -171,8 +171,11 @@ class Stack(Module):
 
     def encode(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """ids (B, S), mask (B, 1, 1, S) → (B, S, d_model)."""
-        x = self.embed_tokens(ids)
-        bias = as_bias(mask, self.bias(ids.shape[1], ids.shape[1]))  # (B or 1, L H, S, S)
+        return self.encode_vectors(self.embed_tokens(ids), mask)
+
+    def encode_vectors(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """As encode, of the vectors (B, S, d_model) of words, or of what stands in their place."""
+        bias = as_bias(mask, self.bias(x.shape[1], x.shape[1]))  # (B or 1, L H, S, S)
         for i, block in enumerate(self.block):
             attention, dense = block.layer
             x = dense(attention.encode(x, self._own(bias, i)))

@@ -6,7 +6,7 @@ states (B, T, D): those of its special tokens, then those of the patches, row by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..engine import Device, Tensor, ops
@@ -87,9 +87,9 @@ def over_channels(x: Tensor, norm: LayerNorm) -> Tensor:
     return norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-def norms_of_stages(widths: Iterable[int], epsilon: float) -> ModuleDict:
-    """The norms of the maps of all stages, by their names: stage1, stage2 …"""
-    return ModuleDict({f"stage{i + 1}": LayerNorm(width, epsilon) for i, width in enumerate(widths)})
+def norms_of_stages(widths: Mapping[int, int], epsilon: float) -> ModuleDict:
+    """The norms of the maps of stages, whose widths are given by their numbers from 0, by their names: stage1 …"""
+    return ModuleDict({f"stage{i + 1}": LayerNorm(width, epsilon) for i, width in widths.items()})
 
 
 def token(width: int) -> Tensor:

@@ -6,6 +6,7 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..engine import Tensor, ops
@@ -213,21 +214,26 @@ class WindowEncoder(Module):
 
 
 class WindowMaps(Module):
-    """An encoder that gives the map of each stage, before it is made smaller."""
+    """An encoder that gives the maps of stages, before they are made smaller: of all, or of those whose numbers from 0
+    are given.
+    """
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, stages: Sequence[int] | None = None) -> None:
         super().__init__()
         self.embeddings, self.encoder = WindowEmbeddings(config), WindowEncoder(config)
-        self.hidden_states_norms = norms_of_stages((config.embed_dim << i for i in range(len(config.depths))), 1e-5)
+        stages = range(len(config.depths)) if stages is None else stages
+        self.hidden_states_norms = norms_of_stages({i: config.embed_dim << i for i in stages}, 1e-5)
 
     def forward(self, pixel_values: Tensor) -> list[Tensor]:
         """pixel_values (B, 3, H, W) → maps (B, C, H', W')."""
         x, size = self.embeddings(pixel_values)  # (B, H' * W', C)
         found = []
-        for stage, norm in zip(self.encoder.layers, self.hidden_states_norms.values(), strict=True):
+        norms = self.hidden_states_norms
+        for i, stage in enumerate(self.encoder.layers, 1):
             for layer in stage.blocks:
                 x = layer(x, size)
-            found.append(as_map(norm(x), *size))
+            if f"stage{i}" in norms:
+                found.append(as_map(norms[f"stage{i}"](x), *size))
             if stage.downsample is not None:
                 x, size = stage.downsample(x, size), ((size[0] + 1) // 2, (size[1] + 1) // 2)
         return found

@@ -70,8 +70,8 @@ def _segmentation(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
     return [], {}
 
 
-def _given_labels(fields: Fields, usual: float) -> tuple[list[Any], dict[str, Any]]:
-    """Labels of the request, and how probable what they name must be."""
+def _given_labels(fields: Fields, usual: float | None) -> tuple[list[Any], dict[str, Any]]:
+    """Labels of the request, and how probable what they name must be (None: as the model says)."""
     arguments, options = _candidates(fields)
     del options["top"]
     return arguments, options | {"threshold": fields.number("threshold", usual, 0, 1)}
@@ -147,7 +147,7 @@ FILE_TASKS: Mapping[str, FileTask] = {
     "segment": FileTask(tasks.segment_images, _segmentation, _segments),
     "depth": FileTask(tasks.estimate_depth, _nothing, _depth),
     "image-to-text": FileTask(tasks.read_images, _length, _text),
-    "detect-labels": FileTask(tasks.detect_labels, partial(_given_labels, usual=0.1), _objects),
+    "detect-labels": FileTask(tasks.detect_labels, partial(_given_labels, usual=None), _objects),
     "segment-labels": FileTask(tasks.segment_labels, partial(_given_labels, usual=0.5), _segments),
     "cut-out": FileTask(tasks.cut_out_objects, _points, _segments),
     "classify-sound": FileTask(tasks.classify_sounds, _top, _labels, of_sound=True),

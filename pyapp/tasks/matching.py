@@ -40,15 +40,39 @@ def vectors_of_texts(loaded: Any, texts: Sequence[str]) -> Generator[Event | Non
 def vectors_of_labels(
     loaded: Any, labels: Sequence[str], template: str | None
 ) -> Generator[Event | None, None, Tensor]:
-    """The vectors (N, P) of the texts that `template` (None: the model's) makes of labels. OptionError for no label,
-    empty ones, and a template without a place for one.
+    """The vectors (N, P) of the texts that `template` (None: the model's) makes of labels. Errors: texts_of_labels'."""
+    return (yield from vectors_of_texts(loaded, texts_of_labels(loaded, labels, template)))
+
+
+def prompt_of_labels(loaded: Any, labels: Sequence[str], template: str | None) -> Tensor:
+    """The token ids (1, T) of the one text that a model such as Grounding DINO reads of all labels. OptionError for
+    labels that are no phrases of their own and for more than the model reads, and those of texts_of_labels.
+    """
+    model = loaded.model
+    ids = loaded.tokenizer.encode(model.prompt_of(texts_of_labels(loaded, labels, template)), parse_special=False)
+    if len(ids) > model.most:
+        raise OptionError(
+            f"the labels have {len(ids):,} tokens, the model reads {model.most:,}", where="labels",
+            hint="Give fewer labels at once",
+        )  # fmt: skip
+    if {*model.labels_in(ids)} != {-1, *range(len(labels))}:
+        raise OptionError(
+            f"the model does not read {', '.join(labels)!r:.80} as {len(labels):,} phrases", where="labels",
+            hint="Give labels of words, without full stops, and the tokenizer that belongs to the model",
+        )  # fmt: skip
+    return int32_tensor(ids, model.device).reshape(1, len(ids))
+
+
+def texts_of_labels(loaded: Any, labels: Sequence[str], template: str | None) -> list[str]:
+    """The texts that `template` (None: the model's) makes of labels. OptionError for no label, empty ones, and a
+    template without a place for one.
     """
     labels, template = checked_texts(labels), loaded.model.template if template is None else template
     if not labels or not all(label.strip() for label in labels):
         raise OptionError("at least one label is needed, and none may be empty", where="labels")
     if "{}" not in template:
         raise OptionError(f"{template!r:.60} has no place for a label", where="template", hint="Write {} there")
-    return (yield from vectors_of_texts(loaded, [template.replace("{}", label) for label in labels]))
+    return [template.replace("{}", label) for label in labels]
 
 
 def embedding_items(first: int, x: Tensor) -> Iterator[Item]:

@@ -19,7 +19,7 @@ from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
 from pyapp.vision.processors import Prepared
 
-from .matching import embedding_items, vectors_of_labels, vectors_of_texts
+from .matching import embedding_items, prompt_of_labels, vectors_of_labels, vectors_of_texts
 from .text_batches import Work, checked_texts
 from .texts import check_top, ranked, ranked_labels, stream_of
 
@@ -135,17 +135,41 @@ def find_objects(loaded: Any, images: Sequence[Any], *, threshold: float = 0.5) 
 
 
 def find_labels(
-    loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None, threshold: float = 0.1
-) -> Work:
-    """As find_objects, for objects of the given labels, by a model such as OWLv2. `template` makes a text of a label,
-    which takes the place of {}; by default that of the model.
+    loaded: Any, images: Sequence[Any], labels: Sequence[str], *, template: str | None = None,
+    threshold: float | None = None, text_threshold: float | None = None,
+) -> Work:  # fmt: skip
+    """As find_objects, for objects of the given labels, by a model such as OWLv2 or Grounding DINO. `template` makes a
+    text of a label, which takes the place of {}; by default that of the model. threshold: None, that of the model (0.1;
+    of Grounding DINO 0.25).
+
+    Grounding DINO reads all labels as one text; "a cat. a dog." is two. `label` is the one that an object fits best,
+    `text` what it fits of that text: the tokens more probable than text_threshold (None: 0.25), as transformers'
+    post_process_grounded_object_detection gives it, without the tokenizer's special tokens.
     """
-    check_number("threshold", threshold, 0, 1)
     labels, model = checked_texts(labels), loaded.model
-    texts = yield from vectors_of_labels(loaded, labels, template)
-    yield from _found(
-        loaded, listed(images), lambda pixels: model.objects(model.found(pixels, texts), threshold, labels)[0]
-    )
+    least = model.usual_threshold if threshold is None else threshold
+    check_number("threshold", least, 0, 1)
+    more: dict[str, Any] = {}
+    read = hasattr(model, "prompt_of")
+    if text_threshold is not None:
+        if not read:
+            raise OptionError("this model takes none", where="text_threshold", hint="Leave it out")
+        check_number("text_threshold", text_threshold, 0, 1)
+        more["text_threshold"] = text_threshold
+    if read:
+        labels = [phrase.strip() for label in labels for phrase in label.removesuffix(".").split(".")]
+        texts = prompt_of_labels(loaded, labels, template)
+    else:
+        texts = yield from vectors_of_labels(loaded, labels, template)
+
+    def look(pixels: Tensor) -> list[dict[str, Any]]:
+        found = model.objects(model.found(pixels, texts), least, labels, **more)[0]
+        for entry in found:
+            if "tokens" in entry:
+                entry["text"] = loaded.tokenizer.decode(entry.pop("tokens"))
+        return list(found)
+
+    yield from _found(loaded, listed(images), look)
 
 
 def _found(loaded: Any, images: Sequence[Any], look: Callable[[Tensor], list[dict[str, Any]]]) -> Work:
@@ -422,8 +446,9 @@ def cut_out(
 def texts_of_images(
     loaded: Any, images: Sequence[Any], *, batch_size: int = BATCH_SIZE, prompt: str | None = None, **options: Any
 ) -> Work:  # fmt: skip
-    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for Florence-2,
-    the name of its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
+    """Items with `text`: what the model reads in each picture. TrOCR reads one line of text. `prompt`: for BLIP-2 and
+    InstructBLIP with a T5, a question or an instruction, unless given one for a caption; for Florence-2, the name of
+    its task, "<CAPTION>" unless given, "<OCR>", "<OD>" …, or other words. Those of its tasks that find
     something also have `objects`, each with `label` and `box` or `corners` in pixels, and `size` [height, width].
 
     The other options are those of text.sequence_to_sequence.SearchOptions, by default those of the model's files.
@@ -436,7 +461,9 @@ def texts_of_images(
         model = model.prompted(wanted, lambda words: loaded.tokenizer.encode(words, bos=False, eos=False))
         decoder = loaded.settings["text_config"]
     elif prompt is not None:
-        raise OptionError("this model takes none", where="prompt", hint="Leave it out, or take Florence-2")
+        raise OptionError(
+            "this model takes none", where="prompt", hint="Leave it out, or take InstructBLIP, BLIP-2 or Florence-2"
+        )
     own = {name: value for name, value in loaded.settings.items() if value is not None}
     generation = {**loaded.generation, **getattr(loaded.model, "generation", {})}
     settings = SearchOptions.from_files({**decoder, **own}, generation, options)

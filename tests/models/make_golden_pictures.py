@@ -23,8 +23,22 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.models.picture_configs import BOXES, CLASSES, CONFIGS, POINT_LABELS, POINTS, PROMPT, TOKENS, sizes
+from tests.models.picture_configs import (
+    BOXES,
+    CLASSES,
+    CONFIGS,
+    FOUND,
+    PHRASES,
+    POINT_LABELS,
+    POINTS,
+    PROMPT,
+    QUESTION,
+    TOKENS,
+    sizes,
+)
+from tests.models.picture_folders import PROCESSORS, phrases_json
 from tests.models.seeded import direction, picture, picture_weights, shown
+from tests.vision.processor_cases import pictures as processor_pictures
 
 FOLDER = Path(__file__).with_name("golden_pictures")
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
@@ -60,7 +74,9 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
         if value.is_floating_point() and not key.endswith(COMPUTED):
             stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
-    model = type(model).from_pretrained(folder, attn_implementation="eager").float().eval()
+    # The masks of Grounding DINO's texts are wrong with transformers' eager attention, which is not the usual one.
+    eager = {} if "grounding_dino" in name else {"attn_implementation": "eager"}
+    model = type(model).from_pretrained(folder, **eager).float().eval()
     for module in model.modules():  # a parameter here
         if "positional_embedding" in module._buffers:
             module.positional_embedding = torch.nn.Parameter(module._buffers.pop("positional_embedding"))
@@ -101,6 +117,12 @@ def flat(key: str, value: torch.Tensor) -> torch.Tensor:
 
 def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     """The prompts of two pictures, for models that read some: the tokens of a picture's vectors and those of words."""
+    if type(model).__name__.startswith(("Blip2", "InstructBlip")):
+        picture = [model.config.image_token_index] * model.config.num_query_tokens
+        end = model.config.text_config.eos_token_id
+        found = {"input_ids": torch.tensor([[*picture, *PROMPT[1:-1], end]] * 2)}
+        more = {"qformer_input_ids": torch.tensor([QUESTION] * 2)} if hasattr(model.qformer, "embeddings") else {}
+        return found | more
     if not type(model).__name__.startswith("Florence2"):
         return {}
     vectors = size[0] // 4 * (size[1] // 4) + 1
@@ -110,7 +132,7 @@ def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
 def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
-        tokens = "input_ids" if type(model).__name__.startswith("Blip") else "decoder_input_ids"
+        tokens = "input_ids" if type(model).__name__.startswith("BlipFor") else "decoder_input_ids"
         return [model(pixel_values=pictures, **prompted(model, size), **{tokens: torch.tensor(TOKENS)}).logits]
     if task == "zero-shot-image-classification":
         more = {"pixel_values": pictures}
@@ -125,6 +147,10 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
         return [model(**more, input_ids=torch.tensor(TOKENS)).logits_per_image]
     if task == "zero-shot-semantic-segmentation":
         return [model(pixel_values=pictures, input_ids=torch.tensor(TOKENS)).logits]
+    if "GroundingDino" in type(model).__name__:
+        ids = torch.tensor(PHRASES)
+        found = model(pixel_values=pictures, input_ids=ids, attention_mask=(ids != 0).long())
+        return [found.logits[..., : ids.shape[1]].clamp(min=-50), found.pred_boxes]
     if task == "zero-shot-object-detection":
         found = model(pixel_values=pictures, input_ids=torch.tensor(TOKENS * 2))
         return [found.logits, found.pred_boxes]
@@ -170,6 +196,26 @@ def written(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     return found
 
 
+def found_objects(model: Any, folder: Path) -> list[dict[str, Any]]:
+    """What Grounding DINO and its processor find of FOUND in the pictures of the tests of image processors."""
+    (folder / "tokenizer.json").write_text(phrases_json())
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), pad_token="[PAD]")
+    own = transformers.GroundingDinoImageProcessor(**PROCESSORS["mm_grounding_dino"])
+    processor = transformers.GroundingDinoProcessor(own, tokenizer)
+    labels, least, text_least = FOUND
+    found = []
+    for pixels in processor_pictures():
+        inputs = processor(images=pixels, text=labels, return_tensors="pt")
+        with torch.no_grad():
+            [objects] = processor.post_process_grounded_object_detection(
+                model(**inputs), threshold=least, text_threshold=text_least, target_sizes=[pixels.shape[:2]]
+            )
+        boxes, scores = (objects[key].tolist() for key in ("boxes", "scores"))
+        rows = zip(objects["text_labels"], scores, boxes, strict=True)
+        found.append([{"text": text, "score": score, "box": rounded(box)} for text, score, box in rows])
+    return found
+
+
 def rounded(values: Any) -> list[float]:
     return [float(f"{value:.6g}") for value in np.asarray(values, np.float64).reshape(-1)]
 
@@ -185,6 +231,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
                 results.append(rounded(shown(part.detach().numpy())))
                 total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
         texts = written(model, sizes(name)[0]) if task == "image-to-text" else None
+        objects = {"objects": found_objects(model, folder)} if name == "mm_grounding_dino" else {}
         total.backward()
         grads: Mapping[str, Any]
         with torch.no_grad():  # the gradients take the places of the weights, so that they are stored by the same names
@@ -199,7 +246,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
             key: [list(value.shape), *rounded([(grads[key].double().numpy() * direction(key, value.shape)).sum()])]
             for key, value in stored.items()
         }
-    return {"outputs": results, "parameters": parameters} | ({} if texts is None else {"texts": texts})
+    return {"outputs": results, "parameters": parameters} | objects | ({} if texts is None else {"texts": texts})
 
 
 if __name__ == "__main__":

@@ -64,6 +64,25 @@ _RT_DETR = {
     "num_queries": 6,
     "num_denoising": 0,
 }
+_GROUNDED = {
+    "d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 20, "num_queries": 6,
+    "num_feature_levels": 4, "max_text_len": 16,
+    "backbone_config": {
+        "model_type": "swin", "image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1, 1],
+        "num_heads": [2, 2, 2], "window_size": 3, "mlp_ratio": 2, "out_features": ["stage2", "stage3"],
+    },
+    "text_config": _WORDS | {"model_type": "bert", "vocab_size": 1032, "max_position_embeddings": 16},
+}  # fmt: skip
+_T5 = {
+    "num_query_tokens": 3, "image_token_index": 39, "vision_config": _SIZES, "qformer_config": {
+        "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20, "vocab_size": 40,
+        "max_position_embeddings": 12,
+    }, "text_config": {
+        "model_type": "t5", "vocab_size": 40, "d_model": 16, "d_kv": 4, "d_ff": 20, "num_layers": 2, "num_heads": 3,
+        "feed_forward_proj": "gated-gelu", "eos_token_id": 5,
+    },
+}  # fmt: skip
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
@@ -212,6 +231,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "owlv2", "projection_dim": 12, "text_config": _WORDS,
         "vision_config": _SIZES | {"num_hidden_layers": 1},
     },
+    "grounding_dino": _GROUNDED | {"model_type": "grounding-dino"},
+    "mm_grounding_dino": _GROUNDED | {
+        "model_type": "mm-grounding-dino", "decoder_bbox_embed_share": False, "decoder_cls_embed_share": False,
+    },
     "mobileclip": {  # of OpenCLIP
         "model_type": "mobileclip", "embed_dim": 10, "image_size": 32, "vision_config": {
             "model_type": "fastvit", "depths": [1, 1, 1, 1], "hidden_sizes": [4, 8, 16, 32], "mlp_ratios": [2, 2, 2, 2],
@@ -277,6 +300,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "pad_token_id": 1,
         },
     },
+    "blip2_t5": _T5 | {"model_type": "blip-2"},
+    "instructblip": _T5 | {"model_type": "instructblip"},
     "florence2": {
         "model_type": "florence2", "image_token_id": 39,
         "vision_config": {
@@ -335,6 +360,8 @@ CLASSES = {
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
     ("deit_teacher", "image-classification"): "DeiTForImageClassificationWithTeacher",
     ("blip", "image-to-text"): "BlipForConditionalGeneration",
+    ("blip2_t5", "image-to-text"): "Blip2ForConditionalGeneration",
+    ("instructblip", "image-to-text"): "InstructBlipForConditionalGeneration",
     ("florence2", "image-to-text"): "Florence2ForConditionalGeneration",
 }
 # Run with weights in block types.
@@ -346,8 +373,8 @@ QUANTISED = (
 # Run on another device.
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
-    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 yolos detr rt_detr segformer swin "
-    "donut blip sam sam2 trocr florence2"
+    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 grounding_dino yolos detr rt_detr "
+    "segformer swin donut blip instructblip sam sam2 trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
@@ -359,7 +386,10 @@ WITH_TOKENS = (
     "zero-shot-semantic-segmentation",
 )  # tasks whose models read texts too
 PROMPT = [0, 9, 31, 2]  # of models that read one beside a picture
+QUESTION = [2, 9, 31, 3]  # of InstructBLIP's second tokenizer
 TOKENS = [[2, 7, 30, 11, 5], [2, 21, 6, 3, 9]]  # two texts, or their beginnings
+PHRASES = [[101, 7, 30, 1012, 5, 9, 1012, 102], [101, 21, 1029, 6, 102, 0, 0, 0]]  # texts of phrases, and padding
+FOUND = ["a cat", "Green dog"], 0.87, 0.85  # labels, and the thresholds of objects and of their texts
 
 
 def sizes(name: str) -> list[tuple[int, int]]:
@@ -368,6 +398,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
+    own = (32, 40) if "grounding" in config["model_type"] else own
     own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions

@@ -9,7 +9,7 @@ from typing import Any
 from pyapp.formats.safetensors import write_safetensors
 from tests.models.picture_configs import CONFIGS, WITH_TOKENS
 from tests.models.test_pictures import make
-from tests.test_text_tasks import tokenizer_json
+from tests.test_text_tasks import WORDS, tokenizer_json
 
 CLASSES = {
     "deit": ("image-classification", "DeiTForImageClassification"),
@@ -19,6 +19,7 @@ CLASSES = {
     "sam": ("mask-generation", "SamModel"),
     "sam2": ("mask-generation", "Sam2Model"),
     "blip": ("image-to-text", "BlipForConditionalGeneration"),
+    "instructblip": ("image-to-text", "InstructBlipForConditionalGeneration"),
     "florence2": ("image-to-text", "Florence2ForConditionalGeneration"),
     "detr": ("object-detection", "DetrForObjectDetection"),
     "segformer": ("semantic-segmentation", "SegformerForSemanticSegmentation"),
@@ -26,6 +27,7 @@ CLASSES = {
     "clip": ("zero-shot-image-classification", "CLIPModel"),
     "siglip": ("zero-shot-image-classification", "SiglipModel"),
     "owlv2": ("zero-shot-object-detection", "Owlv2ForObjectDetection"),
+    "mm_grounding_dino": ("zero-shot-object-detection", "MMGroundingDinoForObjectDetection"),
     "clipseg": ("zero-shot-semantic-segmentation", "CLIPSegForImageSegmentation"),
     "trocr": ("image-to-text", "VisionEncoderDecoderModel"),
 }
@@ -41,11 +43,34 @@ PROCESSORS: dict[str, dict[str, Any]] = {
         "pad_size": {"height": 20, "width": 20},
     },
     "owlv2": {"image_processor_type": "Owlv2ImageProcessor", "size": {"height": 12, "width": 12}},
+    "mm_grounding_dino": {"image_processor_type": "GroundingDinoImageProcessor", "do_resize": False},
     "sam2": {"image_processor_type": "Sam2ImageProcessorFast", "size": {"height": 32, "width": 32}},
     "clipseg": {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}},
     "yolos": _YOLOS,
     "detr": _YOLOS,
 }  # fmt: skip
+
+
+def phrases_json() -> str:
+    """A tokenizer of the words of tests.test_text_tasks as BERT's, whose special tokens have BERT's numbers."""
+    numbers = {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103, ".": 1012, "?": 1029}
+    numbers |= {word: i for i, word in enumerate(WORDS[5:], 5)}
+    found = json.loads(tokenizer_json())
+    for token in found["added_tokens"]:
+        token["id"] = numbers[token["content"]]
+    for name, token in found["post_processor"]["special_tokens"].items():
+        token["ids"] = [numbers[name]]
+    found["normalizer"] = {
+        "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+        "lowercase": True,
+    }  # fmt: skip
+    found["pre_tokenizer"] = {"type": "BertPreTokenizer"}
+    found["decoder"] = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    found["model"] = {
+        "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+        "vocab": numbers,
+    }  # fmt: skip
+    return json.dumps(found)
 
 
 def write_picture_folder(folder: Path, name: str) -> Path:
@@ -60,7 +85,12 @@ def write_picture_folder(folder: Path, name: str) -> Path:
     else:
         (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     if task in WITH_TOKENS:
-        (folder / "tokenizer.json").write_text(tokenizer_json())
+        (folder / "tokenizer.json").write_text(phrases_json() if name == "mm_grounding_dino" else tokenizer_json())
+    if name == "instructblip":  # what its queries read has a tokenizer of its own, here with one special token more
+        (folder / "qformer_tokenizer").mkdir(exist_ok=True)
+        own = json.loads(tokenizer_json())
+        own["post_processor"]["single"].append({"SpecialToken": {"id": "[SEP]", "type_id": 0}})
+        (folder / "qformer_tokenizer" / "tokenizer.json").write_text(json.dumps(own))
     if task == "image-to-text":
         config |= {"decoder_start_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
         (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 5}))

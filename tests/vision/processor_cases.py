@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "donut_wide": ("Donut", {"size": {"height": 20, "width": 60}}),
     "detr": ("Detr", {"size": {"shortest_edge": 24, "longest_edge": 40}}),
     "yolos": ("Yolos", {"size": {"shortest_edge": 40, "longest_edge": 80}}),
+    "grounding_dino": ("GroundingDino", {"size": {"shortest_edge": 24, "longest_edge": 40}}),
     "mask2former": ("Mask2Former", {"size": {"shortest_edge": 24, "longest_edge": 40}, "size_divisor": 16}),
     "rt_detr": ("RTDetr", {"size": square(32)}),
     "segformer": ("Segformer", {"size": square(28), "resample": 4}),

@@ -22,6 +22,8 @@ from pyapp.formats.sentencepiece_model import read_sentencepiece_model
 from pyapp.formats.source import close_source, name_of
 from pyapp.hub.resolver import choose_files, choose_model
 from pyapp.models.load import (
+    SEES,
+    answers_once,
     is_llama_cpps,
     module_of,
     read_settings,
@@ -94,6 +96,7 @@ FEATURES = ("features", "image-features")  # what encoders of any head give
 UNNAMED = {"snac": ("vq_strides", "encoder_rates"), "kokoro": ("plbert", "istftnet")}
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 RANKING = "ranking"
+ANSWERS = "image-to-text"
 # Classes in `auto_map` of language models that see the whole text: that of GTE-Qwen2 and Stella.
 SEE_BOTH_WAYS = ("modeling_qwen.Qwen2Model",)
 # Buffers of older files and heads that no task here reads.
@@ -370,6 +373,8 @@ def own_task(settings: Mapping[str, Any]) -> str | None:
     names one; None if they do not tell, as with the base of several heads.
     """
     classes, known = settings.get("architectures"), known_tasks(settings)
+    if {SEES, ANSWERS} <= {*known}:  # of a class for both
+        return ANSWERS if answers_once(settings) else SEES
     name = str(classes[0]) if isinstance(classes, list) and classes else ""
     for end, tasks in HEADS.items():
         if name.endswith(end):

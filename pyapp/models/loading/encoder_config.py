@@ -55,6 +55,19 @@ class BertConfig(EncoderConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BertTextConfig(BertConfig):
+    """The fields of a BERT that is a part of another model. What a file does not say is that of bert-base."""
+
+    model_type = "bert"
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+
+
+@dataclass(frozen=True, kw_only=True)
 class RotaryEncoderConfig(EncoderConfig):
     """The fields of encoders whose positions turn queries and keys. `bias`: whether attention and the last projection
     have biases; `gated`: whether feed-forward parts are gated.

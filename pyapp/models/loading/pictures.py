@@ -34,7 +34,8 @@ from .by_task import (
 )
 from .image_processors import usual_processor
 
-MORE_FILES = re.compile("|".join(map(re.escape, TOKENIZER_FILES)))
+READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of InstructBLIP
+MORE_FILES = re.compile(READERS + "(" + "|".join(map(re.escape, TOKENIZER_FILES)) + ")")
 WITH_TOKENIZER = (
     "image-to-text", "zero-shot-image-classification", "zero-shot-object-detection",
     "zero-shot-semantic-segmentation", "visual-document-retrieval",
@@ -95,6 +96,8 @@ def load_image_model(
         model: Any = build(checkpoint, settings, task, dtype, device, report, cancel, labels is not None)
     if tokenizer is not None:
         check_tokenizer(tokenizer, model, name)
+    if getattr(model, "reader_files", ""):
+        model.reader = tokenizer_of(source, name, files, model.reader_files).encode
     _check_fit(processor, model, name)
     if hasattr(model, "take_prompts") and "processor_config" in files:
         model.take_prompts(read_settings(files["processor_config"]))
@@ -103,15 +106,18 @@ def load_image_model(
     return LoadedImageModel(name, model, processor, tokenizer, settings, generation)
 
 
-def tokenizer_of(source: Any, name: str, files: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer among the files that are given, or those by role. ModelError where there is none."""
-    words: dict[str, Any]  # by name
-    if isinstance(source, Mapping):
-        words = {path: file for path, file in source.items() if path in TOKENIZER_FILES}
-    else:
-        words = {path.name: path for role, path in files.items() if role == "tokenizer" or path.name in TOKENIZER_FILES}
+def tokenizer_of(source: Any, name: str, files: Mapping[str, Any], folder: str = "") -> Tokenizer:
+    """The tokenizer among the files that are given, or those by role; the one in a folder of them. ModelError where
+    there is none.
+    """
+    before, given = f"{folder}/" if folder else "", source if isinstance(source, Mapping) else files
+    own = {path.removeprefix(before): file for path, file in given.items() if path.startswith(before)}
+    words: dict[str, Any] = {path: file for path, file in own.items() if path in TOKENIZER_FILES}
+    if not folder and given is files and "tokenizer" in files:
+        words[files["tokenizer"].name] = files["tokenizer"]
     if not any(file in words for file in VOCABULARIES):
-        raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
+        hint = f"Put the model's {before}tokenizer.json beside it"
+        raise ModelError(f"its {before}tokenizer is missing", where=name, hint=hint)
     return load_tokenizer(words, name)
 
 
