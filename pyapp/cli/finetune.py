@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
@@ -14,7 +15,8 @@ from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
 
-TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", "Memory"
+TRAINED, STEPS, SOUND = "What is trained", "Steps", "Recordings"
+PAIRS, MEMORY = "Pairs of answers", "Memory"
 
 # By the task of a model that is trained whole.
 RIGHT = {
@@ -109,9 +111,19 @@ class FinetuneView(TrainView):
 )
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
-@option(STEPS, "--language", help="Of the recordings, unless their lines say it. [default: en]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
+@option(SOUND, "--language", help="Of the recordings, unless their lines say it. [default: en]")
+@option(
+    SOUND,
+    "--spec-augment/--no-spec-augment",
+    default=None,
+    help="Hide stretches of time and frequencies at random. [default: as the model's config.json says]",
+)
+@option(SOUND, "--mask-time-prob", type=click.FloatRange(0, 1), help="Share of the time that is hidden.")
+@option(SOUND, "--mask-time-length", type=click.IntRange(min=1), help="Moments of a stretch.")
+@option(SOUND, "--mask-feature-prob", type=click.FloatRange(0, 1), help="Share of the features that is hidden.")
+@option(SOUND, "--mask-feature-length", type=click.IntRange(min=1), help="Features of a stretch.")
 @option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True), help="How near to the old model. [default: 0.1]")
 @option(PAIRS, "--preference", metavar="LOSS", help="sigmoid, hinge, ipo, robust, apo_zero … [default: sigmoid]")
 @option(PAIRS, "--label-smoothing", type=click.FloatRange(0, 0.5, max_open=True), help="Share of wrong pairs (robust).")
@@ -146,7 +158,8 @@ def finetune(
     from pyapp import tasks
 
     use_threads(threads)
-    given = {name: value for name, value in settings.items() if value not in (None, False)}
+    source = click.get_current_context().get_parameter_source
+    given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
     view: View = JsonView() if as_json else FinetuneView(model, out_dir)
     return forward(lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view)
 

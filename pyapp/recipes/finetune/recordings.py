@@ -22,18 +22,18 @@ from pyapp.train.token_rows import IGNORED, padded, token_loss
 
 from .examples import digest_of
 from .labelled import entries
+from .masking import MaskedSettings
 from .steps import Request
-from .whole import WholeSettings, WholeTraining
+from .whole import WholeTraining
 
 FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
 FORMS = "; ".join(", ".join(names) for names in FIELDS)
 
 
 @dataclass(frozen=True)
-class RecordingSettings(WholeSettings):
-    """As WholeSettings. language: of recordings whose line names none, by code or name."""
+class RecordingSettings(MaskedSettings):
+    """As MaskedSettings. language: of recordings whose line names none, by code or name."""
 
-    rows: int = 8
     language: str = "en"
 
 
@@ -52,15 +52,27 @@ class WhisperTraining(WholeTraining):
     task = "speech-recognition"
     unit = "nats/token"
 
+    def __init__(self, folder: Path, settings: RecordingSettings, *args: Any) -> None:
+        super().__init__(folder, settings, *args)
+        self.saved, self.masking = settings.masking(read_settings(self.files["config"]))
+
     def outputs(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, ...]:
         """Logits (B, T, V)."""
-        config, device = self.model.config, self.model.device
-        samples = 2 * config.n_audio_ctx * HOP
-        spectra = [log_mel_spectrogram(pad_or_trim(samples_of(row.path), samples), config.n_mels) for row in rows]
-        mel = ops.from_numpy(np.stack(spectra)).to(device)  # (B, n_mels, F)
         with self.region():
-            found: Tensor = model(mel, padded([row.ids[:-1] for row in rows], 0).to(device))
+            found: Tensor = model(self._heard(rows), padded([row.ids[:-1] for row in rows], 0).to(self.model.device))
         return (found.float(),)
+
+    def _heard(self, rows: Sequence[Recording]) -> Tensor:
+        """The spectrograms of recordings (B, n_mels, F); in training, if it is wanted, with hidden stretches."""
+        config, sounds = self.model.config, [samples_of(row.path) for row in rows]
+        samples = 2 * config.n_audio_ctx * HOP
+        spectra = [log_mel_spectrogram(pad_or_trim(sound, samples), config.n_mels) for sound in sounds]
+        mel = ops.from_numpy(np.stack(spectra)).to(self.model.device)
+        if self.masking is None or not self.model.training:
+            return mel
+        counts = [-(-len(sound) // HOP) for sound in sounds]  # the silence behind a recording is not hidden
+        hidden = self.masking(mel.transpose(1, 2), counts, mel.new_zeros((config.n_mels,)))
+        return hidden.transpose(1, 2).contiguous()
 
     def _targets(self, rows: Sequence[Recording]) -> Tensor:
         """(B, T): the next tokens, IGNORED where they are given."""
@@ -76,7 +88,7 @@ class WhisperTraining(WholeTraining):
 
     def export(self) -> None:
         """Writes the model's folder, as transformers has it."""
-        settings = read_settings(self.files["config"]) | {"dtype": "float32"}
+        settings = self.saved | {"dtype": "float32"}
         settings.pop("torch_dtype", None)
         beside = {path.name: path for role, path in self.files.items() if role not in ("model", "config")}
         tensors = {hugging_face_name(name): value for name, value in unfused(self.model)}

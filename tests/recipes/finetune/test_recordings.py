@@ -13,7 +13,7 @@ import pytest
 from pyapp.audio import write_wav
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, OptionError
-from pyapp.events import Cancel, Done, Event, Notice, Progress
+from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
 from pyapp.recipes.finetune import finetune
 
 pytestmark = pytest.mark.native_only
@@ -51,11 +51,16 @@ def run(data: Path, out: Path, stop: int = 0, **settings: Any) -> list[Event]:
 
 
 def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same after a break, and read by the command that transcribes."""
-    done = run(place / "data.jsonl", tmp_path / "out")[-1]
+    """With hidden stretches in training alone, the same after a break, and read by the command that transcribes."""
+    events = run(place / "data.jsonl", tmp_path / "out", spec_augment=True)
+    done = events[-1]
     assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
-    run(place / "data.jsonl", tmp_path / "parts", 2)
-    run(place / "data.jsonl", tmp_path / "parts")
+    first = next(event.value for event in events if isinstance(event, Metric) and event.name == "loss")
+    assert abs(first - done.results["held_out_loss_before"]) > 1e-3  # of the same recordings
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["apply_spec_augment"] is True
+    run(place / "data.jsonl", tmp_path / "parts", 2, spec_augment=True)
+    run(place / "data.jsonl", tmp_path / "parts", spec_augment=True)
     whole, parts = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "parts"))
     assert whole == parts
     command = ["transcribe", str(place / "a.wav"), "--model", str(tmp_path / "out"), "-f", "txt"]
