@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyapp.audio.mel import HOP, SAMPLE_RATE, log_mel_spectrogram, pad_or_trim
-from pyapp.audio.reader import open_audio
+from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.mel import HOP, log_mel_spectrogram, pad_or_trim
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
-from pyapp.errors import FileFormatError, ModelError
-from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.errors import ModelError
+from pyapp.events import Event, Progress
 from pyapp.models.load import LoadedSpeechModel, load_speech_model, read_settings
 from pyapp.models.loading.writing_folder import write_tensors
 from pyapp.models.whisper.weights import hugging_face_name, unfused
 from pyapp.text.whisper_tokenizer import WhisperTokenizer
 from pyapp.train.token_rows import IGNORED, padded, token_loss
 
-from .examples import digest_of
-from .labelled import entries
 from .masking import MaskedSettings
+from .spoken import EMPTY, Spoken, samples_of, started
 from .steps import Request
 from .whole import WholeTraining
-
-FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
-FORMS = "; ".join(", ".join(names) for names in FIELDS)
 
 
 @dataclass(frozen=True)
@@ -95,42 +92,19 @@ class WhisperTraining(WholeTraining):
         write_tensors(tensors, settings, beside, self.folder)
 
 
-def samples_of(path: Path) -> Any:
-    """A recording as float32 (samples,) at 16 kHz."""
-    with open_audio(path) as reader:
-        return np.concatenate(list(reader))
-
-
-def read_recordings(
-    path: Path, loaded: LoadedSpeechModel, language: str, cancel: Cancel
-) -> Iterator[Progress | tuple[list[Recording], int]]:
-    """Progress while the recordings are read, and last (those that fit the model's window, how many do not). Paths in a
-    file are those from its folder. FileFormatError names the line that is not valid.
-    """
+def row_of(loaded: LoadedSpeechModel, language: str, line: Spoken, samples: int) -> Recording | str:
+    """What is learnt of a line, whose recording has so many samples; or why it is left out."""
     config, tokenizer = loaded.model.config, loaded.tokenizer
     longest = 2 * config.n_audio_ctx * HOP
-    rows, left_out, known = [], 0, list(entries(path))
-    for done, (where, entry) in enumerate(known):
-        cancel.check()
-        names = next((names for names in FIELDS if isinstance(entry, dict) and names[0] in entry), None)
-        if names is None or any(not isinstance(entry.get(name), str) for name in names):
-            raise FileFormatError("the line is not a recording with its text", where=where, hint=f"Give {FORMS}")
-        file = path.parent / entry[names[0]]
-        if not file.is_file():
-            raise FileFormatError(f"there is no recording {entry[names[0]]!r:.200}", where=where)
-        start = tokenizer.sot_sequence(str(entry.get("language") or language))
-        text = tokenizer.encode(f" {entry[names[1]].strip()}") if entry[names[1]].strip() else []
-        ids = array("i", [*start, tokenizer.no_timestamps, *text, tokenizer.eot])
-        if len(samples_of(file)) > longest or len(ids) > config.n_text_ctx:
-            left_out += 1
-        else:
-            rows.append(Recording(file, ids, len(start) + 1))
-        yield Progress("reading the recordings", done + 1, len(known), "recordings")
-    if not rows:
-        raise FileFormatError(
-            f"it has no recording of up to {longest / SAMPLE_RATE:g} s", where=str(path), hint="Cut longer ones"
-        )
-    yield rows, left_out
+    if samples > longest:
+        return f"longer than the model's window ({longest / SAMPLE_RATE:g} s)"
+    if not line.text:
+        return EMPTY
+    start = tokenizer.sot_sequence(str(line.fields.get("language") or language))
+    ids = array("i", [*start, tokenizer.no_timestamps, *tokenizer.encode(f" {line.text}"), tokenizer.eot])
+    if len(ids) > config.n_text_ctx:
+        return f"said in more than the {config.n_text_ctx} tokens that the model writes"
+    return Recording(line.path, ids, len(start) + 1)
 
 
 def finetune_whisper(request: Request) -> Iterator[Event]:
@@ -142,22 +116,8 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
         raise ModelError("the model is no Whisper", where=loaded.name)
-    read: dict[str, list[Recording]] = {}
-    digests, left_out = {}, 0
-    for name, path in (("data", request.data), ("held_out_data", request.held_out_data)):
-        if path is None:
-            continue
-        for event in read_recordings(path, loaded, chosen.language, request.cancel):
-            if isinstance(event, Progress):
-                yield event
-            else:
-                read[name], more = event
-                left_out += more
-        digests[name] = digest_of(path)
-    if left_out:
-        yield Notice(f"{left_out} recordings are longer than the model's window and were left out", hint="Cut them")
-    settings = request.settings_as(RecordingSettings, **digests)
-    yield from WhisperTraining.started(request, settings, loaded, read["data"], read.get("held_out_data"))
+    make = partial(row_of, loaded, chosen.language)
+    yield from started(WhisperTraining, request, RecordingSettings, loaded, make)
 
 
 __all__ = ["RecordingSettings", "finetune_whisper"]

@@ -71,7 +71,7 @@ def test_what_is_refused(recordings: Path, tmp_path: Path) -> None:
         run(model, tmp_path / "empty", tmp_path / "out")
     table = tmp_path / "data.csv"
     table.write_text("text,label\na,b\n")
-    with pytest.raises(OptionError, match="Give a folder with a folder of recordings"):
+    with pytest.raises(FileFormatError, match="line 2: the line is not a recording with its text"):
         run(model, table, tmp_path / "out")
     for settings, told in (
         ({"spec_augment": True, "mask_time_prob": 0}, "nothing would be hidden"),
@@ -81,6 +81,8 @@ def test_what_is_refused(recordings: Path, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match=told):
             run(model, recordings, tmp_path / "out", **settings)
     spectrogram = write(tmp_path / "spectrogram", "spectrogram", make("spectrogram").state_dict())
+    with pytest.raises(OptionError, match="Give a folder with a folder of recordings"):
+        run(spectrogram, table, tmp_path / "out")
     with pytest.raises(OptionError, match="'audio-spectrogram-transformer' hide nothing"):
         run(spectrogram, recordings, tmp_path / "out", spec_augment=True)
     broken = tmp_path / "broken"
