@@ -25,7 +25,8 @@ from PIL import Image
 from pyapp.engine.ops import from_numpy
 from pyapp.events import Item
 from pyapp.models.loading.reading import load_reading_model
-from pyapp.recipes.reader.evaluation import CONDITIONS, character_errors, test_lines
+from pyapp.recipes.error_rates import error_rate
+from pyapp.recipes.reader.evaluation import CONDITIONS, test_lines
 from pyapp.tasks.reading import read_pages
 from scripts.embedded_files import MODELS
 
@@ -85,8 +86,8 @@ def main() -> None:
             ways["tesseract"] = by_tesseract(pictures)
         row = [f"{len(lines)} {condition.name}"]
         for name, read in ways.items():
-            exact = character_errors(said, read)
-            loose = character_errors([text.translate(ALIKE) for text in said], [text.translate(ALIKE) for text in read])
+            exact = error_rate(said, read)
+            loose = error_rate([text.translate(ALIKE) for text in said], [text.translate(ALIKE) for text in read])
             print(f"{condition.name}, {name}: {exact:.4f}, quotes and dashes alike: {loose:.4f}", flush=True)
             row += [f"{100 * exact:.2f} %", f"{100 * loose:.2f} %"]
         rows.append(row + [""] * (5 - len(row)))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from pyapp.cli.grouped import command, option
 from pyapp.cli.running import device_of, forward, json_option, threads_option, use_threads
@@ -14,7 +15,8 @@ from pyapp.cli.views import JsonView, QuantizeView, TrainView, View, plain, size
 from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
 
-TRAINED, STEPS, PAIRS, MEMORY = "What is trained", "Steps", "Pairs of answers", "Memory"
+TRAINED, STEPS, SOUND = "What is trained", "Steps", "Recordings"
+PAIRS, MEMORY = "Pairs of answers", "Memory"
 
 # By the task of a model that is trained whole.
 RIGHT = {
@@ -61,6 +63,9 @@ class FinetuneView(TrainView):
         if "held_out_accuracy" in results:
             what = RIGHT[task] if task in RIGHT else "pairs, {:.0%} are the right way round"
             click.echo(f"of the held-out {what.format(results['held_out_accuracy'])}")
+        if "held_out_character_error_rate" in results:
+            characters, words = (results[f"held_out_{what}_error_rate"] for what in ("character", "word"))
+            click.echo(f"of the held-out texts, {characters:.1%} of the characters, {words:.1%} of the words are wrong")
         if "held_out_correlation" in results:
             click.echo(f"correlation with the held-out scores {results['held_out_correlation']:.3f}")
         if results["adapter"]:
@@ -97,7 +102,8 @@ class FinetuneView(TrainView):
     STEPS,
     "--rate",
     type=click.FloatRange(0, 1),
-    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of pairs 1e-5, 1e-6]",
+    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of pairs 1e-5, 1e-6; "
+    "of models that name characters 1e-4]",
 )
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
 @option(
@@ -105,13 +111,33 @@ class FinetuneView(TrainView):
     "--batch",
     "rows",
     type=click.IntRange(min=1),
-    help="Examples at a time. [default: 4; of other models 16, of Whisper 8]",
+    help="Examples at a time. [default: 4; of other models 16, of recordings 8]",
 )
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
-@option(STEPS, "--language", help="Of the recordings, unless their lines say it. [default: en]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
+@option(SOUND, "--language", help="Of the recordings, unless their lines say it. [default: en]")
+@option(
+    SOUND,
+    "--spec-augment/--no-spec-augment",
+    default=None,
+    help="Hide stretches of time and frequencies at random. [default: as the model's config.json says]",
+)
+@option(SOUND, "--mask-time-prob", type=click.FloatRange(0, 1), help="Share of the time that is hidden.")
+@option(SOUND, "--mask-time-length", type=click.IntRange(min=1), help="Moments of a stretch.")
+@option(SOUND, "--mask-feature-prob", type=click.FloatRange(0, 1), help="Share of the features that is hidden.")
+@option(SOUND, "--mask-feature-length", type=click.IntRange(min=1), help="Features of a stretch.")
+@option(SOUND, "--new-vocabulary", is_flag=True, help="Name the texts' characters, not the model's own.")
+@option(SOUND, "--ignored-characters", metavar="TEXT", help='Left out of texts, as ",.?!".')
+@option(
+    SOUND,
+    "--freeze-feature-encoder/--no-freeze-feature-encoder",
+    default=None,
+    help="Keep the convolutions over samples as they are. [default: keep them]",
+)
+@option(SOUND, "--ctc-loss-reduction", type=click.Choice(["mean", "sum"]), help="Of the recordings. [default: mean]")
+@option(SOUND, "--ctc-zero-infinity", is_flag=True, help="An infinite loss counts as 0.")
 @option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True), help="How near to the old model. [default: 0.1]")
 @option(PAIRS, "--preference", metavar="LOSS", help="sigmoid, hinge, ipo, robust, apo_zero … [default: sigmoid]")
 @option(PAIRS, "--label-smoothing", type=click.FloatRange(0, 0.5, max_open=True), help="Share of wrong pairs (robust).")
@@ -137,16 +163,16 @@ def finetune(
     If MODEL classifies pictures (ViT, ConvNeXt, ResNet …), DATA is a folder with a folder of pictures for each class.
 
     If MODEL classifies sounds or gives features of them (wav2vec 2.0, HuBERT, WavLM …), DATA is a folder with a folder
-    of recordings for each class.
-
-    If MODEL is a Whisper, DATA is a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in each line.
+    of recordings for each class; or, as for a Whisper, a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in
+    each line: the model learns to write what is said.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """
     from pyapp import tasks
 
     use_threads(threads)
-    given = {name: value for name, value in settings.items() if value not in (None, False)}
+    source = click.get_current_context().get_parameter_source
+    given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
     view: View = JsonView() if as_json else FinetuneView(model, out_dir)
     return forward(lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view)
 

@@ -23,6 +23,7 @@ from pyapp.nn.layers.linear import ResidualLinear
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.relative_positions import by_distance
 from pyapp.nn.sound import ConformerLayer
+from pyapp.nn.spec_augment import MaskedEncoder
 
 from .loading.config import FileConfig, require
 
@@ -203,7 +204,7 @@ class Projection(Module):
         return self.projection(self.layer_norm(x))
 
 
-class Encoder(Module):
+class Encoder(MaskedEncoder):
     """The hidden states of recordings."""
 
     def __init__(self, config: Config) -> None:
@@ -245,7 +246,7 @@ class Encoder(Module):
             raise ArgumentError(f"filter banks are (B, F, {size}), not {describe(input_features)}")
         if attention_mask is not None and attention_mask.shape != input_features.shape[:2]:
             raise ArgumentError(f"attention_mask is {describe(attention_mask)}, the banks {describe(input_features)}")
-        x = self.feature_projection(input_features)
+        x = self.partly_hidden(self.feature_projection(input_features), attention_mask)
         if attention_mask is not None:
             x = x * attention_mask.to(x.dtype).unsqueeze(2)
         for layer in self.encoder.layers:

@@ -1,8 +1,8 @@
 """The common parts of encoders of sound: convolutions over samples, a convolution instead of positions, the layers of a
 transformer (wav2vec 2.0, Baevski et al. 2020, arXiv 2006.11477), and the head that names a character for each moment.
 
-`attention_mask` (B, N) is 0 where a sample is padding, which stands at the end. Dropout, and the masks of training, are
-not applied.
+`attention_mask` (B, N) is 0 where a sample is padding, which stands at the end. Dropout is not applied, and nothing is
+hidden in training unless `hide_in_training` was called.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
 from .sequence_to_sequence import Attention
+from .spec_augment import MaskedEncoder
 from .utils.parametrizations import weight_norm
 
 
@@ -229,7 +230,7 @@ class ConformerLayer(Module):
         return self.final_layer_norm(x + self.ffn2(self.ffn2_layer_norm(x)) * 0.5)
 
 
-class SoundEncoder(Module):
+class SoundEncoder(MaskedEncoder):
     """The hidden states of recordings."""
 
     def __init__(self, config: Any, layers: SoundLayers, normalized: bool = True) -> None:
@@ -286,7 +287,8 @@ class SoundEncoder(Module):
                 f"{kind}: attention_mask is {describe(attention_mask)}, the samples {describe(input_values)}"
             )
         x = self.feature_extractor(input_values)
-        return self.encoder(self.projected(x), self.heard(attention_mask, x.shape[1]), states)
+        heard = self.heard(attention_mask, x.shape[1])
+        return self.encoder(self.partly_hidden(self.projected(x), heard), heard, states)
 
 
 class SoundHead(Module):

@@ -5,6 +5,7 @@ https://doi.org/10.1145/1143844.1143891), from the files of transformers' Wav2Ve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import Any
 
@@ -84,6 +85,31 @@ class CTCTokenizer:
     def blank_number(self) -> int:
         """The number of the blank."""
         return self.numbers[self.blank]
+
+    @cached_property
+    def _writable(self) -> dict[str, int]:
+        """The numbers of the characters of texts, and of the space."""
+        found = {piece: number for piece, number in self.numbers.items() if len(piece) == 1}
+        for piece in (self.blank, self.unknown, self.delimiter or ""):
+            found.pop(piece, None)
+        return found | ({" ": self.numbers[self.delimiter]} if self.delimiter in self.numbers else {})
+
+    def fitted(self, text: str) -> str:
+        """A text with single spaces, in capital or small letters if the characters have only these."""
+        text = " ".join(text.split())
+        letters = [piece for piece in self._writable if piece.lower() != piece.upper()]
+        capital, small = (any(piece == case(piece) for piece in letters) for case in (str.upper, str.lower))
+        return text.upper() if self.lower or capital > small else text.lower() if small > capital else text
+
+    def missing(self, text: str) -> set[str]:
+        """The characters of a text that are not known."""
+        return {*text} - {*self._writable}
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of the characters of a text, one each; those that are not known are left out (transformers makes
+        them unknown). Names of other tokens are ordinary text.
+        """
+        return [self._writable[character] for character in text if character in self._writable]
 
     def characters(self, numbers: Sequence[int], first: int = 0) -> list[Spoken]:
         """The characters of the numbers of each moment, which count from `first`: equal neighbours are one, and blanks

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -25,6 +25,10 @@ S = TypeVar("S")
 
 def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
     """The settings `given` as a dataclass of type `kind`. OptionError for an unknown name."""
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    other = next((name for name in given if name not in known), None)
+    if other is not None:
+        raise OptionError("unknown setting of this training", where=other, hint=f"It has {', '.join(known)}")
     try:
         return kind(**given)
     except TypeError as error:

@@ -168,3 +168,5 @@ def test_characters() -> None:
     assert [(word.text, word.first, word.end, word.tokens) for word in tokenizer.words([4, 0, 0, 1, 2, 2], 10)] == [
         ("ä", 11, 13, (0,)), ("b", 14, 16, (2,)),
     ]  # fmt: skip
+    assert tokenizer.fitted(" äb\n b") == "ÄB B" and tokenizer.encode("ÄB B") == [0, 2, 1, 2]
+    assert tokenizer.missing("Ä_[PAD]") == {*"_[PAD]"}

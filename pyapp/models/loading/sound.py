@@ -52,16 +52,12 @@ def load_sound_model(
     """
     module = _module(settings)
     kind, pieces = module.TASKS[TASK], getattr(module, "PIECES", False)
-    hears = not pieces and issubclass(kind, SoundTextModel)
-    writes = pieces or hears or issubclass(kind, SequenceToSequence)
+    writes = pieces or issubclass(kind, SoundTextModel | SequenceToSequence)
     prepares = _object(files["preprocessor_config"]) if "preprocessor_config" in files else {}
     if not prepares and "processor_config" in files:
         prepares = _object(files["processor_config"])
     tokenizer: Any = _words(name, files) if writes else _characters(name, files)
-    usual = SpectrogramProcessor if hears else SampleProcessor
-    processor = getattr(module, "PROCESSOR", usual).from_settings(prepares)
-    if hasattr(processor, "check"):
-        processor.check(settings, name)
+    processor = processor_of(name, settings, prepares)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = _built(checkpoint, settings, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:
@@ -71,6 +67,19 @@ def load_sound_model(
             hint=f"Give the {file} that belongs to the model",
         )  # fmt: skip
     return model.eval(), SpokenPieces(tokenizer, model.config.blank) if pieces else tokenizer, processor
+
+
+def processor_of(name: str, settings: Mapping[str, Any], prepares: Mapping[str, Any]) -> Any:
+    """What prepares the samples of a model, by the objects of its config.json and its preprocessor_config.json.
+    ModelError where these do not belong together.
+    """
+    module = _module(settings)
+    kind = module.TASKS[TASK]
+    hears = isinstance(kind, type) and issubclass(kind, SoundTextModel)
+    processor = getattr(module, "PROCESSOR", SpectrogramProcessor if hears else SampleProcessor).from_settings(prepares)
+    if hasattr(processor, "check"):
+        processor.check(settings, name)
+    return processor
 
 
 def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:

@@ -14,7 +14,6 @@ from pyapp.errors import FileFormatError
 from pyapp.events import Event, Progress
 from pyapp.models.load import read_settings
 from pyapp.models.loading.writing_folder import write_folder
-from pyapp.nn import BatchNorm1d, BatchNorm2d
 
 from .examples import digest_of
 from .steps import Request
@@ -32,7 +31,7 @@ class Classified:
 
 
 class FolderTraining(LabelTraining):
-    """Base: files and their labels. The statistics of batch norms stay as they are: batches are small."""
+    """Base: files and their labels."""
 
     kind: str
     """What the files are: "picture"."""
@@ -47,12 +46,6 @@ class FolderTraining(LabelTraining):
     def check(cls, loaded: Any, rows: Sequence[Classified], request: Request) -> Iterator[Event]:
         """Looks at all files before the first step."""
         return iter(())
-
-    def to_training(self) -> None:
-        self.model.train()
-        for module in self.model.modules():
-            if isinstance(module, BatchNorm1d | BatchNorm2d):
-                module.eval()
 
     def export(self) -> None:
         """Writes the model's folder."""

@@ -4,36 +4,33 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyapp.audio.mel import HOP, SAMPLE_RATE, log_mel_spectrogram, pad_or_trim
-from pyapp.audio.reader import open_audio
+from pyapp.audio.constants import SAMPLE_RATE
+from pyapp.audio.mel import HOP, log_mel_spectrogram, pad_or_trim
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
-from pyapp.errors import FileFormatError, ModelError
-from pyapp.events import Cancel, Event, Notice, Progress
+from pyapp.errors import ModelError
+from pyapp.events import Event, Progress
 from pyapp.models.load import LoadedSpeechModel, load_speech_model, read_settings
 from pyapp.models.loading.writing_folder import write_tensors
 from pyapp.models.whisper.weights import hugging_face_name, unfused
 from pyapp.text.whisper_tokenizer import WhisperTokenizer
 from pyapp.train.token_rows import IGNORED, padded, token_loss
 
-from .examples import digest_of
-from .labelled import entries
+from .masking import MaskedSettings
+from .spoken import EMPTY, Spoken, samples_of, started
 from .steps import Request
-from .whole import WholeSettings, WholeTraining
-
-FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
-FORMS = "; ".join(", ".join(names) for names in FIELDS)
+from .whole import WholeTraining
 
 
 @dataclass(frozen=True)
-class RecordingSettings(WholeSettings):
-    """As WholeSettings. language: of recordings whose line names none, by code or name."""
+class RecordingSettings(MaskedSettings):
+    """As MaskedSettings. language: of recordings whose line names none, by code or name."""
 
-    rows: int = 8
     language: str = "en"
 
 
@@ -52,15 +49,27 @@ class WhisperTraining(WholeTraining):
     task = "speech-recognition"
     unit = "nats/token"
 
+    def __init__(self, folder: Path, settings: RecordingSettings, *args: Any) -> None:
+        super().__init__(folder, settings, *args)
+        self.saved, self.masking = settings.masking(read_settings(self.files["config"]))
+
     def outputs(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, ...]:
         """Logits (B, T, V)."""
-        config, device = self.model.config, self.model.device
-        samples = 2 * config.n_audio_ctx * HOP
-        spectra = [log_mel_spectrogram(pad_or_trim(samples_of(row.path), samples), config.n_mels) for row in rows]
-        mel = ops.from_numpy(np.stack(spectra)).to(device)  # (B, n_mels, F)
         with self.region():
-            found: Tensor = model(mel, padded([row.ids[:-1] for row in rows], 0).to(device))
+            found: Tensor = model(self._heard(rows), padded([row.ids[:-1] for row in rows], 0).to(self.model.device))
         return (found.float(),)
+
+    def _heard(self, rows: Sequence[Recording]) -> Tensor:
+        """The spectrograms of recordings (B, n_mels, F); in training, if it is wanted, with hidden stretches."""
+        config, sounds = self.model.config, [samples_of(row.path) for row in rows]
+        samples = 2 * config.n_audio_ctx * HOP
+        spectra = [log_mel_spectrogram(pad_or_trim(sound, samples), config.n_mels) for sound in sounds]
+        mel = ops.from_numpy(np.stack(spectra)).to(self.model.device)
+        if self.masking is None or not self.model.training:
+            return mel
+        counts = [-(-len(sound) // HOP) for sound in sounds]  # the silence behind a recording is not hidden
+        hidden = self.masking(mel.transpose(1, 2), counts, mel.new_zeros((config.n_mels,)))
+        return hidden.transpose(1, 2).contiguous()
 
     def _targets(self, rows: Sequence[Recording]) -> Tensor:
         """(B, T): the next tokens, IGNORED where they are given."""
@@ -76,49 +85,26 @@ class WhisperTraining(WholeTraining):
 
     def export(self) -> None:
         """Writes the model's folder, as transformers has it."""
-        settings = read_settings(self.files["config"]) | {"dtype": "float32"}
+        settings = self.saved | {"dtype": "float32"}
         settings.pop("torch_dtype", None)
         beside = {path.name: path for role, path in self.files.items() if role not in ("model", "config")}
         tensors = {hugging_face_name(name): value for name, value in unfused(self.model)}
         write_tensors(tensors, settings, beside, self.folder)
 
 
-def samples_of(path: Path) -> Any:
-    """A recording as float32 (samples,) at 16 kHz."""
-    with open_audio(path) as reader:
-        return np.concatenate(list(reader))
-
-
-def read_recordings(
-    path: Path, loaded: LoadedSpeechModel, language: str, cancel: Cancel
-) -> Iterator[Progress | tuple[list[Recording], int]]:
-    """Progress while the recordings are read, and last (those that fit the model's window, how many do not). Paths in a
-    file are those from its folder. FileFormatError names the line that is not valid.
-    """
+def row_of(loaded: LoadedSpeechModel, language: str, line: Spoken, samples: int) -> Recording | str:
+    """What is learnt of a line, whose recording has so many samples; or why it is left out."""
     config, tokenizer = loaded.model.config, loaded.tokenizer
     longest = 2 * config.n_audio_ctx * HOP
-    rows, left_out, known = [], 0, list(entries(path))
-    for done, (where, entry) in enumerate(known):
-        cancel.check()
-        names = next((names for names in FIELDS if isinstance(entry, dict) and names[0] in entry), None)
-        if names is None or any(not isinstance(entry.get(name), str) for name in names):
-            raise FileFormatError("the line is not a recording with its text", where=where, hint=f"Give {FORMS}")
-        file = path.parent / entry[names[0]]
-        if not file.is_file():
-            raise FileFormatError(f"there is no recording {entry[names[0]]!r:.200}", where=where)
-        start = tokenizer.sot_sequence(str(entry.get("language") or language))
-        text = tokenizer.encode(f" {entry[names[1]].strip()}") if entry[names[1]].strip() else []
-        ids = array("i", [*start, tokenizer.no_timestamps, *text, tokenizer.eot])
-        if len(samples_of(file)) > longest or len(ids) > config.n_text_ctx:
-            left_out += 1
-        else:
-            rows.append(Recording(file, ids, len(start) + 1))
-        yield Progress("reading the recordings", done + 1, len(known), "recordings")
-    if not rows:
-        raise FileFormatError(
-            f"it has no recording of up to {longest / SAMPLE_RATE:g} s", where=str(path), hint="Cut longer ones"
-        )
-    yield rows, left_out
+    if samples > longest:
+        return f"longer than the model's window ({longest / SAMPLE_RATE:g} s)"
+    if not line.text:
+        return EMPTY
+    start = tokenizer.sot_sequence(str(line.fields.get("language") or language))
+    ids = array("i", [*start, tokenizer.no_timestamps, *tokenizer.encode(f" {line.text}"), tokenizer.eot])
+    if len(ids) > config.n_text_ctx:
+        return f"said in more than the {config.n_text_ctx} tokens that the model writes"
+    return Recording(line.path, ids, len(start) + 1)
 
 
 def finetune_whisper(request: Request) -> Iterator[Event]:
@@ -130,22 +116,8 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
         raise ModelError("the model is no Whisper", where=loaded.name)
-    read: dict[str, list[Recording]] = {}
-    digests, left_out = {}, 0
-    for name, path in (("data", request.data), ("held_out_data", request.held_out_data)):
-        if path is None:
-            continue
-        for event in read_recordings(path, loaded, chosen.language, request.cancel):
-            if isinstance(event, Progress):
-                yield event
-            else:
-                read[name], more = event
-                left_out += more
-        digests[name] = digest_of(path)
-    if left_out:
-        yield Notice(f"{left_out} recordings are longer than the model's window and were left out", hint="Cut them")
-    settings = request.settings_as(RecordingSettings, **digests)
-    yield from WhisperTraining.started(request, settings, loaded, read["data"], read.get("held_out_data"))
+    make = partial(row_of, loaded, chosen.language)
+    yield from started(WhisperTraining, request, RecordingSettings, loaded, make)
 
 
 __all__ = ["RecordingSettings", "finetune_whisper"]

@@ -5,6 +5,7 @@ recordings, on a folder of folders.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyapp.audio.reader import read_beginning
@@ -15,8 +16,8 @@ from pyapp.events import Event, Notice, Progress
 from pyapp.models.loading.sound_labels import TASK, load_sound_classifier
 
 from .class_folders import Classified, FolderTraining
+from .masking import MaskedSettings
 from .steps import Request
-from .whole import WholeSettings
 
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".webm", ".mp4")
 RATE = 16000  # samples a second
@@ -24,10 +25,8 @@ LONGEST = 30.0  # seconds that are heard of a recording, unless the model hears 
 
 
 @dataclass(frozen=True)
-class SoundSettings(WholeSettings):
-    """As WholeSettings."""
-
-    rows: int = 8
+class SoundSettings(MaskedSettings):
+    """As MaskedSettings."""
 
 
 class SoundTraining(FolderTraining):
@@ -40,9 +39,10 @@ class SoundTraining(FolderTraining):
 
     @classmethod
     def load(cls, request: Request, labels: Sequence[str]) -> Any:
-        return load_sound_classifier(
+        loaded = load_sound_classifier(
             request.model, dtype="float32", device=request.device, cancel=request.cancel, labels=labels
         )
+        return replace(loaded, settings=request.settings_as(SoundSettings).mask(loaded.model, loaded.settings))
 
     @classmethod
     def check(cls, loaded: Any, rows: Sequence[Classified], request: Request) -> Iterator[Event]:

@@ -14,6 +14,7 @@ from pyapp.events import Cancel, Event
 from pyapp.models.load import TEXT, read_settings
 from pyapp.models.loading.by_task import MORE_FILES, known_tasks
 
+from .characters import finetune_characters, names_characters
 from .encoders import finetune_encoder
 from .labelled import SEPARATORS
 from .pictures import finetune_pictures
@@ -33,7 +34,8 @@ def finetune(
     Metric and finally Done.
 
     `settings` are those of FinetuneSettings, for a language model; of WholeSettings, for an encoder of texts or a model
-    of pictures; of SoundSettings, for one of sounds; of RecordingSettings, for a Whisper. Leaves an adapter or a
+    of pictures; of SoundSettings, for one of sounds, or of CharacterSettings, if it is to name characters; of
+    RecordingSettings, for a Whisper. Leaves an adapter or a
     model's folder, a checkpoint and, with Pillow, loss.png. `evaluate_every`: steps; by default ten times in all. The
     same settings give the same weights, however often it was interrupted. Raises OptionError, FileFormatError for the
     data, PyappError for other settings than those begun with, and errors of load_model.
@@ -73,8 +75,11 @@ def _training_of(asked: Request) -> tuple[Callable[[Request], Iterator[Event]], 
         return finetune_whisper, Path.is_file, "Give a .jsonl, .csv or .tsv file that names recordings"
     if "image-classification" in tasks:
         return finetune_pictures, Path.is_dir, "Give a folder with a folder of pictures for each class"
+    if names_characters(settings) and ("audio-classification" not in tasks or asked.data.is_file()):
+        return finetune_characters, Path.is_file, "Give a .jsonl, .csv or .tsv file that names recordings"
     if "audio-classification" in tasks:
-        return finetune_sounds, Path.is_dir, "Give a folder with a folder of recordings for each class"
+        hint = " for each class, or a file that names recordings" if names_characters(settings) else ""
+        return finetune_sounds, Path.is_dir, f"Give a folder with a folder of recordings{hint or ' for each class'}"
     if "features" in tasks and TEXT not in tasks and "seq2seq-lm" not in tasks:
         return finetune_encoder, Path.is_file, "Give a .jsonl, .csv or .tsv file"
     return (

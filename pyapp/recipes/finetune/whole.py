@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from math import isnan, nan
@@ -16,7 +16,7 @@ from pyapp.engine.dtype import bfloat16
 from pyapp.events import Cancel, Event, Metric, Notice
 from pyapp.models.loading.by_task import own_task
 from pyapp.models.loading.labels import labels_of
-from pyapp.nn import Module
+from pyapp.nn import BatchNorm1d, BatchNorm2d, Module
 from pyapp.nn import functional as F
 from pyapp.train.resumable import ResumableTraining
 
@@ -51,6 +51,7 @@ class WholeTraining(ResumableTraining):
     unit = "nats/text"
     quality = "accuracy"
     judged_at_once = BATCH
+    usual_rate = RATE
     task: str
     """That loads the model."""
 
@@ -62,9 +63,11 @@ class WholeTraining(ResumableTraining):
         self.loaded, self.files, self.rows, self.held_out_rows = loaded, files, rows, held_out
         self.model: Any = loaded.model
         make_trainable(self.model if trained is None else trained)
+        for part in self.frozen():
+            part.requires_grad_(False)
         module = Trained(self.model)
         self.parameters = sum(parameter.numel() for parameter in module.parameters())
-        self.trainer = trainer_of(module, rows, self._loss, settings, settings.rate or RATE, len)
+        self.trainer = trainer_of(module, rows, self._loss, settings, settings.rate or self.usual_rate, len)
         self.to_training()
         self.held_out_quality = nan  # not known yet
 
@@ -88,9 +91,16 @@ class WholeTraining(ResumableTraining):
         """What the model computes of rows, float32."""
         raise NotImplementedError
 
+    def frozen(self) -> Iterable[Module]:
+        """The parts that are not trained."""
+        return ()
+
     def to_training(self) -> None:
-        """Sets the model to training."""
+        """Sets the model to training. The statistics of batch norms stay as they are: batches are small."""
         self.model.train()
+        for module in self.model.modules():
+            if isinstance(module, BatchNorm1d | BatchNorm2d):
+                module.eval()
 
     def loss(self, outputs: Sequence[Tensor], rows: Sequence[Any]) -> Tensor:
         """The mean loss of rows, a scalar."""
@@ -133,7 +143,7 @@ class WholeTraining(ResumableTraining):
         if self.judges() and not self.trainer.step_count:
             self.trainer.held_out.append((0, self.held_out_loss()))
             yield Metric("held_out_loss", self.trainer.held_out[0][1], self.unit, 0)
-            yield Metric(f"held_out_{self.quality}", self.held_out_quality, "", 0)
+            yield from self.evaluated(cancel)
         yield from super()._train(steps, evaluate_every, save_every, cancel)
 
     def judges(self) -> bool:
@@ -155,10 +165,15 @@ class WholeTraining(ResumableTraining):
         self.held_out_quality = self.quality_of(pairs)
         return total / len(self.held_out_rows)
 
+    def qualities(self) -> dict[str, float]:
+        """The qualities of the held-out rows at the last evaluation, by name."""
+        return {self.quality: self.held_out_quality}
+
     def evaluated(self, cancel: Cancel) -> Iterator[Event]:
-        """The quality of the held-out rows."""
+        """The qualities of the held-out rows."""
         if self.judges():
-            yield Metric(f"held_out_{self.quality}", self.held_out_quality, "", self.trainer.step_count)
+            for name, value in self.qualities().items():
+                yield Metric(f"held_out_{name}", value, "", self.trainer.step_count)
 
     def results(self) -> dict[str, Any]:
         """What was trained, for which task, and the held-out loss before and after."""
@@ -171,7 +186,7 @@ class WholeTraining(ResumableTraining):
                 self.held_out_loss()
             found |= {"held_out_rows": len(self.held_out_rows), "held_out_loss": self.trainer.held_out[-1][1]}
             found |= {"held_out_loss_before": self.trainer.held_out[0][1]}
-            found[f"held_out_{self.quality}"] = self.held_out_quality
+            found |= {f"held_out_{name}": value for name, value in self.qualities().items()}
         return found
 
     def speed(self, steps_per_second: float) -> tuple[float, str]:

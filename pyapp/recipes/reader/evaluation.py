@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import no_grad, ops
-from pyapp.errors import PyappError
 from pyapp.models.ctc_reader import CtcReader
 from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.reader.drawing import Line, Print, draw_lines
@@ -51,15 +50,3 @@ def read_lines(model: CtcReader, lines: Sequence[Line], search: TextSearch | Non
             scores = model(ops.from_numpy(batch.pixels)).numpy()
         found += ["".join(alphabet[mark.number - 1] for mark in marks_of(row)).strip() for row in scores]
     return found
-
-
-def character_errors(said: Sequence[str], read: Sequence[str]) -> float:
-    """The character error rate over all lines: (substitutions + deletions + insertions) / characters. PyappError
-    without the library rapidfuzz, which jiwer brings.
-    """
-    try:
-        from rapidfuzz.distance import Levenshtein
-    except ImportError as error:
-        raise PyappError("the Python package `jiwer` is missing", hint="pip install 'pyapp[train]'") from error
-    wrong = sum(Levenshtein.distance(one, other) for one, other in zip(said, read, strict=True))
-    return wrong / max(1, sum(map(len, said)))

@@ -17,8 +17,9 @@ from pyapp.models.ctc_reader import Config, CtcReader
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
 from pyapp.optim.lr_scheduler import LambdaLR, warmup_cosine
+from pyapp.recipes.error_rates import error_rate
 from pyapp.recipes.reader.drawing import Print
-from pyapp.recipes.reader.evaluation import CONDITIONS, character_errors, read_lines, test_lines
+from pyapp.recipes.reader.evaluation import CONDITIONS, read_lines, test_lines
 from pyapp.recipes.reader.export import export
 from pyapp.recipes.reader.language import LANGUAGE_FILE, write_language
 from pyapp.recipes.reader.loader import LineLoader, Lines, Stage, batched
@@ -112,7 +113,7 @@ class ReaderTraining(ResumableTraining):
         """The character error rate on the held-out lines of each condition."""
         self.model.eval()
         found = {
-            name: character_errors([line.text for line in lines], read_lines(self.model, lines, search))
+            name: error_rate([line.text for line in lines], read_lines(self.model, lines, search))
             for name, lines in self.lines.items()
         }
         self.model.train()

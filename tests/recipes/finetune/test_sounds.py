@@ -41,14 +41,18 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["wav2vec2", "spectrogram"])
 def test_a_classifier_of_recordings(recordings: Path, tmp_path: Path, name: str) -> None:
-    """It learns new classes, is the same after a break, and loads as any classifier."""
+    """It learns new classes, is the same after a break, and loads as any classifier; one hides stretches of time."""
     model = write(tmp_path / "model", name, make(name).state_dict())
-    done = run(model, recordings, tmp_path / "out", rows=4, steps=30, evaluate_every=30)[-1]
+    given: dict[str, Any] = {"rows": 4, "steps": 30, "evaluate_every": 30}
+    given |= {"mask_time_prob": 0.1, "mask_time_length": 3} if name == "wav2vec2" else {}
+    done = run(model, recordings, tmp_path / "out", **given)[-1]
     assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["id2label"] == {"0": "high", "1": "low"}
-    run(model, recordings, tmp_path / "parts", 5, rows=4, steps=30, evaluate_every=30)
-    run(model, recordings, tmp_path / "parts", rows=4, steps=30, evaluate_every=30)
+    hides = [config.get(field) for field in ("apply_spec_augment", "mask_time_prob", "mask_time_length")]
+    assert hides == ([True, 0.1, 3] if name == "wav2vec2" else [None] * 3)
+    run(model, recordings, tmp_path / "parts", 5, **given)
+    run(model, recordings, tmp_path / "parts", **given)
     whole, parts = ((tmp_path / out / "model.safetensors").read_bytes() for out in ("out", "parts"))
     assert whole == parts
 
@@ -67,8 +71,20 @@ def test_what_is_refused(recordings: Path, tmp_path: Path) -> None:
         run(model, tmp_path / "empty", tmp_path / "out")
     table = tmp_path / "data.csv"
     table.write_text("text,label\na,b\n")
-    with pytest.raises(OptionError, match="Give a folder with a folder of recordings"):
+    with pytest.raises(FileFormatError, match="line 2: the line is not a recording with its text"):
         run(model, table, tmp_path / "out")
+    for settings, told in (
+        ({"spec_augment": True, "mask_time_prob": 0}, "nothing would be hidden"),
+        ({"mask_time_prob": 1.5}, "mask_time_prob: must be a number from 0 to 1"),
+        ({"mask_feature_length": 0}, "mask_feature_length: must be a whole number"),
+    ):  # fmt: skip
+        with pytest.raises(OptionError, match=told):
+            run(model, recordings, tmp_path / "out", **settings)
+    spectrogram = write(tmp_path / "spectrogram", "spectrogram", make("spectrogram").state_dict())
+    with pytest.raises(OptionError, match="Give a folder with a folder of recordings"):
+        run(spectrogram, table, tmp_path / "out")
+    with pytest.raises(OptionError, match="'audio-spectrogram-transformer' hide nothing"):
+        run(spectrogram, recordings, tmp_path / "out", spec_augment=True)
     broken = tmp_path / "broken"
     for name in ("a", "b"):
         (broken / name).mkdir(parents=True)

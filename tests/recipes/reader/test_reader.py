@@ -18,9 +18,9 @@ from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Done, Metric
 from pyapp.formats import open_checkpoint
 from pyapp.recipes.chooser import Chooser
+from pyapp.recipes.error_rates import error_rate
 from pyapp.recipes.reader import drawing, fonts, loader, texts, train_reader
 from pyapp.recipes.reader.drawing import Print, draw_lines
-from pyapp.recipes.reader.evaluation import character_errors
 from pyapp.recipes.reader.fonts import SEEN, UNSEEN, Font
 from pyapp.recipes.reader.loader import GROUP, LineLoader, Stage, batched
 from pyapp.recipes.reader.texts import ALPHABET, line_text, trimmed
@@ -154,5 +154,5 @@ def test_wrong_settings_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> No
 
 
 def test_character_errors() -> None:
-    assert character_errors(["abcd", "ab"], ["abd", "abc"]) == pytest.approx(2 / 6)
-    assert character_errors([""], ["x"]) == 1.0
+    assert error_rate(["abcd", "ab"], ["abd", "abc"]) == pytest.approx(2 / 6)
+    assert error_rate([""], ["x"]) == 1.0

@@ -1,0 +1,116 @@
+"""Recordings, and what is said in them, from the lines of a .jsonl, .csv or .tsv file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyapp.audio.reader import open_audio
+from pyapp.dataclass import dataclass
+from pyapp.engine.lazy import np
+from pyapp.errors import FileFormatError
+from pyapp.events import Cancel, Event, Notice, Progress
+
+from .examples import digest_of
+from .labelled import entries
+from .steps import Request
+from .whole import WholeSettings, WholeTraining
+
+FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
+FORMS = "; ".join(", ".join(names) for names in FIELDS)
+EMPTY = "without a text"
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A line: its place in errors, the recording, the text without spaces around it, and its fields by name."""
+
+    where: str
+    path: Path
+    text: str
+    fields: Mapping[str, Any]
+
+
+def samples_of(path: Path) -> Any:
+    """A recording as float32 (samples,) at 16 kHz."""
+    with open_audio(path) as reader:
+        return np.concatenate(list(reader))
+
+
+def read_lines(path: Path) -> list[Spoken]:
+    """The lines of a file. Paths in it are those from its folder. FileFormatError names the line that is not valid, or
+    whose recording is not there.
+    """
+    found = []
+    for where, entry in entries(path):
+        names = next((names for names in FIELDS if isinstance(entry, dict) and names[0] in entry), None)
+        if names is None or any(not isinstance(entry.get(name), str) for name in names):
+            raise FileFormatError("the line is not a recording with its text", where=where, hint=f"Give {FORMS}")
+        file = path.parent / entry[names[0]]
+        if not file.is_file():
+            raise FileFormatError(f"there is no recording {entry[names[0]]!r:.200}", where=where)
+        found.append(Spoken(where, file, entry[names[1]].strip(), entry))
+    return found
+
+
+def lines_in(request: Request) -> dict[Path, list[Spoken]]:
+    """The lines of the files that a training is asked for."""
+    return {path: read_lines(path) for path in (request.data, request.held_out_data) if path is not None}
+
+
+def started(
+    training: type[WholeTraining], request: Request, kind: type[WholeSettings], loaded: Any,
+    row_of: Callable[[Spoken, int], Any], files: Mapping[Path, Sequence[Spoken]] | None = None,
+) -> Iterator[Event]:  # fmt: skip
+    """The events of a training on the recordings of files (None: those of the request), with settings of the kind.
+    `row_of` a line and the samples of its recording is what is learnt, or a text: why it is left out, as in "2
+    recordings are …", which a Notice tells. FileFormatError for a file of which nothing is left.
+    """
+    rows: dict[Path, list[Any]] = {}
+    for event in _chosen_rows(lines_in(request) if files is None else files, row_of, request.cancel):
+        if isinstance(event, dict):
+            rows = event
+        else:
+            yield event
+    digests = {"data": digest_of(request.data)}
+    if request.held_out_data is not None:
+        digests["held_out_data"] = digest_of(request.held_out_data)
+    settings, held_out = request.settings_as(kind, **digests), request.held_out_data
+    yield from training.started(
+        request, settings, loaded, rows[request.data], None if held_out is None else rows[held_out]
+    )
+
+
+def _chosen_rows(
+    files: Mapping[Path, Sequence[Spoken]], row_of: Callable[[Spoken, int], Any], cancel: Cancel
+) -> Iterator[Event | dict[Path, list[Any]]]:
+    """Progress while the recordings are read, a Notice for each reason to leave some out, and last the rows of each
+    file.
+    """
+    rows: dict[Path, list[Any]] = {path: [] for path in files}
+    left, done, count = Counter[str](), 0, sum(map(len, files.values()))
+    for path, lines in files.items():
+        own = Counter[str]()
+        for line in lines:
+            cancel.check()
+            row = row_of(line, len(samples_of(line.path)))
+            if isinstance(row, str):
+                own[row] += 1
+            else:
+                rows[path].append(row)
+            done += 1
+            yield Progress("reading the recordings", done, count, "recordings")
+        if not rows[path]:
+            reasons = "; ".join(map(_told, own.items())) or "there are none"
+            raise FileFormatError(f"none of its recordings can be learnt: {reasons}", where=str(path))
+        left += own
+    for reason in left.items():
+        yield Notice(f"{_told(reason)}, and left out")
+    yield rows
+
+
+def _told(reason: tuple[str, int]) -> str:
+    what, count = reason
+    return f"{count:,} recording is {what}" if count == 1 else f"{count:,} recordings are {what}"
