@@ -113,7 +113,19 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     page.locator("#search-overlap").blur()
     page.locator("#search-files").set_input_files([tmp_path / name for name in (*TEXTS, "picture.png")])
     expect(search.error).to_contain_text("no model")
-    search.error.get_by_role("button", name="Open models").click()
+    # They wait over a reload, too, as what is typed does.
+    page.locator("#search-question").fill("a question")
+    page.reload()
+    search.wait_ready()
+    page.locator("#search-question").wait_for()
+    search.state("ready")
+    search.set_hub(hub.url)
+    expect(page.locator("#search-empty")).to_contain_text(f"{len(TEXTS)} texts can be searched as soon as there is a model")
+    expect(page.locator("#search-question")).to_have_value("a question")
+    page.locator("#search-question").press("Enter")
+    expect(search.error).to_contain_text("no model")
+    search.error.get_by_role("button", name="Open models").click()  # those of this view, not those that were shown last
+    expect(page.locator("#model-list")).to_contain_text("all-MiniLM-L6-v2")
     page.locator("#hub-name").fill(REPO)
     page.locator("#hub-find").click()
     page.locator("#hub-found").get_by_role("button", name="Download").click()
@@ -216,6 +228,10 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     search.ask(question)
     expect(search.error).to_have_count(0)
     expect(search.results.first).to_contain_text("fox")
+    page.evaluate("location.hash = '#story'")
+    page.locator("#view-story").wait_for()
+    page.evaluate("pyappPage.app.actions.models()")
+    expect(page.locator("#model-list")).to_contain_text("Little stories")
 
 
 def test_pages_and_tables_become_paragraphs_and_a_new_engine_gets_the_model_again(

@@ -107,6 +107,15 @@ def test_the_help_has_ranges_in_words(here: Here) -> None:
     assert "0 to 18446744073709551615]" in helps["train", "story"] and "[at least 1]" in helps["train", "reader"]
 
 
+def test_the_server_has_the_defaults_of_its_settings() -> None:
+    from pyapp.serve.settings import Settings
+
+    serve = cli.cli.commands["serve"]
+    given = {one.name: one.default for one in serve.params if isinstance(one.default, str | int | float)}
+    shared = {name: value for name, value in given.items() if hasattr(Settings, name)}
+    assert len(shared) > 9 and shared == {name: getattr(Settings, name) for name in shared}
+
+
 def test_generate(model: Path, here: Here) -> None:
     code, out, error = here("generate", model, "-p", "Once", "-n", "20", "--temperature", "0")
     assert code == 0 and out.startswith("Once") and out.endswith("\n")

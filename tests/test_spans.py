@@ -204,7 +204,7 @@ def test_commands(top: Path, tmp_path: Path, labelling: Any) -> None:
     testing = pytest.importorskip("click.testing")
     from pyapp.cli import cli
 
-    (tmp_path / "texts").write_text("\n".join(TEXTS))
+    (tmp_path / "texts").write_text("\n" + "\n\n".join(TEXTS))  # the first one is the file's second line
 
     def lines(*arguments: str, code: int = 0, stdin: str | None = None) -> list[str]:
         found = testing.CliRunner().invoke(cli, arguments, input=stdin, standalone_mode=False)
@@ -212,7 +212,7 @@ def test_commands(top: Path, tmp_path: Path, labelling: Any) -> None:
         return str(found.stdout).splitlines()
 
     expected = [
-        f"{number + 1}\t{part['label']}\t{part['score']:.4f}\t{part['word']}"
+        f"{2 * number + 2}\t{part['label']}\t{part['score']:.4f}\t{part['word']}"
         for number, parts in enumerate(labelling(TEXTS))
         for part in parts
     ]

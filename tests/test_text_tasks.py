@@ -339,6 +339,10 @@ def test_commands(folders: dict[str, Path], tmp_path: Path) -> None:
     file = str(tmp_path / "texts")
     vectors = [json.loads(line) for line in lines("embed", file, "-m", str(folders["embed"]))]
     np.testing.assert_allclose(vectors, [expected_embedding(text) for text in ("the cat", "a dog")], atol=1e-5)
+    said = run(cli, ["embed", file, "-m", str(folders["embed"])], standalone_mode=False).stderr
+    assert "an empty line is left out: there are 2 texts" in said
+    (tmp_path / "other").write_bytes("café".encode("latin-1"))
+    assert "iconv" in str(run(cli, ["embed", str(tmp_path / "other"), "-m", "x"]).output)
     labelled = lines("classify", "-", "-m", str(folders["classify"]), "--top", "1", stdin="the cat\n")
     assert len(labelled) == 1 and labelled[0].endswith("\tthe cat")
     ranked = lines("rerank", "cat", file, "-m", str(folders["rerank"]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pyapp.cli.grouped import command, option
+from pyapp.cli.grouped import DEFAULTS, command, option
 from pyapp.cli.running import device_of, threads_option, use_threads
 from pyapp.cli.together import run_together, tensor_parallel_option
 from pyapp.errors import PyappError
@@ -54,7 +54,7 @@ MIB = 1 << 20
     MODELS,
     "--cache-type",
     type=click.Choice(list(CACHE_TYPES)),
-    default="f32",
+    default=DEFAULTS.cache_type,
     show_default=True,
     help="Type of the cache's keys and values.",
 )
@@ -198,8 +198,9 @@ def serve(
     """Serve models over HTTP, in OpenAI's interface.
 
     MODEL is a name, a file or a folder, as for generate, embed and transcribe; by default the embedded models are
-    served. NAME=MODEL gives it another name; TASK:MODEL says what it is for (generate, embed, classify, rerank,
-    transcribe) where its files do not. The log is JSON lines on stderr. docs/serving.md has the routes.
+    served. NAME=MODEL gives it another name; TASK:MODEL says what it is for (generate, embed, rerank,
+    transcribe, detect …) where its files do not. The log is JSON lines on stderr. docs/serving.md has all tasks and the
+    routes.
     """
     try:
         from pyapp.serve.server import run

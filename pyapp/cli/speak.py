@@ -137,7 +137,7 @@ def speak(
         raise click.BadParameter("stdin holds one text.", param_hint="--file")
     chosen = chosen_model(model, server)
     targets = targets_of(files, output, as_json)
-    texts = [text] if text is not None else [read_text(file) for file in files]
+    texts = [text] if text is not None else [read_text(file, "--file") for file in files]
     use_threads(threads)
     for number, (target, content) in enumerate(zip(targets, texts, strict=True)):
         file = files[number] if files else None

@@ -53,31 +53,39 @@ def named(file: str) -> str:
 
 def read_lines(file: str) -> list[str]:
     """The lines of a UTF-8 file or of stdin ("-") that are not empty."""
-    lines = [line.rstrip("\r") for line in read_text(file).split("\n") if line.strip()]
-    if not lines:
+    return list(numbered_lines(file).values())
+
+
+def numbered_lines(file: str) -> dict[int, str]:
+    """As read_lines, by the lines' numbers in the file; the first line is 1."""
+    lines = enumerate(read_text(file).split("\n"), 1)
+    found = {number: line.rstrip("\r") for number, line in lines if line.strip()}
+    if not found:
         raise click.BadParameter(f"{named(file)} has no texts: write one on each line.", param_hint="FILE")
-    return lines
+    return found
 
 
-def read_text(file: str) -> str:
-    """The text of a UTF-8 file or of stdin ("-")."""
+def read_text(file: str, parameter: str = "FILE") -> str:
+    """The text of a UTF-8 file or of stdin ("-"). `parameter` is what errors call it."""
     if file == "-" and sys.stdin is None:
-        raise click.BadParameter("stdin is closed: pipe the texts in.", param_hint="FILE")
+        raise click.BadParameter("stdin is closed: pipe the texts in.", param_hint=parameter)
     try:
         with click.open_file(file, "rb") as source:
             data = source.read(INPUT_LIMIT + 1)
         if len(data) > INPUT_LIMIT:
-            raise click.BadParameter(f"{named(file)} has more than {INPUT_LIMIT:,} bytes.", param_hint="FILE")
+            raise click.BadParameter(f"{named(file)} has more than {INPUT_LIMIT:,} bytes.", param_hint=parameter)
         return data.decode("utf-8-sig")
     except OSError as error:
         raise click.BadParameter(
             f"{named(file)}: {(error.strerror or str(error)).lower()}. Give a file of texts, or - to read them from "
             "stdin; --model is the model.",
-            param_hint="FILE",
+            param_hint=parameter,
         ) from None
     except UnicodeDecodeError as error:
         raise click.BadParameter(
-            f"{named(file)} is not UTF-8 text ({error.reason} at byte {error.start}).", param_hint="FILE"
+            f"{named(file)} is not UTF-8 text ({error.reason} at byte {error.start}). Save it as UTF-8, or convert it: "
+            "iconv -f WINDOWS-1252 -t UTF-8",
+            param_hint=parameter,
         ) from None
 
 
@@ -168,11 +176,15 @@ def embed(
     **options: Any,
 ) -> int:
     """Compute the embedding of each line of FILE ("-": stdin): a JSON array per line; with --sparse an object of words
-    and their weights, with --tokens an array of arrays.
+    and their weights, with --tokens an array of arrays. Empty lines are left out.
     """
     from pyapp import tasks
 
-    texts = read_lines(file)
+    numbered = numbered_lines(file)
+    texts = list(numbered.values())
+    if left_out := max(numbered) - len(texts):
+        what = "an empty line is" if left_out == 1 else f"{left_out:,} empty lines are"
+        click.echo(f"note: {named(file)}: {what} left out: there are {len(texts):,} texts", err=True)
     use_threads(threads)
     if sparse and tokens:
         raise click.UsageError("--tokens does not go with --sparse.")
@@ -314,13 +326,22 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @threads_option
 @json_option
 def translate(file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any) -> int:
-    """Translate or summarise each line of FILE ("-": stdin) with a model such as OPUS-MT, NLLB, T5 or BART."""
+    """Translate or summarise each line of FILE ("-": stdin) with a model such as OPUS-MT, NLLB, T5 or BART. Empty lines
+    stay empty.
+    """
     from pyapp import tasks
 
-    texts = read_lines(file)
+    texts = numbered_lines(file)
     use_threads(threads)
-    view: View = JsonView() if as_json else ItemsView(lambda index, values: [values["text"]])
-    return forward(lambda cancel: tasks.translate(texts, model=model, dtype=dtype, cancel=cancel, **options), view)
+    numbers = [0, *texts]
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [""] * (numbers[index + 1] - numbers[index] - 1) + [values["text"]]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(
+        lambda cancel: tasks.translate(list(texts.values()), model=model, dtype=dtype, cancel=cancel, **options), view
+    )
 
 
 @command(short_help="Find names and other parts in each line.")
@@ -340,15 +361,21 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
     """
     from pyapp import tasks
 
-    texts = read_lines(file)
+    texts = numbered_lines(file)
+    numbers = list(texts)
     use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
-        return [f"{index + 1}\t{part['label']}\t{part['score']:.4f}\t{part['word']}" for part in values["entities"]]
+        return [
+            f"{numbers[index]}\t{part['label']}\t{part['score']:.4f}\t{part['word']}" for part in values["entities"]
+        ]
 
     view: View = JsonView() if as_json else ItemsView(lines)
     return forward(
-        lambda cancel: tasks.label(texts, model=model, dtype=dtype, aggregation=aggregation, cancel=cancel), view
+        lambda cancel: tasks.label(
+            list(texts.values()), model=model, dtype=dtype, aggregation=aggregation, cancel=cancel
+        ),
+        view,
     )
 
 

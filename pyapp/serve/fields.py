@@ -83,7 +83,8 @@ class Fields:
         if value is None:
             return default
         if type(value) not in kinds:
-            raise self.wrong(name, f"must be {wanted}, not {kind_of(value)}", "invalid_type")
+            found = f"{value!r:.40}" if type(value) is float else kind_of(value)
+            raise self.wrong(name, f"must be {wanted}, not {found}", "invalid_type")
         return value
 
     def text(self, name: str, default: str | None = None, choices: Sequence[str] = ()) -> Any:

@@ -255,9 +255,10 @@ class Scheduler:
         return max(len(self.tokenizer.token_bytes(token)) for token in range(self.vocab_size)) + 1
 
     def _too_long(self, what: str) -> PromptTooLong:
+        longest = self.model.config.max_seq_len
         return PromptTooLong(
             f"{what} too long: this model's maximum context length is {self.capacity:,} tokens", where="prompt",
-            hint="Shorten it, or start the server with a larger --context",
+            hint="Shorten it, or start the server with a larger --context" if self.capacity < longest else "Shorten it",
         )  # fmt: skip
 
     def form_of(self, options: SamplingOptions) -> CompiledForm | None:

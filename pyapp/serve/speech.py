@@ -191,17 +191,19 @@ class Hearing(Running):
     async def chunks(self, chosen: str, options: TranscribeOptions) -> AsyncGenerator[str, None]:
         """OpenAI's events of a streamed transcript. With the formats that have times, each segment comes with its own,
         in OpenAI's form of a segment with a speaker (words where they were asked for), and the end is the whole
-        answer.
+        answer. The texts of the deltas make the text at the end.
         """
-        timed = chosen in ("verbose_json", DIARIZED)
+        timed, begun = chosen in ("verbose_json", DIARIZED), False
         async with aclosing(self.events()) as events:
             async for event in events:
                 if isinstance(event, Segment):
                     if timed:
                         yield data_line({"type": "transcript.text.segment", **streamed(event)})
-                    yield data_line({"type": "transcript.text.delta", "delta": event.text})
+                    delta = event.text if begun else event.text.lstrip()
+                    begun = begun or bool(delta)
+                    yield data_line({"type": "transcript.text.delta", "delta": delta})
                 elif isinstance(event, Done):
-                    whole = {"text": event.results["text"]}
+                    whole = {"text": event.results["text"].strip()}
                     if timed:
                         whole = diarized(event.results) if chosen == DIARIZED else verbose(event.results, options)
                     yield data_line({"type": "transcript.text.done", **whole})

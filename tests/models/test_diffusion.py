@@ -367,7 +367,7 @@ def test_changed_pictures_are_those_of_diffusers(tmp_path: Path) -> None:
         ((loaded["fills"], PROMPTS, large), "fills in"), ((one, PROMPTS, large, None, None, mask), "mask is of"),
         ((one, PROMPTS, ImagineOptions(strength=0.5)), "strength is of"),
         ((one, PROMPTS, ImagineOptions(strength=0.1, steps=5), None, picture), "strength of 0.1"),
-        ((one, PROMPTS, large, None, picture[:1]), "no multiple of 2"),
+        ((one, PROMPTS, large, None, picture[:1]), "must be a multiple of 2, not 0"),
         ((one, PROMPTS, large, None, pyapp.zeros(2, 5000, 3, dtype=pyapp.uint8)), "too many"),
     ):  # fmt: skip
         with pytest.raises(OptionError, match=match):

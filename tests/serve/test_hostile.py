@@ -62,6 +62,7 @@ BODIES: list[tuple[str, str, Any, int, str | None, str]] = [
     ("half a surrogate pair", TEXT, b'{"prompt": "\\ud800"}', 400, "prompt", "surrogate"),
     ("nested too deeply", TEXT, b"[" * 200_000, 400, None, "nested too deeply"),
     ("a number of many digits", TEXT, b'{"max_tokens": ' + b"9" * 100_000 + b"}", 400, None, "too many digits"),
+    ("half a token", TEXT, ONE | {"max_tokens": 1.5}, 400, "max_tokens", "must be a whole number, not 1.5"),
     ("a prompt of 10 MB", TEXT, {"prompt": "hello world " * 850_000}, 400, "prompt", "10,200,000 characters"),
     ("a message of 10 MB", CHAT, said("x" * 10_000_000), 400, "messages", "too long"),
     ("a regex that grows", TEXT, ONE | {"regex": "(a{1,1000}){1,1000}"}, 400, "regex", "too large"),

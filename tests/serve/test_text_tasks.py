@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from pyapp import tasks
+from pyapp.cli import cli
 from pyapp.events import Error, Item
 from pyapp.formats import write_safetensors
 from tests.models.sequence_configs import CONFIGS
@@ -119,6 +121,9 @@ def test_tasks(client: Any, server: Any, folders: dict[str, Path]) -> None:
     assert [one.end for one in both] == [one["end"] for one in best]
     [text] = values_of(tasks.translate(["the cat sat"], model=str(folders["writes"])))
     assert client.translation("the cat sat", model=at("writes")).translation_text == text["text"] != ""
+    command = ["translate", "-", "-m", str(folders["writes"])]
+    said = CliRunner().invoke(cli, command, input="\nthe cat sat\n\n\nthe cat sat\n", standalone_mode=False)
+    assert said.stdout.split("\n") == ["", text["text"], "", "", text["text"], ""]  # empty lines stay
     assert client.summarization("the cat sat", model=at("writes")).summary_text == text["text"]
     short = {"inputs": ["the cat sat"] * 2, "parameters": {"generate_parameters": {"max_new_tokens": 1}}}
     written = server.post("/models/writes", json=short).json()

@@ -152,7 +152,7 @@ class Drawing:
                 side = picture.shape[i] // scale * scale
             side = usual[i] if side is None else side
             if side < 1 or side % scale:
-                raise OptionError(f"{side} is no multiple of {scale} from {scale}", where=name)
+                raise OptionError(f"must be a multiple of {scale}, not {side}", where=name, hint=f"At least {scale}")
             if side > most:
                 raise OptionError(f"{side:,} pixels are too many", where=name, hint=f"Give at most {most:,}")
             found.append(side)

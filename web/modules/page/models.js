@@ -16,7 +16,7 @@ export class Models {
     this.downloads = new Map();
     /** @type {Promise<import("./model-dialog.js").ModelDialog> | null} */
     this.dialog = null;
-    app.actions.models = () => this.open();
+    app.actions.models = () => this.open(app.choices[app.shownTask()]);
     app.engine.addEventListener("restarted", () => this.#tell());
     this.#tell();
   }

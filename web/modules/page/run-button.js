@@ -9,9 +9,11 @@ export class RunButton {
    * @param {HTMLElement} button its text is the label while nothing runs
    * @param {HTMLElement} slot shows errors
    * @param {string} status the engine's status while it works, in one word
+   * @param {Record<string, () => void>} [actions] of errors' buttons
    */
-  constructor(app, button, slot, status) {
+  constructor(app, button, slot, status, actions = app.actions) {
     this.app = app;
+    this.actions = actions;
     this.button = button;
     this.slot = slot;
     this.status = status;
@@ -88,7 +90,7 @@ export class RunButton {
       await work(controller.signal);
     } catch (error) {
       fail();
-      showError(this.slot, error, { ...this.app.actions, retry });
+      showError(this.slot, error, { ...this.actions, retry });
     } finally {
       this.controller = this.gently = null;
       this.text.textContent = this.label;

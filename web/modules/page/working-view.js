@@ -24,7 +24,7 @@ export class WorkingView {
     this.slot = byId(`${name}-error`);
     app.errorSlots.push(this.slot);
     this.progress = new ProgressLine(byId(`${name}-progress`));
-    this.button = new RunButton(app, byId(`${name}-${button}`), this.slot, status);
+    this.button = new RunButton(app, byId(`${name}-${button}`), this.slot, status, this.actions);
   }
 
   /** The models for what the view does. @returns {import("./model-choice.js").ModelChoice} */

@@ -68,6 +68,11 @@ export class Collection {
     return this.texts.filter(({ rest }) => rest !== undefined);
   }
 
+  /** Whether there are texts, and nothing of them is embedded yet. */
+  get waits() {
+    return !this.by && this.unfinished.length > 0;
+  }
+
   /** Adds those of the texts that are not here; their passages are to come. @param {KeptText[]} texts */
   add(texts) {
     const fresh = texts.filter((one) => !this.texts.includes(one));

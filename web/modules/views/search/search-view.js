@@ -26,7 +26,8 @@ import { buildSearch } from "./search-parts.js";
 import { readTexts } from "./text-files.js";
 
 const PAGE = 10; // results at a time
-const PASTED = "search-paste"; // what is in the field for a pasted text
+const PASTED = "search-paste"; // the field for a pasted text
+const TYPED = [PASTED, "search-question", "compare-one", "compare-two"]; // fields that a reload does not empty
 const MODEL_FILES = /\.(gguf|safetensors)$|^(config|tokenizer)\.json$/i;
 /** @type {Record<string, number>} */
 const INITIAL = { size: 200, overlap: 40 }; // tokens
@@ -58,8 +59,6 @@ class SearchView extends WorkingView {
     this.collection = this.#fresh();
     /** The model that is being loaded. @type {ListedModel | null} */
     this.loading = null;
-    /** Texts that wait for a model. @type {import("./text-files.js").NamedText[]} */
-    this.waiting = [];
     /** What the loaded model says of itself. @type {{model: string, longest: number, probe: string, prompts: Record<string, string>} | null} */
     this.known = null;
     /** All passages of the last search, the nearest first. @type {import("./result-list.js").Result[]} */
@@ -124,12 +123,14 @@ class SearchView extends WorkingView {
       });
     }
     byId("search-add").addEventListener("click", () => this.addPasted());
-    const paste = byId("search-paste");
-    paste.value = tabMemory.get(PASTED) ?? "";
-    paste.addEventListener("input", () => tabMemory.set(PASTED, paste.value));
+    for (const name of TYPED) {
+      const field = /** @type {HTMLInputElement} */ (byId(name));
+      field.value = tabMemory.get(name) ?? "";
+      field.addEventListener("input", () => tabMemory.set(name, field.value));
+    }
     byId("search-more").addEventListener("click", () => this.#showResults(this.shown + PAGE));
     addEventListener("beforeunload", (event) => {
-      if (this.waiting.length || (this.collection.passages.length && this.store.loses(this.collection.entry))) event.preventDefault(); // the browser asks whether to leave
+      if (!this.collection.empty && this.store.loses(this.collection.entry)) event.preventDefault(); // the browser asks whether to leave
     });
     byId("compare").addEventListener("click", () => this.compare());
   }
@@ -218,7 +219,8 @@ class SearchView extends WorkingView {
       if (this.loading?.id === model.id) this.loading = null;
       if (!this.button.running) this.progress.hide();
     }
-    if (this.known && this.waiting.length) this.addTexts(this.waiting.splice(0));
+    const { collection } = this;
+    if (this.known && collection.waits) this.#addTo(collection, collection.unfinished); // they waited for a model
   }
 
   /** Says if the collection was made by another model than the one in use. @returns {boolean} whether it can be searched */
@@ -236,7 +238,7 @@ class SearchView extends WorkingView {
   /** Offers to embed what was not, because it was stopped, failed, or the page was closed. @param {Collection} collection */
   #tellRest(collection) {
     const { unfinished } = collection;
-    if (!unfinished.length || this.growing === collection) return this.#tell("");
+    if (!unfinished.length || this.growing === collection || (collection.waits && !this.choice.model)) return this.#tell("");
     const [{ name, text, rest = 0 }] = unfinished;
     const what = unfinished.length > 1 ? `${counted(unfinished.length, "text")} are only in part in the collection`
       : `${name} is only in part in the collection (${Math.floor((100 * rest) / text.length)} %)`;
@@ -301,7 +303,7 @@ class SearchView extends WorkingView {
     const { collection } = this;
     const empty = byId("search-empty");
     empty.hidden = this.found.length > 0;
-    if (this.waiting.length) empty.textContent = `${counted(this.waiting.length, "text")} will be embedded as soon as there is a model. Choose one: there is none in this page from the start.`;
+    if (collection.waits && !this.choice.model) empty.textContent = `${counted(collection.unfinished.length, "text")} can be searched as soon as there is a model. None comes with the page: choose one, it is downloaded once.`;
     else if (!collection.empty) empty.textContent = `${counted(collection.texts.length, "text")} in ${counted(collection.passages.length, "passage")}. Ask for what you look for.`;
     else if (this.choice.model) empty.textContent = "Add texts, then ask for what you look for: passages are found by their meaning, not by their words.";
     else empty.textContent = "Passages are found by their meaning, not by their words. No model for this comes with the page: choose one first, it is downloaded once. Then add texts.";
@@ -333,7 +335,6 @@ class SearchView extends WorkingView {
   async #readAgain(read) {
     await this.button.interrupt();
     const old = read.flatMap(({ texts }) => texts);
-    this.waiting = this.waiting.filter((one) => !old.includes(one));
     for (const one of old) if (this.collection.texts.includes(one)) this.collection.remove(this.collection.texts.indexOf(one));
     await this.addFiles(read.map(({ file }) => file));
   }
@@ -351,9 +352,9 @@ class SearchView extends WorkingView {
     tabMemory.set(PASTED, null);
   }
 
-  /** Whether a text is in the collection, or waits for a model. @param {{text: string}} one */
+  /** Whether a text is in the collection. @param {{text: string}} one */
   #has({ text }) {
-    return [...this.collection.texts, ...this.waiting].some((other) => other.text === text);
+    return this.collection.texts.some((other) => other.text === text);
   }
 
   /** Splits texts, embeds the passages, and stores them. @param {import("./text-files.js").NamedText[]} texts @returns {Promise<boolean>} */
@@ -367,11 +368,12 @@ class SearchView extends WorkingView {
    * @returns {Promise<boolean>} whether all is done
    */
   async #addTo(collection, texts, replace = false) {
-    if (!this.choice.model) {
-      this.waiting.push(...texts);
-      this.#showEmpty();
-      showError(this.slot, this.#noModel(), this.actions);
-      return true; // kept until there is a model
+    if (!this.choice.model) { // they wait for one in the collection
+      if (collection.empty) collection.entry.title = titleOf(texts);
+      collection.add(texts);
+      await this.#changed(collection);
+      if (!this.slot.firstChild) showError(this.slot, this.#noModel(), this.actions);
+      return true;
     }
     if (this.growing === collection) texts = [...new Set([...collection.unfinished, ...texts])]; // what is being added goes on
     await this.button.interrupt();
@@ -539,8 +541,9 @@ class SearchView extends WorkingView {
     if (!question) return byId("search-question").focus();
     const { collection } = this;
     this.over = this.button.run(async (signal) => {
-      if (!collection.passages.length) throw new UserError("There is no text to search.", { hint: "Add texts first." });
+      if (!collection.passages.length && !collection.unfinished.length) throw new UserError("There is no text to search.", { hint: "Add texts first." });
       await this.#model(signal);
+      if (!collection.passages.length) throw new UserError("The texts cannot be searched yet.", { hint: "Press “Add the rest” first." });
       if (!this.#checkModel()) throw new UserError(`This collection was made with ${collection.by?.title ?? "another model"}.`, { hint: "Choose that model again, or embed the texts again." });
       const [vector] = await this.#embed([question], this.prompt("query"), signal);
       this.question = question;
