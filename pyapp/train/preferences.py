@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from math import log
 
-from pyapp.engine import Tensor
+from pyapp.engine import Tensor, ops
 from pyapp.errors import OptionError
 from pyapp.nn import functional as F
 
@@ -55,7 +56,7 @@ def dpo_loss(
     share of pairs that are the wrong way round), "apo_zero" and "apo_down" (D'Oosterlinck et al. 2024,
     arXiv 2408.06266). The values are trl's. OptionError for unknown kinds and numbers out of their range.
     """
-    check_dpo(beta, kind, label_smoothing)
+    check_preference(beta, kind, label_smoothing, kinds=DPO_LOSSES)
     better, worse = chosen - reference_chosen, rejected - reference_rejected  # (B,) each
     if kind in PER_TOKEN:
         if lengths is None:
@@ -64,14 +65,64 @@ def dpo_loss(
     return DPO_LOSSES[kind](better, worse, beta, label_smoothing).mean()
 
 
-def check_dpo(beta: float, kind: str, label_smoothing: float) -> None:
-    """OptionError for settings of dpo_loss that are out of their range."""
-    if kind not in DPO_LOSSES:
-        raise OptionError(f"is one of {', '.join(DPO_LOSSES)}, not {kind!r:.50}", where="kind")
+def _sigmoid(chosen: Tensor, rejected: Tensor, beta: float, gamma: float, smoothing: float) -> Tensor:
+    margin = beta * (chosen - rejected) - gamma  # (B,)
+    return -(1 - smoothing) * F.logsigmoid(margin) - smoothing * F.logsigmoid(-margin)
+
+
+def _log_odds(log_probs: Tensor) -> Tensor:
+    """log(p / (1 - p)) of log p (B,)."""
+    near = log_probs > -log(2)  # where 1 - exp(x) would lose digits
+    rest = ops.where(near, (-log_probs.expm1()).log(), (-log_probs.exp()).log1p())
+    return log_probs - rest
+
+
+# name → (chosen, rejected, beta, gamma, smoothing) → losses (B,); chosen and rejected: log p
+REFERENCE_FREE_LOSSES: dict[str, Callable[[Tensor, Tensor, float, float, float], Tensor]] = {
+    "cpo": lambda chosen, rejected, beta, _, smoothing: _sigmoid(chosen, rejected, beta, 0.0, smoothing),
+    "simpo": _sigmoid,
+    "orpo": lambda chosen, rejected, beta, *_: -beta * F.logsigmoid(_log_odds(chosen) - _log_odds(rejected)),
+}
+OF_MEANS = ("simpo", "orpo")  # those that compare the mean log p of a token
+
+
+def reference_free_loss(
+    chosen: Tensor,
+    rejected: Tensor,
+    kind: str = "orpo",
+    beta: float = 0.1,
+    gamma: float = 0.5,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Losses of preferences that need no reference: the mean of B pairs, a scalar.
+
+    chosen, rejected (B,): log p of the answers (completion_log_probs), for "simpo" and "orpo" divided by their numbers
+    of tokens. kind: "orpo" (Hong et al. 2024, arXiv 2403.07691), "cpo" (Xu et al. 2024, arXiv 2401.08417) or "simpo"
+    (Meng et al. 2024, arXiv 2405.14734), whose `gamma` is by how much beta times the first is to be above beta times
+    the second. ORPO and CPO also teach to say the preferred answers: add the mean negative log p of a token to the loss
+    (trl's: for ORPO the prompts' tokens count, too). `label_smoothing`, of CPO and SimPO, is the share of pairs that
+    are the wrong way round. The values are trl's. OptionError for unknown kinds and numbers out of their range.
+    """
+    check_preference(beta, kind, label_smoothing, gamma, REFERENCE_FREE_LOSSES)
+    return REFERENCE_FREE_LOSSES[kind](chosen, rejected, beta, gamma, label_smoothing).mean()
+
+
+PREFERENCE_LOSSES = (*DPO_LOSSES, *REFERENCE_FREE_LOSSES)
+
+
+def check_preference(
+    beta: float, kind: str, label_smoothing: float, gamma: float = 0.0, kinds: Container[str] = PREFERENCE_LOSSES
+) -> None:
+    """OptionError for a loss that is none of `kinds`, and for settings of one that are out of their range."""
+    if kind not in kinds:
+        known = [name for name in PREFERENCE_LOSSES if name in kinds]
+        raise OptionError(f"is one of {', '.join(known)}, not {kind!r:.50}", where="kind")
     if not 0 < beta < float("inf"):
         raise OptionError(f"is a number above 0, not {beta!r:.50}", where="beta")
     if not 0 <= label_smoothing < 0.5:
         raise OptionError(f"is a number from 0 to below 0.5, not {label_smoothing!r:.50}", where="label_smoothing")
+    if not 0 <= gamma < float("inf"):
+        raise OptionError(f"is a number from 0 on, not {gamma!r:.50}", where="gamma")
 
 
 def reward_loss(chosen: Tensor, rejected: Tensor, margin: Tensor | None = None, center: float = 0.0) -> Tensor:
@@ -85,4 +136,13 @@ def reward_loss(chosen: Tensor, rejected: Tensor, margin: Tensor | None = None, 
     return loss + center * (chosen + rejected).square().mean() if center else loss
 
 
-__all__ = ["DPO_LOSSES", "check_dpo", "completion_log_probs", "dpo_loss", "reward_loss"]
+__all__ = [
+    "DPO_LOSSES",
+    "PREFERENCE_LOSSES",
+    "REFERENCE_FREE_LOSSES",
+    "check_preference",
+    "completion_log_probs",
+    "dpo_loss",
+    "reference_free_loss",
+    "reward_loss",
+]

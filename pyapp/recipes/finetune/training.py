@@ -19,12 +19,20 @@ from pyapp.models import load_model
 from pyapp.models.load import LoadedModel
 from pyapp.models.loading.writing_folder import write_model
 from pyapp.nn import checkpoint_blocks
+from pyapp.nn import functional as F
 from pyapp.text.generate import generate_from
 from pyapp.text.options import SamplingOptions, check_number
 from pyapp.text.session import Session
-from pyapp.train.preferences import check_dpo, completion_log_probs, dpo_loss
+from pyapp.train.preferences import (
+    OF_MEANS,
+    REFERENCE_FREE_LOSSES,
+    check_preference,
+    completion_log_probs,
+    dpo_loss,
+    reference_free_loss,
+)
 from pyapp.train.resumable import ResumableTraining
-from pyapp.train.token_rows import padded, token_loss, total_loss
+from pyapp.train.token_rows import IGNORED, padded, token_loss, total_loss
 
 from .examples import Example, Examples, Pair, Row, digest_of, read_examples
 from .steps import TOO_FEW, Request, StepSettings, Trained, divided, make_trainable, trainer_of
@@ -42,7 +50,7 @@ class FinetuneSettings(StepSettings):
     adapter. quantized: the block type of the base model's matrices. rate 0: 2e-4, or 2e-5 with `full`. whole: names of
     modules that are trained whole beside the adapter ("lm_head", "embed_tokens"), by commas. checkpointing: blocks are
     computed again. rslora: the adapter's factor is alpha / sqrt(rank). Of pairs of answers: beta, preference (the loss,
-    one of train.preferences.DPO_LOSSES) and label_smoothing; their rates are a twentieth.
+    one of train.preferences.PREFERENCE_LOSSES), gamma and label_smoothing; their rates are a twentieth.
     """
 
     rank: int = 8
@@ -57,6 +65,7 @@ class FinetuneSettings(StepSettings):
     rslora: bool = False
     beta: float = 0.1
     preference: str = "sigmoid"
+    gamma: float = 0.5
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
@@ -66,7 +75,7 @@ class FinetuneSettings(StepSettings):
             raise OptionError(
                 "block-quantised weights have no gradients", where="quantized", hint="Train an adapter, without full"
             )
-        check_dpo(self.beta, self.preference, self.label_smoothing)
+        check_preference(self.beta, self.preference, self.label_smoothing, self.gamma)
         self.lora()  # what is wrong is told before the model is loaded
 
     def lora(self) -> LoraConfig:
@@ -211,6 +220,7 @@ class PreferenceTraining(FinetuneTraining):
     title = "Loss of the preferences"
     unit = "nats/pair"
     rate_share = PREFERENCE_SHARE
+    compares = True  # with a reference
 
     def __init__(
         self, folder: Path, settings: FinetuneSettings, loaded: LoadedModel, examples: Examples,
@@ -219,7 +229,7 @@ class PreferenceTraining(FinetuneTraining):
         super().__init__(folder, settings, loaded, examples, held_out)
         self._reference: dict[Pair, tuple[float, float]] = {}
         self.accuracy = 0.0  # the share of held-out pairs whose preferred answer gained more
-        if settings.full:  # later the weights are others
+        if settings.full and self.compares:  # later the weights are others
             pairs = [*examples.rows, *held_out]
             for first in range(0, len(pairs), settings.rows):
                 self._add_reference(pairs[first : first + settings.rows])
@@ -296,6 +306,38 @@ class PreferenceTraining(FinetuneTraining):
         return super().results() | {"unit": self.unit} | more
 
 
+class ReferenceFreeTraining(PreferenceTraining):
+    """Trains on pairs of answers by a loss that needs no reference."""
+
+    compares = False
+
+    def _log_ratios(self, model: Any, pairs: Sequence[Pair]) -> tuple[Tensor, ...]:
+        """log p, or its mean over tokens, of the preferred and of the other answers (B,); 0, twice; and a scalar: the
+        mean negative log p of the tokens that are learnt.
+        """
+        rows, kind, count = [pair.chosen for pair in pairs], self.settings.preference, len(pairs)
+        logits, targets = self._logits(model, [*rows, *(pair.rejected for pair in pairs)])  # (2 B, T, V), (2 B, T)
+        logits = logits.float()
+        found = completion_log_probs(logits, targets)  # (2 B,)
+        lengths = (targets != IGNORED).sum(1)  # (2 B,)
+        if kind == "orpo":  # as trl, of the prompts' tokens, too
+            texts = padded([row.ids[1:] for row in rows], IGNORED).to(logits.device)  # (B, longest - 1)
+            seen = logits[:count, : texts.shape[1]].flatten(0, 1)
+            learnt = F.cross_entropy(seen, texts.flatten().long(), ignore_index=IGNORED)
+        else:
+            learnt = -found[:count].sum() / lengths[:count].sum() if kind == "cpo" else found.new_zeros(())
+        chosen, rejected = (found / lengths if kind in OF_MEANS else found).split(count)
+        none = found.new_zeros(count)
+        return chosen, rejected, none, none, learnt
+
+    def _pair_loss(self, pairs: Sequence[Pair], log_ratios: Sequence[Tensor]) -> Tensor:
+        chosen, rejected, *_, learnt = log_ratios
+        settings = self.settings
+        return learnt + reference_free_loss(
+            chosen, rejected, settings.preference, settings.beta, settings.gamma, settings.label_smoothing
+        )
+
+
 def prepare(model: Any, settings: FinetuneSettings) -> None:
     """Adds the adapter, or makes all weights trainable."""
     if settings.full:
@@ -342,7 +384,9 @@ def finetune_language_model(request: Request) -> Iterator[Event]:
         examples = replace(examples, rows=rows)
     yield from _notices(loaded, examples, held_out, length)
     settings = request.settings_as(FinetuneSettings, **more).for_examples(len(examples.rows))
-    kind = PreferenceTraining if examples.pairs else FinetuneTraining
+    kind: type[FinetuneTraining] = PreferenceTraining if examples.pairs else FinetuneTraining
+    if examples.pairs and chosen.preference in REFERENCE_FREE_LOSSES:
+        kind = ReferenceFreeTraining
     yield from request.run(kind(request.out, settings, loaded, examples, held_out))
 
 

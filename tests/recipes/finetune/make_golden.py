@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python -m tests.recipes.finetune.make_golden
 
-It has the first loss of DPOTrainer of each kind, over a model whose adapter has seeded values, and that of
-RewardTrainer.
+It has the first losses of DPOTrainer, ORPOTrainer and CPOTrainer of each kind, over a model whose adapter has seeded
+values, and that of RewardTrainer.
 """
 
 from __future__ import annotations
@@ -20,26 +20,24 @@ from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from trl import DPOConfig, DPOTrainer, RewardTrainer
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from tests.models.seeded import draw
-from tests.recipes.finetune.preference_case import BETA, KINDS, PAIRS, SCORES, SMOOTHING
+from tests.recipes.finetune.preference_case import BETA, GAMMA, KINDS, PAIRS, REFERENCE_FREE, SCORES, SMOOTHING
 from tests.text.chat_model import write_chat_model
 
 TARGET = Path(__file__).with_name("golden.json")
 
 
-def dpo(folder: Path, kind: str) -> float:
+def first_loss(folder: Path, trainer_class: Any, settings: Any) -> float:
     model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
     adapter = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / "model" / "tokenizer.json"), eos_token="<|im_end|>", pad_token="<|im_start|>"
     )
-    settings = DPOConfig(
-        output_dir=str(folder / "out"), per_device_train_batch_size=2, beta=BETA, loss_type=[kind], use_cpu=True,
-        label_smoothing=SMOOTHING if kind == "robust" else 0.0, report_to=[], bf16=False, gradient_checkpointing=False,
-    )  # fmt: skip
-    trainer = DPOTrainer(model, args=settings, train_dataset=Dataset.from_list(PAIRS), processing_class=tokenizer,
-                         peft_config=adapter)  # fmt: skip
+    trainer = trainer_class(model, args=settings, train_dataset=Dataset.from_list(PAIRS), processing_class=tokenizer,
+                            peft_config=adapter)  # fmt: skip
     trainer.model.eval()
     with torch.no_grad():  # only now: an adapter that is there already is the reference
         for key, parameter in trainer.model.named_parameters():
@@ -49,6 +47,20 @@ def dpo(folder: Path, kind: str) -> float:
     batch = next(iter(trainer.get_train_dataloader()))
     with torch.no_grad():
         return float(trainer.compute_loss(trainer.model, batch))
+
+
+def loss_of(folder: Path, kind: str) -> float:
+    settings: dict[str, Any] = {
+        "output_dir": str(folder / "out"), "per_device_train_batch_size": 2, "beta": BETA, "use_cpu": True,
+        "report_to": [], "bf16": False, "gradient_checkpointing": False,
+    }  # fmt: skip
+    if kind == "orpo":
+        return first_loss(folder, ORPOTrainer, ORPOConfig(**settings))
+    settings["label_smoothing"] = SMOOTHING if kind in ("robust", "cpo", "simpo") else 0.0
+    if kind in REFERENCE_FREE:
+        loss = {"loss_type": "simpo", "cpo_alpha": 0.0, "simpo_gamma": GAMMA} if kind == "simpo" else {}
+        return first_loss(folder, CPOTrainer, CPOConfig(**settings, **loss))
+    return first_loss(folder, DPOTrainer, DPOConfig(**settings, loss_type=[kind]))
 
 
 def reward(center: float | None, with_margin: bool) -> float:
@@ -66,6 +78,7 @@ def reward(center: float | None, with_margin: bool) -> float:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         write_chat_model(Path(name) / "model", layers=1)
-        found: dict[str, Any] = {"dpo": {kind: dpo(Path(name), kind) for kind in KINDS}}
+        kinds = (*KINDS, *REFERENCE_FREE)
+        found: dict[str, Any] = {"preferences": {kind: loss_of(Path(name), kind) for kind in kinds}}
     found["reward"] = [reward(None, False), reward(None, True), reward(0.01, False)]
     TARGET.write_text(json.dumps(found) + "\n")

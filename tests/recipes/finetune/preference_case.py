@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 KINDS = ("sigmoid", "hinge", "ipo", "robust", "apo_zero", "apo_down")
-BETA, SMOOTHING = 0.2, 0.1
+REFERENCE_FREE = ("orpo", "cpo", "simpo")
+BETA, SMOOTHING, GAMMA = 0.2, 0.1, 0.3
 PAIRS = [
     {"prompt": "the sun is ", "chosen": "yellow and warm", "rejected": "a lamp"},
     {"prompt": "the moon ", "chosen": "white", "rejected": "is made of cheese"},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pyapp import no_grad, tensor
@@ -15,10 +17,10 @@ from pyapp.events import Cancel, Done, Event, Metric, Progress
 from pyapp.models import load_model
 from pyapp.recipes.finetune import FinetuneSettings, finetune
 from pyapp.recipes.finetune.examples import read_examples
-from pyapp.recipes.finetune.training import PreferenceTraining
-from pyapp.train.preferences import dpo_loss, reward_loss
+from pyapp.recipes.finetune.training import PreferenceTraining, ReferenceFreeTraining
+from pyapp.train.preferences import dpo_loss, reference_free_loss, reward_loss
 from tests.models.seeded import draw
-from tests.recipes.finetune.preference_case import BETA, KINDS, SCORES, SMOOTHING, write_pairs
+from tests.recipes.finetune.preference_case import BETA, GAMMA, KINDS, REFERENCE_FREE, SCORES, SMOOTHING, write_pairs
 from tests.text.chat_model import write_chat_model
 from tests.together import check_each
 
@@ -39,7 +41,7 @@ def test_losses_are_those_of_trl(place: Path) -> None:
     loaded = load_model(place / "model")
     examples = read_examples(place / "pairs.jsonl", loaded.tokenizer, 64)  # type: ignore[arg-type]
     settings = FinetuneSettings(
-        "model", "", steps=1, rank=4, alpha=8, length=64, beta=BETA, label_smoothing=SMOOTHING, rows=2
+        "model", "", steps=1, rank=4, alpha=8, length=64, beta=BETA, gamma=GAMMA, label_smoothing=SMOOTHING, rows=2
     )
     training = PreferenceTraining(place / "losses", settings, loaded, examples, examples.rows)
     with no_grad():
@@ -47,13 +49,13 @@ def test_losses_are_those_of_trl(place: Path) -> None:
             value.copy_(tensor(draw(name, tuple(value.shape))))
 
     def check(kind: str) -> None:
-        training.settings = FinetuneSettings(
-            "model", "", length=64, beta=BETA, preference=kind, label_smoothing=SMOOTHING
-        )
-        assert training._loss(training.model, examples.rows)[1] == pytest.approx(GOLDEN["dpo"][kind], abs=2e-5)
-        assert training.held_out_loss() == pytest.approx(GOLDEN["dpo"][kind], abs=2e-5)
+        training.__class__ = ReferenceFreeTraining if kind in REFERENCE_FREE else PreferenceTraining
+        training.settings = replace(settings, preference=kind)
+        expected = pytest.approx(GOLDEN["preferences"][kind], abs=2e-5)
+        assert training._loss(training.model, examples.rows)[1] == expected
+        assert training.held_out_loss() == expected
 
-    check_each(check, [(kind,) for kind in KINDS])
+    check_each(check, [(kind,) for kind in (*KINDS, *REFERENCE_FREE)])
 
 
 def test_rewards_are_those_of_trl() -> None:
@@ -115,6 +117,24 @@ def test_a_model_learns_which_answers_are_better(place: Path) -> None:
     assert json.loads((place / "whole" / "adapter_config.json").read_text())["use_rslora"] is True
 
 
+def test_losses_without_a_reference_teach_the_answers(place: Path) -> None:
+    """The loss falls, also in a whole model, and preferred answers become the likelier ones."""
+    for kind, settings in (("orpo", {}), ("simpo", {"beta": 2.0, "gamma": 1.0}), ("cpo", {"full": True, "rate": 1e-3})):
+        events = run(place, kind, preference=kind, **settings)
+        losses = [event.value for event in events if isinstance(event, Metric) and event.name == "held_out_loss"]
+        done = events[-1]
+        assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
+        assert losses[-1] < 0.9 * losses[0], kind
+
+
+def test_odds_of_likely_answers() -> None:
+    """log(p / (1 - p)) where p is near 1 and where it is near 0."""
+    chosen, rejected = tensor([-1e-6, -20.0]), tensor([-2e-6, -21.0])
+    margin = np.array([np.log(2.0) + 0.5e-6, 1.0])  # of the log odds
+    expected = np.log1p(np.exp(-margin)).mean()
+    assert reference_free_loss(chosen, rejected, "orpo", beta=1.0).item() == pytest.approx(expected, abs=2e-6)
+
+
 def test_a_whole_model_keeps_its_reference_when_it_continues(place: Path) -> None:
     def last(events: list[Event]) -> float:
         return [event.value for event in events if isinstance(event, Metric) and event.name == "held_out_loss"][-1]
@@ -126,9 +146,15 @@ def test_a_whole_model_keeps_its_reference_when_it_continues(place: Path) -> Non
 
 def test_settings_are_checked(place: Path) -> None:
     with pytest.raises(OptionError, match=r"kind.*is one of sigmoid, hinge"):
-        run(place, "no", preference="simpo")
+        run(place, "no", preference="simple")
+    with pytest.raises(OptionError, match="gamma.*from 0 on"):
+        run(place, "no", preference="simpo", gamma=-1.0)
     with pytest.raises(OptionError, match=r"beta.*above 0"):
         run(place, "no", beta=0.0)
     one = tensor([1.0])
     with pytest.raises(OptionError, match="lengths"):
         dpo_loss(one, one, one, one, kind="ipo")
+    with pytest.raises(OptionError, match="is one of sigmoid"):
+        dpo_loss(one, one, one, one, kind="orpo")
+    with pytest.raises(OptionError, match="is one of cpo, simpo, orpo"):
+        reference_free_loss(one, one, kind="sigmoid")
