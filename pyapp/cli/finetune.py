@@ -59,6 +59,8 @@ class FinetuneView(TrainView):
             before, after = results["held_out_loss_before"], results["held_out_loss"]
             unit = results.get("unit", "nats/token").replace("/", " per ")
             click.echo(f"held-out loss {after:.4f} {unit}, {before:.4f} before")
+        if "best_step" in results:
+            click.echo(f"the weights are those of step {results['best_step']:,}, whose held-out loss was the lowest")
         task = results.get("task")
         if "held_out_accuracy" in results:
             what = RIGHT[task] if task in RIGHT else "pairs, {:.0%} are the right way round"
@@ -116,6 +118,12 @@ class FinetuneView(TrainView):
 @option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
 @option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
 @option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
+@option(
+    STEPS,
+    "--patience",
+    type=click.IntRange(min=1),
+    help="End after so many evaluations without a lower held-out loss, and keep the best weights. [default: never]",
+)
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
 @option(SOUND, "--language", help="Of the recordings, unless their lines say it. [default: en]")
 @option(

@@ -21,6 +21,7 @@ from pyapp.formats import open_checkpoint, write_safetensors
 from .trainer import Trainer
 
 FILE_NAME = "checkpoint.safetensors"  # in the folder of a training
+BEST = "best.safetensors"  # the weights with the lowest held-out loss
 START_ANEW = "Delete this file to start the training again, or choose another folder"
 
 
@@ -74,13 +75,32 @@ def restore(path: Path, trainer: Trainer) -> None:
             ) from error
 
 
-def check_settings(path: Path, wanted: Mapping[str, Any]) -> None:
+def save_weights(path: Path, trainer: Trainer) -> None:
+    """Writes the weights alone. Raises StorageFullError, or another OSError."""
+    write_safetensors(path, dict(trainer.model.state_dict()))
+
+
+def restore_weights(path: Path, trainer: Trainer) -> None:
+    """Restores what `save_weights` wrote. PyappError if the file is missing, damaged or of another training."""
+    if not path.exists():
+        hint = f"Delete {FILE_NAME} beside it to start the training again, or choose another folder"
+        raise PyappError("the weights with the lowest held-out loss are missing", where=str(path), hint=hint)
+    with _opened(path) as checkpoint:
+        try:
+            trainer.model.load_state_dict({name: checkpoint.read(name) for name in checkpoint.tensors})
+        except KeyError as error:
+            raise FileFormatError(
+                f"these weights are not of this training ({error})", where=str(path), hint=START_ANEW
+            ) from error
+
+
+def check_settings(path: Path, wanted: Mapping[str, Any], usual: Mapping[str, Any] | None = None) -> None:
     """PyappError unless the checkpoint at `path` was saved with the settings `wanted`; FileFormatError if it is
-    damaged.
+    damaged. A setting that the checkpoint lacks, as it is newer, had its `usual` value.
     """
     with _opened(path) as checkpoint:
         try:
-            found = dict(json.loads(checkpoint.metadata["settings"]))
+            found = {**(usual or {}), **json.loads(checkpoint.metadata["settings"])}
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 "this file is not the checkpoint of a training", where=str(path), hint=START_ANEW

@@ -8,7 +8,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
+from math import inf, isnan
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -40,6 +41,8 @@ class ResumableTraining(ABC):
 
     A subclass calls this constructor first, sets `trainer`, and defines the evaluation and export of the model.
     `settings` is a dataclass of JSON values with the fields `steps` and `seed`: everything that determines the result.
+    With a field `patience` above 0, the training ends after so many evaluations in a row whose held-out loss was not
+    below the lowest one, and the weights become those of the lowest.
     """
 
     title: ClassVar[str]
@@ -55,10 +58,13 @@ class ResumableTraining(ABC):
         """Makes the folder. PyappError if it cannot be written to, or has another or a damaged training."""
         self.folder = folder
         self.settings = settings
+        self.patience: int = getattr(settings, "patience", 0)
         self.checkpoint = folder / checkpoints.FILE_NAME
+        self.best = folder / checkpoints.BEST
         prepare_folder(folder)
         if self.checkpoint.exists():
-            checkpoints.check_settings(self.checkpoint, asdict(settings))
+            usual = {field.name: field.default for field in fields(settings) if field.default is not MISSING}
+            checkpoints.check_settings(self.checkpoint, asdict(settings), usual)
 
     @abstractmethod
     def held_out_loss(self) -> float:
@@ -117,32 +123,34 @@ class ResumableTraining(ABC):
         finally:
             self.close()
         trainer = self.trainer
-        if trainer.step_count < steps:
+        if trainer.step_count < steps and not self._is_over():
             place = {"step": trainer.step_count, "folder": str(self.folder)}
             yield Done("cancelled", {**place, "resume": "run the same command again"})
             return
         yield Progress("evaluating", 0, 1)
+        if self.patience:
+            checkpoints.restore_weights(self.best, trainer)
+            self.held_out_loss()  # its qualities are results
         self.export()
         results = self.results()
         if drawing:
             self._draw(self.levels(results))
         yield from self.final_metrics(results)
-        yield Done("complete", {**results, "steps": steps, "folder": str(self.folder)})
+        more = {"best_step": trainer.held_out[self._best()][0]} if self.patience else {}
+        yield Done("complete", {**results, **more, "steps": trainer.step_count, "folder": str(self.folder)})
 
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         """The remaining steps, until cancelled."""
         trainer = self.trainer
         start, first = time.perf_counter(), trainer.step_count
         yield Metric("threads", get_num_threads(), instruction_set())
-        while trainer.step_count < steps and not cancel.is_set():
+        while trainer.step_count < steps and not self._is_over() and not cancel.is_set():
             loss = trainer.step()
             step = trainer.step_count
             yield Progress("training", step, steps, "steps")
             yield Metric("loss", loss, self.unit, step)
             if step % evaluate_every == 0 or step == steps:
-                if self.judges():
-                    trainer.held_out.append((step, self.held_out_loss()))
-                    yield Metric("held_out_loss", trainer.held_out[-1][1], self.unit, step)
+                yield from self._judge()
                 yield from self.evaluated(cancel)
             if step % 10 == 0:
                 seconds = (time.perf_counter() - start) / (step - first)
@@ -152,6 +160,30 @@ class ResumableTraining(ABC):
                 self._save()
         if trainer.step_count < steps:
             self._save()
+
+    def _judge(self) -> Iterator[Metric]:
+        """The held-out loss, where there are held-out data."""
+        if not self.judges():
+            return
+        step, loss = self.trainer.step_count, self.held_out_loss()
+        self.trainer.held_out.append((step, loss))
+        yield Metric("held_out_loss", loss, self.unit, step)
+        if self.patience and self._best() == len(self.trainer.held_out) - 1:
+            checkpoints.save_weights(self.best, self.trainer)
+
+    def _best(self) -> int:
+        """The number of the evaluation with the lowest held-out loss."""
+        losses = [inf if isnan(loss) else loss for _, loss in self.trainer.held_out]
+        return min(range(len(losses)), key=losses.__getitem__)
+
+    def _is_over(self) -> bool:
+        """Whether the held-out loss has not fallen for as long as `patience` allows."""
+        held_out = self.trainer.held_out
+        return bool(self.patience and held_out) and len(held_out) - 1 - self._best() >= self.patience
+
+    def kept_loss(self) -> float:
+        """The held-out loss of the weights that are kept: the last ones, or with `patience` the best ones."""
+        return self.trainer.held_out[self._best() if self.patience else -1][1]
 
     def _save(self) -> None:
         checkpoints.save(self.checkpoint, self.trainer, asdict(self.settings))

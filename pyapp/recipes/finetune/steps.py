@@ -29,8 +29,9 @@ class StepSettings:
 
     model: a name, folder or file. data, held_out_data: the SHA-256 of the files. epochs: passes over the data, unless
     `steps` says how many steps to take. rate 0: the usual one. A batch has `rows` examples of up to `length` tokens, a
-    step `accumulate` batches. held_out: the share of examples to judge by. bfloat16: products run in bfloat16, under
-    autocast. eight_bits: AdamW8bit.
+    step `accumulate` batches. held_out: the share of examples to judge by. patience: end after so many evaluations that
+    are not better than the best one, whose weights are kept (0: take all steps, and keep the last weights). bfloat16:
+    products run in bfloat16, under autocast. eight_bits: AdamW8bit.
     """
 
     model: str
@@ -47,12 +48,14 @@ class StepSettings:
     held_out_data: str = ""
     bfloat16: bool = False
     eight_bits: bool = False
+    patience: int = 0
 
     def __post_init__(self) -> None:
         check_number("steps", self.steps, 0, 10_000_000, whole=True)
         for name in ("rows", "accumulate"):
             check_number(name, getattr(self, name), 1, 65536, whole=True)
         check_number("length", self.length, 0, 1 << 20, whole=True)
+        check_number("patience", self.patience, 0, 10_000, whole=True)
         check_number("epochs", self.epochs, 0, 10_000)
         check_number("rate", self.rate, 0, 1)
         check_number("weight_decay", self.weight_decay, 0, 1)
@@ -92,7 +95,13 @@ class Request:
         return settings_of(kind, {"model": self.model, "data": "", **self.settings, **more})
 
     def run(self, training: ResumableTraining) -> Iterator[Event]:
-        """The events of a training."""
+        """The events of a training. OptionError for patience without held-out examples."""
+        if training.patience and not training.judges():
+            raise OptionError(
+                "needs held-out examples to judge by",
+                where="patience",
+                hint="Give more examples, or a file of their own",
+            )
         often = self.evaluate_every or max(1, training.settings.steps // 10)
         yield from training.run(often, self.save_every, self.cancel)
 

@@ -135,9 +135,8 @@ class FinetuneTraining(ResumableTraining):
 
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
         """The remaining steps; before the first one, the held-out loss of the model as it was."""
-        if self.judges() and not self.trainer.step_count:
-            self.trainer.held_out.append((0, self.held_out_loss()))
-            yield Metric("held_out_loss", self.trainer.held_out[0][1], self.unit, 0)
+        if not self.trainer.step_count:
+            yield from self._judge()
         yield from super()._train(steps, evaluate_every, save_every, cancel)
 
     def judges(self) -> bool:
@@ -202,7 +201,7 @@ class FinetuneTraining(ResumableTraining):
             "loss": self.trainer.losses[-1],
         }
         if self.trainer.held_out:
-            found |= {"held_out_rows": len(self.held_out_rows), "held_out_loss": self.trainer.held_out[-1][1]}
+            found |= {"held_out_rows": len(self.held_out_rows), "held_out_loss": self.kept_loss()}
             found["held_out_loss_before"] = self.trainer.held_out[0][1]
         return found
 

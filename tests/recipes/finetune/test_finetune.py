@@ -99,6 +99,44 @@ def test_an_interrupted_run_gives_the_same_adapter(place: Path) -> None:
         run(place, "parts", **{**settings, "rank": 3})
 
 
+def test_patience(place: Path) -> None:
+    """The training ends, and the best weights are kept, where it learns what the held-out lines deny."""
+    lines = (place / "chat.jsonl").read_text().splitlines()[:2]
+    denied = place / "denied.jsonl"
+    denied.write_text("".join(line.replace(COLORS["sun"], COLORS["moon"]) + "\n" for line in lines[:1]))
+    settings: dict[str, Any] = {
+        **FAST, "steps": 40, "evaluate_every": 2, "save_every": 5, "patience": 2, "held_out_data": denied
+    }  # fmt: skip
+
+    def part(out: str, stop: int = 0) -> list[Event]:
+        cancel, events = Cancel(), []
+        for event in finetune(place / "model", place / "chat.jsonl", place / out, cancel=cancel, **settings):
+            events.append(event)
+            if isinstance(event, Progress) and event.what == "training" and event.done == stop:
+                cancel.set()
+        return events
+
+    events = part("patient")
+    losses = [(e.step, e.value) for e in events if isinstance(e, Metric) and e.name == "held_out_loss"]
+    best, lowest = min(losses, key=lambda pair: pair[1])
+    assert 0 < best < 36 and losses[-1][0] == best + 4
+    results = events[-1].results  # type: ignore[attr-defined]
+    assert (results["best_step"], results["held_out_loss"], results["steps"]) == (best, lowest, best + 4)
+    kept = adapter_bytes(place / "patient")
+    part("patient parts", best)
+    assert adapter_bytes(place / "patient parts") == kept
+    part("patient parts", best + 3)
+    assert part("patient parts")[-1].results["best_step"] == best  # type: ignore[attr-defined]
+    assert adapter_bytes(place / "patient parts") == kept
+    again = part("patient")[-1]
+    assert isinstance(again, Done) and again.results == results and adapter_bytes(place / "patient") == kept
+    (place / "patient" / "best.safetensors").unlink()
+    with pytest.raises(PyappError, match="best"):
+        part("patient")
+    with pytest.raises(OptionError, match="patience.*needs held-out examples"):
+        run(place, "no", patience=1, held_out=0.0)
+
+
 def test_a_whole_model(place: Path) -> None:
     events = run(place, "full", steps=30, full=True, rate=3e-3, checkpointing=True)
     assert events[-1].results["parameters"] > 40_000  # type: ignore[attr-defined]
