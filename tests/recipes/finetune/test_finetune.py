@@ -131,7 +131,7 @@ def test_patience(place: Path) -> None:
     again = part("patient")[-1]
     assert isinstance(again, Done) and again.results == results and adapter_bytes(place / "patient") == kept
     (place / "patient" / "best.safetensors").unlink()
-    with pytest.raises(PyappError, match="best"):
+    with pytest.raises(PyappError, match="lowest held-out loss are missing"):
         part("patient")
     with pytest.raises(OptionError, match="patience.*needs held-out examples"):
         run(place, "no", patience=1, held_out=0.0)
