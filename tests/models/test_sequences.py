@@ -136,7 +136,7 @@ def test_heads_over_bart_are_those_of_transformers(task: str) -> None:
             model(pyapp.tensor([[5, 6]]))
 
 
-@pytest.mark.parametrize("name", ["t5", "marian"])
+@pytest.mark.parametrize("name", ["t5", "marian", "t5gemma2"])
 def test_memory_grows_with_the_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyapp.nn.sequence_to_sequence.FIRST_CAPACITY", 3)
     test_searches_find_the_texts_of_transformers(name, "beams")
@@ -241,6 +241,8 @@ def test_buckets_of_any_number_and_distance() -> None:
 def test_hostile_configurations_and_shapes_are_refused() -> None:
     for name, change in (("bart", {"encoder_attention_heads": 3}), ("t5", {"num_layers": 10**9}),
                          ("t5", {"feed_forward_proj": "gated-"}), ("t5", {"relative_attention_num_buckets": 2}),
+                         ("t5gemma2", {"encoder": {"text_config": 3}}), ("t5gemma2", {"eoi_token_index": "last"}),
+                         ("t5gemma2", {"tie_word_embeddings": False}), ("t5gemma2", {"decoder": {"hidden_size": 8}}),
                          ("longt5", {"encoder_attention_type": "far"}), ("longt5", {"local_radius": 1 << 20}),
                          ("marian", {"pad_token_id": 40}), ("t5gemma", {"decoder": [1]}),
                          ("t5gemma", {"encoder": {"head_dim": 1 << 40}}), ("t5gemma", {"bos_token_id": "first"}),
