@@ -36,6 +36,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "longt5", "local_radius": 2, "global_block_size": 2, "tie_word_embeddings": False,
         "encoder_attention_type": "transient-global",
     },
+    "switch_transformers": _T5 | {
+        "model_type": "switch_transformers", "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 2,
+        "num_decoder_layers": 2, "num_experts": 3, "expert_capacity": 2, "router_bias": True,
+    },
     "t5gemma": {
         "model_type": "t5gemma", "vocab_size": 40, "decoder": _GEMMA,
         "encoder": _GEMMA | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1},
@@ -59,7 +63,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # With weights in block types.
-QUANTISED = ("t5", "umt5", "longt5_global", "t5gemma", "t5gemma2", "bart", "mbart", "m2m_100", "pegasus", "marian")
+QUANTISED = (
+    "t5",
+    "umt5",
+    "longt5_global",
+    "switch_transformers",
+    "t5gemma",
+    "t5gemma2",
+    "bart",
+    "mbart",
+    "m2m_100",
+    "pegasus",
+    "marian",
+)
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.
 IN_GGUF = dict.fromkeys(("t5", "flan_t5", "umt5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})
