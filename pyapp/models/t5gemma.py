@@ -21,57 +21,30 @@ from pyapp.nn.layers.joined import JoinedLinear
 from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 
-from .loading.config import require
 from .loading.gemma2_config import NESTED_DEFAULTS, Gemma2Config
+from .loading.gemma_pairs import GemmaPairConfig
 
 MODEL_TYPES = ("t5gemma",)
 BASE = "model"  # the name of encoder and decoder in files with a head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
-    """The fields of config.json: the settings of the encoder and of the decoder, each as those of Gemma 2. The tokens
-    that begin, end and fill texts are the decoder's.
-    """
+class Config(GemmaPairConfig):
+    """The fields of config.json: the settings of the encoder and of the decoder, each as those of Gemma 2."""
 
-    encoder: Gemma2Config
-    decoder: Gemma2Config
-    tie_word_embeddings: bool = True
-    pad_token_id: int | None = 0
-    eos_token_id: int | list[int] | None = 1
-    bos_token_id: int | None = 2
+    model_type = "t5gemma"
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Config:
-        """From the object of a config.json. ModelError for a part that is no object, and for parts that differ in what
-        they share.
-        """
-        parts = {}
-        for name in ("encoder", "decoder"):
-            own = values.get(name, {})
-            require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object of settings")
-            parts[name] = Gemma2Config.from_dict({**NESTED_DEFAULTS, **own, "model_type": "gemma2"})
-        own = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2} | {**(values.get("decoder") or {})}
-        tokens = {name: values.get(name, own[name]) for name in ("pad_token_id", "eos_token_id", "bos_token_id")}
-        for name, value in tokens.items():
-            several = value if isinstance(value, list) else [value]
-            known = all(token is None or (type(token) is int and token >= 0) for token in several)
-            require(known and (name == "eos_token_id" or len(several) == 1), f"{name} is {value!r:.60}")
-        tied = values.get("tie_word_embeddings", True)
-        require(type(tied) is bool, f"tie_word_embeddings is {tied!r:.60}, expected true or false")
-        return cls(**parts, **tokens, tie_word_embeddings=tied)
-
-    @property
-    def vocab_size(self) -> int:
-        """The words that it reads and writes."""
-        return min(self.encoder.vocab_size, self.decoder.vocab_size)
+    def part(cls, name: str, values: dict[str, Any]) -> Gemma2Config:
+        """As those of Gemma 2."""
+        found: Gemma2Config = Gemma2Config.from_dict({**NESTED_DEFAULTS, **values, "model_type": "gemma2"})
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         parts = {name: getattr(self, name).to_dict() | {"model_type": "t5_gemma_module"} for name in (
             "encoder", "decoder")}  # fmt: skip
-        names = ("tie_word_embeddings", "pad_token_id", "eos_token_id", "bos_token_id")
-        return {"model_type": MODEL_TYPES[0]} | parts | {name: getattr(self, name) for name in names}
+        return super().to_dict() | parts
 
 
 class Attention(Module):
@@ -161,7 +134,6 @@ class Stack(Module):
         self.layers = ModuleList(Layer(config, layer, source_width) for layer in range(config.num_hidden_layers))
         self.norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
         self.rotary, self.scale = RotaryTable(config.to_dict()), sqrt(config.hidden_size)
-        self.most = config.max_position_embeddings
 
     def encode(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """ids (B, S), mask (B, 1, 1, S) → (B, S, D)."""
@@ -173,7 +145,7 @@ class Stack(Module):
     def decode(self, tokens: Tensor, memory: Memory) -> Tensor:
         """tokens (R, T) → (R, T, D)."""
         x, places = self.embed_tokens(tokens) * self.scale, memory.positions(tokens)
-        table = self.rotary.upto(self.most, x.device)
+        table = self.rotary.upto(memory.length, x.device)
         for layer in self.layers:
             x = layer.decode(x, memory, table, places)
         return self.norm(x)

@@ -34,6 +34,11 @@ Project = Callable[[Tensor], tuple[Tensor, Tensor]]  # (B, S, D) → keys and va
 class Memory(Protocol):
     """The texts to which the tokens of a decoder attend. `layer` counts the decoder's layers."""
 
+    @property
+    def length(self) -> int:
+        """More than the last position of the tokens."""
+        ...
+
     def positions(self, tokens: Tensor) -> Tensor:
         """The positions (T,) int32 of tokens (R, T), for tables of positions."""
         ...
@@ -62,6 +67,12 @@ class Memory(Protocol):
         """
         ...
 
+    def joint(self, layer: int, q: Tensor, k: Tensor, v: Tensor, project: Project, heads: Heads) -> Tensor:
+        """Attention of each token to the source, to itself and to those before it, which share the weights: q (R, T, H,
+        D), k and v (R, T, KV, D) → (R, T, H * D). heads: its window is of the tokens alone.
+        """
+        ...
+
 
 class WholeMemory:
     """Whole texts (B, T) and the encoded sources (B, S, D), for training. The masks are 0 for padding."""
@@ -72,6 +83,10 @@ class WholeMemory:
         seen = ops.causal_mask(tokens, tokens).to(encoded.device).reshape(1, 1, tokens, tokens)
         self.mask = seen if mask is None else seen.logical_and(visible_keys(mask))  # (B or 1, 1, T, T)
         self.plain = mask is None
+
+    @property
+    def length(self) -> int:
+        return self.tokens
 
     def positions(self, tokens: Tensor) -> Tensor:
         return ops.arange(tokens.shape[1], dtype="int32", device=tokens.device)
@@ -95,6 +110,23 @@ class WholeMemory:
         self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
     ) -> Tensor:
         return _attend_source(q, project(self.encoded), self.source_mask, scale, heads)
+
+    def joint(self, layer: int, q: Tensor, k: Tensor, v: Tensor, project: Project, heads: Heads) -> Tensor:
+        keys, values = project(self.encoded)  # (B, S, KV, D)
+        shown = self.mask
+        if heads.window is not None:
+            places = ops.arange(self.tokens, dtype="int32", device=q.device)
+            shown = shown.logical_and(places.unsqueeze(1) - places < heads.window)
+        batch, source = keys.shape[:2]
+        before = _shown_source(self.source_mask, batch, source, q.device).expand(batch, 1, self.tokens, source)
+        mask = ops.cat([before, shown.expand(batch, 1, self.tokens, self.tokens)], 3)  # (B, 1, T, S + T)
+        y = ops.attention(q, ops.cat([keys, k], 1), ops.cat([values, v], 1), False, heads.scale, mask=mask)
+        return y.reshape(*q.shape[:2], -1)
+
+
+def _shown_source(mask: Tensor | None, batch: int, tokens: int, device: Device) -> Tensor:
+    """Which tokens of sources are no padding: (B, 1, 1, S) bool."""
+    return ops.ones(batch, 1, 1, tokens, dtype="bool", device=device) if mask is None else mask
 
 
 def _attend_source(
@@ -127,8 +159,13 @@ class CachedMemory:
         self._write_place = writer(self._place)
         self._source: dict[int, tuple[Tensor, Tensor]] = {}
         self._own: dict[int, FixedCache] = {}
+        self._before = 0  # places of the source in the memory of the tokens, where both are attended to together
         self._bias: Tensor | None = None  # (2 capacity - 1, H) by distance, first of keys that are still to come
         self._apart: Tensor | None = None  # (capacity,): the row of each key for the position 0
+
+    @property
+    def length(self) -> int:
+        return self.capacity
 
     def positions(self, tokens: Tensor) -> Tensor:
         if self.first >= self.most:
@@ -171,13 +208,40 @@ class CachedMemory:
         q = q.reshape(rows // self.beams, self.beams, count, size)  # (B, beams, H, D)
         return _attend_source(q, self._source[layer], self.source_mask, scale, heads).reshape(rows, 1, count * size)
 
+    def joint(self, layer: int, q: Tensor, k: Tensor, v: Tensor, project: Project, heads: Heads) -> Tensor:
+        rows, _, count, size = q.shape
+        self._before = self.encoded.shape[1]
+        if layer not in self._own:
+            keys, values = project(self.encoded)
+            self._own[layer] = FixedCache.over(self._with_room(keys), self._with_room(values))
+        cache = self._own[layer]
+        cache.write(k, v, self._place + self._before)
+        ahead = self.positions(self._place) - ops.arange(self.capacity, dtype="int32", device=q.device)  # (capacity,)
+        shown = ahead >= 0 if heads.window is None else (ahead >= 0).logical_and(ahead < heads.window)
+        source = self._of_rows(_shown_source(self.source_mask, rows // self.beams, self._before, q.device))
+        mask = ops.cat([source, shown.reshape(1, 1, 1, self.capacity).expand(rows, 1, 1, self.capacity)], 3)
+        y = ops.scaled_dot_product_attention(
+            q.transpose(1, 2), cache.keys, cache.values, mask, scale=heads.scale, enable_gqa=True
+        )  # (R, H, 1, D)
+        return y.reshape(rows, 1, count * size)
+
+    def _of_rows(self, part: Tensor) -> Tensor:
+        """(B, ...) → (R, ...)."""
+        wide = part.unsqueeze(1).expand(part.shape[0], self.beams, *part.shape[1:])
+        return wide.reshape(self.rows, *part.shape[1:])
+
+    def _with_room(self, part: Tensor) -> Tensor:
+        """Keys or values (B, S, KV, D) of the source → (R, KV, S + capacity, D), with room for those of the tokens."""
+        room = ops.zeros(self.rows, part.shape[2], self.capacity, part.shape[3], device=part.device)
+        return ops.cat([self._of_rows(part.transpose(1, 2)), room], 2)
+
     def advance(self, rows: Sequence[int] | None = None) -> None:
         """Goes to the next token; row i goes on with the text of row rows[i]."""
         self.first += 1
         if rows is not None and list(rows) != list(range(len(rows))):
             index = ops.tensor(list(rows)).to("int64").to(self.encoded.device)
             for part in self._memories():
-                text = part.narrow(2, 0, self.first)  # (R, H, first, D)
+                text = part.narrow(2, self._before, self.first)  # (R, H, first, D)
                 text.copy_(ops.index_select(text, 0, index))
         if self.first == self.capacity < self.most:
             self._grow()
@@ -193,9 +257,9 @@ class CachedMemory:
             self._own[layer] = FixedCache.over(self._larger(cache.keys), self._larger(cache.values))
 
     def _larger(self, part: Tensor) -> Tensor:
-        rows, heads, _, size = part.shape
-        whole = ops.zeros(rows, heads, self.capacity, size, device=part.device)
-        whole.narrow(2, 0, self.first).copy_(part)
+        rows, heads, known, size = part.shape
+        whole = ops.zeros(rows, heads, self._before + self.capacity, size, device=part.device)
+        whole.narrow(2, 0, known).copy_(part)
         return whole
 
 

@@ -134,12 +134,14 @@ class Block(Module):
 
 class Stack(Module):
     """The encoder or the decoder: its layers and the last norm. `attention`: makes a layer's attention to its own text,
-    of the configuration and whether it has biases.
+    of the configuration and whether it has biases. `feed_forward`: makes the part of layer i, of the configuration
+    and i.
     """
 
     def __init__(
         self, config: Any, table: Embedding, layers: int, decoder: bool,
         attention: Callable[[Any, bool], Module] = SelfAttention,
+        feed_forward: Callable[[Any, int], Module] = lambda config, layer: FeedForward(config),
     ) -> None:  # fmt: skip
         super().__init__()
         self.config, self.decoder = config, decoder
@@ -147,7 +149,9 @@ class Stack(Module):
         self.embed_tokens.weight = table.weight
         more = [CrossAttention] if decoder else []
         self.block = ModuleList(
-            Block(attention(config, i < config.biased_layers), *(part(config) for part in more), FeedForward(config))
+            Block(
+                attention(config, i < config.biased_layers), *(part(config) for part in more), feed_forward(config, i)
+            )
             for i in range(layers)
         )
         self.final_layer_norm = RMSNorm(config.d_model, config.layer_norm_epsilon)
@@ -196,16 +200,26 @@ def encoder_stack(config: Any, table: Embedding) -> Stack:
     return Stack(config, table, config.num_layers, decoder=False)
 
 
-class T5(SequenceToSequence):
-    """The model with its head over words. `encoder`: makes the encoder, of the configuration and the table of words."""
+def decoder_stack(config: Any, table: Embedding) -> Stack:
+    """T5's decoder."""
+    return Stack(config, table, config.decoder_layers, decoder=True)
 
-    def __init__(self, config: Any, encoder: Callable[[Any, Embedding], Stack] = encoder_stack) -> None:
+
+class T5(SequenceToSequence):
+    """The model with its head over words. `encoder` and `decoder` make these parts, of the configuration and the table
+    of words.
+    """
+
+    def __init__(
+        self, config: Any, encoder: Callable[[Any, Embedding], Stack] = encoder_stack,
+        decoder: Callable[[Any, Embedding], Stack] = decoder_stack,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.config = config
         self.most = MOST
         self.shared = Embedding(config.vocab_size, config.d_model)
         self.encoder = encoder(config, self.shared)
-        self.decoder = Stack(config, self.shared, config.decoder_layers, decoder=True)
+        self.decoder = decoder(config, self.shared)
         table = self.shared if config.tie_word_embeddings else None
         self.lm_head = Words(config.d_model, config.vocab_size, table, bias=False)
 

@@ -39,8 +39,9 @@ VOCABULARIES = (
 # The classes of models' tokenizers that are read by their class, by model_type.
 CLASSES = {
     "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer", "mbart": "MBartTokenizer",
-    **dict.fromkeys(("t5", "mt5", "umt5", "longt5"), "T5Tokenizer"), "m2m_100": "M2M100Tokenizer",
-    "pegasus": "PegasusTokenizer", "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
+    **dict.fromkeys(("t5", "mt5", "umt5", "longt5", "switch_transformers"), "T5Tokenizer"),
+    "m2m_100": "M2M100Tokenizer", "pegasus": "PegasusTokenizer",
+    "llama": "LlamaTokenizer", "mistral": "LlamaTokenizer", "mixtral": "LlamaTokenizer",
     "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
     "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",

@@ -17,6 +17,14 @@ _GEMMA = {
     "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 3,
     "max_position_embeddings": 40, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0,
 }  # fmt: skip
+_GEMMA3 = _GEMMA | {
+    "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4, "query_pre_attn_scalar": 10,
+    "attn_logit_softcapping": None, "rms_norm_eps": 1e-3, "final_logit_softcapping": 40.0,
+}  # fmt: skip
+_EYES = {  # which no text needs
+    "model_type": "siglip_vision_model", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "image_size": 8, "patch_size": 4,
+}  # fmt: skip
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "t5": _T5,
@@ -28,9 +36,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "longt5", "local_radius": 2, "global_block_size": 2, "tie_word_embeddings": False,
         "encoder_attention_type": "transient-global",
     },
+    "switch_transformers": _T5 | {
+        "model_type": "switch_transformers", "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 2,
+        "num_decoder_layers": 2, "num_experts": 3, "expert_capacity": 2, "router_bias": True,
+    },
     "t5gemma": {
         "model_type": "t5gemma", "vocab_size": 40, "decoder": _GEMMA,
         "encoder": _GEMMA | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1},
+    },
+    "t5gemma2": {
+        "model_type": "t5gemma2", "decoder": _GEMMA3, "eoi_token_index": 30,
+        "encoder": {"text_config": _GEMMA3 | {"intermediate_size": 20}, "vision_config": _EYES, "eoi_token_index": 30},
     },
     "bart": {"model_type": "bart", **_SIZES},
     "mbart": {"model_type": "mbart", **_SIZES, "scale_embedding": True, "decoder_start_token_id": 2},
@@ -47,7 +63,19 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # With weights in block types.
-QUANTISED = ("t5", "umt5", "longt5_global", "t5gemma", "bart", "mbart", "m2m_100", "pegasus", "marian")
+QUANTISED = (
+    "t5",
+    "umt5",
+    "longt5_global",
+    "switch_transformers",
+    "t5gemma",
+    "t5gemma2",
+    "bart",
+    "mbart",
+    "m2m_100",
+    "pegasus",
+    "marian",
+)
 OTHER_DEVICE = QUANTISED  # run on another device
 # Run as GGUF files, with these fields.
 IN_GGUF = dict.fromkeys(("t5", "flan_t5", "umt5"), {"d_model": 32, "d_kv": 8, "d_ff": 64})

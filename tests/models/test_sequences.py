@@ -52,15 +52,29 @@ def make(name: str, **changes: Any) -> Any:
     settings = CONFIGS[name] | changes
     settings = module.adapted(settings, {}) if hasattr(module, "adapted") else settings
     model = module.TASKS["seq2seq-lm"](module.Config.from_dict(settings))
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    files = exported(model, parameters)
+    plans = {} if files is parameters else module.stored(model.config, files)
+
+    def drawn(key: str) -> pyapp.Tensor:
+        scale = 4.0 if "shared" in key or "embed_tokens" in key else 1.0
+        values = draw(key, tuple(files[key].shape), golden(name)["salt"])
+        return pyapp.from_numpy((scale * values).astype(np.float32))
+
     with pyapp.no_grad():
-        for key, parameter in model.named_parameters(remove_duplicate=False):
-            if key in golden(name)["parameters"]:
-                scale = 4.0 if "shared" in key or "embed_tokens" in key else 1.0
-                values = draw(key, tuple(parameter.shape), golden(name)["salt"])
-                parameter.copy_(pyapp.from_numpy((scale * values).astype(np.float32)))
+        for key, parameter in parameters.items():
+            if key in plans:
+                parameter.copy_(plans[key].values(pyapp.cat([drawn(own) for own in plans[key].names])))
+            elif key in golden(name)["parameters"]:
+                parameter.copy_(drawn(key))
         if getattr(model, "final_logits_bias", None) is not None:
             model.final_logits_bias.copy_(pyapp.from_numpy(draw("bias", model.final_logits_bias.shape)))
     return model
+
+
+def exported(model: Any, tensors: dict[str, Any]) -> dict[str, Any]:
+    """Tensors by the names of parameters as transformers has them."""
+    return model.exported(tensors) if hasattr(model, "exported") else tensors
 
 
 def sources() -> tuple[pyapp.Tensor, pyapp.Tensor]:
@@ -70,18 +84,22 @@ def sources() -> tuple[pyapp.Tensor, pyapp.Tensor]:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     model, expected = make(name).requires_grad_(), golden(name)
-    found = dict(model.named_parameters(remove_duplicate=False))
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    found = exported(model, parameters)
     assert {key: list(found[key].shape) for key in expected["parameters"]} == {
         key: shape for key, (shape, _) in expected["parameters"].items()
     }
-    assert {id(found[key]) for key in expected["parameters"]} == {id(parameter) for parameter in model.parameters()}
+    known = {*expected["parameters"]}
+    missing = {key for key in {*found} - known if all(found[key] is not found[one] for one in known)}
     ids, mask = sources()
     logits = model(ids, pyapp.tensor(TEXTS), mask)
     picked = np.stack([logits.detach().numpy()[:, 0], logits.detach().numpy()[:, -1]], 1)
     np.testing.assert_allclose(picked.reshape(-1), expected["logits"], atol=1e-4)
     (logits * pyapp.tensor(direction("logits", logits.shape).astype(np.float32))).sum().backward()
+    grads = exported(model, {key: parameter.grad for key, parameter in parameters.items()})
+    assert all((grads[key] == 0).all() for key in missing)  # experts that no token has
     for key, (_, product) in expected["parameters"].items():
-        grad = found[key].grad.numpy().astype(np.float64)
+        grad = grads[key].numpy().astype(np.float64)
         np.testing.assert_allclose(
             (grad * direction(key, grad.shape)).sum(), product, rtol=1e-3, atol=2e-3, err_msg=key
         )
@@ -89,8 +107,8 @@ def test_logits_and_gradients_are_those_of_transformers(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_cache_gives_the_logits_of_whole_texts(name: str) -> None:
-    """Two hypotheses of each source that change places at every step."""
-    model, (ids, mask) = make(name), sources()
+    """Two hypotheses of each source that change places at every step. Experts have room for all tokens of a text."""
+    model, (ids, mask) = make(name, expert_capacity=64), sources()
     with pyapp.no_grad():
         whole = model(ids, pyapp.tensor(TEXTS), mask).numpy()
         memory = CachedMemory(model.encode(ids, mask), mask, 2, len(TEXTS[0]))
@@ -136,7 +154,7 @@ def test_heads_over_bart_are_those_of_transformers(task: str) -> None:
             model(pyapp.tensor([[5, 6]]))
 
 
-@pytest.mark.parametrize("name", ["t5", "marian"])
+@pytest.mark.parametrize("name", ["t5", "marian", "t5gemma2"])
 def test_memory_grows_with_the_texts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyapp.nn.sequence_to_sequence.FIRST_CAPACITY", 3)
     test_searches_find_the_texts_of_transformers(name, "beams")
@@ -241,6 +259,10 @@ def test_buckets_of_any_number_and_distance() -> None:
 def test_hostile_configurations_and_shapes_are_refused() -> None:
     for name, change in (("bart", {"encoder_attention_heads": 3}), ("t5", {"num_layers": 10**9}),
                          ("t5", {"feed_forward_proj": "gated-"}), ("t5", {"relative_attention_num_buckets": 2}),
+                         ("t5gemma2", {"encoder": {"text_config": 3}}), ("t5gemma2", {"eoi_token_index": "last"}),
+                         ("t5gemma2", {"tie_word_embeddings": False}), ("t5gemma2", {"decoder": {"hidden_size": 8}}),
+                         ("switch_transformers", {"num_experts": 1 << 20}),
+                         ("switch_transformers", {"is_gated_act": True}),
                          ("longt5", {"encoder_attention_type": "far"}), ("longt5", {"local_radius": 1 << 20}),
                          ("marian", {"pad_token_id": 40}), ("t5gemma", {"decoder": [1]}),
                          ("t5gemma", {"encoder": {"head_dim": 1 << 40}}), ("t5gemma", {"bos_token_id": "first"}),

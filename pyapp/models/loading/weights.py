@@ -229,15 +229,16 @@ def experts_apart(
     stacks: str = "mlp.experts", root: str = "model.layers",
 ) -> dict[str, Stored]:  # fmt: skip
     """How files that keep the matrices of each expert apart store the stacks of nn.layers.experts.Experts: `parts` are
-    the names of gate (if there is one), up and down, as in model.layers.0.PLACE.3.GATE.weight; `stacks` is the path of
-    the stacks in a layer, `root` that of the layers.
+    the names of gate (if there is one), up and down, as in model.layers.0.PLACE.3.GATE.weight (in `place`, {} may say
+    where the number is); `stacks` is the path of the stacks in a layer, `root` that of the layers.
     """
+    place = place if "{}" in place else f"{place}.{{}}"
     first = "gate_up_proj" if len(parts) == 3 else "up_proj"
     found: dict[str, Stored] = {}
     for layer in range(layers if experts else 0):
         before = f"{root}.{layer}."
         gate_up, down = (
-            tuple(f"{before}{place}.{e}.{part}.weight" for e in range(experts) for part in chosen)
+            tuple(f"{before}{place.format(e)}.{part}.weight" for e in range(experts) for part in chosen)
             for chosen in (parts[:-1], parts[-1:])
         )
         if gate_up[0] not in tensors and gate_up[0].removeprefix("model.") not in tensors:

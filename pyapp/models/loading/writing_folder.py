@@ -71,13 +71,15 @@ def write_tensors(
 
 
 def _tensors(model: Any) -> dict[str, Any]:
-    """The parameters and buffers of a model, without a head that shares the embedding's weight."""
-    found = all_tensors(model)
-    tied = getattr(model.config, "tie_word_embeddings", False)
-    head = "lm_head.weight"
-    if tied and head in found and found[head] is model.embedding.weight:
-        del found[head]
-    found = {name: value.detach() for name, value in found.items()}
+    """The parameters and buffers of a model, a shared one under the first of its names, as a head with the embedding's
+    weight.
+    """
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for name, value in all_tensors(model).items():
+        if id(value) not in seen:
+            seen.add(id(value))
+            found[name] = value.detach()
     return model.exported(found) if hasattr(model, "exported") else found
 
 
