@@ -33,7 +33,7 @@ from .class_folders import PROCESSOR
 from .masking import MaskedSettings
 from .spoken import EMPTY, Spoken, lines_in, samples_of, started
 from .steps import Request
-from .whole import WholeTraining
+from .whole import CHANGED, WholeTraining
 
 LONGEST = 30.0  # seconds of a recording
 UNKNOWN, BLANK, DELIMITER = "[UNK]", "[PAD]", "|"  # of new characters, as in transformers' recipe
@@ -105,6 +105,8 @@ class CharacterTraining(WholeTraining):
     judged_at_once = 4  # a recording's numbers in the first layers take hundreds of megabytes
     usual_rate = 1e-4
     settings: CharacterSettings
+    word_error_rate: float
+    """At the last evaluation."""
 
     @property
     def unit(self) -> str:  # type: ignore[override]
@@ -151,7 +153,7 @@ class CharacterTraining(WholeTraining):
         return super().qualities() | {"word_error_rate": self.word_error_rate}
 
     def config(self) -> dict[str, Any]:
-        found = {key: value for key, value in self.loaded.settings.items() if key != "torch_dtype"}
+        found = {key: value for key, value in self.loaded.settings.items() if key not in CHANGED}
         return found | {
             "dtype": "float32", "architectures": [type(self.model).__name__],
             "ctc_loss_reduction": self.settings.ctc_loss_reduction,
@@ -276,7 +278,7 @@ def finetune_characters(request: Request) -> Iterator[Event]:
     if lacking:
         shown = " ".join(lacking[:20]) + " …" * (len(lacking) > 20)
         yield Notice(
-            f"the vocabulary has not these characters of the texts: {shown}",
+            f"the vocabulary lacks these characters of the texts: {shown}",
             hint="Write them in its characters, leave them out (--ignored-characters), or train with --new-vocabulary",
         )
     yield from started(CharacterTraining, request, CharacterSettings, loaded, partial(row_of, loaded, chosen), lines)

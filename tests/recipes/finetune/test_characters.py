@@ -151,7 +151,7 @@ def test_what_is_left_out(place: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert run_command(command) == 0
     told = " ".join("".join(capsys.readouterr()).split())
     for expected in (
-        "the vocabulary has not these characters of the texts: 7 É",
+        "the vocabulary lacks these characters of the texts: 7 É",
         "1 recording is said with characters that the vocabulary lacks, and left out",
         "1 recording is too short for the text", "1 recording is longer than 30 s", "2 recordings are without a text",
         "of the held-out texts,", "try it: pyapp transcribe RECORDING",
