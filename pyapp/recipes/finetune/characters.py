@@ -1,6 +1,6 @@
-"""Trains a model that names a character for each moment (wav2vec 2.0, HuBERT, WavLM, SEW, wav2vec 2.0 BERT …) further
-on recordings and what is said in them, with connectionist temporal classification: a model that has characters, or one
-that gets those of the texts.
+"""Trains a model that names a character (wav2vec 2.0, HuBERT, WavLM, SEW, wav2vec 2.0 BERT …) or a piece of a word
+(Parakeet) for each moment further on recordings and what is said in them, with connectionist temporal classification:
+a model that has characters, or one that gets those of the texts.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pyapp.nn import Module, Parameter
 from pyapp.nn import functional as F
 from pyapp.recipes.error_rates import error_rate
 from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.spoken_pieces import SpokenPieces
 
 from .class_folders import PROCESSOR
 from .masking import MaskedSettings
@@ -40,11 +41,8 @@ UNKNOWN, BLANK, DELIMITER = "[UNK]", "[PAD]", "|"  # of new characters, as in tr
 MOST = 1 << 16  # new characters
 REDUCTIONS = ("mean", "sum")
 UNWRITABLE = "said with characters that the vocabulary lacks"
-# The files of characters, by role, and their names; those that say how sound is prepared.
-FILES = {
-    "vocab.json": "vocab.json", "tokenizer_config": SETTINGS, "special_tokens_map.json": "special_tokens_map.json",
-    "added_tokens.json": "added_tokens.json",
-}  # fmt: skip
+# The files of characters or pieces, by role; those that say how sound is prepared.
+FILES = ("vocab.json", "tokenizer", "tokenizer_config", "special_tokens_map.json", "added_tokens.json")
 PREPARE = ("preprocessor_config", "processor_config")
 
 
@@ -85,12 +83,12 @@ class Heard:
 
 @dataclass(frozen=True)
 class LoadedCharacters:
-    """A model, its characters, what prepares its sound, the object of its config.json, and by their names the files
-    that belong to it: those to copy, and the objects of others.
+    """A model, its characters or pieces, what prepares its sound, the object of its config.json, and by their names the
+    files that belong to it: those to copy, and the objects of others.
     """
 
     model: Any
-    tokenizer: CTCTokenizer
+    tokenizer: CTCTokenizer | SpokenPieces
     processor: Any
     settings: dict[str, Any]
     copied: Mapping[str, Path]
@@ -111,7 +109,8 @@ class CharacterTraining(WholeTraining):
     @property
     def unit(self) -> str:  # type: ignore[override]
         """Of the losses."""
-        return "nats/character" if self.settings.ctc_loss_reduction == "mean" else "nats/batch"
+        mean, token = self.settings.ctc_loss_reduction == "mean", isinstance(self.loaded.tokenizer, SpokenPieces)
+        return f"nats/{'batch' if not mean else 'token' if token else 'character'}"
 
     def frozen(self) -> Iterable[Module]:
         part = getattr(self.model.encoder, "feature_extractor", None)
@@ -134,14 +133,17 @@ class CharacterTraining(WholeTraining):
         logits, lengths = outputs
         return F.ctc_loss(
             logits.log_softmax(-1).transpose(0, 1), ops.tensor([number for row in rows for number in row.ids]), lengths,
-            [len(row.ids) for row in rows], self.model.config.pad_token_id, self.settings.ctc_loss_reduction,
+            [len(row.ids) for row in rows], self.loaded.tokenizer.blank_number, self.settings.ctc_loss_reduction,
             self.settings.ctc_zero_infinity,
         )  # fmt: skip
 
     def judged(self, outputs: Sequence[Tensor], rows: Sequence[Heard]) -> list[tuple[Any, Any]]:
         """(the most probable text, what is said) of each recording."""
-        numbers = zip(outputs[0].argmax(2).tolist(), outputs[1].tolist(), rows, strict=True)
-        return [(self.loaded.tokenizer.decode(best[:length]), row.text) for best, length, row in numbers]
+        found = []
+        for best, length, row in zip(outputs[0].argmax(2).tolist(), outputs[1].tolist(), rows, strict=True):
+            words = self.loaded.tokenizer.words(best[:length])
+            found.append((" ".join(word.text for word in words), row.text))
+        return found
 
     def quality_of(self, pairs: Sequence[tuple[Any, Any]]) -> float:
         """The character error rate; keeps the word error rate."""
@@ -168,12 +170,14 @@ class CharacterTraining(WholeTraining):
 
 
 def names_characters(settings: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of a model that gets a head for characters here."""
+    """Whether a configuration is of a model that names a character or a piece for each moment, and is trained here."""
     kind = settings.get("model_type")
     name = _index.MODEL_TYPES.get(kind) if isinstance(kind, str) else None
     if name is None or TASK not in _index.TASKS[name]:
         return False
     module = importlib.import_module(f"pyapp.models.{name}")
+    if getattr(module, "PIECES", False):
+        return str(kind).endswith("_ctc")  # the others are transducers
     return bool(module.BASE) and str(getattr(module.TASKS[TASK], "__name__", "")).endswith("ForCTC")
 
 
@@ -194,7 +198,10 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
     files = files_of(request.model, lambda event: None, request.cancel)
     settings = read_settings(files["config"])
     classes = settings.get("architectures") or ["ForCTC"] * ("vocab.json" in files)
-    trained = str(classes[:1]).endswith("ForCTC']")
+    pieces = settings["model_type"] == "parakeet_ctc"
+    trained = pieces or str(classes[:1]).endswith("ForCTC']")
+    if pieces and chosen.new_vocabulary:
+        raise OptionError("a model of pieces of words keeps its own", where="new_vocabulary", hint="Leave it out")
     if trained and not chosen.new_vocabulary:
         return _with_own_characters(request, files, settings)
     texts = [chosen.read(line.text).lower() for own in lines.values() for line in own]
@@ -229,13 +236,14 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
 def _with_own_characters(request: Request, files: Mapping[str, Path], settings: dict[str, Any]) -> LoadedCharacters:
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     words = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
+    config = loaded.model.config
     phonemes = "Phoneme" in str(words.get("tokenizer_class"))
-    if phonemes or loaded.tokenizer.blank_number != loaded.model.config.pad_token_id:
+    if phonemes or loaded.tokenizer.blank_number != getattr(config, "blank", config.pad_token_id):
         problem = "writes phonemes, not texts" if phonemes else "has another blank than config.json (pad_token_id)"
         raise ModelError(
             f"its vocabulary {problem}", where=loaded.name, hint="Train it on the texts' characters: --new-vocabulary"
         )
-    beside = {name: files[role] for role, name in FILES.items() if role in files}
+    beside = {files[role].name: files[role] for role in FILES if role in files}
     prepares = _prepares(files) or {"do_normalize": True, "sampling_rate": SAMPLE_RATE}
     return LoadedCharacters(loaded.model, loaded.tokenizer, loaded.processor, settings, beside, {PROCESSOR: prepares})
 
