@@ -5,7 +5,6 @@ a model that has characters, or one that gets those of the texts.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,10 +18,9 @@ from pyapp.engine.ops.random import default_generator
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.formats import open_checkpoint
-from pyapp.models import _index
 from pyapp.models.load import load_speech_model, read_settings
-from pyapp.models.loading.by_task import DEVIATION, build
-from pyapp.models.loading.sound import TASK, files_of, processor_of
+from pyapp.models.loading.by_task import DEVIATION, build, known_tasks
+from pyapp.models.loading.sound import TASK, files_of, module_of, processor_of
 from pyapp.models.loading.writing_folder import SETTINGS, write_folder, write_json
 from pyapp.nn import Module, Parameter
 from pyapp.nn import functional as F
@@ -171,14 +169,16 @@ class CharacterTraining(WholeTraining):
 
 def names_characters(settings: Mapping[str, Any]) -> bool:
     """Whether a configuration is of a model that names a character or a piece for each moment, and is trained here."""
-    kind = settings.get("model_type")
-    name = _index.MODEL_TYPES.get(kind) if isinstance(kind, str) else None
-    if name is None or TASK not in _index.TASKS[name]:
+    if TASK not in known_tasks(settings):
         return False
-    module = importlib.import_module(f"pyapp.models.{name}")
-    if getattr(module, "PIECES", False):
-        return str(kind).endswith("_ctc")  # the others are transducers
-    return bool(module.BASE) and str(getattr(module.TASKS[TASK], "__name__", "")).endswith("ForCTC")
+    if _names_pieces(settings):
+        return str(settings["model_type"]).endswith("_ctc")  # the others are transducers
+    return str(getattr(module_of(settings).TASKS[TASK], "__name__", "")).endswith("ForCTC")
+
+
+def _names_pieces(settings: Mapping[str, Any]) -> bool:
+    """Whether it names pieces of words."""
+    return bool(getattr(module_of(settings), "PIECES", False))
 
 
 def new_characters(texts: Iterable[str], where: str) -> dict[str, int]:
@@ -197,9 +197,9 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
     """The model of a request, with its own characters or those of the lines."""
     files = files_of(request.model, lambda event: None, request.cancel)
     settings = read_settings(files["config"])
-    classes = settings.get("architectures") or ["ForCTC"] * ("vocab.json" in files)
-    pieces = settings["model_type"] == "parakeet_ctc"
-    trained = pieces or str(classes[:1]).endswith("ForCTC']")
+    classes, pieces = settings.get("architectures"), _names_pieces(settings)
+    named = str(classes[0]) if isinstance(classes, list) and classes else "ForCTC" if "vocab.json" in files else ""
+    trained = pieces or named.endswith("ForCTC")
     if pieces and chosen.new_vocabulary:
         raise OptionError("a model of pieces of words keeps its own", where="new_vocabulary", hint="Leave it out")
     if trained and not chosen.new_vocabulary:
@@ -208,7 +208,7 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
     vocabulary = new_characters(texts, str(request.data))
     settings |= {"vocab_size": len(vocabulary), "pad_token_id": vocabulary[BLANK]}
     prepares = _prepares(files)
-    if not prepares and str(settings.get("model_type")) == "wav2vec2-bert":
+    if not prepares and hasattr(module_of(settings), "PROCESSOR"):
         raise ModelError("its preprocessor_config.json is missing", where=request.model, hint="Put it beside it")
     if not prepares:
         masks = settings.get("feat_extract_norm") == "layer"
@@ -225,7 +225,9 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, TASK, "float32", request.device, cancel=request.cancel, new_head=True)
     if trained:  # the head of other characters, which may be as many
-        model.lm_head.weight = Parameter(ops.randn(model.lm_head.weight.shape) * DEVIATION, requires_grad=False)
+        for name, value in model.lm_head.named_parameters():
+            made = ops.randn(value.shape) * (DEVIATION if name == "weight" else 0)
+            setattr(model.lm_head, name, Parameter(made.to(value.device), requires_grad=False))
     tokens = {"unk_token": UNKNOWN, "pad_token": BLANK, "word_delimiter_token": DELIMITER}
     # Without tokens for the start and the end of a text, which no such model writes.
     words = {"tokenizer_class": "Wav2Vec2CTCTokenizer", "bos_token": None, "eos_token": None, "do_lower_case": False}
