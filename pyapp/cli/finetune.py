@@ -128,6 +128,12 @@ class FinetuneView(TrainView):
 @option(SOUND, "--language", help="Of the recordings, unless their lines say it. [default: en]")
 @option(
     SOUND,
+    "--timestamp-probability",
+    type=click.FloatRange(0, 1),
+    help="How often a Whisper learns lines with segments with their times. [default: 1]",
+)
+@option(
+    SOUND,
     "--spec-augment/--no-spec-augment",
     default=None,
     help="Hide stretches of time and frequencies at random. [default: as the model's config.json says]",

@@ -109,11 +109,14 @@ class MaskedEncoder(Module):
         which is new if the file had none.
         """
         if masking is not None and "masked_spec_embed" not in self._parameters:
-            self.masked_spec_embed = Parameter(ops.rand(self.config.hidden_size), requires_grad=False)
+            device = next(self.parameters()).device
+            self.masked_spec_embed = Parameter(ops.rand(self.config.hidden_size).to(device), requires_grad=False)
         self.masking = masking
 
     def partly_hidden(self, x: Tensor, heard: Tensor | None) -> Tensor:
-        """x (B, T, D), heard (B, T), not 0 where a moment is no padding → (B, T, D)."""
+        """x (B, T, D), heard (B, T), not 0 where a moment is no padding → (B, T, D). Padding is not hidden;
+        transformers forgets that for HuBERT and SEW.
+        """
         if self.masking is None or not self.training:
             return x
         counts = [x.shape[1]] * x.shape[0] if heard is None else heard.to("int32").sum(1).tolist()

@@ -24,6 +24,26 @@ class SpokenPieces:
         """The pieces."""
         return self.tokenizer.vocab_size
 
+    lower = False
+    """Texts are written as they are."""
+
+    def fitted(self, text: str) -> str:
+        """A text with single spaces."""
+        return " ".join(text.split())
+
+    def missing(self, text: str) -> set[str]:
+        """The characters of a text that cannot be written: those that no piece has, else those that are no piece."""
+        unknown = self.tokenizer.special_id("unk_token", "<unk>")
+        if unknown not in self.encode(text):
+            return set()
+        alone = {character for character in {*text} - {" "} if unknown in self.encode(character)}
+        pieces = "".join(self.tokenizer.piece(number) or "" for number in range(self.vocab_size) if number != unknown)
+        return alone - {*pieces} or alone
+
+    def encode(self, text: str) -> list[int]:
+        """The pieces of a text."""
+        return self.tokenizer.encode(text, bos=False, eos=False, parse_special=False)
+
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of pieces, without those that are special."""
         special = self.tokenizer.special_names

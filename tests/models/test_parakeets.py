@@ -39,7 +39,11 @@ VOCABULARY = {
     "model": {"type": "Unigram", "unk_id": 0, "vocab": [[piece, -float(i)] for i, piece in enumerate(PIECES)]},
     "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
     "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
-    "added_tokens": [{"id": i, "content": piece, "special": True} for i, piece in ((0, "<unk>"), (2, "<pad>"))],
+    "added_tokens": [
+        dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        | {"id": i, "content": piece, "special": True}
+        for i, piece in ((0, "<unk>"), (2, "<pad>"))
+    ],
 }  # fmt: skip
 TOKENIZER = SpokenPieces(Tokenizer(VOCABULARY), BLANK)
 

@@ -50,7 +50,7 @@ def load_sound_model(
     Tokenizer of one that writes texts), and what prepares its samples. ModelError for a vocabulary that is missing or
     of another size.
     """
-    module = _module(settings)
+    module = module_of(settings)
     kind, pieces = module.TASKS[TASK], getattr(module, "PIECES", False)
     writes = pieces or issubclass(kind, SoundTextModel | SequenceToSequence)
     prepares = _object(files["preprocessor_config"]) if "preprocessor_config" in files else {}
@@ -73,7 +73,7 @@ def processor_of(name: str, settings: Mapping[str, Any], prepares: Mapping[str, 
     """What prepares the samples of a model, by the objects of its config.json and its preprocessor_config.json.
     ModelError where these do not belong together.
     """
-    module = _module(settings)
+    module = module_of(settings)
     kind = module.TASKS[TASK]
     hears = isinstance(kind, type) and issubclass(kind, SoundTextModel)
     processor = getattr(module, "PROCESSOR", SpectrogramProcessor if hears else SampleProcessor).from_settings(prepares)
@@ -101,7 +101,7 @@ def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
     return load_tokenizer(words, name)
 
 
-def _module(settings: Mapping[str, Any]) -> Any:
+def module_of(settings: Mapping[str, Any]) -> Any:
     """The module of a configuration's architecture."""
     return importlib.import_module(f"pyapp.models.{MODEL_TYPES[str(settings['model_type'])]}")
 
@@ -111,7 +111,7 @@ def _built(
     report: Callable[[Event], None], cancel: Cancel,
 ) -> Any:  # fmt: skip
     """The model of a configuration, with the weights of a checkpoint."""
-    module, checkpoint = _module(settings), as_floats(checkpoint, settings)
+    module, checkpoint = module_of(settings), as_floats(checkpoint, settings)
     config = module.Config.from_dict(settings)
     with skip_initialization():
         model = module.TASKS[TASK](config)

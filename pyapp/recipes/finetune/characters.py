@@ -1,11 +1,10 @@
-"""Trains a model that names a character for each moment (wav2vec 2.0, HuBERT, WavLM, SEW, wav2vec 2.0 BERT …) further
-on recordings and what is said in them, with connectionist temporal classification: a model that has characters, or one
-that gets those of the texts.
+"""Trains a model that names a character (wav2vec 2.0, HuBERT, WavLM, SEW, wav2vec 2.0 BERT …) or a piece of a word
+(Parakeet) for each moment further on recordings and what is said in them, with connectionist temporal classification:
+a model that has characters, or one that gets those of the texts.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,32 +18,29 @@ from pyapp.engine.ops.random import default_generator
 from pyapp.errors import FileFormatError, ModelError, OptionError
 from pyapp.events import Event, Notice, Progress
 from pyapp.formats import open_checkpoint
-from pyapp.models import _index
 from pyapp.models.load import load_speech_model, read_settings
-from pyapp.models.loading.by_task import DEVIATION, build
-from pyapp.models.loading.sound import TASK, files_of, processor_of
+from pyapp.models.loading.by_task import DEVIATION, build, known_tasks
+from pyapp.models.loading.sound import TASK, files_of, module_of, processor_of
 from pyapp.models.loading.writing_folder import SETTINGS, write_folder, write_json
 from pyapp.nn import Module, Parameter
 from pyapp.nn import functional as F
 from pyapp.recipes.error_rates import error_rate
 from pyapp.text.ctc_tokenizer import CTCTokenizer
+from pyapp.text.spoken_pieces import SpokenPieces
 
 from .class_folders import PROCESSOR
 from .masking import MaskedSettings
 from .spoken import EMPTY, Spoken, lines_in, samples_of, started
 from .steps import Request
-from .whole import WholeTraining
+from .whole import CHANGED, WholeTraining
 
 LONGEST = 30.0  # seconds of a recording
 UNKNOWN, BLANK, DELIMITER = "[UNK]", "[PAD]", "|"  # of new characters, as in transformers' recipe
 MOST = 1 << 16  # new characters
 REDUCTIONS = ("mean", "sum")
 UNWRITABLE = "said with characters that the vocabulary lacks"
-# The files of characters, by role, and their names; those that say how sound is prepared.
-FILES = {
-    "vocab.json": "vocab.json", "tokenizer_config": SETTINGS, "special_tokens_map.json": "special_tokens_map.json",
-    "added_tokens.json": "added_tokens.json",
-}  # fmt: skip
+# The files of characters or pieces, by role; those that say how sound is prepared.
+FILES = ("vocab.json", "tokenizer", "tokenizer_config", "special_tokens_map.json", "added_tokens.json")
 PREPARE = ("preprocessor_config", "processor_config")
 
 
@@ -85,12 +81,12 @@ class Heard:
 
 @dataclass(frozen=True)
 class LoadedCharacters:
-    """A model, its characters, what prepares its sound, the object of its config.json, and by their names the files
-    that belong to it: those to copy, and the objects of others.
+    """A model, its characters or pieces, what prepares its sound, the object of its config.json, and by their names the
+    files that belong to it: those to copy, and the objects of others.
     """
 
     model: Any
-    tokenizer: CTCTokenizer
+    tokenizer: CTCTokenizer | SpokenPieces
     processor: Any
     settings: dict[str, Any]
     copied: Mapping[str, Path]
@@ -105,11 +101,14 @@ class CharacterTraining(WholeTraining):
     judged_at_once = 4  # a recording's numbers in the first layers take hundreds of megabytes
     usual_rate = 1e-4
     settings: CharacterSettings
+    word_error_rate: float
+    """At the last evaluation."""
 
     @property
     def unit(self) -> str:  # type: ignore[override]
         """Of the losses."""
-        return "nats/character" if self.settings.ctc_loss_reduction == "mean" else "nats/batch"
+        mean, token = self.settings.ctc_loss_reduction == "mean", isinstance(self.loaded.tokenizer, SpokenPieces)
+        return f"nats/{'batch' if not mean else 'token' if token else 'character'}"
 
     def frozen(self) -> Iterable[Module]:
         part = getattr(self.model.encoder, "feature_extractor", None)
@@ -132,14 +131,17 @@ class CharacterTraining(WholeTraining):
         logits, lengths = outputs
         return F.ctc_loss(
             logits.log_softmax(-1).transpose(0, 1), ops.tensor([number for row in rows for number in row.ids]), lengths,
-            [len(row.ids) for row in rows], self.model.config.pad_token_id, self.settings.ctc_loss_reduction,
+            [len(row.ids) for row in rows], self.loaded.tokenizer.blank_number, self.settings.ctc_loss_reduction,
             self.settings.ctc_zero_infinity,
         )  # fmt: skip
 
     def judged(self, outputs: Sequence[Tensor], rows: Sequence[Heard]) -> list[tuple[Any, Any]]:
         """(the most probable text, what is said) of each recording."""
-        numbers = zip(outputs[0].argmax(2).tolist(), outputs[1].tolist(), rows, strict=True)
-        return [(self.loaded.tokenizer.decode(best[:length]), row.text) for best, length, row in numbers]
+        found = []
+        for best, length, row in zip(outputs[0].argmax(2).tolist(), outputs[1].tolist(), rows, strict=True):
+            words = self.loaded.tokenizer.words(best[:length])
+            found.append((" ".join(word.text for word in words), row.text))
+        return found
 
     def quality_of(self, pairs: Sequence[tuple[Any, Any]]) -> float:
         """The character error rate; keeps the word error rate."""
@@ -151,7 +153,7 @@ class CharacterTraining(WholeTraining):
         return super().qualities() | {"word_error_rate": self.word_error_rate}
 
     def config(self) -> dict[str, Any]:
-        found = {key: value for key, value in self.loaded.settings.items() if key != "torch_dtype"}
+        found = {key: value for key, value in self.loaded.settings.items() if key not in CHANGED}
         return found | {
             "dtype": "float32", "architectures": [type(self.model).__name__],
             "ctc_loss_reduction": self.settings.ctc_loss_reduction,
@@ -166,13 +168,17 @@ class CharacterTraining(WholeTraining):
 
 
 def names_characters(settings: Mapping[str, Any]) -> bool:
-    """Whether a configuration is of a model that gets a head for characters here."""
-    kind = settings.get("model_type")
-    name = _index.MODEL_TYPES.get(kind) if isinstance(kind, str) else None
-    if name is None or TASK not in _index.TASKS[name]:
+    """Whether a configuration is of a model that names a character or a piece for each moment, and is trained here."""
+    if TASK not in known_tasks(settings):
         return False
-    module = importlib.import_module(f"pyapp.models.{name}")
-    return bool(module.BASE) and str(getattr(module.TASKS[TASK], "__name__", "")).endswith("ForCTC")
+    if _names_pieces(settings):
+        return str(settings["model_type"]).endswith("_ctc")  # the others are transducers
+    return str(getattr(module_of(settings).TASKS[TASK], "__name__", "")).endswith("ForCTC")
+
+
+def _names_pieces(settings: Mapping[str, Any]) -> bool:
+    """Whether it names pieces of words."""
+    return bool(getattr(module_of(settings), "PIECES", False))
 
 
 def new_characters(texts: Iterable[str], where: str) -> dict[str, int]:
@@ -191,15 +197,18 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
     """The model of a request, with its own characters or those of the lines."""
     files = files_of(request.model, lambda event: None, request.cancel)
     settings = read_settings(files["config"])
-    classes = settings.get("architectures") or ["ForCTC"] * ("vocab.json" in files)
-    trained = str(classes[:1]).endswith("ForCTC']")
+    classes, pieces = settings.get("architectures"), _names_pieces(settings)
+    named = str(classes[0]) if isinstance(classes, list) and classes else "ForCTC" if "vocab.json" in files else ""
+    trained = pieces or named.endswith("ForCTC")
+    if pieces and chosen.new_vocabulary:
+        raise OptionError("a model of pieces of words keeps its own", where="new_vocabulary", hint="Leave it out")
     if trained and not chosen.new_vocabulary:
         return _with_own_characters(request, files, settings)
     texts = [chosen.read(line.text).lower() for own in lines.values() for line in own]
     vocabulary = new_characters(texts, str(request.data))
     settings |= {"vocab_size": len(vocabulary), "pad_token_id": vocabulary[BLANK]}
     prepares = _prepares(files)
-    if not prepares and str(settings.get("model_type")) == "wav2vec2-bert":
+    if not prepares and hasattr(module_of(settings), "PROCESSOR"):
         raise ModelError("its preprocessor_config.json is missing", where=request.model, hint="Put it beside it")
     if not prepares:
         masks = settings.get("feat_extract_norm") == "layer"
@@ -216,7 +225,9 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, TASK, "float32", request.device, cancel=request.cancel, new_head=True)
     if trained:  # the head of other characters, which may be as many
-        model.lm_head.weight = Parameter(ops.randn(model.lm_head.weight.shape) * DEVIATION, requires_grad=False)
+        for name, value in model.lm_head.named_parameters():
+            made = ops.randn(value.shape) * (DEVIATION if name == "weight" else 0)
+            setattr(model.lm_head, name, Parameter(made.to(value.device), requires_grad=False))
     tokens = {"unk_token": UNKNOWN, "pad_token": BLANK, "word_delimiter_token": DELIMITER}
     # Without tokens for the start and the end of a text, which no such model writes.
     words = {"tokenizer_class": "Wav2Vec2CTCTokenizer", "bos_token": None, "eos_token": None, "do_lower_case": False}
@@ -227,13 +238,14 @@ def _loaded(request: Request, chosen: CharacterSettings, lines: Mapping[Path, Se
 def _with_own_characters(request: Request, files: Mapping[str, Path], settings: dict[str, Any]) -> LoadedCharacters:
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     words = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
+    config = loaded.model.config
     phonemes = "Phoneme" in str(words.get("tokenizer_class"))
-    if phonemes or loaded.tokenizer.blank_number != loaded.model.config.pad_token_id:
+    if phonemes or loaded.tokenizer.blank_number != getattr(config, "blank", config.pad_token_id):
         problem = "writes phonemes, not texts" if phonemes else "has another blank than config.json (pad_token_id)"
         raise ModelError(
             f"its vocabulary {problem}", where=loaded.name, hint="Train it on the texts' characters: --new-vocabulary"
         )
-    beside = {name: files[role] for role, name in FILES.items() if role in files}
+    beside = {files[role].name: files[role] for role in FILES if role in files}
     prepares = _prepares(files) or {"do_normalize": True, "sampling_rate": SAMPLE_RATE}
     return LoadedCharacters(loaded.model, loaded.tokenizer, loaded.processor, settings, beside, {PROCESSOR: prepares})
 
@@ -276,7 +288,7 @@ def finetune_characters(request: Request) -> Iterator[Event]:
     if lacking:
         shown = " ".join(lacking[:20]) + " …" * (len(lacking) > 20)
         yield Notice(
-            f"the vocabulary has not these characters of the texts: {shown}",
+            f"the vocabulary lacks these characters of the texts: {shown}",
             hint="Write them in its characters, leave them out (--ignored-characters), or train with --new-vocabulary",
         )
     yield from started(CharacterTraining, request, CharacterSettings, loaded, partial(row_of, loaded, chosen), lines)

@@ -50,10 +50,11 @@ class MaskedSettings(WholeSettings):
         if self.spec_augment is None and not asked:
             found = SpecAugment.from_settings(config) if config.get("apply_spec_augment") is True else None
             return {**config}, found
-        wanted = self.spec_augment is not False
-        changed = {**config, **asked, "apply_spec_augment": wanted}
-        found = SpecAugment.from_settings(changed) if wanted else None
-        if wanted and found is None:
+        if self.spec_augment is False:
+            return {**config, "apply_spec_augment": False}, None
+        changed = {**config, **asked, "apply_spec_augment": True}
+        found = SpecAugment.from_settings(changed)
+        if found is None:
             raise OptionError(
                 "mask_time_prob and mask_feature_prob are 0, so nothing would be hidden", where="spec_augment",
                 hint="Give a share of the time, such as 0.05",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,40 +19,64 @@ from pyapp.events import Event, Progress
 from pyapp.models.load import LoadedSpeechModel, load_speech_model, read_settings
 from pyapp.models.loading.writing_folder import write_tensors
 from pyapp.models.whisper.weights import hugging_face_name, unfused
-from pyapp.text.whisper_tokenizer import WhisperTokenizer
+from pyapp.recipes.chooser import Chooser
+from pyapp.text.options import check_number
+from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 from pyapp.train.token_rows import IGNORED, padded, token_loss
 
 from .masking import MaskedSettings
-from .spoken import EMPTY, Spoken, samples_of, started
+from .spoken import EMPTY, Segment, Spoken, samples_of, started
 from .steps import Request
 from .whole import WholeTraining
 
 
 @dataclass(frozen=True)
 class RecordingSettings(MaskedSettings):
-    """As MaskedSettings. language: of recordings whose line names none, by code or name."""
+    """As MaskedSettings. language: of recordings whose line names none, by code or name. timestamp_probability: how
+    often a recording whose line has segments is learnt with their times.
+    """
 
     language: str = "en"
+    timestamp_probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("timestamp_probability", self.timestamp_probability, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A file; the tokens of its transcript, and from which of them on they are to be learnt."""
+    """A file; the tokens of its transcript, and from which of them on they are to be learnt. `timed`: the same with
+    times, if some of the visits are to learn these.
+    """
 
     path: Path
     ids: array[int]
     first: int
+    timed: Recording | None = None
 
 
 class WhisperTraining(WholeTraining):
-    """Recordings of up to the model's window (30 s) and their texts, without times: cross-entropy of the tokens."""
+    """Recordings of up to the model's window (30 s) and their texts, with or without times: cross-entropy of the
+    tokens.
+    """
 
     task = "speech-recognition"
     unit = "nats/token"
 
     def __init__(self, folder: Path, settings: RecordingSettings, *args: Any) -> None:
         super().__init__(folder, settings, *args)
+        chooser, share = Chooser("times of held-out recordings", settings.seed), settings.timestamp_probability
+        self.held_out_rows = [row.timed or row if chooser.chance(share) else row for row in self.held_out_rows]
         self.saved, self.masking = settings.masking(read_settings(self.files["config"]))
+
+    def _loss(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, float]:
+        """With times or without, by chance, where a recording has both."""
+        if any(row.timed for row in rows):
+            chances = ops.rand(len(rows)).tolist()
+            share = self.settings.timestamp_probability
+            rows = [row.timed or row if chance < share else row for chance, row in zip(chances, rows, strict=True)]
+        return super()._loss(model, rows)
 
     def outputs(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, ...]:
         """Logits (B, T, V)."""
@@ -92,7 +117,7 @@ class WhisperTraining(WholeTraining):
         write_tensors(tensors, settings, beside, self.folder)
 
 
-def row_of(loaded: LoadedSpeechModel, language: str, line: Spoken, samples: int) -> Recording | str:
+def row_of(loaded: LoadedSpeechModel, chosen: RecordingSettings, line: Spoken, samples: int) -> Recording | str:
     """What is learnt of a line, whose recording has so many samples; or why it is left out."""
     config, tokenizer = loaded.model.config, loaded.tokenizer
     longest = 2 * config.n_audio_ctx * HOP
@@ -100,11 +125,31 @@ def row_of(loaded: LoadedSpeechModel, language: str, line: Spoken, samples: int)
         return f"longer than the model's window ({longest / SAMPLE_RATE:g} s)"
     if not line.text:
         return EMPTY
-    start = tokenizer.sot_sequence(str(line.fields.get("language") or language))
-    ids = array("i", [*start, tokenizer.no_timestamps, *tokenizer.encode(f" {line.text}"), tokenizer.eot])
-    if len(ids) > config.n_text_ctx:
+    line.check_times(samples / SAMPLE_RATE)
+    start = tokenizer.sot_sequence(str(line.fields.get("language") or chosen.language))
+    given = [*start, tokenizer.no_timestamps]
+    row = Recording(line.path, array("i", [*given, *tokenizer.encode(f" {line.text}"), tokenizer.eot]), len(given))
+    if line.segments and chosen.timestamp_probability:
+        said = timed_tokens(tokenizer, line.segments, longest / SAMPLE_RATE)
+        timed = Recording(line.path, array("i", [*start, *said, tokenizer.eot]), len(start))
+        row = timed if chosen.timestamp_probability == 1 else replace(row, timed=timed)
+    if max(len(row.ids), 0 if row.timed is None else len(row.timed.ids)) > config.n_text_ctx:
         return f"said in more than the {config.n_text_ctx} tokens that the model writes"
-    return Recording(line.path, ids, len(start) + 1)
+    return row
+
+
+def timed_tokens(tokenizer: WhisperTokenizer, segments: Sequence[Segment], window: float) -> list[int]:
+    """The tokens of segments, each between its times (Radford et al. 2022, section 2.3), which are rounded to 0.02 s
+    and end with the window, in seconds.
+    """
+    found = []
+    for segment in segments:
+        begin, end = (
+            tokenizer.timestamp_begin + int(min(time, window) / SECONDS_PER_TIME + 0.5)
+            for time in (segment.start, segment.end)
+        )
+        found += [begin, *tokenizer.encode(f" {segment.text}"), end]
+    return found
 
 
 def finetune_whisper(request: Request) -> Iterator[Event]:
@@ -116,7 +161,7 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
         raise ModelError("the model is no Whisper", where=loaded.name)
-    make = partial(row_of, loaded, chosen.language)
+    make = partial(row_of, loaded, chosen)
     yield from started(WhisperTraining, request, RecordingSettings, loaded, make)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pyapp.audio.reader import open_audio
 from pyapp.dataclass import dataclass
@@ -19,18 +20,40 @@ from .steps import Request
 from .whole import WholeSettings, WholeTraining
 
 FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
-FORMS = "; ".join(", ".join(names) for names in FIELDS)
+PARTS = "segments"  # a field in place of the text
+FORMS = "; ".join(f"{', '.join(names)} (or {PARTS})" for names in FIELDS)
 EMPTY = "without a text"
+LATER = 0.5  # seconds by which a segment may end behind its recording: sizes of files of sound are rounded
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What is said from `start` to `end`, in seconds; the text has no spaces around it."""
+
+    start: float
+    end: float
+    text: str
 
 
 @dataclass(frozen=True)
 class Spoken:
-    """A line: its place in errors, the recording, the text without spaces around it, and its fields by name."""
+    """A line: its place in errors, the recording, the text without spaces around it, its segments if it has these, and
+    its fields by name.
+    """
 
     where: str
     path: Path
     text: str
+    segments: tuple[Segment, ...]
     fields: Mapping[str, Any]
+
+    def check_times(self, seconds: float) -> None:
+        """FileFormatError for segments that end behind a recording of so many seconds."""
+        if self.segments and self.segments[-1].end > seconds + LATER:
+            raise FileFormatError(
+                f"its last segment ends at {self.segments[-1].end:g} s, the recording at {seconds:.2f} s",
+                where=self.where,
+            )
 
 
 def samples_of(path: Path) -> Any:
@@ -46,13 +69,41 @@ def read_lines(path: Path) -> list[Spoken]:
     found = []
     for where, entry in entries(path):
         names = next((names for names in FIELDS if isinstance(entry, dict) and names[0] in entry), None)
-        if names is None or any(not isinstance(entry.get(name), str) for name in names):
+        segments = () if names is None or PARTS not in entry else _segments(entry[PARTS], where)
+        joined = " ".join(segment.text for segment in segments) if isinstance(entry, dict) and PARTS in entry else None
+        text = None if names is None else entry.get(names[1], joined)
+        if names is None or not isinstance(entry[names[0]], str) or not isinstance(text, str):
             raise FileFormatError("the line is not a recording with its text", where=where, hint=f"Give {FORMS}")
         file = path.parent / entry[names[0]]
         if not file.is_file():
             raise FileFormatError(f"there is no recording {entry[names[0]]!r:.200}", where=where)
-        found.append(Spoken(where, file, entry[names[1]].strip(), entry))
+        found.append(Spoken(where, file, text.strip(), segments, entry))
     return found
+
+
+def _segments(given: Any, where: str) -> tuple[Segment, ...]:
+    """The segments of a line, each of which begins when the one before it has ended. FileFormatError for others."""
+    found: list[Segment] = []
+    for number, entry in enumerate(given if isinstance(given, list) else [None], 1):
+        fields = entry if isinstance(entry, dict) else {}
+        start, end, text = (fields.get(name) for name in ("start", "end", "text"))
+        if not (_is_time(start) and _is_time(end) and isinstance(text, str) and text.strip()):
+            raise FileFormatError(
+                f"segment {number} has no start and end in seconds and a text", where=where,
+                hint='A segment is {"start": 0.0, "end": 1.5, "text": "…"}',
+            )  # fmt: skip
+        before = found[-1].end if found else 0.0
+        if not before <= start <= end:
+            raise FileFormatError(
+                f"segment {number} is from {start:g} to {end:g} s, and the one before ends at {before:g} s",
+                where=where, hint="Put the segments into the order in which they are said; they do not overlap",
+            )  # fmt: skip
+        found.append(Segment(float(start), float(end), text.strip()))
+    return tuple(found)
+
+
+def _is_time(value: Any) -> TypeGuard[float]:
+    return type(value) in (int, float) and 0 <= value < math.inf
 
 
 def lines_in(request: Request) -> dict[Path, list[Spoken]]:

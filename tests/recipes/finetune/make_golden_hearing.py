@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python -m tests.recipes.finetune.make_golden_hearing
 
-It has the vocabulary of TEXTS, as transformers' recipe makes it (examples/pytorch/speech-recognition,
-run_speech_recognition_ctc.py: `remove_special_characters` and `create_vocabulary_from_data`), and the labels of the
-texts by Wav2Vec2CTCTokenizer.
+It has the labels of SEGMENTS by WhisperTokenizer, with and without times; the vocabulary of TEXTS, as transformers'
+recipe makes it (examples/pytorch/speech-recognition, run_speech_recognition_ctc.py: `remove_special_characters` and
+`create_vocabulary_from_data`), and their labels by Wav2Vec2CTCTokenizer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from transformers import Wav2Vec2CTCTokenizer
+from transformers import Wav2Vec2CTCTokenizer, WhisperTokenizer
 
-from tests.recipes.finetune.hearing_cases import IGNORED, TEXTS
+from tests.recipes.finetune.hearing_cases import IGNORED, SEGMENTS, TEXTS
 
 
 def characters() -> dict[str, Any]:
@@ -35,7 +35,20 @@ def characters() -> dict[str, Any]:
     return {"vocabulary": vocabulary, "labels": labels}
 
 
+def times() -> dict[str, list[int]]:
+    tokenizer = WhisperTokenizer.from_pretrained("web/models/speech", predict_timestamps=True)
+    assert tokenizer.convert_tokens_to_ids("<|15.00|>") != tokenizer.unk_token_id
+    texts = [one["text"].strip() for one in SEGMENTS]
+    spelt = "".join(
+        f"<|{round(one['start'] * 50) / 50:.2f}|> {text}<|{round(one['end'] * 50) / 50:.2f}|>"
+        for one, text in zip(SEGMENTS, texts, strict=True)
+    )
+    labels = {"with": tokenizer(spelt).input_ids}
+    tokenizer.set_prefix_tokens(predict_timestamps=False)
+    return labels | {"without": tokenizer(" " + " ".join(texts)).input_ids}
+
+
 if __name__ == "__main__":
-    found = characters()
+    found = characters() | {"whisper": times()}
     Path(__file__).with_name("golden_hearing.json").write_text(json.dumps(found, ensure_ascii=False) + "\n")
     print(found)

@@ -26,7 +26,8 @@ from pyapp.recipes.finetune import CharacterSettings, characters
 from pyapp.recipes.finetune.characters import CharacterTraining, Heard, LoadedCharacters, new_characters
 from pyapp.text.ctc_tokenizer import CTCTokenizer
 from tests.models import bank_sound_configs as banks
-from tests.models import test_bank_sounds, test_sounds
+from tests.models import parakeet_configs as parakeets
+from tests.models import test_bank_sounds, test_parakeets, test_sounds
 from tests.models.parakeet_configs import sounds
 from tests.models.sound_configs import SAMPLES, VOCABULARY, recording
 from tests.models.spec_augment_cases import HIDDEN, MODELS, SEED
@@ -99,6 +100,31 @@ def test_losses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert {".feature_extractor." in key for key in trained} == {False} and any("lm_head" in key for key in trained)
 
 
+def test_pieces_of_words(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parakeet: the loss of transformers; the folder has all of its files."""
+    folder = test_parakeets.write(tmp_path / "model", "ctc", dict(test_parakeets.make("ctc").state_dict()))
+    write_wav(tmp_path / "0.wav", sounds(parakeets.SAMPLES[0]), 16000)
+    file = data(tmp_path / "data.jsonl", ["soes e"], ("0.wav", "so x!"))
+    assert run_command(["finetune", str(folder), str(file), "-o", str(tmp_path / "out"), "--eval", str(file)]) == 0
+    told = " ".join("".join(capsys.readouterr()).split())
+    assert "lacks these characters of the texts: ! x" in told and "nats per token" in told
+    expected = test_parakeets.golden("ctc")
+    with open_checkpoint(tmp_path / "out" / "model.safetensors") as found:
+        assert {*found.tensors} == {*expected["parameters"], *expected["state"]}
+    loaded = load_speech_model(tmp_path / "out")
+    assert loaded.tokenizer.encode("soes e") == parakeets.LABELS
+    loaded = load_speech_model(folder)
+    settings = CharacterSettings(str(folder), "", steps=1, ctc_loss_reduction="sum")
+    own = LoadedCharacters(loaded.model, loaded.tokenizer, loaded.processor, {}, {}, {})
+    rows = [Heard(tmp_path / "0.wav", "", tuple(parakeets.LABELS))]
+    training = CharacterTraining(tmp_path / "loss", settings, own, {}, rows, [])
+    monkeypatch.setattr(characters, "samples_of", lambda path: sounds(parakeets.SAMPLES[0]))  # without rounding
+    loss = training.loss(training.outputs(loaded.model, rows), rows)
+    assert float(loss.item()) == pytest.approx(expected["loss"], rel=1e-4)
+    with pytest.raises(OptionError, match="new_vocabulary: a model of pieces of words keeps its own"):
+        run(folder, file, tmp_path / "out", new_vocabulary=True)
+
+
 def test_new_characters() -> None:
     """The vocabulary and the labels of transformers' recipe."""
     chosen = CharacterSettings("", "", ignored_characters=IGNORED)
@@ -151,7 +177,7 @@ def test_what_is_left_out(place: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert run_command(command) == 0
     told = " ".join("".join(capsys.readouterr()).split())
     for expected in (
-        "the vocabulary has not these characters of the texts: 7 É",
+        "the vocabulary lacks these characters of the texts: 7 É",
         "1 recording is said with characters that the vocabulary lacks, and left out",
         "1 recording is too short for the text", "1 recording is longer than 30 s", "2 recordings are without a text",
         "of the held-out texts,", "try it: pyapp transcribe RECORDING",

@@ -10,14 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pyapp
+from pyapp import hub
 from pyapp.audio import write_wav
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
-from pyapp.recipes.finetune import finetune
+from pyapp.models.load import load_speech_model
+from pyapp.recipes.finetune import RecordingSettings, finetune
+from pyapp.recipes.finetune.recordings import Recording, WhisperTraining, row_of
+from pyapp.recipes.finetune.spoken import read_lines
+from pyapp.recipes.finetune.whole import WholeTraining
+from tests.recipes.finetune.hearing_cases import SEGMENTS
 
 pytestmark = pytest.mark.native_only
 
+HEARING = json.loads(Path(__file__).with_name("golden_hearing.json").read_text())
 TEXTS = ("Seven whales sing.", "Blue bread")
 
 
@@ -51,21 +59,52 @@ def run(data: Path, out: Path, stop: int = 0, **settings: Any) -> list[Event]:
 
 
 def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With hidden stretches in training alone, the same after a break, and read by the command that transcribes."""
-    events = run(place / "data.jsonl", tmp_path / "out", spec_augment=True)
+    """With hidden stretches in training alone, and times in half of the visits: the same after a break, and read by the
+    command that transcribes.
+    """
+    parts = [[(0.3, 1.61, TEXTS[0])], [(0, 1.2, "Blue"), (1.4, 2.9, "bread")]]
+    timed = [[{"start": start, "end": end, "text": text} for start, end, text in one] for one in parts]
+    rows = [{"audio": f"{name}.wav", "segments": own} for name, own in zip("ab", timed, strict=True)]
+    data = written(place / "timed.jsonl", rows)
+    given = {"spec_augment": True, "timestamp_probability": 0.5}
+    events = run(data, tmp_path / "out", **given)
     done = events[-1]
     assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
     first = next(event.value for event in events if isinstance(event, Metric) and event.name == "loss")
     assert abs(first - done.results["held_out_loss_before"]) > 1e-3  # of the same recordings
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["apply_spec_augment"] is True
-    run(place / "data.jsonl", tmp_path / "parts", 2, spec_augment=True)
-    run(place / "data.jsonl", tmp_path / "parts", spec_augment=True)
+    run(data, tmp_path / "parts", 2, **given)
+    run(data, tmp_path / "parts", **given)
     whole, parts = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("out", "parts"))
     assert whole == parts
     command = ["transcribe", str(place / "a.wav"), "--model", str(tmp_path / "out"), "-f", "txt"]
     assert run_command([*command, "--no_speech_threshold", "1"]) == 0
     assert capsys.readouterr().out.split("\n")[0].startswith(TEXTS[0])
+
+
+def test_labels_with_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of transformers' tokenizer; which of them is learnt is drawn for each visit."""
+    loaded = load_speech_model("speech", dtype="float32")
+    (tmp_path / "a.wav").touch()
+    fields = [{"audio": "a.wav", "segments": SEGMENTS}]
+    [line] = read_lines(written(tmp_path / "data.jsonl", fields))
+    found = {}
+    for share in (0.0, 0.5, 1.0):
+        row = row_of(loaded, RecordingSettings("", "", timestamp_probability=share), line, 3 * 16000)
+        assert isinstance(row, Recording)
+        found[share] = [(one.ids.tolist(), one.first) for one in (row, row.timed) if one is not None]
+    without, timed = ((HEARING["whisper"][kind], first) for kind, first in (("without", 2), ("with", 1)))
+    assert found == {0.0: [without], 0.5: [without, timed], 1.0: [timed]}
+    settings = RecordingSettings("speech", "", steps=1, rows=1, timestamp_probability=0.25)
+    rows = [row_of(loaded, settings, line, 3 * 16000)]
+    training = WhisperTraining(tmp_path / "out", settings, loaded, hub.resolve("speech").files, rows, rows * 400)
+    pyapp.manual_seed(1)
+    seen: list[int] = []
+    monkeypatch.setattr(WholeTraining, "_loss", lambda self, model, rows: seen.extend(row.first for row in rows))
+    training._loss(None, rows * 400)
+    for firsts in (seen, [row.first for row in training.held_out_rows]):
+        assert abs(firsts.count(1) - 100) < 30 and firsts.count(2) == 400 - firsts.count(1)
 
 
 def test_what_is_refused(place: Path, tmp_path: Path) -> None:
@@ -80,6 +119,12 @@ def test_what_is_refused(place: Path, tmp_path: Path) -> None:
         ({"audio": "a.wav"}, "not a recording with its text"),
         ({"audio": "long.wav", "text": "a"}, r"can be learnt: 1 recording is longer than the model's window \(15 s\)"),
         ({"audio": "data.jsonl", "text": "a"}, "data.jsonl"),
+        ({"audio": "a.wav", "segments": []}, "1 recording is without a text"),
+        ({"audio": "a.wav", "segments": "x"}, "segment 1 has no start and end in seconds and a text"),
+        ({"audio": "a.wav", "segments": [{"start": 0, "end": 1, "text": " "}]}, "segment 1 has no"),
+        ({"audio": "a.wav", "segments": [SEGMENTS[0], SEGMENTS[0]]}, "segment 2 is from 0.009 to 0.609 s, and the one"),
+        ({"audio": "a.wav", "segments": [SEGMENTS[0] | {"end": 0}]}, "segment 1 is from 0.009 to 0 s"),
+        ({"audio": "a.wav", "segments": [SEGMENTS[0] | {"end": 9}]}, "ends at 9 s, the recording at 2.00 s"),
     ]  # fmt: skip
     for row, told in wrong:
         with pytest.raises(FileFormatError, match=told):
