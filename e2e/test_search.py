@@ -120,7 +120,9 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     page.locator("#search-question").wait_for()
     search.state("ready")
     search.set_hub(hub.url)
-    expect(page.locator("#search-empty")).to_contain_text(f"{len(TEXTS)} texts can be searched as soon as there is a model")
+    expect(page.locator("#search-empty")).to_contain_text(
+        f"{len(TEXTS)} texts can be searched as soon as there is a model"
+    )
     expect(page.locator("#search-question")).to_have_value("a question")
     page.locator("#search-question").press("Enter")
     expect(search.error).to_contain_text("no model")
