@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from e2e.model_files import write_model, write_pair, write_tokenizer
 from e2e.page import StoryPage
+from tests.text.embedder import write_embedder
 
 Broken = Callable[[Path], list[Path]]
 
@@ -149,7 +150,8 @@ def test_wrong_files_are_refused_in_words(story: StoryPage, tmp_path: Path, subt
 
 INCOMPLETE = [
     (["notes.txt", "tokenizer.bin"], "not a model file"),
-    (["model.bin"], "tokenizer is missing"),
+    (["model.bin"], "its tokenizer (tokenizer.bin)"),
+    (["model.safetensors"], "the folder of a model"),
     (["tokenizer.bin"], "no checkpoint"),
     (["a.bin", "b.bin", "tokenizer.bin"], "2 files"),
     (["empty.bin", "tokenizer.bin"], "empty"),
@@ -167,6 +169,11 @@ def test_incomplete_choices_are_explained(story: StoryPage, tmp_path: Path, subt
             story.pick([tmp_path / name for name in names])
             expect(message).to_contain_text(says)
             story.close_dialog()
+    write_embedder(tmp_path / "encoder")
+    story.open_models()
+    story.page.locator("#pick-folder").set_input_files(tmp_path / "encoder")
+    expect(message).to_contain_text("It is a model for Search: choose it there.")
+    story.close_dialog()
     works_again(story)
 
 

@@ -413,6 +413,7 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
         "none.webp": (b"no picture", "cannot be decoded"),
         "none.svg": (b"no picture", "cannot be decoded"),
         "open.svg": (b"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 9 9'><path", "cannot be decoded"),
+        "talk.wav": (b"RIFF", "Transcribe turns recordings into text"),
         "scan.tiff": (b"II*\0", "This kind of picture cannot be read here."),
         "layers.psd": (b"8BPS" + bytes(range(1, 250)), "This kind of picture cannot be read here."),
         "phone.jpg": (b"\0\0\0\x24ftypheic" + bytes(40), "This is a HEIC picture"),

@@ -111,6 +111,8 @@ def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, enc
     page.locator("#search-size").fill(str(SIZE))
     page.locator("#search-overlap").fill("4")
     page.locator("#search-overlap").blur()
+    page.locator("#search-files").set_input_files(tmp_path / "picture.png")
+    expect(search.error).to_contain_text("Read takes the text out of pictures and PDFs")
     page.locator("#search-files").set_input_files([tmp_path / name for name in (*TEXTS, "picture.png")])
     expect(search.error).to_contain_text("no model")
     # They wait over a reload, too, as what is typed does.

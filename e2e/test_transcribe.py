@@ -315,7 +315,7 @@ def test_silence_has_no_speech(transcribe: TranscribePage, tmp_path: Path) -> No
         ("talk.wav", b"RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00", "truncated"),
         ("talk.ogg", b"", "empty"),
         ("nothing.wav", None, "empty"),
-        ("notes.pdf", b"%PDF-1.7 and so on", "could not be read as sound"),
+        ("notes.pdf", b"%PDF-1.7 and so on", "Read takes the text out of pictures and PDFs"),
         ("cut.mp4", b"\0\0\0\x18ftypisom\0\0\2\0isomiso2\0\1\0\0mdat" + bytes(9000), "could not be read as sound"),
     ],
 )

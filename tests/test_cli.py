@@ -236,11 +236,18 @@ def test_inspect_a_folder(tmp_path: Path, here: Here) -> None:
     assert "model.safetensors: safetensors" in out and "hidden_size  2" in out and "lm_head.weight" in out
 
 
-def test_models(here: Here) -> None:
+def test_models(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = here("models")
     assert code == 0 and "stories15M" in out
     entries = json.loads(here("models", "--json")[1])["models"]
     assert {"id", "title", "kind", "bytes"} <= set(entries[0])
+    monkeypatch.setattr(cli, "show_text_only", lambda: None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "70")
+    narrow = here("models")[1]
+    assert max(map(len, narrow.splitlines())) <= 70 and narrow.split() != out.split()
+    monkeypatch.setenv("COLUMNS", "5000")
+    assert here("models")[1] == out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -224,17 +226,23 @@ COMMANDS_OF = {
 
 
 class ModelsView(View):
-    """Names, tasks, sizes and descriptions of models; known architectures."""
+    """Names, tasks, sizes and descriptions of models; known architectures. In a terminal the lines fit its width."""
 
     def done(self, event: Done) -> None:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
         entries = event.results["models"]
-        columns = ("id", "task", "size", "kind", "title", "description")
-        known = ({**entry, "size": size(entry["bytes"]) if entry["bytes"] else ""} for entry in entries)
-        print_table([[entry[name] for name in columns] for entry in known])
+        known = [{**entry, "size": size(entry["bytes"]) if entry["bytes"] else ""} for entry in entries]
+        table = [[entry[name] for name in ("id", "task", "size", "kind")] for entry in known]
+        told = [[entry["title"], entry["description"]] for entry in known]
+        lines = table_lines([[*row, *text] for row, text in zip(table, told, strict=True)])
+        if max(map(len, lines)) > width:
+            short = zip(table_lines(table), told, strict=True)
+            lines = [line for row, text in short for line in (row, *wrapped(": ".join(text), width, "      "))]
+        click.echo("\n".join(lines))
         click.echo("\nArchitectures of Hugging Face's folders, by what a command needs:")
         for task, names in event.results["architectures"].items():
             commands = f" ({COMMANDS_OF[task]})" if task in COMMANDS_OF else ""
-            click.echo(f"\n{task}{commands}: {', '.join(names)}")
+            click.echo("\n" + "\n".join(wrapped(f"{task}{commands}: {', '.join(names)}", width)))
 
 
 class QuantizeView(View):
@@ -336,8 +344,22 @@ def readable(value: Any) -> str:
     return text if len(text) <= 100 else text[:99] + "…"
 
 
-def print_table(rows: Sequence[Sequence[str]]) -> None:
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines of at most `width` characters; words are not broken."""
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns padded to their widest entry."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo(("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip())
+    return [
+        ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip() for row in rows
+    ]
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Prints table_lines."""
+    for line in table_lines(rows):
+        click.echo(line)

@@ -36,6 +36,7 @@ from pyapp.tasks.core import Events, Remote
 from pyapp.text.options import SamplingOptions
 from pyapp.text.pictures import SoundSource, taken
 
+from .settings import Settings
 from .tool_calls import joined
 
 if TYPE_CHECKING:
@@ -352,7 +353,14 @@ def request_of(options: SamplingOptions, given: Collection[str] | None = None) -
         value = getattr(options, name)
         if name in OF_THE_SERVER:
             if value != getattr(usual, name):
-                raise OptionError("is a setting of the server, not of a request", where=name)
+                if hasattr(Settings, name):
+                    option = f"--{name.replace('_', '-')}"
+                    raise OptionError(
+                        "is a setting of the server, not of a request",
+                        where=name,
+                        hint=f"Start pyapp serve with {option}",
+                    )
+                raise OptionError("no server does this", where=name, hint="Leave it out, or compute here")
         elif name == "logprobs" or value is None:
             continue
         elif value != default if given is None or name == "max_new_tokens" else name in given:

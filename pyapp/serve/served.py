@@ -131,7 +131,7 @@ class Models:
                 if model.task in tasks:
                     return model
             raise Problem(
-                f"no model here is for this: {', '.join(self.by_name)}", status=404, param="model",
+                f"no model here can do this; there are {', '.join(self.by_name)}", status=404, param="model",
                 code="model_not_found",
             )  # fmt: skip
         found = self.by_name.get(name)

@@ -146,6 +146,7 @@ def test_errors_name_what_and_where(process: Process, monkeypatch: pytest.Monkey
     for name, options in cases.items():
         refused = end_of(tasks.generate(server(process), "x", options))
         assert isinstance(refused, Error) and refused.where == name
+        assert ("Start pyapp serve with --" in refused.hint) == (name != "rolling")
     assert end_of(tasks.embed(TEXTS, model=server(process), prompt="query: ")).where == "prompt"
     assert end_of(tasks.fill_mask(["a [MASK]"], model=server(process))).where == "model"
     with socket.socket() as free:

@@ -7,6 +7,7 @@
  */
 import { Cancelled, UserError, throwIfCancelled } from "../shared/protocol.js";
 import { importPart } from "../shared/site-parts.js";
+import { elsewhere } from "../page/file-kinds.js";
 import { Resampler } from "./resampler.js";
 import { SAMPLE_RATE, WavWriter } from "./wav-writer.js";
 
@@ -168,12 +169,12 @@ const tooLong = (file) => new UserError("This recording is too long for this bro
 /** @param {{name: string}} file */
 const empty = (file) => new UserError("The recording is 0 seconds long.", { where: file.name, hint: "Choose another one." });
 
-/** @param {{name: string}} file @param {unknown} error */
+/** @param {File} file @param {unknown} error */
 function unreadable(file, error) {
   console.debug(error);
   return new UserError("This file could not be read as sound.", {
     where: file.name,
-    hint: `It may be damaged, or its format is one that this browser cannot decode. ${FORMATS}`,
+    hint: elsewhere(file, "sound") ?? `It may be damaged, or its format is one that this browser cannot decode. ${FORMATS}`,
   });
 }
 

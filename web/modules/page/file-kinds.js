@@ -40,6 +40,18 @@ export function unusable(file) {
   return new UserError("This page cannot use this kind of file.", { where: file.name, hint: "Drop a recording, a video, a picture, a PDF, a text, a notebook or the files of a model." });
 }
 
+/** What reads a kind of files. @type {Partial<Record<Kind, string>>} */
+const READERS = {
+  sound: "Transcribe turns recordings into text", text: "Search takes texts", picture: "Read takes the text out of pictures and PDFs",
+};
+
+/** What to do with a file that a view cannot use, which reads another kind; null: it is of that kind, or of none that is known. @param {{name: string, type: string}} file @param {Kind} kind */
+export function elsewhere(file, kind) {
+  const found = kindOf(file);
+  if (found === kind) return null;
+  return READERS[found] ? `${READERS[found]}: choose it there.` : otherOf(file)?.hint ?? null;
+}
+
 /**
  * The files by kind. Beside the files of a model, texts belong to the model: its README, merges.txt.
  * @param {File[]} files @returns {Map<Kind, File[]>}

@@ -11,40 +11,41 @@ import { megabytes } from "../shared/protocol.js";
 import { DEFAULT_HUB } from "../shared/registry.js";
 import { byId, find, h, openDialog, showRows } from "./dom.js";
 import { clearError, showError } from "./errors.js";
+import { taskOf } from "./file-kinds.js";
 
 /** @param {string} text */
 const code = (text) => h("code", {}, text);
 const FOLDER = (last = "tokenizer.json") => [code("config.json"), ", ", code("model.safetensors"), ", ", code(last), " …"];
 const PICTURE_FILES = ".bin,.json,.pt,.safetensors,.model,.txt";
 /** @param {string} what @param {string} example */
-const picturing = (what, example) => ({ text: () => [`Drop the folder of ${what} here (`, ...FOLDER("preprocessor_config.json"), ")."], accept: PICTURE_FILES, example, load: "look.load" });
+const picturing = (what, example) => ({ text: () => [`Drop the folder of ${what} here (`, ...FOLDER("preprocessor_config.json"), ")."], accept: PICTURE_FILES, example, load: "look.load", view: "Pictures" });
 const TEXT_FILES = ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken";
-/** By task: the files it takes (a description and suffixes), an example of a name on the hub, the request that loads a model. */
+/** By task: the files it takes (a description and suffixes), an example of a name on the hub, the request that loads a model, the view that uses it. */
 const TASKS = {
   generate: {
     text: () => ["Drop a llama2.c checkpoint (", code(".bin"), ") and its ", code("tokenizer.bin"), " here, both together, a ", code(".gguf"), " file, or the folder of a model (", ...FOLDER(), ")."],
-    accept: TEXT_FILES, example: "ggml-org/tiny-llamas", load: "load",
+    accept: TEXT_FILES, example: "ggml-org/tiny-llamas", load: "load", view: "Story",
   },
   transcribe: {
     text: () => ["Drop the folder of a Whisper model here (", ...FOLDER(), "), a ", code("ggml-*.bin"), " of whisper.cpp, or OpenAI’s ", code(".pt"),
       " with its ", code("tokenizer.json"), "."],
-    accept: ".bin,.json,.safetensors,.pt", example: "ggerganov/whisper.cpp", load: "speech.load",
+    accept: ".bin,.json,.safetensors,.pt", example: "ggerganov/whisper.cpp", load: "speech.load", view: "Transcribe",
   },
   chat: {
     text: () => ["Drop a ", code(".gguf"), " file here, or the folder of a model (", ...FOLDER(), ")."],
-    accept: TEXT_FILES, example: "Qwen/Qwen2.5-0.5B-Instruct-GGUF", load: "chat.load",
+    accept: TEXT_FILES, example: "Qwen/Qwen2.5-0.5B-Instruct-GGUF", load: "chat.load", view: "Chat",
   },
   embed: {
     text: () => ["Drop the folder of an encoder here (", ...FOLDER(), "), as transformers or sentence-transformers write it, or a ", code(".gguf"), " file."],
-    accept: TEXT_FILES, example: "sentence-transformers/all-MiniLM-L6-v2", load: "search.load",
+    accept: TEXT_FILES, example: "sentence-transformers/all-MiniLM-L6-v2", load: "search.load", view: "Search",
   },
   read: {
     text: () => ["Drop the folder of a model that writes what a picture says, such as TrOCR, here (", ...FOLDER(), ")."],
-    accept: PICTURE_FILES, example: "microsoft/trocr-small-handwritten", load: "read.load",
+    accept: PICTURE_FILES, example: "microsoft/trocr-small-handwritten", load: "read.load", view: "Read",
   },
   speak: {
     text: () => ["Drop the folder of a voice (VITS, MMS) here: ", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "."],
-    accept: ".bin,.json,.safetensors", example: "facebook/mms-tts-eng", load: "speak.load",
+    accept: ".bin,.json,.safetensors", example: "facebook/mms-tts-eng", load: "speak.load", view: "“Listen” of Story and Chat",
   },
   detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR, or the .pt file of YOLOv8 or YOLO11", "hustvl/yolos-tiny"),
   segment: picturing("a model that labels all pixels, such as SegFormer,", "nvidia/segformer-b0-finetuned-ade-512-512"),
@@ -54,6 +55,14 @@ const TASKS = {
   "match-image": picturing("a CLIP or SigLIP model", "openai/clip-vit-base-patch32"),
   "image-to-text": picturing("a model that captions pictures, such as BLIP,", "Salesforce/blip-image-captioning-base"),
 };
+
+/** An error of files that are a model of another view names that view. @param {unknown} error @param {File[]} files */
+async function ofAnotherView(error, files) {
+  const told = /** @type {{what?: string}} */ (error);
+  if (!told.what?.includes(" are not for ")) return error;
+  const { view = null } = /** @type {Record<string, {view: string}>} */ (TASKS)[(await taskOf(files)) ?? ""] ?? {};
+  return view ? Object.assign(told, { hint: `It is a model for ${view}: choose it there.` }) : error;
+}
 
 export class ModelDialog {
   /** @param {import("./models.js").Models} models */
@@ -275,7 +284,7 @@ export class ModelDialog {
       await this.app.refresh();
       throw error;
     } catch (error) {
-      showError(byId("model-error"), error, this.app.actions);
+      showError(byId("model-error"), await ofAnotherView(error, files), this.app.actions);
     } finally {
       arriving.remove();
     }

@@ -3,6 +3,7 @@
  */
 import { disableTypes, imageSize } from "image-size";
 import { UserError, megabytes } from "../shared/protocol.js";
+import { elsewhere } from "../page/file-kinds.js";
 import { drawSvg, isSvg } from "./svg-picture.js";
 
 const FILE_LIMIT = 256 << 20; // bytes
@@ -37,6 +38,8 @@ export async function decodedPicture(file, limit) {
     bitmap = await createImageBitmap(file, { imageOrientation: "from-image" });
   } catch (error) {
     console.debug(error);
+    const reader = elsewhere(file, "picture");
+    if (reader) throw new UserError("This is not a picture.", { where: file.name, hint: reader });
     if (UNKNOWN.test(file.name)) throw new UserError("This kind of picture cannot be read here.", { where: file.name, hint: "Save it as PNG or JPEG, then drop that." });
     const text = new TextDecoder("latin1").decode(head.subarray(0, 32));
     const found = BEGINNINGS.find(({ begins }) => begins.test(text));

@@ -42,7 +42,7 @@ function storyModel(files) {
       hint: tokenizers.length ? "Choose one checkpoint at a time." : hint,
     });
   }
-  if (tokenizers.length === 0) throw new UserError("The tokenizer is missing.", { where: models[0].name, hint });
+  if (tokenizers.length === 0) throw new UserError("The tokenizer is missing.", { where: models[0].name, hint: /\.safetensors$/i.test(models[0].name) ? TEXT : hint });
   if (tokenizers.length > 1) throw new UserError("There is more than one tokenizer.", { hint });
   return { title: models[0].name, files: [{ role: "model", ...models[0] }, { role: "tokenizer", ...tokenizers[0] }] };
 }

@@ -5,6 +5,7 @@
  */
 import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
+import { elsewhere } from "../../page/file-kinds.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const FILE_LIMIT = 32 * 2 ** 20; // bytes
@@ -42,7 +43,7 @@ export async function readTexts(files, encoding) {
     }
   }
   if (!texts.length) {
-    throw new UserError("There is no text in these files.", { where: skipped.slice(0, 5).join(", "), hint: "Choose .txt, .md, .json or .csv files." });
+    throw new UserError("There is no text in these files.", { where: skipped.slice(0, 5).join(", "), hint: (files[0] && elsewhere(files[0], "text")) ?? "Choose .txt, .md, .json or .csv files." });
   }
   return { texts, skipped, assumed };
 }
