@@ -58,7 +58,7 @@ class ChangeableSite(SiteServer):
     """The site on one origin for many tests: each may replace files, or take some away, while it runs."""
 
     def __init__(self, dist: Path, overlay: Path) -> None:
-        super().__init__(dist, isolated=True)
+        super().__init__(dist, isolated=True, compressed=False)
         self.overlay = overlay
         self.missing: tuple[str, ...] = ()
 

@@ -27,7 +27,7 @@ TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 ZOOMED: ViewportSize = {"width": 320, "height": 256}  # 1280 x 1024 at 400 %
 BETWEEN = (390, 560, 640, 768, 900, 1024)  # pixels: phones, pages at 200 %, tablets; each state is seen at one of them
 RUN = """async (options) => {
-  const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
+  const { violations } = await axe.run(document, { resultTypes: ["violations"], selectors: false, ...options });
   const tell = (id) => ({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`;
   return violations.flatMap(({ id, nodes }) => nodes.map(tell(id)));
 }"""

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import expect
 
 from e2e.chat_page import ChatPage
-from e2e.conftest import SiteServer
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
 from tests.models.test_voices import make, write
@@ -100,10 +99,13 @@ def test_what_a_voice_cannot_speak_is_told(visit: StoryPage, voice: Path, tmp_pa
     visit.page.evaluate("document.getElementById('story-error').replaceChildren()")
 
 
-def test_an_answer_is_spoken(browser: BrowserContext, site: SiteServer, voice: Path) -> None:
+def test_an_answer_is_spoken(visit: StoryPage, voice: Path) -> None:
     """Without its marks; the files of a voice that are dropped on the page are known as one."""
-    chat = ChatPage(browser.new_page()).open(site.url)
+    chat = ChatPage(visit.page)
     page = chat.page
+    page.evaluate("location.hash = '#chat'")
+    chat.field.wait_for()
+    page.evaluate("pyappPage.chat.ready")
     page.evaluate(
         "async (files) => pyappPage.router.take(files.map(([name, data]) => new File([Uint8Array.from(atob(data), "
         "(letter) => letter.charCodeAt(0))], name)))",
@@ -119,4 +121,3 @@ def test_an_answer_is_spoken(browser: BrowserContext, site: SiteServer, voice: P
     expect(listen).to_be_visible(timeout=60_000)
     expect(chat.error).to_have_count(0)
     assert int(listen.get_attribute("data-spoken") or 0) > 0 and chat.unexpected_errors() == []
-    page.close()

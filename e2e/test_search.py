@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from e2e.conftest import watched
+from e2e.conftest import shared, watched
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
 from pyapp.events import Item
@@ -54,6 +54,12 @@ class SearchPage(StoryPage):
         self.page.locator("#pick-folder").set_input_files(folder)
         expect(self.model).to_have_text(folder.name)
 
+    def split(self) -> None:
+        """Sets the sizes of the passages."""
+        self.page.locator("#search-size").fill(str(SIZE))
+        self.page.locator("#search-overlap").fill("4")
+        self.page.locator("#search-overlap").blur()
+
     def ask(self, question: str) -> None:
         self.page.locator("#search-question").fill(question)
         self.page.locator("#search-question").press("Enter")
@@ -73,8 +79,23 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def search_tab(browser: BrowserContext, site: SiteServer) -> Iterator[SearchPage]:
+    yield (page := SearchPage(browser.new_page()).open(site.url))
+    page.page.close()
+
+
 @pytest.fixture
-def search(browser: BrowserContext, site: SiteServer, hub: FakeHub, encoder: Path) -> Iterator[SearchPage]:
+def search(search_tab: SearchPage, site: SiteServer, request: pytest.FixtureRequest) -> Iterator[SearchPage]:
+    """The view in the tab of the module; each test chooses its model, and begins a collection."""
+    search_tab.errors.clear()
+    with shared(search_tab, site.url, request, reset=False):
+        yield search_tab
+
+
+@pytest.fixture
+def first_search(browser: BrowserContext, site: SiteServer, hub: FakeHub, encoder: Path) -> Iterator[SearchPage]:
+    """The view in a new tab, which has no model, with one on the hub."""
     for path in encoder.rglob("*"):
         if path.is_file():
             hub.add(REPO, path.relative_to(encoder).as_posix(), path.read_bytes())
@@ -100,17 +121,17 @@ def native(encoder: Path, question: str) -> tuple[list[dict[str, Any]], np.ndarr
     return [dict(one) for one in found], scores, marked
 
 
-def test_texts_are_found_kept_and_exported(search: SearchPage, hub: FakeHub, encoder: Path, tmp_path: Path) -> None:
-    page = search.page
+def test_texts_are_found_kept_and_exported(
+    first_search: SearchPage, hub: FakeHub, encoder: Path, tmp_path: Path
+) -> None:
+    search, page = first_search, first_search.page
     for name, text in TEXTS.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     # Without a model the texts wait for one; models of the hub are offered.
     expect(search.model).to_have_text("No model yet")
     expect(page.locator("#search-offer")).to_contain_text("all-MiniLM-L6-v2")
-    page.locator("#search-size").fill(str(SIZE))
-    page.locator("#search-overlap").fill("4")
-    page.locator("#search-overlap").blur()
+    search.split()
     page.locator("#search-files").set_input_files(tmp_path / "picture.png")
     expect(search.error).to_contain_text("Read takes the text out of pictures and PDFs")
     page.locator("#search-files").set_input_files([tmp_path / name for name in (*TEXTS, "picture.png")])
@@ -302,6 +323,7 @@ def test_stop_and_reload_keep_what_is_embedded_and_offer_the_rest(
     """Of several texts, and in the middle of a long one: what comes then is what comes without a stop."""
     page = search.page
     search.choose_folder(encoder)
+    search.split()
     names = ("one.txt", "book.txt", "three.txt")
     for name, times in zip(names, (40, 1500, 40), strict=True):
         sentences = (f"The {WORDS[number % 40]} ran home. " * (number % 7 + 1) for number in range(times))

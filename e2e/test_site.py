@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import json
 import re
 import threading
@@ -66,7 +67,7 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
             story.wait_ready()
             story.settings(max_new_tokens=8)
             story.write("One day")
-            assert len(page.evaluate("caches.keys()")) == 2  # the new version's and the bookkeeping
+            story.until("caches.keys().then(({ length }) => length === 2)")  # the new version's and the bookkeeping
     context.close()
 
 
@@ -79,10 +80,12 @@ SILENT = b"Cache.prototype.match = CacheStorage.prototype.match = () => new Prom
 def test_a_service_worker_without_storage(browser: BrowserContext, dist: Path, tmp_path: Path) -> None:
     """The page comes from the network then."""
     worker = SILENT + (dist / "service-worker.js").read_bytes()
-    with SiteServer(copy_site(dist, tmp_path / "site", {"service-worker.js": worker})) as server:
+    folder = copy_site(dist, tmp_path / "site", {"service-worker.js": worker, "worker.js": b""})
+    with SiteServer(folder) as server:
         with watched(browser.new_page()) as story:
             story.page.goto(server.url)
             story.page.wait_for_function(CONTROLLED)
+            (folder / "worker.js").write_bytes((dist / "worker.js").read_bytes())  # only the second visit needs Python
             story.open(server.url)
             assert story.page.evaluate("crossOriginIsolated"), "the service worker did not answer"
 
@@ -302,49 +305,28 @@ def test_opened_as_a_file(browser: BrowserContext, dist: Path) -> None:
     page.close()
 
 
-def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
-    # It dies before it has answered what models there are.
-    story.page.evaluate(
-        "pyappPage.app.engine.worker.terminate(), pyappPage.app.listing = pyappPage.story.choice.model = null, 1"
-    )
-    story.start("One day")
-    story.page.get_by_role("button", name="Stop").click()
-    expect(story.error).to_contain_text("restarted", timeout=10_000)
-    story.wait_ready()
-    expect(story.error).to_contain_text("restarted")  # it is still there to be read
-    story.settings(max_new_tokens=8)
-    story.write("One day")
+# The last without its library: Python may print what it misses before the page ends it.
+PARTS = ("pyapp-", "pyodide.asm.wasm", "pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip")
 
 
-def test_stop_while_the_engine_restarts(story: StoryPage) -> None:
-    """Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts."""
-    story.write("One day")
-    about = story.page.evaluate(
-        "async () => { const { app, story } = pyappPage; app.restart(); const over = story.generate();"
-        " story.button.stop(); await over; return app.engine.about }"
-    )
-    assert about is None, "it was too late"
-    expect(story.page.locator("#sheet-empty")).to_be_visible()
-    expect(story.page.locator("#story-text")).to_be_hidden()
-    expect(story.error).to_have_count(0)
-    story.wait_ready()
-    story.settings(max_new_tokens=8)
-    story.write("One day")
-
-
-@pytest.mark.parametrize("part", ["pyapp-", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide.mjs", "pyodide.asm.mjs"])
-def test_a_missing_part_is_named(plain_browser: BrowserContext, changeable: ChangeableSite, part: str) -> None:
+def test_missing_parts_are_named(
+    plain_browser: BrowserContext, changeable: ChangeableSite, subtests: pytest.Subtests
+) -> None:
+    """One after the other: each start finds the next one missing, the last one all of them."""
     forget(plain_browser, changeable, "file_systems")  # no snapshot of Python
-    with changeable.changed({}, missing=[f"pyodide/{part}"]), watched(plain_browser.new_page()) as story:
-        # Without its library Python may print what it misses before the page ends it.
-        story.expected_errors = ["404", "/pyodide/pyodide."] if part == "python_stdlib.zip" else ["404"]
+    with watched(plain_browser.new_page()) as story, changeable.changed({}, missing=[f"pyodide/{PARTS[0]}"]):
+        story.expected_errors = ["404"]
         story.page.goto(changeable.url)
-        expect(story.error).to_contain_text("could not be loaded" if part.endswith("mjs") else "missing on the server")
-        expect(story.error).to_contain_text(part)
-        if part != "python_stdlib.zip":
-            return
-        changeable.missing = ()
-        story.error.get_by_role("button", name="Restart the engine").click()
+        again = story.error.get_by_role("button", name="Restart the engine")
+        for part, following in itertools.zip_longest(PARTS, PARTS[1:]):
+            with subtests.test(part):
+                says = "could not be loaded" if part.endswith("mjs") else "missing on the server"
+                expect(story.error.filter(has_text=part)).to_contain_text(says)
+            changeable.missing = (f"pyodide/{following}",) if following else ()
+            if following == PARTS[-1]:
+                assert story.unexpected_errors() == []
+                story.expected_errors.append("/pyodide/pyodide.")
+            again.click()
         story.wait_ready()
 
 

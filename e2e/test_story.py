@@ -305,6 +305,36 @@ def test_a_slow_disk_keeps_nobody_waiting(story: StoryPage) -> None:
     story.until(f"{titles}.then((all) => ['One day ', 'Two days'].every((title) => all.includes(title)))")
 
 
+def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
+    """It dies before it has answered what models there are."""
+    story.page.evaluate(
+        "pyappPage.app.engine.worker.terminate(), pyappPage.app.listing = pyappPage.story.choice.model = null, 1"
+    )
+    story.start("One day")
+    story.page.get_by_role("button", name="Stop").click()
+    expect(story.error).to_contain_text("restarted", timeout=10_000)
+    story.wait_ready()
+    expect(story.error).to_contain_text("restarted")  # it is still there to be read
+    story.settings(max_new_tokens=8)
+    story.write("One day")
+
+
+def test_stop_while_the_engine_restarts(story: StoryPage) -> None:
+    """Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts."""
+    story.settings(max_new_tokens=8).write("One day")
+    about = story.page.evaluate(
+        "async () => { const { app, story } = pyappPage; app.restart(); const over = story.generate();"
+        " story.button.stop(); await over; return app.engine.about }"
+    )
+    assert about is None, "it was too late"
+    expect(story.page.locator("#sheet-empty")).to_be_visible()
+    expect(story.page.locator("#story-text")).to_be_hidden()
+    expect(story.error).to_have_count(0)
+    story.wait_ready()
+    story.settings(max_new_tokens=8)
+    story.write("One day")
+
+
 def test_screen_readers_hear_the_beginning_and_the_end(story: StoryPage) -> None:
     page = story.page
     page.evaluate(

@@ -25,7 +25,7 @@ self.onmessage = async ({ data: { program, memory } }) => {
   }
 };
 """
-TWO_THREADS = "localStorage.setItem('pyapp.threads', '2')"
+ONE_THREAD, TWO_THREADS = (f"localStorage.setItem('pyapp.threads', '{count}')" for count in (1, 2))
 
 
 def set_threads(story: StoryPage, threads: str) -> None:
@@ -36,8 +36,7 @@ def set_threads(story: StoryPage, threads: str) -> None:
     story.page.locator("#threads").select_option(threads)
     story.until("pyappPage.app.engine.worker !== globalThis.before")
     story.wait_ready()
-    count = "on one thread" if threads == "1" else f"on up to {threads} threads"
-    expect(story.page.locator("#threads-help")).to_contain_text(count)
+    expect(story.page.locator("#threads-help")).to_contain_text(f"on up to {threads} threads")
     story.close_dialog()
 
 
@@ -56,17 +55,16 @@ def suspended(story: StoryPage) -> None:
 
 def test_threads_change_no_result_and_are_kept(plain_browser: BrowserContext, changeable: ChangeableSite) -> None:
     with watched(plain_browser.new_page()) as story:
+        story.page.add_init_script(f"localStorage.getItem('pyapp.threads') ?? {ONE_THREAD}")
         story.open(changeable.url)
-        set_threads(story, "2")
-        story.page.reload()
-        story.wait_ready()
-        assert story.engine("about.threads") == 2, "the setting is not kept"
-        expect(story.page.locator("#build-info")).to_contain_text("2 threads")
+        story.page.locator("#open-storage").click()
+        expect(story.page.locator("#threads-help")).to_contain_text("on one thread")
+        story.close_dialog()
         speech = TranscribePage(story.page)
         written, heard = [], []
-        for threads in (2, 1):
-            if threads == 1:
-                set_threads(story, "1")
+        for threads in (1, 2):
+            if threads == 2:
+                set_threads(story, "2")
             assert story.engine("about.threads") == threads
             story.settings(max_new_tokens=48, seed=7)
             story.write("One day, a fox")
@@ -83,6 +81,10 @@ def test_threads_change_no_result_and_are_kept(plain_browser: BrowserContext, ch
             story.page.evaluate("location.hash = '#story'")
         assert written[0] == written[1] == written[2] and len(written[0]) > 20
         assert heard[0] == heard[1] != []
+        story.page.reload()
+        story.wait_ready()
+        assert story.engine("about.threads") == 2, "the setting is not kept"
+        expect(story.page.locator("#build-info")).to_contain_text("2 threads")
 
 
 def write_until_it_fails(story: StoryPage) -> None:

@@ -55,6 +55,7 @@ class SiteServer(ThreadingHTTPServer):
     """Serves `folder` under `prefix` on localhost, from `start()` (or `with`) until `stop()`.
 
     `mounts` adds folders under further paths ("/tests/": folder), `headers` adds headers to every reply.
+    Without `compressed` it sends the files themselves, which costs a browser on the same machine less.
     `requests` lists the paths asked for, in order. `url` is the address of the site's folder.
     """
 
@@ -70,6 +71,7 @@ class SiteServer(ThreadingHTTPServer):
         isolated: bool = False,
         mounts: Mapping[str, Path | str] | None = None,
         headers: Mapping[str, str] | None = None,
+        compressed: bool = True,
     ) -> None:
         self.prefix = "/" + prefix.strip("/") + "/" if prefix.strip("/") else "/"
         folders = {self.prefix: folder, **(mounts or {})}
@@ -77,6 +79,7 @@ class SiteServer(ThreadingHTTPServer):
         self.folders = sorted(
             ((path, Path(place).resolve()) for path, place in folders.items()), key=lambda item: -len(item[0])
         )
+        self.compressed = compressed
         self.headers = {**(ISOLATION if isolated else {}), **(headers or {})}
         self.requests: list[str] = []
         self._thread: threading.Thread | None = None
@@ -187,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
     def encoded(self, place: Path) -> tuple[str, Path]:
         """The best precompressed copy that the browser accepts: (name of the encoding or "", file)."""
         accepted = re.findall(r"[a-z]+", self.headers.get("Accept-Encoding", ""))
-        if "Range" not in self.headers:
+        if self.server.compressed and "Range" not in self.headers:
             for encoding, suffix in (("br", ".br"), ("gzip", ".gz")):
                 copy = place.with_name(place.name + suffix)
                 if encoding in accepted and copy.is_file():
