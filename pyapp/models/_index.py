@@ -207,6 +207,7 @@ MODEL_TYPES = {
     "roberta": "roberta",
     "roformer": "roformer",
     "rt_detr": "rt_detr",
+    "rt_detr_v2": "rt_detr",
     "rwkv": "rwkv",
     "rwkv5": "rwkv6",
     "rwkv6": "rwkv6",

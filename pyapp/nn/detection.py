@@ -116,11 +116,13 @@ class PositionedAttention(Module):
 
 
 class PointAttention(Module):
-    """Attention of queries to a few points of each map (Zhu et al. 2020, arXiv 2010.04159)."""
+    """Attention of queries to a few points of each map (Zhu et al. 2020, arXiv 2010.04159). `nearest`: points read the
+    nearest place, not those around them (Lv et al. 2024, arXiv 2407.17140).
+    """
 
-    def __init__(self, width: int, heads: int, levels: int, points: int) -> None:
+    def __init__(self, width: int, heads: int, levels: int, points: int, nearest: bool = False) -> None:
         super().__init__()
-        self.heads, self.levels, self.points = heads, levels, points
+        self.heads, self.levels, self.points, self.nearest = heads, levels, points, nearest
         count = heads * levels * points
         self.sampling_offsets = Linear(width, 2 * count)
         self.attention_weights = Linear(width, count)
@@ -139,20 +141,39 @@ class PointAttention(Module):
         heads, levels, points = self.heads, self.levels, self.points
         weights = ops.softmax(self.attention_weights(x).reshape(batch, queries, heads, levels * points), 3)
         weights = weights.permute(0, 2, 1, 3).reshape(batch * heads, 1, queries, levels * points)
-        grid = (2 * places - 1).permute(0, 2, 3, 1, 4, 5).reshape(batch * heads, levels, queries, points, 2)
+        grid = places.permute(0, 2, 3, 1, 4, 5).reshape(batch * heads, levels, queries, points, 2)
         values = self.value_proj(source).transpose(1, 2)  # (B, D, S)
         found, first = [], 0
         for level, (rows, columns) in enumerate(sizes):
             part = values.narrow(2, first, rows * columns).reshape(batch * heads, width // heads, rows, columns)
-            found.append(ops.grid_sample(part, grid.select(1, level), align_corners=False))  # (B * H, d, Q, P)
+            read = _at_nearest if self.nearest else _at_points
+            found.append(read(part, grid.select(1, level)))  # (B * H, d, Q, P)
             first += rows * columns
         y = (ops.cat(found, 3) * weights).sum(3)  # (B * H, d, Q)
         return self.output_proj(y.reshape(batch, width, queries).transpose(1, 2))
 
-    def in_boxes(self, x: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """As forward, at points in and around boxes (B, Q, 4): centre, width and height as parts of the maps' sides."""
+    def in_boxes(
+        self, x: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]], scale: float = 0.5
+    ) -> Tensor:
+        """As forward, at points in and around boxes (B, Q, 4): centre, width and height as parts of the maps' sides.
+        scale: of the steps from the centre, in widths and heights for all points together.
+        """
         box = boxes.reshape(*boxes.shape[:2], 1, 1, 1, 4)
-        return self(x, box[..., :2] + self.steps(x) * box[..., 2:] * (0.5 / self.points), source, sizes)
+        return self(x, box[..., :2] + self.steps(x) * box[..., 2:] * (scale / self.points), source, sizes)
+
+
+def _at_points(x: Tensor, points: Tensor) -> Tensor:
+    """Maps x (N, D, H, W) at points (N, Q, P, 2), x and y as parts of their sides → (N, D, Q, P)."""
+    return ops.grid_sample(x, 2 * points - 1, align_corners=False)
+
+
+def _at_nearest(x: Tensor, points: Tensor) -> Tensor:
+    """As _at_points, at whole places: a point's own, or the next if it is in the second half of that."""
+    count, width, rows, columns = x.shape
+    row = (points[..., 1] * rows + 0.5).to("int64").clamp(0, rows - 1)  # (N, Q, P)
+    column = (points[..., 0] * columns + 0.5).to("int64").clamp(0, columns - 1)
+    places = (row * columns + column).reshape(count, 1, -1).expand(count, width, row.shape[1] * row.shape[2])
+    return ops.gather(x.reshape(count, width, rows * columns), 2, places).reshape(count, width, *row.shape[1:])
 
 
 def centres_of_places(sizes: list[tuple[int, int]], device: Device) -> Tensor:

@@ -268,6 +268,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "rt_detr_resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
         "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"],
     }},
+    "rt_detr_v2": _RT_DETR | {"model_type": "rt_detr_v2", "decoder_offset_scale": 0.4, "backbone_config": {
+        "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24], "depths": [1, 1, 1],
+        "out_features": ["stage2", "stage3"],
+    }, "encoder_in_channels": [16, 24], "decoder_in_channels": [8, 8], "num_feature_levels": 2, "decoder_n_levels": 2,
+        "encode_proj_layers": [1], "feat_strides": [8, 16], "decoder_method": "discrete",
+    },
     "segformer": {
         "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
@@ -399,7 +405,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (32, 40) if "grounding" in config["model_type"] else own
-    own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
+    own = (64, 96) if config["model_type"].startswith("rt_detr") else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":
