@@ -21,13 +21,14 @@ from pyapp.nn.detection import (
     PositionedAttention,
     PredictionHead,
     boxes_of_places,
+    moved,
 )
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.residual import DeepEmbeddings, ResidualStages
 from pyapp.nn.vision import as_map, as_sequence, check_pictures, freeze_norms
 
 from .loading.config import check_depth, require
-from .loading.pictures_config import WIDEST, PictureConfig, ResidualConfig, check_numbers
+from .loading.pictures_config import WIDEST, PictureConfig, ResidualConfig, check_numbers, stages_of
 
 MODEL_TYPES = ("rt_detr", "rt_detr_v2")
 IMAGE_PROCESSOR = "RTDetr"  # of files that name none
@@ -99,12 +100,7 @@ class Config(PictureConfig):
         kind = own.get("model_type", "rt_detr_resnet")
         require(kind == "rt_detr_resnet", f"the backbone {kind!r:.60} is not known", "Known: rt_detr_resnet")
         backbone = Backbone.from_dict(own)
-        names = own.get("out_features") or ["stage2", "stage3", "stage4"]
-        known = {f"stage{i + 1}": i for i in range(len(backbone.depths))}
-        fitting = isinstance(names, list) and all(isinstance(name, str) and name in known for name in names)
-        require(fitting and len(names) >= 1, f"out_features of the backbone is {names!r:.60}")
-        stages = tuple(known[name] for name in names)
-        require(list(stages) == sorted(set(stages)), f"out_features of the backbone is {names!r:.60}")
+        stages = stages_of(own, len(backbone.depths), (1, 2, 3))
         for name, wanted in (("normalize_before", False), ("learn_initial_query", False), ("eval_size", None)):
             given = values.get(name, wanted)
             require(given in (None, wanted), f"RT-DETR with {name} {given!r:.60} is not supported")
@@ -270,12 +266,6 @@ class DecoderLayer(Module):
         return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
 
 
-def logit(x: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """The inverse of the sigmoid, of numbers from 0 to 1."""
-    x = x.clamp(0, 1)
-    return (x.clamp(min=epsilon) / (1 - x).clamp(min=epsilon)).log()
-
-
 class Decoder(Module):
     """The layers; each moves the boxes."""
 
@@ -294,7 +284,7 @@ class Decoder(Module):
         for layer, head in zip(self.layers, self.bbox_embed, strict=True):
             boxes = boxes.detach()
             x = layer(x, self.query_pos_head(boxes), boxes, source, sizes)
-            boxes = ops.sigmoid(head(x) + logit(boxes))
+            boxes = moved(boxes, head(x))
         return self.class_embed[len(self.layers) - 1](x), boxes
 
 

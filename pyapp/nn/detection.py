@@ -14,7 +14,8 @@ from typing import Any
 from ..engine import Device, Tensor, ops
 from ..engine.lazy import np
 from .encoders import attend
-from .layers.containers import ModuleList
+from .layers.channel_normalization import GroupNorm
+from .layers.containers import ModuleList, Sequential
 from .layers.convolution import Conv2d
 from .layers.embedding import Embedding
 from .layers.gated import activation_named
@@ -47,7 +48,7 @@ def from_timm(name: str) -> str:
 
 
 class Backbone(Module):
-    """A ResNet with frozen norms, of which the last map is seen, below the names `conv_encoder.model`."""
+    """A ResNet with frozen norms, below the names `conv_encoder.model`."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -57,22 +58,29 @@ class Backbone(Module):
         self.conv_encoder.model.encoder = ResidualStages(config)
         freeze_norms(self)
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, 3, H, W) → (B, C, H', W')."""
+    def maps(self, pixel_values: Tensor) -> list[Tensor]:
+        """pixel_values (B, 3, H, W) → the map (B, C, H', W') of each stage."""
         network = self.conv_encoder.model
-        return network.encoder(network.embedder(pixel_values))
+        found: list[Tensor] = network.encoder.maps(network.embedder(pixel_values))
+        return found
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, 3, H, W) → the last map (B, C, H', W')."""
+        return self.maps(pixel_values)[-1]
 
 
 def sines_of_places(
-    rows: int, columns: int, width: int, device: Device | str | None = None, slowest: float = 10000.0
-) -> Tensor:
+    rows: int, columns: int, width: int, device: Device | str | None = None, slowest: float = 10000.0,
+    first: float = 1.0,
+) -> Tensor:  # fmt: skip
     """The positions of the places of a map, (1, rows * columns, width): sines and cosines of the row, then those of the
-    column, each as a part of a turn, up to `slowest` times slower (Carion et al. 2020, arXiv 2005.12872).
+    column, each as a part of a turn, up to `slowest` times slower (Carion et al. 2020, arXiv 2005.12872). first: the
+    number of the first row and column.
     """
     speeds = slowest ** (2 * (np.arange(width // 2) // 2) / (width // 2))
 
     def waves(count: int) -> Any:
-        angles = (np.arange(1, count + 1) / (count + 1e-6) * 2 * pi)[:, None] / speeds  # (count, width / 2)
+        angles = ((np.arange(count) + first) / (count + 1e-6) * 2 * pi)[:, None] / speeds  # (count, width / 2)
         return np.where(np.arange(width // 2) % 2, np.cos(angles), np.sin(angles))
 
     shape = (rows, columns, width // 2)
@@ -161,6 +169,12 @@ class PointAttention(Module):
         box = boxes.reshape(*boxes.shape[:2], 1, 1, 1, 4)
         return self(x, box[..., :2] + self.steps(x) * box[..., 2:] * (scale / self.points), source, sizes)
 
+    def around(self, x: Tensor, centres: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """As forward, at points around centres (B, Q, 2), or (Q, 2), as parts of the maps' sides: steps are places."""
+        sides = ops.tensor([[float(columns), float(rows)] for rows, columns in sizes], device=x.device)
+        centres = centres.reshape(*centres.shape[:-1], 1, 1, 1, 2)
+        return self(x, centres + self.steps(x) / sides.reshape(1, 1, 1, -1, 1, 2), source, sizes)
+
 
 def _at_points(x: Tensor, points: Tensor) -> Tensor:
     """Maps x (N, D, H, W) at points (N, Q, P, 2), x and y as parts of their sides → (N, D, Q, P)."""
@@ -208,11 +222,41 @@ class PointsLayer(Module):
 
     def forward(self, x: Tensor, waves: Tensor, centres: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
         """x (B, S, D) of maps of `sizes` with the positions waves (1, S, D), centres (S, 2) → (B, S, D)."""
-        steps = self.self_attn.steps(x + waves)  # (B, S, H, L, P, 2)
-        sides = ops.tensor([[float(columns), float(rows)] for rows, columns in sizes], device=x.device)
-        places = centres.reshape(1, -1, 1, 1, 1, 2) + steps / sides.reshape(1, 1, 1, -1, 1, 2)
-        x = self.self_attn_layer_norm(x + self.self_attn(x + waves, places, x, sizes))
+        x = self.self_attn_layer_norm(x + self.self_attn.around(x + waves, centres, x, sizes))
         return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
+
+
+def inverse_sigmoid(x: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """Numbers from 0 to 1 → what they are of before the sigmoid; each end counts as epsilon."""
+    x = x.clamp(0, 1)
+    return (x.clamp(min=epsilon) / (1 - x).clamp(min=epsilon)).log()
+
+
+def moved(boxes: Tensor, steps: Tensor) -> Tensor:
+    """Boxes (B, Q, 4), or their centres (B, Q, 2), moved by steps (B, Q, 4) in front of the sigmoid → (B, Q, 4)."""
+    own = inverse_sigmoid(boxes)
+    return ops.sigmoid(steps + (own if own.shape[2] == 4 else ops.pad(own, [0, 2])))
+
+
+def maps_in_one_width(widths: Sequence[int], width: int, levels: int, groups: int = 32) -> ModuleList:
+    """Filters and norms that bring maps of `widths` into one width, and make more of the last, each of half the size
+    of the one before, until there are so many levels (`projected`).
+    """
+    own = [Sequential(Conv2d(before, width, 1), GroupNorm(groups, width)) for before in widths]
+    more = levels - len(widths)
+    halves = [
+        Sequential(Conv2d(before, width, 3, 2, 1), GroupNorm(groups, width))
+        for before in [widths[-1], *[width] * more][:more]
+    ]
+    return ModuleList([*own, *halves])
+
+
+def projected(layers: ModuleList, maps: list[Tensor]) -> list[Tensor]:
+    """maps (B, C, H, W) through the layers of maps_in_one_width → (B, D, H, W), the finest first."""
+    found = [layer(x) for layer, x in zip(layers, maps, strict=False)]
+    for i in range(len(maps), len(layers)):
+        found.append(layers[i](maps[-1] if i == len(maps) else found[-1]))
+    return found
 
 
 def boxes_of_places(sizes: list[tuple[int, int]], device: Device) -> tuple[Tensor, Tensor]:
