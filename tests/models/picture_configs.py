@@ -268,6 +268,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [2, 1], "num_stages": 2,
         "layer_type": "basic", "out_features": ["stage2"],
     }},
+    "conditional_detr": {"model_type": "conditional_detr", **_QUERIES, **_LABELS, "encoder_layers": 1,
+        "backbone_config": {
+            "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1],
+            "out_features": ["stage2"],
+        },
+    },
     "deformable_detr": _DEFORMABLE | {"with_box_refine": True},
     "deformable_detr_two_stage": _DEFORMABLE | {
         "with_box_refine": True, "two_stage": True, "two_stage_num_proposals": 4,

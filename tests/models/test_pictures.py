@@ -297,6 +297,7 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("owlv2", {"projection_dim": 8}, "projection_dim is 8"),
         ("rt_detr_v2", {"decoder_method": "most"}, "'most'"),
         ("rt_detr_v2", {"decoder_n_levels": 3}, "decoder_n_levels is 3"),
+        ("conditional_detr", {"auxiliary_loss": True}, "auxiliary_loss"),
         ("deformable_detr", {"d_model": 48}, "d_model is 48"),
         ("deformable_detr", {"num_feature_levels": 1}, "num_feature_levels is 1"),
         ("deformable_detr", {"two_stage": True, "with_box_refine": False}, "two_stage"),

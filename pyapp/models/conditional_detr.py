@@ -1,0 +1,163 @@
+"""Conditional DETR (Meng et al. 2021, arXiv 2108.06152): DETR whose queries have a place each, which they look around:
+in the attention to the places of a picture, contents and positions stand beside each other.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor, ops
+from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn.detection import (
+    Backbone,
+    Detector,
+    PlacesEncoder,
+    PredictionHead,
+    from_timm,
+    moved,
+    sines_of_numbers,
+    sines_of_places,
+)
+from pyapp.nn.encoders import attend
+from pyapp.nn.layers.gated import activation_named
+from pyapp.nn.vision import as_sequence, check_pictures
+
+from .loading.config import require
+from .loading.pictures_config import DetectorConfig
+
+MODEL_TYPES = ("conditional_detr",)
+IMAGE_PROCESSOR = "ConditionalDetr"  # of files that name none
+BASE = "model"  # the name of all but the heads in files
+renamed = from_timm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(DetectorConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+
+    num_queries: int = 300
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        # With it transformers normalises the queries between layers, which no published model does.
+        require(not values.get("auxiliary_loss"), "Conditional DETR with auxiliary_loss is not supported")
+        return super().from_dict(values)
+
+
+class DecoderLayer(Module):
+    """Queries attend to each other, then to the places; a feed-forward part. A norm follows each residual. In the
+    `first` layer the positions of queries and places are added to their contents, too.
+    """
+
+    def __init__(self, config: Config, first: bool) -> None:
+        super().__init__()
+        width = config.d_model
+        self.heads, self.first = config.decoder_attention_heads, first
+        for part in ("qcontent", "qpos", "kcontent", "kpos", "v"):
+            self.add_module(f"sa_{part}_proj", Linear(width, width))
+        for part in ("qcontent", *["qpos"] * first, "qpos_sine", "kcontent", "kpos", "v"):
+            self.add_module(f"ca_{part}_proj", Linear(width, width))
+        self.self_attn, self.encoder_attn = Module(), Module()
+        self.self_attn.out_proj, self.encoder_attn.out_proj = Linear(width, width), Linear(width, width)
+        self.self_attn_layer_norm, self.encoder_attn_layer_norm = LayerNorm(width), LayerNorm(width)
+        self.fc1, self.fc2 = Linear(width, config.decoder_ffn_dim), Linear(config.decoder_ffn_dim, width)
+        self.final_layer_norm = LayerNorm(width)
+        self.activation = activation_named(config.activation_function)
+
+    def _in_heads(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, H, D / H)."""
+        return x.reshape(*x.shape[:2], self.heads, -1)
+
+    def look(self, x: Tensor, queries: Tensor, source: Tensor, places: Tensor, around: Tensor) -> Tensor:
+        """x (B, Q, D) of queries (1, Q, D) that look around places of their own, around (B or 1, Q, D); source (B, S,
+        D) at places (1, S, D) → (B, Q, D).
+        """
+        at = self.ca_kpos_proj(places)  # (1, S, D)
+        q, k, v = self.ca_qcontent_proj(x), self.ca_kcontent_proj(source), self._in_heads(self.ca_v_proj(source))
+        if self.first:
+            q, k = q + self.ca_qpos_proj(queries), k + at
+        near, at = self.ca_qpos_sine_proj(around).expand(*q.shape), at.expand(*k.shape)
+        q = ops.cat([self._in_heads(q), self._in_heads(near)], 3)  # (B, Q, H, 2 * D / H)
+        k = ops.cat([self._in_heads(k), self._in_heads(at)], 3)
+        found: Tensor = self.encoder_attn.out_proj(attend(q, k, v, None))
+        return found
+
+    def forward(self, x: Tensor, queries: Tensor, source: Tensor, places: Tensor, around: Tensor) -> Tensor:
+        """As look, of the whole layer."""
+        q = self.sa_qcontent_proj(x) + self.sa_qpos_proj(queries)
+        k = self.sa_kcontent_proj(x) + self.sa_kpos_proj(queries)
+        own = attend(self._in_heads(q), self._in_heads(k), self._in_heads(self.sa_v_proj(x)), None)
+        x = self.self_attn_layer_norm(x + self.self_attn.out_proj(own))
+        x = self.encoder_attn_layer_norm(x + self.look(x, queries, source, places, around))
+        return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
+
+
+class Decoder(Module):
+    """The layers and the norm behind them."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width = config.d_model
+        self.layers = ModuleList(DecoderLayer(config, i == 0) for i in range(config.decoder_layers))
+        self.layernorm = LayerNorm(width)
+        self.query_scale = PredictionHead(width, width, width, 2)
+        self.ref_point_head = PredictionHead(width, width, 2, 2)
+
+    def forward(self, queries: Tensor, source: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
+        """queries (1, Q, D), source (B, S, D) at places (1, S, D) → what they have found (B, Q, D), and their own
+        places (1, Q, 2).
+        """
+        centres = ops.sigmoid(self.ref_point_head(queries))  # (1, Q, 2)
+        waves = sines_of_numbers(centres[..., [1, 0]], queries.shape[2] // 2).flatten(2)  # (1, Q, D)
+        x = ops.zeros(source.shape[0], queries.shape[1], queries.shape[2], device=queries.device)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, queries, source, places, waves * self.query_scale(x) if i else waves)
+        return self.layernorm(x), centres
+
+
+class Transformer(Module):
+    """All but the output."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.backbone = Backbone(config.backbone)
+        self.input_projection = Conv2d(config.backbone.hidden_sizes[-1], config.d_model, 1)
+        self.query_position_embeddings = Embedding(config.num_queries, config.d_model)
+        self.encoder = PlacesEncoder(config, first=False)
+        self.decoder = Decoder(config)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        """pixel_values (B, 3, H, W) → as Decoder."""
+        x = self.input_projection(self.backbone(pixel_values))  # (B, D, rows, columns)
+        places = sines_of_places(int(x.shape[2]), int(x.shape[3]), int(x.shape[1]), x.device)
+        numbers = ops.arange(self.query_position_embeddings.num_embeddings, dtype="int32", device=x.device)
+        queries = self.query_position_embeddings(numbers).unsqueeze(0)  # (1, Q, D)
+        return self.decoder(queries, self.encoder(as_sequence(x), places), places)
+
+
+class ConditionalDetrForObjectDetection(Detector):
+    """Labels and boxes of the objects in pictures of any size."""
+
+    background = False
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Transformer(config)
+        self.class_labels_classifier = Linear(config.d_model, len(config.labels))
+        self.bbox_predictor = PredictionHead(config.d_model, config.d_model, 4)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        check_pictures("Conditional DETR", pixel_values, self.config.num_channels)
+        x, centres = self.model(pixel_values)
+        return self.class_labels_classifier(x), moved(centres, self.bbox_predictor(x))
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {"object-detection": ConditionalDetrForObjectDetection}
