@@ -17,12 +17,13 @@ from pyapp.nn.detection import (
     Detector,
     PlacesEncoder,
     PredictionHead,
+    attend_beside,
+    attend_in_heads,
     from_timm,
     moved,
     sines_of_numbers,
     sines_of_places,
 )
-from pyapp.nn.encoders import attend
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.vision import as_sequence, check_pictures
 
@@ -71,29 +72,23 @@ class DecoderLayer(Module):
         self.final_layer_norm = LayerNorm(width)
         self.activation = activation_named(config.activation_function)
 
-    def _in_heads(self, x: Tensor) -> Tensor:
-        """x (B, T, D) → (B, T, H, D / H)."""
-        return x.reshape(*x.shape[:2], self.heads, -1)
-
     def look(self, x: Tensor, queries: Tensor, source: Tensor, places: Tensor, around: Tensor) -> Tensor:
         """x (B, Q, D) of queries (1, Q, D) that look around places of their own, around (B or 1, Q, D); source (B, S,
         D) at places (1, S, D) → (B, Q, D).
         """
         at = self.ca_kpos_proj(places)  # (1, S, D)
-        q, k, v = self.ca_qcontent_proj(x), self.ca_kcontent_proj(source), self._in_heads(self.ca_v_proj(source))
+        q, k = self.ca_qcontent_proj(x), self.ca_kcontent_proj(source)
         if self.first:
             q, k = q + self.ca_qpos_proj(queries), k + at
-        near, at = self.ca_qpos_sine_proj(around).expand(*q.shape), at.expand(*k.shape)
-        q = ops.cat([self._in_heads(q), self._in_heads(near)], 3)  # (B, Q, H, 2 * D / H)
-        k = ops.cat([self._in_heads(k), self._in_heads(at)], 3)
-        found: Tensor = self.encoder_attn.out_proj(attend(q, k, v, None))
+        near = self.ca_qpos_sine_proj(around)
+        found: Tensor = self.encoder_attn.out_proj(attend_beside(self.heads, q, near, k, at, self.ca_v_proj(source)))
         return found
 
     def forward(self, x: Tensor, queries: Tensor, source: Tensor, places: Tensor, around: Tensor) -> Tensor:
         """As look, of the whole layer."""
         q = self.sa_qcontent_proj(x) + self.sa_qpos_proj(queries)
         k = self.sa_kcontent_proj(x) + self.sa_kpos_proj(queries)
-        own = attend(self._in_heads(q), self._in_heads(k), self._in_heads(self.sa_v_proj(x)), None)
+        own = attend_in_heads(self.heads, q, k, self.sa_v_proj(x))
         x = self.self_attn_layer_norm(x + self.self_attn.out_proj(own))
         x = self.encoder_attn_layer_norm(x + self.look(x, queries, source, places, around))
         return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))

@@ -97,6 +97,24 @@ def sines_of_numbers(x: Tensor, width: int) -> Tensor:
     return ops.stack([angles.sin(), angles.cos()], -1).reshape(*x.shape, width)
 
 
+def attend_in_heads(heads: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention of q (B, Q, D) to k and v (B, S, D), by so many heads → (B, Q, D)."""
+    parts = [x.reshape(*x.shape[:2], heads, -1) for x in (q, k, v)]
+    return attend(parts[0], parts[1], parts[2], None)
+
+
+def attend_beside(heads: int, q: Tensor, near: Tensor, k: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    """As attend_in_heads, where the positions near (B or 1, Q, D) and at (B or 1, S, D) stand beside the contents q and
+    k of each head (Meng et al. 2021, arXiv 2108.06152).
+    """
+
+    def both(x: Tensor, places: Tensor) -> Tensor:
+        parts = [y.reshape(*x.shape[:2], heads, -1) for y in (x, places.expand(*x.shape))]
+        return ops.cat(parts, 3)  # (B, T, H, 2 * D / H)
+
+    return attend(both(q, near), both(k, at), v.reshape(*v.shape[:2], heads, -1), None)
+
+
 class PositionedAttention(Module):
     """Attention whose queries and keys have positions, and whose values have none."""
 

@@ -274,6 +274,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "out_features": ["stage2"],
         },
     },
+    "dab_detr": {
+        "model_type": "dab-detr", **_LABELS, "hidden_size": 16, "num_queries": 3, "num_patterns": 2,
+        "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 2, "normalize_before": True, "backbone_config": {
+            "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1],
+            "out_features": ["stage2"],
+        },
+    },
     "deformable_detr": _DEFORMABLE | {"with_box_refine": True},
     "deformable_detr_two_stage": _DEFORMABLE | {
         "with_box_refine": True, "two_stage": True, "two_stage_num_proposals": 4,

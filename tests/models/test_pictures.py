@@ -263,8 +263,10 @@ def test_backbones_of_detectors() -> None:
     both = module_of("deformable_detr").Config  # as older files describe it, and as they are written
     assert both.from_dict({"use_timm_backbone": True, "backbone": "resnet50"}).stages == (1, 2, 3)
     assert both.from_dict({"backbone": "resnet50", "num_feature_levels": 1}).stages == (3,)
-    small = both.from_dict(CONFIGS["deformable_detr"])
-    assert small.stages == (1, 2) and both.from_dict(small.to_dict()) == small
+    assert both.from_dict(CONFIGS["deformable_detr"]).stages == (1, 2)
+    for name in ("deformable_detr", "dab_detr", "rt_detr_v2", "grounding_dino", "mm_grounding_dino"):
+        small = module_of(name).Config.from_dict(CONFIGS[name])
+        assert module_of(name).Config.from_dict(small.to_dict()) == small, name
     for change, message in (
         ({"backbone": "efficientnet_b0"}, "efficientnet_b0"), ({"backbone_config": {"model_type": "swin"}}, "swin"),
         ({"dilation": True}, "dilation"), ({"backbone_config": []}, "not known"),
@@ -298,6 +300,9 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("rt_detr_v2", {"decoder_method": "most"}, "'most'"),
         ("rt_detr_v2", {"decoder_n_levels": 3}, "decoder_n_levels is 3"),
         ("conditional_detr", {"auxiliary_loss": True}, "auxiliary_loss"),
+        ("dab_detr", {"query_dim": 2}, "query_dim"),
+        ("dab_detr", {"temperature_width": 10}, "temperature_width is 10"),
+        ("dab_detr", {"num_patterns": 65}, "num_patterns is 65"),
         ("deformable_detr", {"d_model": 48}, "d_model is 48"),
         ("deformable_detr", {"num_feature_levels": 1}, "num_feature_levels is 1"),
         ("deformable_detr", {"two_stage": True, "with_box_refine": False}, "two_stage"),
