@@ -11,21 +11,19 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.detection import (
-    Backbone,
     Detector,
-    PlacesEncoder,
+    PlacesAndQueries,
     PredictionHead,
     attend_beside,
     attend_in_heads,
     from_timm,
     moved,
     sines_of_numbers,
-    sines_of_places,
 )
 from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.vision import as_sequence, check_pictures
+from pyapp.nn.vision import check_pictures
 
 from .loading.config import require
 from .loading.pictures_config import DetectorConfig
@@ -117,26 +115,6 @@ class Decoder(Module):
         return self.layernorm(x), centres
 
 
-class Transformer(Module):
-    """All but the output."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.backbone = Backbone(config.backbone)
-        self.input_projection = Conv2d(config.backbone.hidden_sizes[-1], config.d_model, 1)
-        self.query_position_embeddings = Embedding(config.num_queries, config.d_model)
-        self.encoder = PlacesEncoder(config, first=False)
-        self.decoder = Decoder(config)
-
-    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
-        """pixel_values (B, 3, H, W) → as Decoder."""
-        x = self.input_projection(self.backbone(pixel_values))  # (B, D, rows, columns)
-        places = sines_of_places(int(x.shape[2]), int(x.shape[3]), int(x.shape[1]), x.device)
-        numbers = ops.arange(self.query_position_embeddings.num_embeddings, dtype="int32", device=x.device)
-        queries = self.query_position_embeddings(numbers).unsqueeze(0)  # (1, Q, D)
-        return self.decoder(queries, self.encoder(as_sequence(x), places), places)
-
-
 class ConditionalDetrForObjectDetection(Detector):
     """Labels and boxes of the objects in pictures of any size."""
 
@@ -145,7 +123,7 @@ class ConditionalDetrForObjectDetection(Detector):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.model = Transformer(config)
+        self.model = PlacesAndQueries(config, False, Decoder(config))
         self.class_labels_classifier = Linear(config.d_model, len(config.labels))
         self.bbox_predictor = PredictionHead(config.d_model, config.d_model, 4)
 

@@ -37,7 +37,7 @@ from pyapp.nn.windows import WindowMaps
 
 from .loading.config import check_depth, require
 from .loading.encoder_config import BertTextConfig
-from .loading.pictures_config import WIDEST, PictureConfig, WindowConfig, check_numbers, stages_of
+from .loading.pictures_config import WIDEST, PictureConfig, SwinBackbone, check_numbers, stages_of
 
 MODEL_TYPES = ("grounding-dino", "mm-grounding-dino")
 IMAGE_PROCESSOR = "GroundingDino"  # of files that name none
@@ -53,19 +53,12 @@ STAGES = (1, 2, 3)  # of the Swin whose maps are read, where the file does not s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backbone(WindowConfig):
-    """The fields of backbone_config."""
-
-    model_type = "swin"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = MODEL_TYPES[0]
 
-    backbone_config: Backbone
+    backbone_config: SwinBackbone
     stages: tuple[int, ...]  # of the backbone, whose maps are read
     text_config: BertTextConfig
     num_queries: int = 900
@@ -108,7 +101,7 @@ class Config(PictureConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. ModelError for what is not supported."""
         found = dict(values)
-        for name, kind, read in (("backbone_config", "swin", Backbone), ("text_config", "bert", BertTextConfig)):
+        for name, kind, read in (("backbone_config", "swin", SwinBackbone), ("text_config", "bert", BertTextConfig)):
             own = values.get(name) or {}
             require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
             given = own.get("model_type", kind)

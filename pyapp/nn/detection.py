@@ -386,18 +386,18 @@ class QueriesDecoder(Module):
 
 
 class PlacesAndQueries(Module):
-    """What DETR sees by, its encoder of places and its decoder of queries."""
+    """What DETR sees by, its encoder of places and its decoder of queries, or another decoder in its place."""
 
-    def __init__(self, config: Any, first: bool) -> None:
+    def __init__(self, config: Any, first: bool, decoder: Module | None = None) -> None:
         super().__init__()
         self.backbone = Backbone(config.backbone)
         self.input_projection = Conv2d(config.backbone.hidden_sizes[-1], config.d_model, 1)
         self.query_position_embeddings = Embedding(config.num_queries, config.d_model)
         self.encoder = PlacesEncoder(config, first)
-        self.decoder = QueriesDecoder(config, first)
+        self.decoder = QueriesDecoder(config, first) if decoder is None else decoder
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, 3, H, W) → what the queries have found (B, Q, D)."""
+    def forward(self, pixel_values: Tensor) -> Any:
+        """pixel_values (B, 3, H, W) → what the queries have found (B, Q, D), as the decoder gives it."""
         x = self.input_projection(self.backbone(pixel_values))  # (B, D, rows, columns)
         places = sines_of_places(int(x.shape[2]), int(x.shape[3]), int(x.shape[1]), x.device)
         numbers = ops.arange(self.query_position_embeddings.num_embeddings, dtype="int32", device=x.device)

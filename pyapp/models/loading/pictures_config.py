@@ -212,6 +212,13 @@ class WindowConfig(PictureConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SwinBackbone(WindowConfig):
+    """The fields of backbone_config of a Swin."""
+
+    model_type = "swin"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConvNextConfig(PictureConfig):
     """The fields of ConvNeXt."""
 
