@@ -23,6 +23,7 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.formats.source import BytesSource
 from pyapp.models.load import load_model
 from pyapp.models.loading import timm_networks
+from pyapp.models.loading.by_task import own_task
 from pyapp.models.loading.pictures import load_image_model
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from pyapp.vision.poses import part_of, points_of
@@ -492,6 +493,7 @@ def test_a_question_about_a_picture(top: Path, tmp_path: Path) -> None:
         (tmp_path / "qformer_tokenizer" / path.name).write_bytes(path.read_bytes())
     (tmp_path / "config.json").write_text(json.dumps(config | {"image_token_index": None}))  # of older files
     assert load_image_model(tmp_path, "image-to-text").model.config.instructs
+    assert (own_task(config), own_task(SEEING["blip2"])) == ("image-to-text", "image-text-to-text")
     opt = {"text_config": SEEING["blip2"]["text_config"]}
     for change, message in (({}, "does not chat"), (opt, "decoder is not supported")):
         (tmp_path / "config.json").write_text(json.dumps(config | change))

@@ -414,8 +414,9 @@ def segment(
 def caption(
     files: tuple[str, ...], model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
 ) -> int:
-    """Write what each IMAGE shows with a model such as BLIP or Florence-2, or its answer to a
-    --prompt: a line for each picture."""
+    """Write what each IMAGE shows with a model such as BLIP or Florence-2, or its answer to a --prompt: a line for each
+    picture.
+    """
     from pyapp import tasks
 
     use_threads(threads)

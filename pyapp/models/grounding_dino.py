@@ -15,14 +15,17 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
 from pyapp.errors import ArgumentError
-from pyapp.nn import Conv2d, Embedding, GroupNorm, LayerNorm, Linear, Module, ModuleList, Sequential
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.detection import (
     PointAttention,
     PointsLayer,
     PredictionHead,
     boxes_of_places,
     centres_of_places,
+    maps_in_one_width,
+    moved,
     placed_objects,
+    projected,
     sines_of_numbers,
     sines_of_places,
 )
@@ -34,7 +37,7 @@ from pyapp.nn.windows import WindowMaps
 
 from .loading.config import check_depth, require
 from .loading.encoder_config import BertTextConfig
-from .loading.pictures_config import WIDEST, PictureConfig, WindowConfig, check_numbers
+from .loading.pictures_config import WIDEST, PictureConfig, SwinBackbone, check_numbers, stages_of
 
 MODEL_TYPES = ("grounding-dino", "mm-grounding-dino")
 IMAGE_PROCESSOR = "GroundingDino"  # of files that name none
@@ -50,19 +53,12 @@ STAGES = (1, 2, 3)  # of the Swin whose maps are read, where the file does not s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backbone(WindowConfig):
-    """The fields of backbone_config."""
-
-    model_type = "swin"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = MODEL_TYPES[0]
 
-    backbone_config: Backbone
+    backbone_config: SwinBackbone
     stages: tuple[int, ...]  # of the backbone, whose maps are read
     text_config: BertTextConfig
     num_queries: int = 900
@@ -105,13 +101,14 @@ class Config(PictureConfig):
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
         """From the object of a config.json; other keys are ignored. ModelError for what is not supported."""
         found = dict(values)
-        for name, kind, read in (("backbone_config", "swin", Backbone), ("text_config", "bert", BertTextConfig)):
+        for name, kind, read in (("backbone_config", "swin", SwinBackbone), ("text_config", "bert", BertTextConfig)):
             own = values.get(name) or {}
             require(isinstance(own, dict), f"{name} is {own!r:.60}, expected an object")
             given = own.get("model_type", kind)
             require(given == kind, f"{name} is of {given!r:.60}, which is not known", f"Known: {kind}")
             found[name] = read.from_dict(own)
-        found["stages"] = _stages(values.get("backbone_config") or {}, len(found["backbone_config"].depths))
+        count = len(found["backbone_config"].depths)
+        found["stages"] = stages_of(values.get("backbone_config") or {}, count, STAGES)
         for name, wanted in (("position_embedding_type", "sine"), ("two_stage", True), ("query_dim", 4),
                              ("embedding_init_target", True)):  # fmt: skip
             given = values.get(name, wanted)
@@ -136,22 +133,6 @@ class NewerConfig(Config):
     """As Config, of MM Grounding DINO."""
 
     model_type = MODEL_TYPES[1]
-
-
-def _stages(own: Mapping[str, Any], count: int) -> tuple[int, ...]:
-    """The stages, from 0, of a backbone's out_features, or of its out_indices, which count the stem too."""
-    given = own.get("out_features")
-    if given is None:
-        numbers = own.get("out_indices") or [i + 1 for i in STAGES]
-        whole = isinstance(numbers, list | tuple) and all(type(n) is int for n in numbers)
-        require(whole, f"out_indices of the backbone is {numbers!r:.60}, expected whole numbers")
-        given = [f"stage{n + count + 1 if n < 0 else n}" for n in numbers]
-    known = {f"stage{i + 1}": i for i in range(count)}
-    fits = isinstance(given, list | tuple) and all(isinstance(name, str) and name in known for name in given)
-    stages = tuple(known[name] for name in given) if fits else ()
-    fits = len(stages) >= 1 and list(stages) == sorted(set(stages))
-    require(fits, f"out_features of the backbone is {given!r:.60}, expected some of {', '.join(known)}")
-    return stages
 
 
 class Attention(Module):
@@ -313,16 +294,7 @@ class Transformer(Module):
         self.backbone.conv_encoder = Module()
         self.backbone.conv_encoder.model = WindowMaps(seen, config.stages)
         widths = [seen.embed_dim << stage for stage in config.stages]
-        more = config.num_feature_levels - len(widths)
-        self.input_proj_vision = ModuleList(
-            [
-                *(Sequential(Conv2d(before, width, 1), GroupNorm(GROUPS, width)) for before in widths),
-                *(
-                    Sequential(Conv2d(before, width, 3, 2, 1), GroupNorm(GROUPS, width))
-                    for before in [widths[-1], *[width] * more][:more]
-                ),
-            ]
-        )
+        self.input_proj_vision = maps_in_one_width(widths, width, config.num_feature_levels)
         self.level_embed = new_parameter(ops.zeros, config.num_feature_levels, width)
         self.text_backbone = BertEncoder(config.text_config, pooler=False)
         self.text_backbone.most = min(self.text_backbone.most, config.max_text_len)
@@ -340,11 +312,7 @@ class Transformer(Module):
 
     def maps(self, pixel_values: Tensor) -> list[Tensor]:
         """pixel_values (B, 3, H, W) → maps (B, D, H', W'), the finest first."""
-        seen = self.backbone.conv_encoder.model(pixel_values)
-        found = [layer(x) for layer, x in zip(self.input_proj_vision, seen, strict=False)]
-        for i in range(len(seen), len(self.input_proj_vision)):
-            found.append(self.input_proj_vision[i](seen[-1] if i == len(seen) else found[-1]))
-        return found
+        return projected(self.input_proj_vision, self.backbone.conv_encoder.model(pixel_values))
 
     def encode(self, maps: list[Tensor], ids: Tensor, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
         """maps (B, D, H, W), ids (B, T), tokens (B, 1, 1, T) → places (B, S, D) and text (B, T, D)."""
@@ -396,11 +364,6 @@ class Transformer(Module):
                 boxes = moved(boxes, head(x)).detach()
         x = self.decoder.layer_norm(x)
         return x, moved(boxes, heads[-1](x)), text
-
-
-def moved(boxes: Tensor, steps: Tensor) -> Tensor:
-    """Boxes (B, Q, 4), moved by steps (B, Q, 4) in front of the sigmoid."""
-    return ops.sigmoid(steps + ops.logit(boxes, 1e-5))
 
 
 class GroundingDino(ImageModel):

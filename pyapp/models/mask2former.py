@@ -20,7 +20,7 @@ from pyapp.nn.vision import ImageModel, as_map, as_sequence, check_pictures
 from pyapp.nn.windows import WindowMaps
 
 from .loading.config import require
-from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, WindowConfig, check_numbers
+from .loading.pictures_config import DEEPEST, WIDEST, PictureConfig, SwinBackbone, check_numbers
 
 MODEL_TYPES = ("mask2former",)
 IMAGE_PROCESSOR = "Mask2Former"  # of files that name none
@@ -36,19 +36,12 @@ QUERIES = 1 << 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backbone(WindowConfig):
-    """The fields of backbone_config."""
-
-    model_type = "swin"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Config(PictureConfig):
     """The hyper-parameters, by the names of config.json."""
 
     model_type = MODEL_TYPES[0]
 
-    backbone_config: Backbone
+    backbone_config: SwinBackbone
     feature_size: int = 256
     mask_feature_size: int = 256
     hidden_dim: int = 256
@@ -81,7 +74,7 @@ class Config(PictureConfig):
         assert isinstance(own, dict)
         kind = own.get("model_type", "swin")
         require(kind == "swin", f"the backbone {kind!r:.60} is not known", "Known: swin")
-        backbone = Backbone.from_dict(own)
+        backbone = SwinBackbone.from_dict(own)
         stages = [f"stage{i + 1}" for i in range(len(backbone.depths))]
         given = own.get("out_features", stages)
         require(given == stages, f"out_features is {given!r:.80}, expected all stages: {', '.join(stages)}")

@@ -1,5 +1,6 @@
 """RT-DETR (Zhao et al. 2023, arXiv 2304.08069): a detector whose queries are the most promising places of three maps,
-and whose decoder looks at a few points of each map around a query's box.
+and whose decoder looks at a few points of each map around a query's box. Also RT-DETR v2 (Lv et al. 2024, arXiv
+2407.17140), whose points may be whole places.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -20,18 +21,21 @@ from pyapp.nn.detection import (
     PositionedAttention,
     PredictionHead,
     boxes_of_places,
+    moved,
 )
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.residual import DeepEmbeddings, ResidualStages
 from pyapp.nn.vision import as_map, as_sequence, check_pictures, freeze_norms
 
 from .loading.config import check_depth, require
-from .loading.pictures_config import WIDEST, PictureConfig, ResidualConfig, check_numbers
+from .loading.pictures_config import WIDEST, PictureConfig, ResidualConfig, check_numbers, stages_of
 
-MODEL_TYPES = ("rt_detr",)
+MODEL_TYPES = ("rt_detr", "rt_detr_v2")
 IMAGE_PROCESSOR = "RTDetr"  # of files that name none
 BASE = "model"  # the name of all but the heads in files
-IGNORED = r"(model\.)?denoising_class_embed\.weight|(class_embed|bbox_embed)\..*"  # of the training; the decoder's own
+# Of the training; the decoder's own; computed.
+IGNORED = r"(model\.)?denoising_class_embed\.weight|(class_embed|bbox_embed)\..*|.*\.encoder_attn\.n_points_scale"
+METHODS = ("default", "discrete")
 BLOCKS = 3  # filters of a joint
 
 
@@ -69,9 +73,13 @@ class Config(PictureConfig):
     decoder_layers: int = 6
     decoder_attention_heads: int = 8
     decoder_activation_function: str = "relu"
+    decoder_offset_scale: float = 0.5
+    decoder_method: str = METHODS[0]
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(self.decoder_method in METHODS, f"decoder_method is {self.decoder_method!r:.60}")
+        require(0 < self.decoder_offset_scale <= 64, f"decoder_offset_scale is {self.decoder_offset_scale}")
         for name, width in (("encoder_hidden_dim", self.encoder_hidden_dim), ("d_model", self.d_model)):
             require(width <= WIDEST and width % 4 == 0, f"{name} is {width:,}, expected a multiple of 4")
         for heads, width in (
@@ -92,18 +100,17 @@ class Config(PictureConfig):
         kind = own.get("model_type", "rt_detr_resnet")
         require(kind == "rt_detr_resnet", f"the backbone {kind!r:.60} is not known", "Known: rt_detr_resnet")
         backbone = Backbone.from_dict(own)
-        names = own.get("out_features") or ["stage2", "stage3", "stage4"]
-        known = {f"stage{i + 1}": i for i in range(len(backbone.depths))}
-        fitting = isinstance(names, list) and all(isinstance(name, str) and name in known for name in names)
-        require(fitting and len(names) >= 1, f"out_features of the backbone is {names!r:.60}")
-        stages = tuple(known[name] for name in names)
-        require(list(stages) == sorted(set(stages)), f"out_features of the backbone is {names!r:.60}")
+        stages = stages_of(own, len(backbone.depths), (1, 2, 3))
         for name, wanted in (("normalize_before", False), ("learn_initial_query", False), ("eval_size", None)):
             given = values.get(name, wanted)
             require(given in (None, wanted), f"RT-DETR with {name} {given!r:.60} is not supported")
-        levels = values.get("num_feature_levels", len(stages))
-        require(levels == len(stages), f"num_feature_levels is {levels!r:.60}, the backbone has {len(stages)} maps")
-        return super().from_dict({**values, "backbone": backbone, "stages": stages})
+        newer = values.get("model_type") == NewerConfig.model_type
+        for name in ("num_feature_levels", "decoder_n_levels")[: 1 + newer]:
+            levels = values.get(name, len(stages))
+            require(levels == len(stages), f"{name} is {levels!r:.60}, the backbone has {len(stages)} maps")
+        usual = {} if newer else {"decoder_offset_scale": None, "decoder_method": None}  # which only the newer one has
+        found = {**values, "backbone": backbone, "stages": stages, **usual}
+        return super(Config, NewerConfig if newer else cls).from_dict(found)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
@@ -111,7 +118,14 @@ class Config(PictureConfig):
         del own["backbone"], own["stages"]
         names = [f"stage{i + 1}" for i in self.stages]
         backbone = self.backbone.to_dict() | {"out_features": names}
-        return own | {"backbone_config": backbone, "num_feature_levels": len(names)}
+        levels = {"num_feature_levels": len(names), "decoder_n_levels": len(names)}
+        return own | {"backbone_config": backbone} | levels
+
+
+class NewerConfig(Config):
+    """As Config, of RT-DETR v2."""
+
+    model_type = MODEL_TYPES[1]
 
 
 class Filter(Module):
@@ -236,7 +250,9 @@ class DecoderLayer(Module):
         self.self_attn = PositionedAttention(width, config.decoder_attention_heads)
         self.self_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
         levels, points = len(config.stages), config.decoder_n_points
-        self.encoder_attn = PointAttention(width, config.decoder_attention_heads, levels, points)
+        nearest = config.decoder_method == METHODS[1]
+        self.encoder_attn = PointAttention(width, config.decoder_attention_heads, levels, points, nearest)
+        self.scale = config.decoder_offset_scale
         self.encoder_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
         self.fc1 = Linear(width, config.decoder_ffn_dim)
         self.fc2 = Linear(config.decoder_ffn_dim, width)
@@ -246,14 +262,8 @@ class DecoderLayer(Module):
     def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
         """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of maps of `sizes` → (B, Q, D)."""
         x = self.self_attn_layer_norm(self.self_attn(x, places, x))
-        x = self.encoder_attn_layer_norm(x + self.encoder_attn.in_boxes(x + places, boxes, source, sizes))
+        x = self.encoder_attn_layer_norm(x + self.encoder_attn.in_boxes(x + places, boxes, source, sizes, self.scale))
         return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
-
-
-def logit(x: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """The inverse of the sigmoid, of numbers from 0 to 1."""
-    x = x.clamp(0, 1)
-    return (x.clamp(min=epsilon) / (1 - x).clamp(min=epsilon)).log()
 
 
 class Decoder(Module):
@@ -274,7 +284,7 @@ class Decoder(Module):
         for layer, head in zip(self.layers, self.bbox_embed, strict=True):
             boxes = boxes.detach()
             x = layer(x, self.query_pos_head(boxes), boxes, source, sizes)
-            boxes = ops.sigmoid(head(x) + logit(boxes))
+            boxes = moved(boxes, head(x))
         return self.class_embed[len(self.layers) - 1](x), boxes
 
 

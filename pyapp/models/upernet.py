@@ -17,7 +17,7 @@ from pyapp.nn.vision import ImageModel, check_pictures, norms_of_stages, over_ch
 from pyapp.nn.windows import WindowMaps
 
 from .loading.config import require
-from .loading.pictures_config import WIDEST, ConvNextConfig, PictureConfig, WindowConfig, check_numbers
+from .loading.pictures_config import WIDEST, ConvNextConfig, PictureConfig, SwinBackbone, check_numbers
 
 MODEL_TYPES = ("upernet",)
 IMAGE_PROCESSOR = "Segformer"  # of files that name none
@@ -34,13 +34,6 @@ class ConvNextBackbone(ConvNextConfig):
 
     model_type = "convnext"
     scales = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class SwinBackbone(WindowConfig):
-    """The fields of backbone_config of a Swin."""
-
-    model_type = "swin"
 
 
 BACKBONES: Mapping[str, Any] = {"convnext": ConvNextBackbone, "swin": SwinBackbone}

@@ -14,7 +14,8 @@ from typing import Any
 from ..engine import Device, Tensor, ops
 from ..engine.lazy import np
 from .encoders import attend
-from .layers.containers import ModuleList
+from .layers.channel_normalization import GroupNorm
+from .layers.containers import ModuleList, Sequential
 from .layers.convolution import Conv2d
 from .layers.embedding import Embedding
 from .layers.gated import activation_named
@@ -47,7 +48,7 @@ def from_timm(name: str) -> str:
 
 
 class Backbone(Module):
-    """A ResNet with frozen norms, of which the last map is seen, below the names `conv_encoder.model`."""
+    """A ResNet with frozen norms, below the names `conv_encoder.model`."""
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -57,22 +58,29 @@ class Backbone(Module):
         self.conv_encoder.model.encoder = ResidualStages(config)
         freeze_norms(self)
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, 3, H, W) → (B, C, H', W')."""
+    def maps(self, pixel_values: Tensor) -> list[Tensor]:
+        """pixel_values (B, 3, H, W) → the map (B, C, H', W') of each stage."""
         network = self.conv_encoder.model
-        return network.encoder(network.embedder(pixel_values))
+        found: list[Tensor] = network.encoder.maps(network.embedder(pixel_values))
+        return found
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, 3, H, W) → the last map (B, C, H', W')."""
+        return self.maps(pixel_values)[-1]
 
 
 def sines_of_places(
-    rows: int, columns: int, width: int, device: Device | str | None = None, slowest: float = 10000.0
-) -> Tensor:
+    rows: int, columns: int, width: int, device: Device | str | None = None, slowest: float = 10000.0,
+    first: float = 1.0,
+) -> Tensor:  # fmt: skip
     """The positions of the places of a map, (1, rows * columns, width): sines and cosines of the row, then those of the
-    column, each as a part of a turn, up to `slowest` times slower (Carion et al. 2020, arXiv 2005.12872).
+    column, each as a part of a turn, up to `slowest` times slower (Carion et al. 2020, arXiv 2005.12872). first: the
+    number of the first row and column.
     """
     speeds = slowest ** (2 * (np.arange(width // 2) // 2) / (width // 2))
 
     def waves(count: int) -> Any:
-        angles = (np.arange(1, count + 1) / (count + 1e-6) * 2 * pi)[:, None] / speeds  # (count, width / 2)
+        angles = ((np.arange(count) + first) / (count + 1e-6) * 2 * pi)[:, None] / speeds  # (count, width / 2)
         return np.where(np.arange(width // 2) % 2, np.cos(angles), np.sin(angles))
 
     shape = (rows, columns, width // 2)
@@ -87,6 +95,24 @@ def sines_of_numbers(x: Tensor, width: int) -> Tensor:
     speeds = 2 * pi / 10000.0 ** (2 * np.arange(width // 2) / width)
     angles = x.unsqueeze(-1) * ops.tensor(speeds.astype("float32"), device=x.device)  # (..., width / 2)
     return ops.stack([angles.sin(), angles.cos()], -1).reshape(*x.shape, width)
+
+
+def attend_in_heads(heads: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention of q (B, Q, D) to k and v (B, S, D), by so many heads → (B, Q, D)."""
+    parts = [x.reshape(*x.shape[:2], heads, -1) for x in (q, k, v)]
+    return attend(parts[0], parts[1], parts[2], None)
+
+
+def attend_beside(heads: int, q: Tensor, near: Tensor, k: Tensor, at: Tensor, v: Tensor) -> Tensor:
+    """As attend_in_heads, where the positions near (B or 1, Q, D) and at (B or 1, S, D) stand beside the contents q and
+    k of each head (Meng et al. 2021, arXiv 2108.06152).
+    """
+
+    def both(x: Tensor, places: Tensor) -> Tensor:
+        parts = [y.reshape(*x.shape[:2], heads, -1) for y in (x, places.expand(*x.shape))]
+        return ops.cat(parts, 3)  # (B, T, H, 2 * D / H)
+
+    return attend(both(q, near), both(k, at), v.reshape(*v.shape[:2], heads, -1), None)
 
 
 class PositionedAttention(Module):
@@ -116,11 +142,13 @@ class PositionedAttention(Module):
 
 
 class PointAttention(Module):
-    """Attention of queries to a few points of each map (Zhu et al. 2020, arXiv 2010.04159)."""
+    """Attention of queries to a few points of each map (Zhu et al. 2020, arXiv 2010.04159). `nearest`: points read the
+    nearest place, not those around them (Lv et al. 2024, arXiv 2407.17140).
+    """
 
-    def __init__(self, width: int, heads: int, levels: int, points: int) -> None:
+    def __init__(self, width: int, heads: int, levels: int, points: int, nearest: bool = False) -> None:
         super().__init__()
-        self.heads, self.levels, self.points = heads, levels, points
+        self.heads, self.levels, self.points, self.nearest = heads, levels, points, nearest
         count = heads * levels * points
         self.sampling_offsets = Linear(width, 2 * count)
         self.attention_weights = Linear(width, count)
@@ -139,20 +167,45 @@ class PointAttention(Module):
         heads, levels, points = self.heads, self.levels, self.points
         weights = ops.softmax(self.attention_weights(x).reshape(batch, queries, heads, levels * points), 3)
         weights = weights.permute(0, 2, 1, 3).reshape(batch * heads, 1, queries, levels * points)
-        grid = (2 * places - 1).permute(0, 2, 3, 1, 4, 5).reshape(batch * heads, levels, queries, points, 2)
+        grid = places.permute(0, 2, 3, 1, 4, 5).reshape(batch * heads, levels, queries, points, 2)
         values = self.value_proj(source).transpose(1, 2)  # (B, D, S)
         found, first = [], 0
         for level, (rows, columns) in enumerate(sizes):
             part = values.narrow(2, first, rows * columns).reshape(batch * heads, width // heads, rows, columns)
-            found.append(ops.grid_sample(part, grid.select(1, level), align_corners=False))  # (B * H, d, Q, P)
+            read = _at_nearest if self.nearest else _at_points
+            found.append(read(part, grid.select(1, level)))  # (B * H, d, Q, P)
             first += rows * columns
         y = (ops.cat(found, 3) * weights).sum(3)  # (B * H, d, Q)
         return self.output_proj(y.reshape(batch, width, queries).transpose(1, 2))
 
-    def in_boxes(self, x: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """As forward, at points in and around boxes (B, Q, 4): centre, width and height as parts of the maps' sides."""
+    def in_boxes(
+        self, x: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]], scale: float = 0.5
+    ) -> Tensor:
+        """As forward, at points in and around boxes (B, Q, 4): centre, width and height as parts of the maps' sides.
+        scale: of the steps from the centre, in widths and heights for all points together.
+        """
         box = boxes.reshape(*boxes.shape[:2], 1, 1, 1, 4)
-        return self(x, box[..., :2] + self.steps(x) * box[..., 2:] * (0.5 / self.points), source, sizes)
+        return self(x, box[..., :2] + self.steps(x) * box[..., 2:] * (scale / self.points), source, sizes)
+
+    def around(self, x: Tensor, centres: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """As forward, at points around centres (B, Q, 2), or (Q, 2), as parts of the maps' sides: steps are places."""
+        sides = ops.tensor([[float(columns), float(rows)] for rows, columns in sizes], device=x.device)
+        centres = centres.reshape(*centres.shape[:-1], 1, 1, 1, 2)
+        return self(x, centres + self.steps(x) / sides.reshape(1, 1, 1, -1, 1, 2), source, sizes)
+
+
+def _at_points(x: Tensor, points: Tensor) -> Tensor:
+    """Maps x (N, D, H, W) at points (N, Q, P, 2), x and y as parts of their sides → (N, D, Q, P)."""
+    return ops.grid_sample(x, 2 * points - 1, align_corners=False)
+
+
+def _at_nearest(x: Tensor, points: Tensor) -> Tensor:
+    """As _at_points, at whole places: a point's own, or the next if it is in the second half of that."""
+    count, width, rows, columns = x.shape
+    row = (points[..., 1] * rows + 0.5).to("int64").clamp(0, rows - 1)  # (N, Q, P)
+    column = (points[..., 0] * columns + 0.5).to("int64").clamp(0, columns - 1)
+    places = (row * columns + column).reshape(count, 1, -1).expand(count, width, row.shape[1] * row.shape[2])
+    return ops.gather(x.reshape(count, width, rows * columns), 2, places).reshape(count, width, *row.shape[1:])
 
 
 def centres_of_places(sizes: list[tuple[int, int]], device: Device) -> Tensor:
@@ -187,11 +240,41 @@ class PointsLayer(Module):
 
     def forward(self, x: Tensor, waves: Tensor, centres: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
         """x (B, S, D) of maps of `sizes` with the positions waves (1, S, D), centres (S, 2) → (B, S, D)."""
-        steps = self.self_attn.steps(x + waves)  # (B, S, H, L, P, 2)
-        sides = ops.tensor([[float(columns), float(rows)] for rows, columns in sizes], device=x.device)
-        places = centres.reshape(1, -1, 1, 1, 1, 2) + steps / sides.reshape(1, 1, 1, -1, 1, 2)
-        x = self.self_attn_layer_norm(x + self.self_attn(x + waves, places, x, sizes))
+        x = self.self_attn_layer_norm(x + self.self_attn.around(x + waves, centres, x, sizes))
         return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
+
+
+def inverse_sigmoid(x: Tensor, epsilon: float = 1e-5) -> Tensor:
+    """Numbers from 0 to 1 → what they are of before the sigmoid; each end counts as epsilon."""
+    x = x.clamp(0, 1)
+    return (x.clamp(min=epsilon) / (1 - x).clamp(min=epsilon)).log()
+
+
+def moved(boxes: Tensor, steps: Tensor) -> Tensor:
+    """Boxes (B, Q, 4), or their centres (B, Q, 2), moved by steps (B, Q, 4) in front of the sigmoid → (B, Q, 4)."""
+    own = inverse_sigmoid(boxes)
+    return ops.sigmoid(steps + (own if own.shape[2] == 4 else ops.pad(own, [0, 2])))
+
+
+def maps_in_one_width(widths: Sequence[int], width: int, levels: int, groups: int = 32) -> ModuleList:
+    """Filters and norms that bring maps of `widths` into one width, and make more of the last, each of half the size
+    of the one before, until there are so many levels (`projected`).
+    """
+    own = [Sequential(Conv2d(before, width, 1), GroupNorm(groups, width)) for before in widths]
+    more = levels - len(widths)
+    halves = [
+        Sequential(Conv2d(before, width, 3, 2, 1), GroupNorm(groups, width))
+        for before in [widths[-1], *[width] * more][:more]
+    ]
+    return ModuleList([*own, *halves])
+
+
+def projected(layers: ModuleList, maps: list[Tensor]) -> list[Tensor]:
+    """maps (B, C, H, W) through the layers of maps_in_one_width → (B, D, H, W), the finest first."""
+    found = [layer(x) for layer, x in zip(layers, maps, strict=False)]
+    for i in range(len(maps), len(layers)):
+        found.append(layers[i](maps[-1] if i == len(maps) else found[-1]))
+    return found
 
 
 def boxes_of_places(sizes: list[tuple[int, int]], device: Device) -> tuple[Tensor, Tensor]:
@@ -303,18 +386,18 @@ class QueriesDecoder(Module):
 
 
 class PlacesAndQueries(Module):
-    """What DETR sees by, its encoder of places and its decoder of queries."""
+    """What DETR sees by, its encoder of places and its decoder of queries, or another decoder in its place."""
 
-    def __init__(self, config: Any, first: bool) -> None:
+    def __init__(self, config: Any, first: bool, decoder: Module | None = None) -> None:
         super().__init__()
         self.backbone = Backbone(config.backbone)
         self.input_projection = Conv2d(config.backbone.hidden_sizes[-1], config.d_model, 1)
         self.query_position_embeddings = Embedding(config.num_queries, config.d_model)
         self.encoder = PlacesEncoder(config, first)
-        self.decoder = QueriesDecoder(config, first)
+        self.decoder = QueriesDecoder(config, first) if decoder is None else decoder
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, 3, H, W) → what the queries have found (B, Q, D)."""
+    def forward(self, pixel_values: Tensor) -> Any:
+        """pixel_values (B, 3, H, W) → what the queries have found (B, Q, D), as the decoder gives it."""
         x = self.input_projection(self.backbone(pixel_values))  # (B, D, rows, columns)
         places = sines_of_places(int(x.shape[2]), int(x.shape[3]), int(x.shape[1]), x.device)
         numbers = ops.arange(self.query_position_embeddings.num_embeddings, dtype="int32", device=x.device)

@@ -57,7 +57,10 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         {"height": 346, "width": 346}, 3, crop_size={"height": 289, "width": 289}, include_top=True
     ),
     "Donut": _defaults({"height": 2560, "width": 1920}, 2, do_thumbnail=True, do_pad=True),
-    **dict.fromkeys(("Detr", "GroundingDino", "Yolos"), _defaults(LONG, 2, IMAGENET, do_pad=True)),
+    **dict.fromkeys(
+        ("Detr", "ConditionalDetr", "DeformableDetr", "GroundingDino", "Yolos"),
+        _defaults(LONG, 2, IMAGENET, do_pad=True),
+    ),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "DINOv3ViT": _defaults(SQUARE, 2, IMAGENET),
@@ -97,6 +100,8 @@ KEEP_SHAPE = (
     "MobileNetV1",
     "MobileNetV2",
     "Detr",
+    "ConditionalDetr",
+    "DeformableDetr",
     "GroundingDino",
     "Yolos",
     "RTDetr",
@@ -717,7 +722,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         found = dict(zip(("width", "height") if kind == "Donut" else ("height", "width"), given, strict=True))
     elif isinstance(given, dict):
         found = {name: value for name, value in given.items() if value is not None}
-        both = kind in ("Detr", "GroundingDino", "Yolos", "RTDetr", "Mask2Former")
+        both = DEFAULTS.get(kind, {}).get("size") == LONG or kind == "RTDetr"
         if both and set(found) == {"shortest_edge"} and longest is not None:
             found["longest_edge"] = longest
     else:

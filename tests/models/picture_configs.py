@@ -64,6 +64,14 @@ _RT_DETR = {
     "num_queries": 6,
     "num_denoising": 0,
 }
+_DEFORMABLE = {
+    "model_type": "deformable_detr", **_LABELS, "d_model": 32, "num_queries": 5, "encoder_layers": 1,
+    "decoder_layers": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 16, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 2, "num_feature_levels": 3, "backbone_config": {
+        "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24], "depths": [1, 1, 1],
+        "out_features": ["stage2", "stage3"],
+    },
+}  # fmt: skip
 _GROUNDED = {
     "d_model": 32, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 20, "num_queries": 6,
@@ -260,6 +268,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [6, 12], "depths": [2, 1], "num_stages": 2,
         "layer_type": "basic", "out_features": ["stage2"],
     }},
+    "conditional_detr": {"model_type": "conditional_detr", **_QUERIES, **_LABELS, "encoder_layers": 1,
+        "backbone_config": {
+            "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1],
+            "out_features": ["stage2"],
+        },
+    },
+    "dab_detr": {
+        "model_type": "dab-detr", **_LABELS, "hidden_size": 16, "num_queries": 3, "num_patterns": 2,
+        "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 2, "normalize_before": True, "backbone_config": {
+            "model_type": "resnet", "embedding_size": 6, "hidden_sizes": [8, 16], "depths": [1, 1],
+            "out_features": ["stage2"],
+        },
+    },
+    "deformable_detr": _DEFORMABLE | {"with_box_refine": True},
+    "deformable_detr_two_stage": _DEFORMABLE | {
+        "with_box_refine": True, "two_stage": True, "two_stage_num_proposals": 4,
+    },
     "rt_detr": _RT_DETR | {"backbone_config": {
         "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
         "out_features": ["stage2", "stage3", "stage4"],
@@ -268,6 +294,12 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "rt_detr_resnet", "embedding_size": 8, "hidden_sizes": [8, 16, 24, 32], "depths": [2, 1, 1, 1],
         "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"],
     }},
+    "rt_detr_v2": _RT_DETR | {"model_type": "rt_detr_v2", "decoder_offset_scale": 0.4, "backbone_config": {
+        "model_type": "rt_detr_resnet", "embedding_size": 6, "hidden_sizes": [8, 16, 24], "depths": [1, 1, 1],
+        "out_features": ["stage2", "stage3"],
+    }, "encoder_in_channels": [16, 24], "decoder_in_channels": [8, 8], "num_feature_levels": 2, "decoder_n_levels": 2,
+        "encode_proj_layers": [1], "feat_strides": [8, 16], "decoder_method": "discrete",
+    },
     "segformer": {
         "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
@@ -398,8 +430,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
-    own = (32, 40) if "grounding" in config["model_type"] else own
-    own = (64, 96) if config["model_type"] == "rt_detr" else own  # multiples of its coarsest step
+    own = (32, 40) if "grounding" in config["model_type"] or "deformable" in config["model_type"] else own
+    own = (64, 96) if config["model_type"].startswith("rt_detr") else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":

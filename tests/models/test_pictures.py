@@ -260,6 +260,13 @@ def test_backbones_of_detectors() -> None:
     given = {"model_type": "timm_backbone", "backbone": "resnet101.a1_in1k"}
     assert read(config | {"backbone_config": given}).backbone.depths == (3, 4, 23, 3)
     assert read(read(config).to_dict()) == read(config)
+    both = module_of("deformable_detr").Config  # as older files describe it, and as they are written
+    assert both.from_dict({"use_timm_backbone": True, "backbone": "resnet50"}).stages == (1, 2, 3)
+    assert both.from_dict({"backbone": "resnet50", "num_feature_levels": 1}).stages == (3,)
+    assert both.from_dict(CONFIGS["deformable_detr"]).stages == (1, 2)
+    for name in ("deformable_detr", "dab_detr", "rt_detr_v2", "grounding_dino", "mm_grounding_dino"):
+        small = module_of(name).Config.from_dict(CONFIGS[name])
+        assert module_of(name).Config.from_dict(small.to_dict()) == small, name
     for change, message in (
         ({"backbone": "efficientnet_b0"}, "efficientnet_b0"), ({"backbone_config": {"model_type": "swin"}}, "swin"),
         ({"dilation": True}, "dilation"), ({"backbone_config": []}, "not known"),
@@ -290,6 +297,16 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("clipseg", {"reduce_dim": 7}, "reduce_dim 7"),
         ("clipseg", {"conditional_layer": 2}, "conditional_layer"),
         ("owlv2", {"projection_dim": 8}, "projection_dim is 8"),
+        ("rt_detr_v2", {"decoder_method": "most"}, "'most'"),
+        ("rt_detr_v2", {"decoder_n_levels": 3}, "decoder_n_levels is 3"),
+        ("conditional_detr", {"auxiliary_loss": True}, "auxiliary_loss"),
+        ("dab_detr", {"query_dim": 2}, "query_dim"),
+        ("dab_detr", {"temperature_width": 10}, "temperature_width is 10"),
+        ("dab_detr", {"num_patterns": 65}, "num_patterns is 65"),
+        ("deformable_detr", {"d_model": 48}, "d_model is 48"),
+        ("deformable_detr", {"num_feature_levels": 1}, "num_feature_levels is 1"),
+        ("deformable_detr", {"two_stage": True, "with_box_refine": False}, "two_stage"),
+        ("deformable_detr", {"decoder_n_points": 65}, "decoder_n_points"),
         ("blip2_t5", {"qformer_config": {"use_qformer_text_input": True}}, "use_qformer_text_input"),
         ("instructblip", {"qformer_config": {"vocab_size": 4, "pad_token_id": 4}}, "pad_token_id is 4"),
         ("grounding_dino", {"d_model": 48}, "d_model is 48"),

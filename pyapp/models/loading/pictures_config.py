@@ -212,6 +212,13 @@ class WindowConfig(PictureConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SwinBackbone(WindowConfig):
+    """The fields of backbone_config of a Swin."""
+
+    model_type = "swin"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConvNextConfig(PictureConfig):
     """The fields of ConvNeXt."""
 
@@ -296,6 +303,24 @@ def read_backbone(values: Mapping[str, Any]) -> Backbone:
     layer_type, depths = TIMM_RESNETS[name.split(".")[0]]
     channels = own.get("num_channels", values.get("num_channels", 3))
     return Backbone(num_channels=channels, layer_type=layer_type, depths=depths, hidden_sizes=WIDTHS[layer_type])
+
+
+def stages_of(own: Mapping[str, Any], count: int, usual: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of a backbone's `count` stages, from 0, whose maps are read: its out_features, or its out_indices, which
+    count the stem too. ModelError for others.
+    """
+    given = own.get("out_features")
+    if given is None:
+        numbers = own.get("out_indices") or [i + 1 for i in usual]
+        whole = isinstance(numbers, list | tuple) and all(type(n) is int for n in numbers)
+        require(whole, f"out_indices of the backbone is {numbers!r:.60}, expected whole numbers")
+        given = [f"stage{n + count + 1 if n < 0 else n}" for n in numbers]
+    known = {f"stage{i + 1}": i for i in range(count)}
+    fits = isinstance(given, list | tuple) and all(isinstance(name, str) and name in known for name in given)
+    stages = tuple(known[name] for name in given) if fits else ()
+    fits = len(stages) >= 1 and list(stages) == sorted(set(stages))
+    require(fits, f"out_features of the backbone is {given!r:.60}, expected some of {', '.join(known)}")
+    return stages
 
 
 @dataclass(frozen=True, kw_only=True)
