@@ -430,6 +430,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("gemma3n", {"intermediate_size": [8, 8, 8]}, "intermediate_size"),
     ("gemma3n", {"vocab_size_per_layer_input": 1 << 30, "hidden_size_per_layer_input": 1 << 20}, "too many"),
     ("zamba2", {"layers_block_type": ["odd"] * 4}, "layers_block_type"), ("zamba2", {"mamba_ngroups": 3}, "divide"),
+    ("zamba2", {"hidden_size": None}, "hidden_size"),
     ("zamba2", {"adapter_rank": 1 << 20}, "adapter_rank"), ("zamba2", {"num_key_value_heads": 2}, "adapters"),
     ("jetmoe", {"num_key_value_heads": "two"}, "num_key"), ("jetmoe", {"num_experts_per_tok": 5}, "of 4 experts"),
     ("afmoe", {"score_func": "softmax"}, "score_func"), ("afmoe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
