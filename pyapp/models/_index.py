@@ -126,6 +126,7 @@ MODEL_TYPES = {
     "iquestcoder": "llama",
     "jais2": "arcee",
     "jamba": "jamba",
+    "jetmoe": "jetmoe",
     "jina_embeddings_v3": "jina_embeddings_v3",
     "kimi_linear": "kimi_linear",
     "kokoro": "kokoro",
@@ -364,6 +365,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "idefics3": ("image-text-to-text",),
     "internvl": ("image-text-to-text",),
     "jamba": ("causal-lm",),
+    "jetmoe": ("causal-lm",),
     "jina_embeddings_v3": (
         "features",
         "masked-lm",

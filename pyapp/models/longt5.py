@@ -62,8 +62,8 @@ class Near:
     """
 
     def __init__(self, config: Config, mask: Tensor, first: Attention) -> None:
-        self.radius, heads, tokens = config.local_radius, config.num_heads, mask.shape[1]
-        self.size = size = self.radius + 1
+        radius, heads, tokens = config.local_radius, config.num_heads, mask.shape[1]
+        self.size = size = min(radius + 1, tokens)
         buckets = partial(
             distance_buckets, buckets=config.relative_attention_num_buckets,
             most=config.relative_attention_max_distance,
@@ -71,7 +71,7 @@ class Near:
         places = ops.arange(3 * size, dtype="int32", device=mask.device) - size
         away = (places - ops.arange(size, dtype="int32", device=mask.device).unsqueeze(1)).abs()  # (S, 3 S)
         bias = distance_bias(first.relative_attention_bias.weight, buckets(size, 3 * size, first=size))
-        self.bias = ops.where(away <= self.radius, bias, float("-inf"))  # (1, H, S, 3 S)
+        self.bias = ops.where(away <= radius, bias, float("-inf"))  # (1, H, S, 3 S)
         self.keys = with_neighbours(in_blocks(mask, size))  # (B, N, 3 S)
         self.sums = 0
         if config.encoder_attention_type == GLOBAL:

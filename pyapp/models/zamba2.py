@@ -51,7 +51,9 @@ class Config(MambaFields, DecoderConfig):
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
         """With the sizes of the mixers and of the heads, which read the words, too."""
         kinds: Any = values.get("layers_block_type")
-        hidden, heads = values["hidden_size"], values["num_attention_heads"]
+        hidden, heads = values.get("hidden_size"), values.get("num_attention_heads")
+        if type(hidden) is not int or type(heads) is not int:
+            return values  # what is missing is told when the fields are read
         known = isinstance(kinds, list) and all(kind in ("mamba", LINEAR, HYBRID) for kind in kinds)
         require(known, f"layers_block_type is {kinds!r:.60}, expected a list of {LINEAR!r} and {HYBRID!r}")
         values = values | {own: values[name] for name, own in FIELDS.items() if name in values}

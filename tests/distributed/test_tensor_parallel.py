@@ -49,6 +49,7 @@ REFUSED = {
     "olmo3": "q_norm, k_norm",
     "cohere-norms": "q_norm, k_norm",
     "stablelm-parallel": "q_layernorm, k_layernorm",
+    "jetmoe": "bias",
     "gpt_oss": "sinks",
     "gpt_oss-yarn": "sinks",
 } | dict.fromkeys(

@@ -155,6 +155,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "mamba_ngroups": 2,
         "chunk_size": 4,
     },
+    "jetmoe": SMALL
+    | {
+        "model_type": "jetmoe",
+        "kv_channels": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 3,
+        "rms_norm_eps": 1e-3,
+    },
     "afmoe": SMALL
     | EXPERTS
     | {

@@ -42,7 +42,7 @@ def make(name: str, salt: int, **changed: Any) -> Any:
     with pyapp.no_grad():
         parameters = dict(model.named_parameters())
         files = exported(model, parameters)
-        plans = module.stored(model.config, files) if files is not parameters else {}
+        plans = module.stored(model.config, files) if files is not parameters and hasattr(module, "stored") else {}
         renames = {module.renamed(name): name for name in files} if hasattr(module, "renamed") else {}
         for key, parameter in parameters.items():
             names = plans[key].names if key in plans else (renames.get(key, key),)

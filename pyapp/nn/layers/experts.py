@@ -149,16 +149,7 @@ class Experts(Module):
         """As `_gathered`, in the type of the weights, matrix by matrix."""
         tokens, count = chosen.shape
         ids = chosen.reshape(-1)  # (N K,)
-        stacks = []
-        for name in self.STACKS:
-            weight, rows = getattr(self, name), self.stack_shape(name)[1]
-            if weight.dtype.is_quantized:
-                picked = ops.index_select(quant.words(weight, self.count), 0, ids)
-                picked = quant.from_words(picked, (ids.shape[0] * rows, weight.shape[1]), weight.dtype)
-                stacks.append([quant.rows_of(picked, i * rows, rows) for i in range(tokens * count)])
-            else:
-                copies = ops.index_select(weight, 0, ids)  # (N K, rows, columns)
-                stacks.append([copies.select(0, i) for i in range(tokens * count)])
+        stacks = [self._copies(name, ids) for name in self.STACKS]
         found = []
         for i, (up, down) in enumerate(zip(*stacks, strict=True)):
             expert, own = ids.narrow(0, i, 1), x.narrow(0, i // count, 1)  # (1,), (1, D)
@@ -166,6 +157,37 @@ class Experts(Module):
             inner = self.gated(inner)  # (1, F)
             found.append(self._whole(ops.linear(inner, down), "down_proj", expert, inner))  # (1, D)
         return (ops.cat(found).reshape(tokens, count, x.shape[1]) * shares.unsqueeze(-1)).sum(1)
+
+    def _copies(self, name: str, ids: Tensor) -> list[Tensor]:
+        """Copies of the matrices (N, K) of experts (M,) of a stack, in its type."""
+        weight, rows = getattr(self, name), self.stack_shape(name)[1]
+        if weight.dtype.is_quantized:
+            picked = ops.index_select(quant.words(weight, self.count), 0, ids)
+            picked = quant.from_words(picked, (ids.shape[0] * rows, weight.shape[1]), weight.dtype)
+            return [quant.rows_of(picked, i * rows, rows) for i in range(ids.shape[0])]
+        copies = ops.index_select(weight, 0, ids)  # (M, rows, columns)
+        return [copies.select(0, i) for i in range(ids.shape[0])]
+
+    def product(self, name: str, x: Tensor, ids: Tensor) -> Tensor:
+        """Each row of x (M, K) times the matrix of its expert ids (M,) of a stack → (M, N)."""
+        weight = getattr(self, name)
+        if weight.dtype is x.dtype and (capturing() or x.shape[0] <= GATHERED):
+            found = (ops.index_select(weight, 0, ids) @ x.unsqueeze(-1)).squeeze(-1)
+            return self._whole(found, name, ids, x)
+        if capturing():
+            rows = [(x.narrow(0, i, 1), ids.narrow(0, i, 1)) for i in range(x.shape[0])]
+            copies = zip(rows, self._copies(name, ids), strict=True)
+            return ops.cat([self._whole(ops.linear(row, matrix), name, own, row) for (row, own), matrix in copies])
+        experts = ids.tolist()
+        order = sorted(range(len(experts)), key=experts.__getitem__)
+        by_expert = ops.index_select(x, 0, ops.tensor(order, device=x.device))  # (M, K)
+        parts, first = [], 0
+        for expert in sorted({*experts}):
+            count = experts.count(expert)
+            parts.append(self._of_expert(name, expert, by_expert.narrow(0, first, count)))
+            first += count
+        back = sorted(range(len(order)), key=order.__getitem__)
+        return ops.index_select(ops.cat(parts), 0, ops.tensor(back, device=x.device))
 
     def _of_expert(self, name: str, expert: int, x: Tensor) -> Tensor:
         """x (n, K) → (n, N)."""
