@@ -362,23 +362,34 @@ DEVICE void pair_of(int k, int round, int n, int *p, int *q)
 /* The place of an element (i, j) of a symmetric matrix, of which there is the lower triangle. */
 DEVICE int lower_place(int i, int j, int n) { return MAX(i, j) * n + MIN(i, j); }
 
-/* The cosine and the sine of each pair of a round, in turns. What is rotated with a row that there is not stays as it is. */
+/* Two numbers, rotated by an angle of this sine, whose half has this tangent. A cosine near 1 would be rounded to 1, and
+ * what is rotated often would grow (Rutishauser 1966, "The Jacobi Method for Real Symmetric Matrices"). */
+template <class T> DEVICE void rotate(T *a, T *b, T sine, T half)
+{
+    const T from_a = *a, from_b = *b;
+    *a = from_a - sine * (from_b + half * from_a);
+    *b = from_b + sine * (from_a - half * from_b);
+}
+
+/* The sine of each pair's angle in a round, and the tangent of its half, in turns. What is rotated with a row that there is
+ * not stays as it is. */
 template <class T> DEVICE void find_turns(T *turns, const T *a, int n, int pairs, int round)
 {
     FOR_THREADS(k, pairs)
     {
         int p, q;
-        T cosine = 1, sine = 0;
+        T half = 0, sine = 0;
         pair_of((int)k, round, 2 * pairs, &p, &q);
         const T between = q < n ? a[q * n + p] : 0;
         if (between != 0) { /* of the two angles the smaller one */
             const T slope = (a[q * n + q] - a[p * n + p]) / (2 * between);
             const T tangent = (slope >= 0 ? 1 : -1) / (size_of(slope) + root_of(slope * slope + 1));
-            cosine = 1 / root_of(tangent * tangent + 1);
+            const T cosine = 1 / root_of(tangent * tangent + 1);
             sine = tangent * cosine;
+            half = sine / (1 + cosine);
         }
-        turns[2 * k] = cosine;
-        turns[2 * k + 1] = sine;
+        turns[2 * k] = sine;
+        turns[2 * k + 1] = half;
     }
 }
 
@@ -386,11 +397,11 @@ template <class T> DEVICE void find_turns(T *turns, const T *a, int n, int pairs
 template <class T> DEVICE void rotate_block(T *a, const T *turns, int n, int pairs, int round, int k, int l)
 {
     int p, q, r, s;
-    const T cosine = turns[2 * k], sine = turns[2 * k + 1];
+    const T sine = turns[2 * k], half = turns[2 * k + 1];
     pair_of(k, round, 2 * pairs, &p, &q);
     if (k == l) {
         if (q < n) {
-            const T step = sine / cosine * a[q * n + p];
+            const T step = sine / (1 - sine * half) * a[q * n + p];
             a[p * n + p] -= step;
             a[q * n + q] += step;
             a[q * n + p] = 0;
@@ -400,18 +411,19 @@ template <class T> DEVICE void rotate_block(T *a, const T *turns, int n, int pai
     pair_of(l, round, 2 * pairs, &r, &s);
     T *const pr = a + lower_place(p, r, n), *const ps = a + lower_place(p, s, n);
     T *const qr = a + lower_place(q, r, n), *const qs = a + lower_place(q, s, n);
-    const T other_cosine = turns[2 * l], other_sine = turns[2 * l + 1];
-    const T zero = 0, at_pr = *pr, at_ps = s < n ? *ps : zero, at_qr = q < n ? *qr : zero;
-    const T at_qs = q < n && s < n ? *qs : zero;
-    const T p_r = cosine * at_pr - sine * at_qr, p_s = cosine * at_ps - sine * at_qs;
-    const T q_r = sine * at_pr + cosine * at_qr, q_s = sine * at_ps + cosine * at_qs;
-    *pr = other_cosine * p_r - other_sine * p_s;
+    const T other_sine = turns[2 * l], other_half = turns[2 * l + 1], zero = 0;
+    T at_pr = *pr, at_ps = s < n ? *ps : zero, at_qr = q < n ? *qr : zero, at_qs = q < n && s < n ? *qs : zero;
+    rotate(&at_pr, &at_qr, sine, half);
+    rotate(&at_ps, &at_qs, sine, half);
+    rotate(&at_pr, &at_ps, other_sine, other_half);
+    rotate(&at_qr, &at_qs, other_sine, other_half);
+    *pr = at_pr;
     if (s < n)
-        *ps = other_sine * p_r + other_cosine * p_s;
+        *ps = at_ps;
     if (q < n)
-        *qr = other_cosine * q_r - other_sine * q_s;
+        *qr = at_qr;
     if (q < n && s < n)
-        *qs = other_sine * q_r + other_cosine * q_s;
+        *qs = at_qs;
 }
 
 template <class T> DEVICE void eigh_of(const launch &record, T *shared_matrix)
@@ -462,13 +474,9 @@ template <class T> DEVICE void eigh_of(const launch &record, T *shared_matrix)
                 {
                     int p, q;
                     const int k = (int)i / n, column = (int)i % n;
-                    const T cosine = turns[2 * k], sine = turns[2 * k + 1];
                     pair_of(k, round, 2 * pairs, &p, &q);
-                    if (q < n && sine != 0) {
-                        const T above = vectors[p * n + column], below = vectors[q * n + column];
-                        vectors[p * n + column] = cosine * above - sine * below;
-                        vectors[q * n + column] = sine * above + cosine * below;
-                    }
+                    if (q < n)
+                        rotate(vectors + p * n + column, vectors + q * n + column, turns[2 * k], turns[2 * k + 1]);
                 }
                 __syncthreads();
             }
