@@ -118,6 +118,8 @@ def test_what_has_no_factor() -> None:
     with pytest.raises(ValueError, match="square"):
         linalg.cholesky(on_card(SIDE))
     x = on_card(POSITIVE)
+    values = capture(lambda: linalg.eigvalsh(x)).replay().cpu().numpy()
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(POSITIVE), rtol=1e-4, atol=1e-4)
     graph = capture(lambda: linalg.cholesky(x) @ linalg.inv(x))
     expected = np.linalg.cholesky(POSITIVE) @ np.linalg.inv(POSITIVE)
     np.testing.assert_allclose(graph.replay().cpu().numpy(), expected, rtol=1e-3, atol=1e-4)

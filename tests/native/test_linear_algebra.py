@@ -117,7 +117,7 @@ def test_eigenvalues(kernels: Kernels) -> None:
             size = max(float(abs(matrix).max(initial=0)), 1)
             close(values / size, np.linalg.eigvalsh(matrix.astype("float64") / size).astype(kind))
             assert (np.diff(values) >= 0).all()
-            close(vectors.T @ vectors, np.eye(n, dtype=kind))
+            assert abs(vectors.T @ vectors - np.eye(n)).max(initial=0) < 32 * np.finfo(kind).eps  # many rotations
             close(matrix / size @ vectors, vectors * (values / size))
 
 
