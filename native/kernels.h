@@ -815,6 +815,10 @@ CUDA_KERNEL(lu_factor, "y x exchanges? order? | type batch rows columns |")
 /* Q (rows, columns) over R (columns, columns), as LAPACK's geqrf and orgqr have them, of `batch` matrices (rows, columns) with
  * rows >= columns; taus (batch, columns) are the factors of the reflectors. */
 CUDA_KERNEL(qr, "y x taus | type batch rows columns |")
+/* The eigenvalues (n), ascending, over the eigenvectors (n, n), as columns, of `batch` symmetric matrices (n, n), of which the
+ * lower triangle is read; NaN for a matrix with an element anywhere that is not finite. `vectors`, as large as x, is where the
+ * kernel computes them. */
+CUDA_KERNEL(eigh, "y x vectors | type batch n |")
 /* y (batch, n, columns) with a y = b, for triangular a (n, n) with the strides given, and rows of b in an order (batch, n) of
  * int32. y may be b without an order. unit: the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR otherwise. */
 CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column |")

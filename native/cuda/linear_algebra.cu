@@ -1,9 +1,9 @@
 /* Factors of matrices, and triangular systems. A block has a matrix, or 32 right-hand sides of one.
  *
  * Golub and Van Loan 2013, "Matrix Computations", 4th edition: 3.1 (triangular systems), 3.2 and 3.4 (LU, and its exchanges of
- * rows), 4.2 (Cholesky), 5.1 and 5.2 (Householder's reflectors and QR). Cholesky and LU go by panels of a few columns, which lie in
- * shared memory while they are factored, so that each element of the rest is read and written once for a panel and not once for a
- * column. Every sum has one order. */
+ * rows), 4.2 (Cholesky), 5.1 and 5.2 (Householder's reflectors and QR), 8.5 (Jacobi's rotations). Cholesky and LU go by
+ * panels of a few columns, which lie in shared memory while they are factored, so that each element of the rest is read and
+ * written once for a panel and not once for a column. Every sum has one order. */
 #include "gpu.h"
 
 #define MOST_ROWS 512 /* of a panel in shared memory: what cards of sm_75 have without asking for more */
@@ -336,6 +336,179 @@ KERNEL(qr, batch, 256, 0)
         qr_of<float>(record);
     else if (d[qr_type] == TYPE_float64)
         qr_of<double>(record);
+    else
+        report(KERNEL_BAD_ARGUMENT);
+}
+
+/* ---- Eigenvalues and eigenvectors of symmetric matrices, by Jacobi's rotations. Each makes an element off the diagonal 0.
+ * Pairs of rows that have no row in common are rotated at once, as in a round of a tournament; a sweep is all its rounds, in
+ * which every row meets every other. */
+
+#define JACOBI_BYTES 32768 /* of a matrix in shared memory, at most; a larger one lies in the result's place */
+#define WHERE_SMALL(bytes) CHOOSE((bytes) <= JACOBI_BYTES, bytes, 0)
+#define SWEEPS 40 /* at most: the last ones square what is left, so that a few suffice */
+
+DEVICE float precision_of(float) { return 0x1p-24f; }
+DEVICE double precision_of(double) { return 0x1p-53; }
+
+/* The two, p < q, of the pair k of n / 2 in a round, for an even n: one player stays, the others move around a table. */
+DEVICE void pair_of(int k, int round, int n, int *p, int *q)
+{
+    const int one = k ? (round + k) % (n - 1) : n - 1, other = (round + n - 1 - k) % (n - 1);
+    *p = MIN(one, other);
+    *q = MAX(one, other);
+}
+
+/* The place of an element (i, j) of a symmetric matrix, of which there is the lower triangle. */
+DEVICE int lower_place(int i, int j, int n) { return MAX(i, j) * n + MIN(i, j); }
+
+/* Two numbers, rotated by an angle of this sine, whose half has this tangent. A cosine near 1 would be rounded to 1, and
+ * what is rotated often would grow (Rutishauser 1966, "The Jacobi Method for Real Symmetric Matrices"). */
+template <class T> DEVICE void rotate(T *a, T *b, T sine, T half)
+{
+    const T from_a = *a, from_b = *b;
+    *a = from_a - sine * (from_b + half * from_a);
+    *b = from_b + sine * (from_a - half * from_b);
+}
+
+/* The sine of each pair's angle in a round, and the tangent of its half, in turns. What is rotated with a row that there is
+ * not stays as it is. */
+template <class T> DEVICE void find_turns(T *turns, const T *a, int n, int pairs, int round)
+{
+    FOR_THREADS(k, pairs)
+    {
+        int p, q;
+        T half = 0, sine = 0;
+        pair_of((int)k, round, 2 * pairs, &p, &q);
+        const T between = q < n ? a[q * n + p] : 0;
+        if (between != 0) { /* of the two angles the smaller one */
+            const T slope = (a[q * n + q] - a[p * n + p]) / (2 * between);
+            const T tangent = (slope >= 0 ? 1 : -1) / (size_of(slope) + root_of(slope * slope + 1));
+            const T cosine = 1 / root_of(tangent * tangent + 1);
+            sine = tangent * cosine;
+            half = sine / (1 + cosine);
+        }
+        turns[2 * k] = sine;
+        turns[2 * k + 1] = half;
+    }
+}
+
+/* What a pair of rows, k, and a pair of columns, l, have in common. A thread alone reads and writes these four elements. */
+template <class T> DEVICE void rotate_block(T *a, const T *turns, int n, int pairs, int round, int k, int l)
+{
+    int p, q, r, s;
+    const T sine = turns[2 * k], half = turns[2 * k + 1];
+    pair_of(k, round, 2 * pairs, &p, &q);
+    if (k == l) {
+        if (q < n) {
+            const T step = sine / (1 - sine * half) * a[q * n + p];
+            a[p * n + p] -= step;
+            a[q * n + q] += step;
+            a[q * n + p] = 0;
+        }
+        return;
+    }
+    pair_of(l, round, 2 * pairs, &r, &s);
+    T *const pr = a + lower_place(p, r, n), *const ps = a + lower_place(p, s, n);
+    T *const qr = a + lower_place(q, r, n), *const qs = a + lower_place(q, s, n);
+    const T other_sine = turns[2 * l], other_half = turns[2 * l + 1], zero = 0;
+    T at_pr = *pr, at_ps = s < n ? *ps : zero, at_qr = q < n ? *qr : zero, at_qs = q < n && s < n ? *qs : zero;
+    rotate(&at_pr, &at_qr, sine, half);
+    rotate(&at_ps, &at_qs, sine, half);
+    rotate(&at_pr, &at_ps, other_sine, other_half);
+    rotate(&at_qr, &at_qs, other_sine, other_half);
+    *pr = at_pr;
+    if (s < n)
+        *ps = at_ps;
+    if (q < n)
+        *qr = at_qr;
+    if (q < n && s < n)
+        *qs = at_qs;
+}
+
+template <class T> DEVICE void eigh_of(const launch &record, T *shared_matrix)
+{
+    __shared__ T turns[MOST_ROWS]; /* and in the end the eigenvalues */
+    __shared__ int places[MOST_ROWS];
+    const int n = (int)record.dims[eigh_n], pairs = PARTS(n, 2);
+    FOR_EACH_BLOCK(matrix, record.dims[eigh_batch])
+    {
+        T *const y = (T *)record.pointers[eigh_y] + matrix * (n + 1) * n;
+        const T *const x = (const T *)record.pointers[eigh_x] + matrix * n * n;
+        T *const vectors = (T *)record.pointers[eigh_vectors] + matrix * n * n; /* as rows */
+        T *const a = n * n * (int)sizeof(T) <= JACOBI_BYTES ? shared_matrix : y + n;
+        T most = 0, sum = 0;
+        FOR_THREADS(i, n * n)
+        if ((int)i % n <= (int)i / n || x[i] - x[i] != 0)
+            most = Larger()(size_of(x[i]), most);
+        most = block_largest(most);
+        if (most - most != 0) { /* infinite, or not a number */
+            FOR_THREADS(i, (n + 1) * n)
+            y[i] = (T)NAN;
+            continue;
+        }
+        const T scale = most != 0 ? most : 1;
+        FOR_THREADS(i, n * n)
+        {
+            const int row = (int)i / n, column = (int)i % n;
+            const T value = column <= row ? x[i] / scale : 0;
+            a[i] = value;
+            vectors[i] = row == column;
+            sum += (row == column ? 1 : 2) * value * value;
+        }
+        const T limit = block_sum(sum) * precision_of(sum) * precision_of(sum);
+        for (int sweep = 0; sweep < SWEEPS; sweep++) {
+            sum = 0;
+            FOR_THREADS(i, n * n)
+            if ((int)i % n < (int)i / n)
+                sum += 2 * a[i] * a[i];
+            if (block_sum(sum) <= limit)
+                break;
+            for (int round = 0; round < 2 * pairs - 1; round++) {
+                find_turns(turns, a, n, pairs, round);
+                __syncthreads();
+                FOR_THREADS(i, pairs * pairs)
+                if ((int)i % pairs <= (int)i / pairs)
+                    rotate_block(a, turns, n, pairs, round, (int)i / pairs, (int)i % pairs);
+                FOR_THREADS(i, pairs * n)
+                {
+                    int p, q;
+                    const int k = (int)i / n, column = (int)i % n;
+                    pair_of(k, round, 2 * pairs, &p, &q);
+                    if (q < n)
+                        rotate(vectors + p * n + column, vectors + q * n + column, turns[2 * k], turns[2 * k + 1]);
+                }
+                __syncthreads();
+            }
+        }
+        FOR_THREADS(i, n)
+        turns[i] = a[i * n + i];
+        __syncthreads();
+        FOR_THREADS(i, n)
+        {
+            int place = 0;
+            for (int j = 0; j < n; j++)
+                place += turns[j] < turns[i] || (turns[j] == turns[i] && j < i);
+            places[i] = place;
+            y[place] = turns[i] * scale;
+        }
+        __syncthreads();
+        FOR_THREADS(i, n * n)
+        y[n + (int)i / n * n + places[(int)i % n]] = vectors[(int)i % n * n + (int)i / n];
+        __syncthreads();
+    }
+}
+
+KERNEL(eigh, batch, 256, WHERE_SMALL(n *n *CHOOSE(type == TYPE_float64, 8, 4)))
+{
+    DYNAMIC_SHARED(unsigned char, matrix);
+    const int64_t *d = record.dims;
+    if (d[eigh_n] < 0 || d[eigh_n] > MOST_ROWS)
+        return report(KERNEL_BAD_ARGUMENT);
+    if (d[eigh_type] == TYPE_float32)
+        eigh_of<float>(record, (float *)matrix);
+    else if (d[eigh_type] == TYPE_float64)
+        eigh_of<double>(record, (double *)matrix);
     else
         report(KERNEL_BAD_ARGUMENT);
 }

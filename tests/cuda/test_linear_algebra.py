@@ -21,8 +21,8 @@ from .test_host_help import CASES, POSITIVE, SIDE, SQUARE, results
 
 pytestmark = [pytest.mark.native_only, pytest.mark.filterwarnings("error:.*the host computes it from copies")]
 BY_THE_CARD = (
-    "cholesky cholesky_ex cholesky_inverse cholesky_solve det inv inv_ex logdet lu lu_solve matrix_exp matrix_power qr "
-    "slogdet solve solve_triangular tensorinv"
+    "cholesky cholesky_ex cholesky_inverse cholesky_solve det eigh inv inv_ex logdet lu lu_solve matrix_exp "
+    "matrix_power qr slogdet solve solve_triangular tensorinv"
 ).split()
 
 
@@ -54,6 +54,8 @@ def test_the_host_does_not_help(name: str) -> None:
         (lambda a, b: linalg.solve_triangular(a, b, upper=True, unitriangular=True), [(2, 4, 4), (2, 4, 1)]),
         (lambda a: linalg.inv(a[:, ::2, 1::2]), [(2, 8, 8)]),
         (lambda a: linalg.qr(a.mT), [(2, 4, 6)]),
+        (lambda a: linalg.eigvalsh(a[:, ::2, 1::2], UPLO="U"), [(2, 8, 8)]),
+        (lambda a: linalg.eigh(a).eigenvectors.square(), [(2, 1, 5, 5)]),
         (lambda a: linalg.qr(a), [(2, 4, 6)]),
         (lambda a: linalg.lu(a), [(3, 5)]),
         (lambda a: linalg.lu_factor(a).LU, [(5, 3)]),
@@ -75,6 +77,8 @@ def test_gradients() -> None:
         linalg.solve,
         lambda a, b: linalg.solve_triangular(a, b, upper=False),
         lambda a, b: linalg.qr(a),
+        lambda a, b: linalg.eigvalsh(a + a.mT),
+        lambda a, b: linalg.eigh(a + a.mT)[1].square(),
         lambda a, b: linalg.slogdet(a).logabsdet + linalg.det(a) + linalg.inv(a).sum(),
     ):
         assert gradcheck(function, (x, b))
@@ -114,6 +118,8 @@ def test_what_has_no_factor() -> None:
     with pytest.raises(ValueError, match="square"):
         linalg.cholesky(on_card(SIDE))
     x = on_card(POSITIVE)
+    values = capture(lambda: linalg.eigvalsh(x)).replay().cpu().numpy()
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(POSITIVE), rtol=1e-4, atol=1e-4)
     graph = capture(lambda: linalg.cholesky(x) @ linalg.inv(x))
     expected = np.linalg.cholesky(POSITIVE) @ np.linalg.inv(POSITIVE)
     np.testing.assert_allclose(graph.replay().cpu().numpy(), expected, rtol=1e-3, atol=1e-4)
@@ -124,14 +130,20 @@ def test_what_has_no_factor() -> None:
 
 def test_nan_and_nothing() -> None:
     x = np.full((3, 3), np.nan, np.float32)
-    for function in (linalg.inv, linalg.det, lambda x: linalg.qr(x).R.diagonal()):
+    for function in (linalg.inv, linalg.det, lambda x: linalg.qr(x).R.diagonal(), linalg.eigvalsh):
         assert function(on_card(x)).isnan().any()
     several = np.stack([x, np.zeros((3, 3), np.float32), np.diag([9, -1, 30]).astype(np.float32)])
     expected = linalg.matrix_exp(pyapp.from_numpy(several)).numpy()
     np.testing.assert_allclose(linalg.matrix_exp(on_card(several)).cpu().numpy(), expected, rtol=1e-5)
     for shape in ((0, 3, 3), (2, 0, 0)):
         empty = pyapp.zeros(shape, device=emulated.DEVICE)
-        for square in (linalg.inv, linalg.cholesky, lambda x: linalg.solve(x, x), lambda x: linalg.qr(x).R):
+        for square in (
+            linalg.inv,
+            linalg.cholesky,
+            lambda x: linalg.solve(x, x),
+            lambda x: linalg.qr(x).R,
+            lambda x: linalg.eigh(x)[1],
+        ):
             assert square(empty).shape == shape
         assert linalg.det(empty).tolist() == [1.0] * shape[0] and linalg.slogdet(empty)[1].tolist() == [0.0] * shape[0]
 

@@ -98,6 +98,29 @@ def test_qr(kernels: Kernels) -> None:
         close(y[:, rows:], r)
 
 
+def test_eigenvalues(kernels: Kernels) -> None:
+    for kind, n in product(KINDS, (0, *sizes_for(kernels)) if sizes_for(kernels) else ()):
+        x = matrices(5, n, n, kind)
+        x = x + x.swapaxes(-1, -2)
+        x[1] = np.eye(n)  # equal eigenvalues
+        x[2] = 0
+        x[3] = np.outer(x[3, :1], x[3, :1]) * (1e30 if kind == "float32" else 1e200)  # of rank 1; squares overflow
+        if n:
+            x[4, 0, -1] = np.inf  # in the triangle that is not used, too
+        given = unaligned(x[:4] + np.triu(np.ones_like(x[:4]), 1))  # the upper triangle is not used
+        given = unaligned(np.concatenate([given, x[4:]]))
+        y, vectors_there = np.empty((5, 1 + n, n), kind), np.empty_like(x)
+        assert run(kernels, "eigh", y=y, x=given, vectors=vectors_there, batch=5, n=n) == OK
+        assert np.isnan(y[4]).all()
+        for matrix, found in zip(x[:4], y, strict=False):
+            values, vectors = found[0], found[1:]
+            size = max(float(abs(matrix).max(initial=0)), 1)
+            close(values / size, np.linalg.eigvalsh(matrix.astype("float64") / size).astype(kind))
+            assert (np.diff(values) >= 0).all()
+            assert abs(vectors.T @ vectors - np.eye(n)).max(initial=0) < 32 * np.finfo(kind).eps  # many rotations
+            close(matrix / size @ vectors, vectors * (values / size))
+
+
 def test_triangular_systems(kernels: Kernels) -> None:
     for kind, n in product(KINDS, sizes_for(kernels)):
         columns = (1, 3, 40)[n % 3]
@@ -141,4 +164,5 @@ def test_what_has_no_factor(kernels: Kernels) -> None:
     assert not y.any()
     assert run(kernels, "cholesky", y=y, x=x, batch=2, n=513) == BAD_ARGUMENT
     assert run(kernels, "lu_factor", y=y, x=x, batch=2, rows=513, columns=20) == BAD_ARGUMENT
+    assert run(kernels, "eigh", y=y, x=x, vectors=x, batch=2, n=513) == BAD_ARGUMENT
     assert run(kernels, "qr", y=y, x=x, taus=x, batch=2, rows=3, columns=20) == BAD_ARGUMENT

@@ -19,8 +19,10 @@ from ..ops.view import expand
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, empty_contiguous
 
-_CHOLESKY, _LU, _QR, _SOLVE = (KERNELS[name] for name in ("cholesky", "lu_factor", "qr", "solve_triangular"))
-MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel in shared memory
+_CHOLESKY, _EIGH, _LU, _QR, _SOLVE = (
+    KERNELS[name] for name in ("cholesky", "eigh", "lu_factor", "qr", "solve_triangular")
+)
+MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel, or pairs of rows, in shared memory
 
 
 def _taken(*tensors: Tensor) -> bool:
@@ -193,6 +195,18 @@ def _qr(x: Tensor) -> Any:
     taus = empty_contiguous((batch, n), a.dtype, a.device)
     _QR.launch(batch * m * n * n >> 10, y, a, taus, CODES[a.dtype], batch, m, n)
     return y.reshape((*x.shape[:-2], m + n, n)).to(x.dtype)
+
+
+@claims("_eigh")
+def _eigh(x: Tensor, triangle: str) -> Any:
+    if not _fits("eigh", x):
+        return NotImplemented
+    a = _wide(x.mT if triangle == "U" else x)
+    batch, n, _ = a.shape
+    y = empty_contiguous((batch, 1 + n, n), a.dtype, a.device)
+    work = empty_contiguous(a.shape, a.dtype, a.device)
+    _EIGH.launch(batch * n**3 >> 6, y, a, work, CODES[a.dtype], batch, n)
+    return y.reshape((*x.shape[:-2], 1 + n, n)).to(x.dtype)
 
 
 @claims("matrix_exp")
