@@ -311,7 +311,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     loaded, picture = load_diffusion(folder), pyapp.from_numpy(start_picture()[0])
     for options, start, match in (
         ({"negative_prompt": "cat"}, None, "no negative prompt"), ({"schedule": "ddim"}, None, "euler"),
-        ({"width": 14}, None, "no multiple of 4"), ({"strength": 0.0, "steps": 4}, picture, "takes none"),
+        ({"width": 14}, None, "must be a multiple of 4"), ({"strength": 0.0, "steps": 4}, picture, "takes none"),
     ):  # fmt: skip
         with pytest.raises(OptionError, match=match):
             Drawing(loaded, PROMPTS, ImagineOptions(**options), picture=start)
