@@ -225,6 +225,7 @@ def test_texts_are_found_kept_and_exported(
     page.get_by_role("button", name="Undo").click()
     expect(page.locator("#history-collection .history-row")).to_have_count(1)
     page.get_by_role("button", name="Delete Notes").click()
+    expect(page.locator("#history-collection .history-row")).to_have_count(0)  # the row to open is the imported one
     page.locator("#history-collection .history-import").set_input_files(saved)
     page.locator("#history-collection .history-open").click()
     search.until("pyappPage.search.collection.passages.length > 0")
