@@ -98,10 +98,10 @@ def reference_free_loss(
 
     chosen, rejected (B,): log p of the answers (completion_log_probs), for "simpo" and "orpo" divided by their numbers
     of tokens. kind: "orpo" (Hong et al. 2024, arXiv 2403.07691), "cpo" (Xu et al. 2024, arXiv 2401.08417) or "simpo"
-    (Meng et al. 2024, arXiv 2405.14734), whose `gamma` is by how much beta times the first is to be above beta times
-    the second. ORPO and CPO also teach to say the preferred answers: add the mean negative log p of a token to the loss
-    (trl's: for ORPO the prompts' tokens count, too). `label_smoothing`, of CPO and SimPO, is the share of pairs that
-    are the wrong way round. The values are trl's. OptionError for unknown kinds and numbers out of their range.
+    (Meng et al. 2024, arXiv 2405.14734). ORPO and CPO also teach the preferred answers: add the mean negative log p of
+    their tokens to the loss; trl counts the prompts' tokens, too, for ORPO. gamma: the margin of SimPO, in units of
+    beta times log p. label_smoothing, of CPO and SimPO: the share of pairs that are the wrong way round. The values are
+    trl's. OptionError for unknown kinds and numbers out of their range.
     """
     check_preference(beta, kind, label_smoothing, gamma, REFERENCE_FREE_LOSSES)
     return REFERENCE_FREE_LOSSES[kind](chosen, rejected, beta, gamma, label_smoothing).mean()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +228,7 @@ class PreferenceTraining(FinetuneTraining):
     ) -> None:  # fmt: skip
         super().__init__(folder, settings, loaded, examples, held_out)
         self._reference: dict[Pair, tuple[float, float]] = {}
-        self.accuracy = 0.0  # the share of held-out pairs whose preferred answer gained more
+        self.accuracy = nan  # the share of held-out pairs whose preferred answer gained more
         if settings.full and self.compares:  # later the weights are others
             pairs = [*examples.rows, *held_out]
             for first in range(0, len(pairs), settings.rows):
@@ -299,8 +300,8 @@ class PreferenceTraining(FinetuneTraining):
         yield from super().evaluated(cancel)
 
     def results(self) -> dict[str, Any]:
-        if self.judges():
-            self.held_out_loss()  # a run that continues after its last step has not computed it
+        if self.judges() and isnan(self.accuracy):  # a run that continues after its last step
+            self.held_out_loss()
         more = {"held_out_accuracy": self.accuracy} if self.judges() else {}
         return super().results() | {"unit": self.unit} | more
 
