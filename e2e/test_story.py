@@ -320,10 +320,13 @@ def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
 
 
 def test_stop_while_the_engine_restarts(story: StoryPage) -> None:
-    """Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts."""
+    """
+    Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts. The second restart
+    ends what the page asked after the first.
+    """
     story.settings(max_new_tokens=8).write("One day")
     about = story.page.evaluate(
-        "async () => { const { app, story } = pyappPage; app.restart(); const over = story.generate();"
+        "async () => { const { app, story } = pyappPage; app.restart(); app.restart(); const over = story.generate();"
         " story.button.stop(); await over; return app.engine.about }"
     )
     assert about is None, "it was too late"

@@ -93,7 +93,7 @@ export class App extends EventTarget {
     this.arriving.hide();
     this.#status("starting", "Restarting");
     for (const [id, model] of this.given) this.#give(id, model).catch(() => {}); // it has taken them before
-    this.refresh();
+    this.refresh().catch(() => (this.listing = null)); // the next use of a model reads it again; a worker that failed has said so
   }
 
   /** @param {string} id @param {GivenModel} model */
