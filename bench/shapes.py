@@ -27,10 +27,3 @@ ROW_KINDS = ("q8_0", "q4_0", "q4_K", "q6_K")
 # Tokens of a decode sample, after a prompt of 8.
 DECODE = {"embedded": 240, "stories15M": 96, "stories110M": 48, "llama-135M": 48, "llama-1.1B": 12}
 SENTENCES = 1000  # of the embedding figure
-
-
-def bytes_per_token(shape: Config, kind: str) -> int:
-    """Weights that one decoded token reads: every matrix once (the embedding as the head)."""
-    layer = shape.dim * (2 * shape.dim + 2 * shape.n_kv_heads * shape.head_dim + 3 * shape.hidden_dim)
-    count = shape.n_layers * layer + shape.vocab_size * shape.dim
-    return count * 4 if kind == "f32" else count * 34 // 32
