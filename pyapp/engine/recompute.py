@@ -15,7 +15,7 @@ from .ops.random import default_generator
 from .tensor import Tensor
 
 
-def _inputs_of(outputs: Sequence[Tensor], start: int) -> list[Edge]:
+def inputs_of(outputs: Sequence[Tensor], start: int) -> list[Edge]:
     """The inputs of a computation whose first node has the serial number `start`: leaves and older nodes."""
     found: dict[int, Edge] = {}
     seen: set[int] = set()
@@ -98,7 +98,7 @@ def checkpoint(
     several = isinstance(output, (tuple, list))
     outputs = list(output) if several else [output]
     tensors = [t for t in outputs if isinstance(t, Tensor)]
-    edges = _inputs_of(tensors, start)
+    edges = inputs_of(tensors, start)
     if not edges:
         return output
 

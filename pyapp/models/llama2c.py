@@ -188,15 +188,19 @@ class Llama2c(Module):
         x = self.norm(x)
         return ops.linear(x, self.tok_embeddings.weight) if self.output is None else self.output(x)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens (B, T) integers → logits (B, T, V)."""
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """tokens (B, T) integers → what the head reads (B, T, dim)."""
         if tokens.ndim != 2 or tokens.shape[1] > self.config.max_seq_len:
             raise ValueError(f"tokens must be (B, T) with T at most {self.config.max_seq_len}, got {tokens.shape}")
         x = self.tok_embeddings(tokens)  # (B, T, dim)
         text = WholeText(self.config, self.table)
         for i, layer in enumerate(self.layers):
             x = layer(x, text, i)
-        return self.head(x)
+        return x
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (B, T) integers → logits (B, T, V)."""
+        return self.head(self.hidden(tokens))
 
     @property
     def device(self) -> Device:

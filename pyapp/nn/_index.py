@@ -101,6 +101,9 @@ MODULES = {
     "losses.ctc": """
         CTCLoss
     """,
+    "losses.linear_cross_entropy": """
+        LinearCrossEntropyLoss LinearCrossEntropyOptions
+    """,
     "losses.margin": """
         CosineEmbeddingLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss MultiMarginLoss TripletMarginLoss
         TripletMarginWithDistanceLoss
@@ -183,6 +186,9 @@ FUNCTIONS = {
     """,
     "losses.ctc": """
         ctc_loss
+    """,
+    "losses.linear_cross_entropy": """
+        linear_cross_entropy
     """,
     "losses.margin": """
         cosine_embedding_loss hinge_embedding_loss margin_ranking_loss multi_margin_loss multilabel_margin_loss

@@ -314,16 +314,20 @@ class CausalLanguageModel(Module):
                         made[id(parameter)] = Parameter(value, requires_grad=False)
                     setattr(module, name, made[id(parameter)])
 
-    def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) integers → logits (B, T, V). attention_mask (B, T): 0 where a token is padding, which no other
-        token attends to.
+    def hidden(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T) integers → what the head reads (B, T, hidden_size). attention_mask (B, T): 0 where a token is
+        padding, which no other token attends to.
         """
         most = self.config.max_seq_len
         if tokens.ndim != 2 or tokens.shape[1] > most:
             raise ArgumentError(f"tokens are (B, T) with T at most {most}, not {tuple(tokens.shape)}")
         if attention_mask is not None and attention_mask.shape != tokens.shape:
             raise ArgumentError(f"attention_mask is {tuple(attention_mask.shape)}, the tokens {tuple(tokens.shape)}")
-        return self.head(self.stack(tokens, self.whole_text(tokens.shape[1], attention_mask)))
+        return self.stack(tokens, self.whole_text(tokens.shape[1], attention_mask))
+
+    def forward(self, tokens: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T) integers → logits (B, T, V). attention_mask (B, T): as of `hidden`."""
+        return self.head(self.hidden(tokens, attention_mask))
 
     def forward_cached(self, tokens: Tensor, position: Tensor, cache: TextCache, last_only: bool = True) -> Tensor:
         """tokens (T,) int32 at position[0] … → logits (1, V) of the last, or (T, V) of all. `position` is int32 (1,).

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pyapp.engine import Tensor, no_grad, ops
+from pyapp.engine.row_pieces import rows_at_once, sum_of_pieces
 
 IGNORED = -100
 """The target where no token is to be predicted."""
@@ -28,6 +30,25 @@ def next_token_batch(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean cross-entropy in nats per token, a scalar: logits (B, T, vocabulary), targets (B, T)."""
     return ops.cross_entropy(logits, targets, IGNORED)
+
+
+def predicted_loss(model: Any, tokens: Tensor, targets: Tensor) -> Tensor:
+    """token_loss(model(tokens), targets) of a language model, whose logits are computed only where a target is not
+    IGNORED, and in pieces: those of a large vocabulary may need more memory than the model. tokens, targets (B, T) are
+    on the CPU.
+    """
+    device = model.device
+    x = model.hidden(tokens.to(device)).flatten(0, 1)  # (B * T, D)
+    wanted = targets.flatten()  # (B * T,)
+    places = (wanted != IGNORED).nonzero().flatten()  # (N,)
+    count = places.shape[0]
+
+    def total(x: Tensor, wanted: Tensor) -> Tensor:
+        return token_loss(model.head(x).float(), wanted) * x.shape[0]
+
+    size = rows_at_once(model.config.vocab_size, device)
+    kept, wanted = x.index_select(0, places.to(device)), wanted.index_select(0, places).to(device)  # (N, D), (N,)
+    return sum_of_pieces(total, size, kept, wanted) / max(count, 1)
 
 
 def total_loss(predictions: Iterable[tuple[Tensor, Tensor, int]]) -> tuple[float, int]:

@@ -136,3 +136,75 @@ def test_what_does_not_fit_is_named() -> None:
         functional.binary_cross_entropy(x * 2, x)
     with pytest.raises(ValueError, match="unknown reduction 'batchmean'"):
         nn.MSELoss(reduction="batchmean")
+
+
+def linear_case(places: tuple[int, ...], probable: bool) -> dict[str, Any]:
+    """10 rows of 4 numbers and 7 classes; four of the rows are ignored."""
+    target = values(5, 10, 7, *places) if probable else classes(6, 7, 10, *places)
+    if not probable:
+        target[2:6] = -100
+    arrays = {
+        "input": values(1, 10, 4), "linear_weight": values(2, 7, *places, 4), "linear_bias": values(3, 7, *places),
+        "weight": np.abs(values(4, 7)), "target": target,
+    }  # fmt: skip
+    return {name: from_numpy(array) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("places", [(), (3,)])
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("probable", [True, False])
+def test_linear_cross_entropy_in_pieces(
+    probable: bool, plain: bool, places: tuple[int, ...], reduction: str
+) -> None:  # fmt: skip
+    """It is the cross entropy of the linear layer's outputs."""
+    settings: dict[str, Any] = {"reduction": reduction, "label_smoothing": 0.0 if plain else 0.1}
+    found = []
+    for size in (None, 3):
+        case = linear_case(places, probable)
+        if plain:
+            case["weight"] = None
+        leaves = [case[name].requires_grad_() for name in ("input", "linear_weight", "linear_bias")]
+        if size is None:
+            matrix, bias = leaves[1].reshape(-1, 4), leaves[2].reshape(-1)
+            logits = functional.linear(leaves[0], matrix, bias).reshape(10, 7, *places)
+            loss = functional.cross_entropy(logits, case["target"], case["weight"], **settings)
+        else:
+            options = nn.LinearCrossEntropyOptions(batch_chunk_size=size)
+            loss = functional.linear_cross_entropy(**case, **settings, options=options)
+        (loss * 2).sum().backward()
+        found.append([loss.detach(), *(leaf.grad for leaf in leaves)])
+    for right, mine in zip(*found, strict=True):
+        np.testing.assert_allclose(mine.numpy(), right.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_linear_cross_entropy_loss() -> None:
+    layer = nn.LinearCrossEntropyLoss(4, 7, out_features=(3,), bias=True, ignore_index=2)
+    assert {name: tuple(value.shape) for name, value in layer.state_dict().items()} == {
+        "linear.weight": (21, 4), "linear.bias": (21,),
+    }  # fmt: skip
+    assert "num_classes=7, out_features=(3,)" in repr(layer) and "ignore_index=2" in repr(layer)
+    case = linear_case((3,), False)
+    logits = layer.linear(case["input"]).reshape(10, 7, 3)
+    target = case["target"].clamp(0)
+    wanted = functional.cross_entropy(logits, target, ignore_index=2)
+    assert layer(case["input"], target).item() == pytest.approx(wanted.item(), rel=1e-6)
+
+
+def test_options_of_linear_cross_entropy() -> None:
+    options, cpu = nn.LinearCrossEntropyOptions, pyapp.device("cpu")
+    assert options(chunking_method="aspect_ratio:2").rows(1024, 64, 4096, cpu) == 8
+    assert options().rows(1024, 64, 1 << 20, cpu) == 16
+    assert options(chunking_method=None).rows(1024, 64, 1 << 20, cpu) == 1024
+    for wrong in ({"acc_policy": "fast"}, {"chunking_method": "aspect_ratio:0"}, {"batch_chunk_size": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            options(**wrong)
+    with pytest.raises(ValueError, match="not both"):
+        options(batch_chunk_size=3, chunking_method="aspect_ratio")
+    case = linear_case((), True)
+    with pytest.raises(ValueError, match="ignore_index is for targets"):
+        functional.linear_cross_entropy(**case, ignore_index=3)
+    with pytest.raises(ValueError, match="do not fit an input"):
+        functional.linear_cross_entropy(**case | {"target": case["target"][:4]}, options=options())
+    with pytest.raises(ValueError, match="takes an input"):
+        functional.linear_cross_entropy(case["input"], case["linear_weight"][:, :3], case["target"])

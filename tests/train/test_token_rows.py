@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyapp.engine.ops.random import Generator
-from pyapp.train.token_rows import IGNORED, next_token_batch, padded, total_loss
+from pyapp.engine.row_pieces import PIECE
+from pyapp.models.llama2c import Config, Llama2c
+from pyapp.testing import assert_close
+from pyapp.train.token_rows import IGNORED, next_token_batch, padded, predicted_loss, token_loss, total_loss
 from tests.train.small import Net
 
 
@@ -34,3 +37,22 @@ def test_evaluation_counts_every_token_once() -> None:
         assert count == 10
         assert total == pytest.approx(sum(parts), rel=1e-5)
     assert next(iter(model.parameters())).grad is None
+
+
+def test_the_loss_of_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of all logits, in one piece and in several."""
+    model = Llama2c(Config(16, 32, 1, 2, 1, 24, 8), generator=Generator(3))
+    tokens, targets = next_token_batch([[1, 5, 6, 7, 2], [1, 9, 4]])
+    targets[0, 1] = IGNORED
+    found = []
+    for bytes_of_piece in (None, 1 << 20, 2 * 24 * 4):
+        model.zero_grad()
+        if bytes_of_piece is not None:
+            monkeypatch.setitem(PIECE, "cpu", bytes_of_piece)
+        loss = token_loss(model(tokens), targets) if bytes_of_piece is None else predicted_loss(model, tokens, targets)
+        loss.backward()
+        found.append([loss.item(), *(parameter.grad.clone() for parameter in model.parameters())])
+    for mine in found[1:]:
+        assert mine[0] == pytest.approx(found[0][0], rel=1e-6)
+        for gradient, right in zip(mine[1:], found[0][1:], strict=True):
+            assert_close(gradient, right, rtol=1e-4, atol=1e-6)

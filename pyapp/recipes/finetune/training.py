@@ -33,7 +33,7 @@ from pyapp.train.preferences import (
     reference_free_loss,
 )
 from pyapp.train.resumable import ResumableTraining
-from pyapp.train.token_rows import IGNORED, padded, token_loss, total_loss
+from pyapp.train.token_rows import IGNORED, padded, predicted_loss
 
 from .examples import Example, Examples, Pair, Row, digest_of, read_examples
 from .steps import TOO_FEW, Request, StepSettings, Trained, divided, make_trainable, trainer_of
@@ -130,8 +130,8 @@ class FinetuneTraining(ResumableTraining):
             return model(inputs.to(device)), targets.to(device)
 
     def _loss(self, model: Any, rows: Sequence[Row]) -> tuple[Tensor, float]:
-        logits, targets = self._logits(model, rows)
-        loss = token_loss(logits.float(), targets)
+        with self._region():
+            loss = predicted_loss(self.model, *batch_of(rows))
         return loss, float(loss.item())
 
     def _train(self, steps: int, evaluate_every: int, save_every: int, cancel: Cancel) -> Iterator[Event]:
@@ -145,16 +145,15 @@ class FinetuneTraining(ResumableTraining):
 
     def held_out_loss(self) -> float:
         """The mean loss in nats per token of the held-out rows."""
-
-        def predictions() -> Iterator[tuple[Tensor, Tensor, int]]:
-            for first in range(0, len(self.held_out_rows), BATCH):
-                rows = self.held_out_rows[first : first + BATCH]
-                logits, targets = self._logits(self.model, rows)
-                yield logits.float(), targets, sum(row.targets for row in rows)
-
+        total, count = 0.0, 0
         self.model.eval()
         try:
-            total, count = total_loss(predictions())
+            with no_grad():
+                for first in range(0, len(self.held_out_rows), BATCH):
+                    rows = self.held_out_rows[first : first + BATCH]
+                    predicted = sum(row.targets for row in rows)
+                    total += self._loss(self.model, rows)[1] * predicted
+                    count += predicted
         finally:
             self.model.train()
         return total / count
