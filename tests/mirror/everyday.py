@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pyapp
-from pyapp import Tensor, distributions
+from pyapp import Tensor, distributions, nn
 from pyapp.nn import functional as F
 from tests.engine.test_fused import normal
 
@@ -47,6 +47,7 @@ def _of(name: str, *args: Any, **options: Any) -> Callable[..., Any]:
 
 X, P = normal(3, 4), normal(3, 4, seed=1)
 TIED = pyapp.tensor([[1.0, 2.0, 2.0, 0.0, 1.0], [3.0, 3.0, 3.0, 1.0, 1.0], [5.0, 4.0, 3.0, 2.0, 1.0]])
+CLASSES, PIECES = pyapp.tensor([2, 0, -100, 1, 1]), nn.LinearCrossEntropyOptions(batch_chunk_size=2)
 # (function, tensors): the results are floats, whose gradients are compared too, or integers.
 CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "median": (_of("median"), [X]),
@@ -92,6 +93,9 @@ CASES: dict[str, tuple[Callable[..., Any], list[Tensor]]] = {
     "draw_gamma": (_drawn(lambda x: distributions.Gamma(x.exp(), 2.0).sample()), [X]),
     "draw_student": (_drawn(lambda x: distributions.StudentT(x.exp() + 1).rsample()), [X]),
     "log_prob_of_normal": (lambda x, p: distributions.Normal(x, 2.0).log_prob(p), [X, P]),
+    "linear_cross_entropy": (
+        lambda x, w: F.linear_cross_entropy(x, w, CLASSES.to(x.device), options=PIECES), [normal(5, 4), X]
+    ),
     "mvlgamma": (lambda x: pyapp.mvlgamma(x.abs() + 3, 2), [X]),
 }  # fmt: skip
 
