@@ -39,7 +39,7 @@ from .initializers import Initializer
 from .losses import Loss
 from .metrics import Metric
 from .models import Functional, Model, Sequential
-from .not_there import NOT_THERE
+from .not_there import NOT_THERE, NotThereError
 from .optimizers import Optimizer
 from .quantizers import Quantizer
 from .regularizers import Regularizer
@@ -62,11 +62,11 @@ _LATE = ("applications", "datasets", "distribution", "preprocessing")  # importe
 
 
 def __getattr__(name: str) -> Any:
-    """Modules that are imported on first use. NotImplementedError for parts of Keras that are not there."""
+    """Modules that are imported on first use. NotThereError for parts of Keras that are not there."""
     if name in _LATE:
         return importlib.import_module(f".{name}", __name__)
     if name in NOT_THERE:
-        raise NotImplementedError(f"keras.{name} is not there: {NOT_THERE[name]}")
+        raise NotThereError(f"keras.{name} is not there: {NOT_THERE[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

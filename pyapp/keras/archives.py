@@ -18,6 +18,7 @@ from ..formats.safe_json import parse_json
 from ..formats.sink import open_sink
 from .call_state import memory_limit
 from .core import Layer
+from .hdf5_by_layer import is_by_layer, read_weights_by_layer
 from .hdf5_weights import WeightsFile, layers_by_path, read_optimizer, read_weights, write_weights
 from .keras_configs import Reading, describe
 
@@ -115,8 +116,8 @@ def _fitting(model: Layer, file: WeightsFile) -> None:
 
 
 def load_hdf5_weights(model: Layer, filepath: str | Path, skip_mismatch: bool = False) -> None:
-    """Reads the weights of a `.weights.h5` file, or of a `.keras` file, into a model; of a model that is compiled the
-    state of the optimiser too, as Keras does."""
+    """Reads the weights of a `.weights.h5` file, of a `.keras` file or of an `.h5` file of Keras 1 or 2 into a model;
+    of a model that is compiled the state of the optimiser too, as Keras does, but not from the last."""
     where = os.fspath(filepath)
     if zipfile.is_zipfile(where):
         with _opened(where) as archive:
@@ -125,10 +126,9 @@ def load_hdf5_weights(model: Layer, filepath: str | Path, skip_mismatch: bool = 
         source = where
     file = WeightsFile(source, where)
     try:
-        if file.group(("model_weights",)) is not None or "layer_names" in file.file.attrs:
-            raise FileFormatError(
-                f"{where} was written by Keras 1 or 2", hint="Load it in Keras 3, and save it as .keras or .weights.h5"
-            )
+        if is_by_layer(file):
+            read_weights_by_layer(model, file, skip_mismatch)
+            return
         read_weights(model, file, skip_mismatch)
         if getattr(model, "compiled", False):
             read_optimizer(model, file)  # type: ignore[arg-type]

@@ -233,6 +233,22 @@ class WeightsFile:
                 raise
             raise FileFormatError(f"{self.where}: {name!r:.60} cannot be read ({error!s:.100})") from error
 
+    def child(self, parent: Any, path: str) -> Any:
+        """A group or dataset at a path with /, from a group; None where it is not there."""
+        found = parent
+        for name in path.split("/"):
+            found = self._child(found, name) if isinstance(found, hdf5().Group) else None
+            if found is None:
+                return None
+        return found
+
+    def attribute(self, group: Any, name: str) -> Any:
+        """The value of an attribute of a group; None where it is not there."""
+        try:
+            return group.attrs[name] if name in group.attrs else None
+        except _DAMAGE as error:
+            raise FileFormatError(f"{self.where}: {name} of {group.name} cannot be read ({error!s:.100})") from error
+
     def group(self, path: tuple[str, ...]) -> Any:
         """The group of a path; None where there is none. Earlier versions of Keras had some names with _ before."""
         found = self.file
@@ -253,7 +269,7 @@ class WeightsFile:
 
     def shape(self, group: Any, name: str) -> tuple[int, ...]:
         """The shape of a dataset with numbers. FileFormatError for anything else."""
-        found = self._child(group, name)
+        found = self.child(group, name)
         try:
             usable = isinstance(found, hdf5().Dataset) and found.dtype.kind in "fiub" and found.shape is not None
             usable = usable and not found.external and not found.is_virtual

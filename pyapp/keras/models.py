@@ -830,6 +830,11 @@ class Sequential(Model):
             self.build((None, *inputs.shape[1:]))
         self.built = True
 
+    def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:
+        if self._first is None and args and isinstance(args[0], KerasTensor):
+            self.build(args[0].shape)  # with the sides that are not known, which the zeros of `infer` would fix
+        return super().symbolic_outputs(*args, **kwargs)
+
     @property
     def inputs(self) -> list[KerasTensor]:
         return [] if self._first is None else [self._first]

@@ -1,7 +1,6 @@
 """Parts of Keras that are not here: what to use instead."""
 
 NOT_THERE = {
-    "applications": "pyapp.load_model opens the models of docs/models.md",
     "export": "model.save writes safetensors, pyapp.onnx.export writes ONNX",
     "distillation": "write a train_step",
     "wrappers": "call fit and predict of the model itself",
@@ -14,3 +13,7 @@ NOT_THERE = {
     "Operation": "write a Layer",
     "Function": "make a keras.Model(inputs, outputs)",
 }
+
+
+class NotThereError(NotImplementedError, AttributeError):
+    """A part of Keras that is not here: for `hasattr`, too."""

@@ -14,6 +14,7 @@ from ..engine.autograd_function import Function
 from .arguments import as_tensor, axes_of
 from .dtype_policies import QUANTIZATION_MODES
 from .lookup import Configured, as_json, registered
+from .not_there import NotThereError
 
 __all__ = [
     "AbsMaxQuantizer", "Float8QuantizationConfig", "Int4QuantizationConfig", "Int8QuantizationConfig",
@@ -28,9 +29,9 @@ _CALIBRATED = ("AWQConfig", "GPTQConfig")
 
 
 def __getattr__(name: str) -> Any:
-    """NotImplementedError for the parts of Keras that are not there."""
+    """NotThereError for the parts of Keras that are not there."""
     if name in _CALIBRATED:
-        raise NotImplementedError(f"keras.quantizers.{name} is not there: it needs data to calibrate it; use int8")
+        raise NotThereError(f"keras.quantizers.{name} is not there: it needs data to calibrate it; use int8")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
