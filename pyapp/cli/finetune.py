@@ -135,6 +135,12 @@ class FinetuneView(TrainView):
 )
 @option(
     SOUND,
+    "--condition-on-prev-probability",
+    type=click.FloatRange(0, 1),
+    help="How often it learns a window of a long recording behind what was said before. [default: 0.5]",
+)
+@option(
+    SOUND,
     "--spec-augment/--no-spec-augment",
     default=None,
     help="Hide stretches of time and frequencies at random. [default: as the model's config.json says]",
@@ -188,7 +194,8 @@ def finetune(
 
     If MODEL classifies sounds or gives features of them (wav2vec 2.0, HuBERT, WavLM …), DATA is a folder with a folder
     of recordings for each class; or, as for a Whisper, a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in
-    each line: the model learns to write what is said.
+    each line: the model learns to write what is said. Recordings longer than 30 s need {"audio": …, "segments":
+    [{"start": seconds, "end": …, "text": …}, …]}.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """

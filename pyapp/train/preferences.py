@@ -127,9 +127,9 @@ def kto_loss(
     OptionError for numbers out of their range.
     """
     check_preference(beta, "kto", 0.0, kinds=UNPAIRED_LOSSES)
-    sides = ops.where(desirable, 1.0, -1.0)  # (B,)
-    losses = 1 - (beta * sides * (log_probs - reference - divergence)).sigmoid()  # (B,)
-    return (ops.where(desirable, desirable_weight, undesirable_weight) * losses).mean()
+    good = desirable.to(log_probs.dtype)  # (B,): 1 or 0
+    losses = 1 - (beta * (2 * good - 1) * (log_probs - reference - divergence)).sigmoid()  # (B,)
+    return ((undesirable_weight + (desirable_weight - undesirable_weight) * good) * losses).mean()
 
 
 UNPAIRED_LOSSES = ("kto", "apo_zero_unpaired")  # of single answers

@@ -25,35 +25,45 @@ from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
 from pyapp.train.token_rows import IGNORED, padded, token_loss
 
 from .masking import MaskedSettings
-from .spoken import EMPTY, Segment, Spoken, samples_of, started
+from .spoken import EMPTY, Segment, Spoken, started
 from .steps import Request
+from .stretches import Stretch, samples_of
 from .whole import WholeTraining
 
 
 @dataclass(frozen=True)
 class RecordingSettings(MaskedSettings):
     """As MaskedSettings. language: of recordings whose line names none, by code or name. timestamp_probability: how
-    often a recording whose line has segments is learnt with their times.
+    often a recording whose line has segments is learnt with their times. condition_on_prev_probability: how often a
+    window of a long recording is learnt behind what was said before it, as its prompt.
     """
 
     language: str = "en"
     timestamp_probability: float = 1.0
+    condition_on_prev_probability: float = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("timestamp_probability", self.timestamp_probability, 0, 1)
+        for name in ("timestamp_probability", "condition_on_prev_probability"):
+            check_number(name, getattr(self, name), 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A file; the tokens of its transcript, and from which of them on they are to be learnt. `timed`: the same with
-    times, if some of the visits are to learn these.
+    """A file or a stretch of one; the tokens of its transcript, and from which of them on they are to be learnt.
+    `prompt`: what was said before, behind the token that begins a prompt. `timed`: the same with times, if some of the
+    visits are to learn these.
     """
 
-    path: Path
+    path: Path | Stretch
     ids: array[int]
     first: int
+    prompt: Sequence[int] = ()
     timed: Recording | None = None
+
+    def prompted(self) -> Recording:
+        """Behind its prompt."""
+        return replace(self, ids=array("i", [*self.prompt, *self.ids]), first=len(self.prompt) + self.first, prompt=())
 
 
 class WhisperTraining(WholeTraining):
@@ -67,15 +77,21 @@ class WhisperTraining(WholeTraining):
     def __init__(self, folder: Path, settings: RecordingSettings, *args: Any) -> None:
         super().__init__(folder, settings, *args)
         chooser, share = Chooser("times of held-out recordings", settings.seed), settings.timestamp_probability
-        self.held_out_rows = [row.timed or row if chooser.chance(share) else row for row in self.held_out_rows]
+        rows: list[Recording] = [row.timed or row if chooser.chance(share) else row for row in self.held_out_rows]
+        chooser, share = Chooser("prompts of held-out windows", settings.seed), settings.condition_on_prev_probability
+        self.held_out_rows = [row.prompted() if row.prompt and chooser.chance(share) else row for row in rows]
         self.saved, self.masking = settings.masking(read_settings(self.files["config"]))
 
     def _loss(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, float]:
-        """With times or without, by chance, where a recording has both."""
+        """With times or without, and behind a prompt or not, by chance, where a recording has both."""
         if any(row.timed for row in rows):
             chances = ops.rand(len(rows)).tolist()
             share = self.settings.timestamp_probability
             rows = [row.timed or row if chance < share else row for chance, row in zip(chances, rows, strict=True)]
+        if any(row.prompt for row in rows):
+            chances = ops.rand(len(rows)).tolist()
+            share = self.settings.condition_on_prev_probability
+            rows = [row.prompted() if chance < share else row for chance, row in zip(chances, rows, strict=True)]
         return super()._loss(model, rows)
 
     def outputs(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, ...]:
@@ -119,23 +135,48 @@ class WhisperTraining(WholeTraining):
 
 def row_of(loaded: LoadedSpeechModel, chosen: RecordingSettings, line: Spoken, samples: int) -> Recording | str:
     """What is learnt of a line, whose recording has so many samples; or why it is left out."""
-    config, tokenizer = loaded.model.config, loaded.tokenizer
-    longest = 2 * config.n_audio_ctx * HOP
-    if samples > longest:
-        return f"longer than the model's window ({longest / SAMPLE_RATE:g} s)"
+    config, tokenizer, window = loaded.model.config, loaded.tokenizer, seconds_of(loaded)
     if not line.text:
         return EMPTY
     line.check_times(samples / SAMPLE_RATE)
     start = tokenizer.sot_sequence(str(line.fields.get("language") or chosen.language))
     given = [*start, tokenizer.no_timestamps]
-    row = Recording(line.path, array("i", [*given, *tokenizer.encode(f" {line.text}"), tokenizer.eot]), len(given))
+    row = Recording(line.path, array("i", [*given, *_tokens(tokenizer, line), tokenizer.eot]), len(given))
     if line.segments and chosen.timestamp_probability:
-        said = timed_tokens(tokenizer, line.segments, longest / SAMPLE_RATE)
+        said = _tokens(tokenizer, line, window)
         timed = Recording(line.path, array("i", [*start, *said, tokenizer.eot]), len(start))
         row = timed if chosen.timestamp_probability == 1 else replace(row, timed=timed)
     if max(len(row.ids), 0 if row.timed is None else len(row.timed.ids)) > config.n_text_ctx:
         return f"said in more than the {config.n_text_ctx} tokens that the model writes"
-    return row
+    if line.before is None or not chosen.condition_on_prev_probability:
+        return row
+    if row.timed is not None:
+        row = replace(row, timed=replace(row.timed, prompt=_prompt(loaded, line.before, len(row.timed.ids), window)))
+    only_times = None if row.ids[row.first - 1] == tokenizer.no_timestamps else window
+    return replace(row, prompt=_prompt(loaded, line.before, len(row.ids), only_times))
+
+
+def seconds_of(loaded: LoadedSpeechModel) -> float:
+    """The seconds that a Whisper hears at once: 30, of most."""
+    return 2 * int(loaded.model.config.n_audio_ctx) * HOP / SAMPLE_RATE
+
+
+def _tokens(tokenizer: WhisperTokenizer, line: Spoken, window: float | None = None) -> list[int]:
+    """What is said; if the seconds of a window are given, with times."""
+    return tokenizer.encode(f" {line.text}") if window is None else timed_tokens(tokenizer, line.segments, window)
+
+
+def _prompt(loaded: LoadedSpeechModel, before: Spoken | None, length: int, window: float | None) -> array[int]:
+    """The prompt of a window of so many tokens: the end of what the windows before it say, as far as the model reads
+    it, in the form that transcribing gives it (with `window`, the times of each).
+    """
+    context, tokenizer = loaded.model.config.n_text_ctx, loaded.tokenizer
+    room = min(context // 2 - 1, context - length)
+    said: list[int] = []
+    while before is not None and len(said) < room:
+        said = _tokens(tokenizer, before, window) + said
+        before = before.before
+    return array("i", [tokenizer.sot_prev, *said[-room:]] if room > 0 else [])
 
 
 def timed_tokens(tokenizer: WhisperTokenizer, segments: Sequence[Segment], window: float) -> list[int]:
@@ -161,8 +202,8 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
         raise ModelError("the model is no Whisper", where=loaded.name)
-    make = partial(row_of, loaded, chosen)
-    yield from started(WhisperTraining, request, RecordingSettings, loaded, make)
+    make, seconds = partial(row_of, loaded, chosen), seconds_of(loaded)
+    yield from started(WhisperTraining, request, RecordingSettings, loaded, seconds, make)
 
 
 __all__ = ["RecordingSettings", "finetune_whisper"]

@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python -m tests.recipes.finetune.make_golden_hearing
 
-It has the labels of SEGMENTS by WhisperTokenizer, with and without times; the vocabulary of TEXTS, as transformers'
-recipe makes it (examples/pytorch/speech-recognition, run_speech_recognition_ctc.py: `remove_special_characters` and
-`create_vocabulary_from_data`), and their labels by Wav2Vec2CTCTokenizer.
+It has the labels of SEGMENTS by WhisperTokenizer, with and without times, and their text as a prompt; the vocabulary of
+TEXTS, as transformers' recipe makes it (examples/pytorch/speech-recognition, run_speech_recognition_ctc.py:
+`remove_special_characters` and `create_vocabulary_from_data`), and their labels by Wav2Vec2CTCTokenizer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def times() -> dict[str, list[int]]:
     )
     labels = {"with": tokenizer(spelt).input_ids}
     tokenizer.set_prefix_tokens(predict_timestamps=False)
-    return labels | {"without": tokenizer(" " + " ".join(texts)).input_ids}
+    prompt = [int(token) for token in tokenizer.get_prompt_ids(" ".join(texts))]
+    return labels | {"without": tokenizer(" " + " ".join(texts)).input_ids, "prompt": prompt}
 
 
 if __name__ == "__main__":

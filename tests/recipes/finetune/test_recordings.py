@@ -19,7 +19,8 @@ from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
 from pyapp.models.load import load_speech_model
 from pyapp.recipes.finetune import RecordingSettings, finetune
 from pyapp.recipes.finetune.recordings import Recording, WhisperTraining, row_of
-from pyapp.recipes.finetune.spoken import read_lines
+from pyapp.recipes.finetune.spoken import Segment, Spoken, read_lines, windows_of
+from pyapp.recipes.finetune.stretches import Stretch, StretchFile, samples_of
 from pyapp.recipes.finetune.whole import WholeTraining
 from tests.recipes.finetune.hearing_cases import SEGMENTS
 
@@ -83,6 +84,55 @@ def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().out.split("\n")[0].startswith(TEXTS[0])
 
 
+# Of a recording of 82 s; and the windows of 15 s: (begin, end, segments).
+SAID = ((0.5, 2.0), (3.0, 9.0), (9.5, 14.0), (14.5, 15.8), (40.0, 41.0), (50.0, 70.0), (71.0, 80.0))
+WINDOWS = ((0.0, 14.5, [0, 1, 2]), (14.0, 29.0, [3]), (40.0, 50.0, [4]), (50.0, 70.0, [5]), (70.0, 82.0, [6]))
+
+
+def test_windows_of_long_recordings(tmp_path: Path) -> None:
+    """They begin where the last segment ended, unless the next one would not fit, and end before the next one."""
+    segments = tuple(Segment(*times, f"word{number}") for number, times in enumerate(SAID))
+    samples = np.random.default_rng(1).normal(0, 1, 82 * 16000).astype(np.float32)
+    line = Spoken("here", tmp_path / "a.wav", "all", segments, {"language": "de"})
+    with StretchFile(tmp_path / "out") as kept:
+        windows = windows_of(line, samples, 15.0, kept)
+        for window, (begin, end, own) in zip(windows, WINDOWS, strict=True):
+            assert isinstance(window.path, Stretch)
+            np.testing.assert_array_equal(samples_of(window.path), samples[int(begin * 16000) : int(end * 16000)])
+            expected = [(start - begin, stop - begin) for start, stop in (SAID[number] for number in own)]
+            assert [(one.start, one.end) for one in window.segments] == expected
+            assert window.text == " ".join(f"word{number}" for number in own) and window.fields == line.fields
+    assert [window.before for window in windows] == [None, *windows[:-1]]
+    assert not [*(tmp_path / "out").iterdir()]
+
+
+def test_what_was_said_before_is_the_prompt(place: Path, tmp_path: Path) -> None:
+    """transformers' prompt without times; with them, its labels."""
+    loaded = load_speech_model("speech", dtype="float32")
+    seconds = [(one["start"], one["end"], one["text"].strip()) for one in SEGMENTS]
+    before = Spoken("", place, " ".join(text for *_, text in seconds), tuple(Segment(*one) for one in seconds), {})
+    line = Spoken("", place, "a", (Segment(0, 1, "a"),), {}, before)
+    row = row_of(loaded, RecordingSettings("", "", timestamp_probability=0.5), line, 16000)
+    assert isinstance(row, Recording) and row.timed is not None
+    prompt, (sot, *_, eot) = HEARING["whisper"]["prompt"], HEARING["whisper"]["with"]
+    assert [*row.prompt] == prompt and [*row.timed.prompt] == [prompt[0], *HEARING["whisper"]["with"][1:-1]]
+    said = row.prompted()
+    assert said.ids.tolist() == [*prompt, *row.ids] and said.ids[said.first :] == row.ids[row.first :]
+    assert said.ids.index(sot) == len(prompt) and said.ids[-1] == eot
+    assert len(row_of(loaded, RecordingSettings("", "", condition_on_prev_probability=0), line, 16000).prompt) == 0
+
+
+def test_long_recordings_are_learnt_in_windows(place: Path, tmp_path: Path) -> None:
+    said = ((0.5, 6, TEXTS[0]), (7, 13, TEXTS[1]), (13.5, 15.9, TEXTS[0]))
+    parts = [{"start": start, "end": end, "text": text} for start, end, text in said]
+    long = [parts[0] | {"start": 0.1, "end": 15.2}, parts[2] | {"start": 15.3}]
+    rows = [{"audio": "long.wav", "segments": segments} for segments in (parts, long)]
+    events = run(written(place / "cut.jsonl", rows), tmp_path / "out", steps=1, condition_on_prev_probability=1)
+    assert isinstance(events[-1], Done) and events[-1].results["examples"] == 3
+    told = [event.what for event in events if isinstance(event, Notice)]
+    assert [what for what in told if "left out" in what] == ["1 segment is longer than 15 s, and left out"]
+
+
 def test_labels_with_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Those of transformers' tokenizer; which of them is learnt is drawn for each visit."""
     loaded = load_speech_model("speech", dtype="float32")
@@ -111,13 +161,13 @@ def test_what_is_refused(place: Path, tmp_path: Path) -> None:
     table = place / "data.csv"
     table.write_text(f"file_name,transcription\na.wav,one\nlong.wav,two\na.wav,\nb.wav, \na.wav,{'x ' * 500}\n")
     notices = [event.what for event in run(table, tmp_path / "out", steps=1) if isinstance(event, Notice)]
-    for told in ("1 recording is longer than the model's window (15 s)", "2 recordings are without a text",
-                 "1 recording is said in more than the"):  # fmt: skip
+    for told in ("1 recording is longer than 15 s and without segments, and left out",
+                 "2 recordings are without a text", "1 recording is said in more than the"):  # fmt: skip
         assert any(told in notice for notice in notices), told
     wrong: list[tuple[Any, str]] = [
         ({"audio": "nobody.wav", "text": "a"}, "line 1: there is no recording 'nobody.wav'"),
         ({"audio": "a.wav"}, "not a recording with its text"),
-        ({"audio": "long.wav", "text": "a"}, r"can be learnt: 1 recording is longer than the model's window \(15 s\)"),
+        ({"audio": "long.wav", "text": "a"}, "longer than 15 s and without segments. Give segments instead of the"),
         ({"audio": "data.jsonl", "text": "a"}, "data.jsonl"),
         ({"audio": "a.wav", "segments": []}, "1 recording is without a text"),
         ({"audio": "a.wav", "segments": "x"}, "segment 1 has no start and end in seconds and a text"),
