@@ -68,7 +68,9 @@ class FinetuneView(TrainView):
             click.echo(f"of the held-out {what.format(results['held_out_accuracy'])}")
         if "held_out_character_error_rate" in results:
             characters, words = (results[f"held_out_{what}_error_rate"] for what in ("character", "word"))
-            click.echo(f"of the held-out texts, {characters:.1%} of the characters, {words:.1%} of the words are wrong")
+            count = results.get("transcribed_recordings")
+            what = "the held-out texts" if count is None else f"{count:,} held-out recording{'s' * (count != 1)}"
+            click.echo(f"of {what}, {characters:.1%} of the characters, {words:.1%} of the words are wrong")
         if "held_out_correlation" in results:
             click.echo(f"correlation with the held-out scores {results['held_out_correlation']:.3f}")
         if results["adapter"]:
@@ -138,6 +140,13 @@ class FinetuneView(TrainView):
     "--condition-on-prev-probability",
     type=click.FloatRange(0, 1),
     help="How often it learns a window of a long recording behind what was said before. [default: 0.5]",
+)
+@option(
+    SOUND,
+    "--error-rate-recordings",
+    metavar="COUNT",
+    type=click.IntRange(0),
+    help="Held-out recordings that a Whisper transcribes at each evaluation, to tell its error rates. [default: 16]",
 )
 @option(
     SOUND,

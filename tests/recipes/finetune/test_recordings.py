@@ -13,16 +13,21 @@ import pytest
 import pyapp
 from pyapp import hub
 from pyapp.audio import write_wav
+from pyapp.audio.options import TranscribeOptions
+from pyapp.audio.reader import open_audio
+from pyapp.audio.transcribe import transcribe_events
 from pyapp.cli import run as run_command
+from pyapp.cli.views import TrainView
 from pyapp.errors import FileFormatError, OptionError
 from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
 from pyapp.models.load import load_speech_model
-from pyapp.recipes.finetune import RecordingSettings, finetune
+from pyapp.recipes.error_rates import compared
+from pyapp.recipes.finetune import RecordingSettings, finetune, recordings
 from pyapp.recipes.finetune.recordings import Recording, WhisperTraining, row_of
 from pyapp.recipes.finetune.spoken import Segment, Spoken, read_lines, windows_of
 from pyapp.recipes.finetune.stretches import Stretch, StretchFile, samples_of
 from pyapp.recipes.finetune.whole import WholeTraining
-from tests.recipes.finetune.hearing_cases import SEGMENTS
+from tests.recipes.finetune.hearing_cases import COMPARED, SEGMENTS
 
 pytestmark = pytest.mark.native_only
 
@@ -71,6 +76,7 @@ def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.Captu
     events = run(data, tmp_path / "out", **given)
     done = events[-1]
     assert isinstance(done, Done) and done.results["held_out_accuracy"] == 1.0
+    assert done.results["held_out_character_error_rate"] == done.results["held_out_word_error_rate"] == 0.0
     first = next(event.value for event in events if isinstance(event, Metric) and event.name == "loss")
     assert abs(first - done.results["held_out_loss_before"]) > 1e-3  # of the same recordings
     config = json.loads((tmp_path / "out" / "config.json").read_text())
@@ -82,6 +88,48 @@ def test_it_learns_other_words(place: Path, tmp_path: Path, capsys: pytest.Captu
     command = ["transcribe", str(place / "a.wav"), "--model", str(tmp_path / "out"), "-f", "txt"]
     assert run_command([*command, "--no_speech_threshold", "1"]) == 0
     assert capsys.readouterr().out.split("\n")[0].startswith(TEXTS[0])
+
+
+def test_error_rates(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that jiwer finds in what transcribing writes, without punctuation."""
+    assert [compared(text) for text in COMPARED] == HEARING["compared"]
+    assert compared("हिन्दी!") == "हिन्दी"  # with its vowels
+    jiwer = pytest.importorskip("jiwer")
+    loaded = load_speech_model("speech", dtype="float32")
+    options = TranscribeOptions(temperature=0.0, language="en", no_speech_threshold=None, without_timestamps=True)
+    found = []
+    for name in "ab":
+        with open_audio(place / f"{name}.wav") as reader:
+            sound = np.concatenate([*reader])
+        done = [*transcribe_events(loaded, sound, options)][-1]
+        assert isinstance(done, Done)
+        found.append(done.results["text"])
+    said, found = ([compared(text) for text in texts] for texts in (TEXTS, found))
+    rates = {"character": jiwer.cer(said, found), "word": jiwer.wer(said, found)}
+    data = str(place / "data.jsonl")
+    command = [
+        "finetune",
+        "speech",
+        data,
+        "-o",
+        str(tmp_path / "out"),
+        "--eval",
+        data,
+        "--steps",
+        "1",
+        "--rate",
+        "1e-9",
+    ]
+    assert run_command(command) == 0
+    printed = "".join(capsys.readouterr())
+    for kind, rate in rates.items():
+        assert f"{rate:.1%} of the {kind}s" in printed and rate > 0, printed
+    assert "of 2 held-out recordings, " in printed
+    view = TrainView()
+    view.show(Progress("training", 10, 20, "steps"))
+    view.show(Metric("held_out_word_error_rate", 0.25, "", 10))
+    view.show(Metric("time_left", 60.0, "s", 10))
+    assert "word errors 0.250" in capsys.readouterr().err
 
 
 # Of a recording of 82 s; and the windows of 15 s: (begin, end, segments).
@@ -127,8 +175,12 @@ def test_long_recordings_are_learnt_in_windows(place: Path, tmp_path: Path) -> N
     parts = [{"start": start, "end": end, "text": text} for start, end, text in said]
     long = [parts[0] | {"start": 0.1, "end": 15.2}, parts[2] | {"start": 15.3}]
     rows = [{"audio": "long.wav", "segments": segments} for segments in (parts, long)]
-    events = run(written(place / "cut.jsonl", rows), tmp_path / "out", steps=1, condition_on_prev_probability=1)
+    given = {"steps": 1, "condition_on_prev_probability": 1, "error_rate_recordings": 2}
+    events = run(written(place / "cut.jsonl", rows), tmp_path / "out", **given)
     assert isinstance(events[-1], Done) and events[-1].results["examples"] == 3
+    assert events[-1].results["transcribed_recordings"] == 2
+    steps = [event.step for event in events if isinstance(event, Metric) and event.name == "held_out_word_error_rate"]
+    assert steps == [0, 1]
     told = [event.what for event in events if isinstance(event, Notice)]
     assert [what for what in told if "left out" in what] == ["1 segment is longer than 15 s, and left out"]
 
@@ -157,12 +209,16 @@ def test_labels_with_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         assert abs(firsts.count(1) - 100) < 30 and firsts.count(2) == 400 - firsts.count(1)
 
 
-def test_what_is_refused(place: Path, tmp_path: Path) -> None:
+def test_what_is_refused(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = place / "data.csv"
     table.write_text(f"file_name,transcription\na.wav,one\nlong.wav,two\na.wav,\nb.wav, \na.wav,{'x ' * 500}\n")
-    notices = [event.what for event in run(table, tmp_path / "out", steps=1) if isinstance(event, Notice)]
+    monkeypatch.setattr(recordings, "can_compare", lambda: False)
+    events = run(table, tmp_path / "out", steps=1)
+    assert isinstance(events[-1], Done) and "held_out_word_error_rate" not in events[-1].results
+    notices = [event.what for event in events if isinstance(event, Notice)]
     for told in ("1 recording is longer than 15 s and without segments, and left out",
-                 "2 recordings are without a text", "1 recording is said in more than the"):  # fmt: skip
+                 "2 recordings are without a text", "1 recording is said in more than the",
+                 "words that are wrong will not be counted: the Python package `jiwer` is missing"):  # fmt: skip
         assert any(told in notice for notice in notices), told
     wrong: list[tuple[Any, str]] = [
         ({"audio": "nobody.wav", "text": "a"}, "line 1: there is no recording 'nobody.wav'"),
