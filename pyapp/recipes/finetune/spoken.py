@@ -68,18 +68,18 @@ def windows_of(line: Spoken, samples: Any, seconds: float, kept: StretchFile) ->
     window of its own, which is longer, too. Times are those from the window's beginning.
     """
     windows: list[Spoken] = []
-    segments, place, begin = line.segments, 0, 0.0
+    segments, place, begin, most = line.segments, 0, 0.0, seconds + 1e-6  # times are rounded
     while place < len(segments):
-        first = segments[place]
-        if first.end - begin > seconds:
-            begin = first.start
+        if segments[place].end - begin > most:
+            begin = segments[place].start
         last = place
-        while last + 1 < len(segments) and segments[last + 1].end - begin <= seconds:
+        while last + 1 < len(segments) and segments[last + 1].end - begin <= most:
             last += 1
         said, end = segments[place : last + 1], segments[last].end
         until = segments[last + 1].start if last + 1 < len(segments) else len(samples) / SAMPLE_RATE
-        until = max(end, min(until, begin + seconds))
-        sound = kept.add(samples[round(begin * SAMPLE_RATE) : round(until * SAMPLE_RATE)])
+        start, stop = round(begin * SAMPLE_RATE), round(until * SAMPLE_RATE)
+        limit = round((seconds if end - begin <= most else end - begin) * SAMPLE_RATE)
+        sound = kept.add(samples[start : min(stop, start + limit)])
         own = tuple(Segment(one.start - begin, one.end - begin, one.text) for one in said)
         text = " ".join(one.text for one in said)
         windows.append(replace(line, path=sound, text=text, segments=own, before=windows[-1] if windows else None))
@@ -182,12 +182,12 @@ def _chosen_rows(
             if len(sound) > seconds * SAMPLE_RATE and line.segments:
                 line.check_times(len(sound) / SAMPLE_RATE)
                 cut = windows_of(line, sound, seconds, kept)
-                parts, noun = [(part, part.path.count) for part in cut if isinstance(part.path, Stretch)], "segment"
+                parts, noun = [(part, part.path.count) for part in cut if isinstance(part.path, Stretch)], "window"
             for part, samples in parts:
                 row = row_of(part, samples)
                 if samples > seconds * SAMPLE_RATE:
-                    row = long if noun == "segment" else uncut
-                if isinstance(row, str):
+                    own[("recording", uncut) if part is line else ("segment", long)] += 1
+                elif isinstance(row, str):
                     own[noun, row] += 1
                 else:
                     rows[path].append(row)
