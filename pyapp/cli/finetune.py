@@ -107,7 +107,7 @@ class FinetuneView(TrainView):
     STEPS,
     "--rate",
     type=click.FloatRange(0, 1),
-    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of pairs 1e-5, 1e-6; "
+    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of judged answers 1e-5, 1e-6; "
     "of models that name characters 1e-4]",
 )
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
