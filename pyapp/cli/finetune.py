@@ -16,10 +16,11 @@ from pyapp.events import Done, Event, Item
 from pyapp.text.options import SEEDS
 
 TRAINED, STEPS, SOUND = "What is trained", "Steps", "Recordings"
-PAIRS, MEMORY = "Pairs of answers", "Memory"
+PAIRS, MEMORY = "Judged answers", "Memory"
 
-# By the task of a model that is trained whole.
+# By the task of a model that is trained whole, or the unit of a loss of preferences.
 RIGHT = {
+    "nats/pair": "pairs, {:.0%} are the right way round", "per answer": "answers, {:.0%} are judged rightly",
     "sequence-classification": "texts, {:.0%} are right", "token-classification": "words, {:.0%} are right",
     "features": "texts, {:.0%} find their own", "image-classification": "pictures, {:.0%} are right",
     "speech-recognition": "tokens, {:.0%} are right", "audio-classification": "recordings, {:.0%} are right",
@@ -63,11 +64,13 @@ class FinetuneView(TrainView):
             click.echo(f"the weights are those of step {results['best_step']:,}, whose held-out loss was the lowest")
         task = results.get("task")
         if "held_out_accuracy" in results:
-            what = RIGHT[task] if task in RIGHT else "pairs, {:.0%} are the right way round"
+            what = next((RIGHT[key] for key in (task, results.get("unit")) if key in RIGHT), "{:.0%} are right")
             click.echo(f"of the held-out {what.format(results['held_out_accuracy'])}")
         if "held_out_character_error_rate" in results:
             characters, words = (results[f"held_out_{what}_error_rate"] for what in ("character", "word"))
-            click.echo(f"of the held-out texts, {characters:.1%} of the characters, {words:.1%} of the words are wrong")
+            count = results.get("transcribed_recordings")
+            what = "the held-out texts" if count is None else f"{count:,} held-out recording{'s' * (count != 1)}"
+            click.echo(f"of {what}, {characters:.1%} of the characters, {words:.1%} of the words are wrong")
         if "held_out_correlation" in results:
             click.echo(f"correlation with the held-out scores {results['held_out_correlation']:.3f}")
         if results["adapter"]:
@@ -104,7 +107,7 @@ class FinetuneView(TrainView):
     STEPS,
     "--rate",
     type=click.FloatRange(0, 1),
-    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of pairs 1e-5, 1e-6; "
+    help="Learning rate. [default: 2e-4, with --full, and of other models, 2e-5; of judged answers 1e-5, 1e-6; "
     "of models that name characters 1e-4]",
 )
 @option(STEPS, "--weight-decay", type=click.FloatRange(0, 1), help="[default: 0]")
@@ -134,6 +137,19 @@ class FinetuneView(TrainView):
 )
 @option(
     SOUND,
+    "--condition-on-prev-probability",
+    type=click.FloatRange(0, 1),
+    help="How often it learns a window of a long recording behind what was said before. [default: 0.5]",
+)
+@option(
+    SOUND,
+    "--error-rate-recordings",
+    metavar="COUNT",
+    type=click.IntRange(0),
+    help="Held-out recordings that a Whisper transcribes at each evaluation, to tell its error rates. [default: 16]",
+)
+@option(
+    SOUND,
     "--spec-augment/--no-spec-augment",
     default=None,
     help="Hide stretches of time and frequencies at random. [default: as the model's config.json says]",
@@ -153,9 +169,16 @@ class FinetuneView(TrainView):
 @option(SOUND, "--ctc-loss-reduction", type=click.Choice(["mean", "sum"]), help="Of the recordings. [default: mean]")
 @option(SOUND, "--ctc-zero-infinity", is_flag=True, help="An infinite loss counts as 0.")
 @option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True), help="How near to the old model. [default: 0.1]")
-@option(PAIRS, "--preference", metavar="LOSS", help="sigmoid, ipo, orpo, simpo, cpo, robust … [default: sigmoid]")
+@option(
+    PAIRS,
+    "--preference",
+    metavar="LOSS",
+    help="sigmoid, ipo, orpo, simpo, cpo, robust …; kto of answers with labels. [default: sigmoid]",
+)
 @option(PAIRS, "--gamma", type=click.FloatRange(0), help="The margin of simpo. [default: 0.5]")
 @option(PAIRS, "--label-smoothing", type=click.FloatRange(0, 0.5, max_open=True), help="Share of wrong pairs (robust).")
+@option(PAIRS, "--desirable-weight", type=click.FloatRange(0, 1000), help="Of the good answers, for kto. [default: 1]")
+@option(PAIRS, "--undesirable-weight", type=click.FloatRange(0, 1000), help="Of the others, for kto. [default: 1]")
 @option(MEMORY, "--quantized", metavar="TYPE", help="Convert the base model while it loads: q8_0, q4_0, Q4_K_M …")
 @option(MEMORY, "--checkpointing", is_flag=True, help="Compute blocks again in backward, instead of keeping them.")
 @option(MEMORY, "--bfloat16", is_flag=True, help="Products in bfloat16 (autocast).")
@@ -168,8 +191,9 @@ def finetune(
 
     MODEL is any language model that pyapp loads. DATA is a .jsonl file with {"messages": […]}, {"prompt": …,
     "completion": …} or {"text": …} in each line, or a text file. Of conversations and completions only the answers are
-    learnt. Lines with {"prompt": …, "chosen": …, "rejected": …} train by preferences (DPO). By default an adapter
-    (LoRA) is trained, the model stays as it is, and may be quantised; its files are those of peft.
+    learnt. Lines with {"prompt": …, "chosen": …, "rejected": …} train by preferences (DPO), those with {"prompt": …,
+    "completion": …, "label": true or false} with --preference kto. By default an adapter (LoRA) is trained, the model
+    stays as it is, and may be quantised; its files are those of peft.
 
     If MODEL is an encoder (BERT, ModernBERT …), DATA is a .jsonl, .csv or .tsv file, and all weights are trained: a
     classifier of {"text": …, "label": …}, a reranker of {"text": …, "text_pair": …, "score": …}, a tagger of {"tokens":
@@ -179,7 +203,8 @@ def finetune(
 
     If MODEL classifies sounds or gives features of them (wav2vec 2.0, HuBERT, WavLM …), DATA is a folder with a folder
     of recordings for each class; or, as for a Whisper, a .jsonl, .csv or .tsv file with {"audio": a path, "text": …} in
-    each line: the model learns to write what is said.
+    each line: the model learns to write what is said. Recordings longer than 30 s need {"audio": …, "segments":
+    [{"start": seconds, "end": …, "text": …}, …]}.
 
     Ctrl-C keeps the state; the same command continues from it. The same seed gives the same result.
     """

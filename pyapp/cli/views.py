@@ -286,7 +286,7 @@ class TrainView(View):
             click.echo(f"{steps}{losses}  {event.value / 60:.1f} min left", err=True)
 
     def _losses(self) -> dict[str, str]:
-        known = {"loss": "loss", "held_out_loss": "held out"}
+        known = {"loss": "loss", "held_out_loss": "held out", "held_out_word_error_rate": "word errors"}
         return {title: f"{self.metrics[name].value:.3f}" for name, title in known.items() if name in self.metrics}
 
     def done(self, event: Done) -> None:

@@ -107,7 +107,33 @@ def reference_free_loss(
     return REFERENCE_FREE_LOSSES[kind](chosen, rejected, beta, gamma, label_smoothing).mean()
 
 
-PREFERENCE_LOSSES = (*DPO_LOSSES, *REFERENCE_FREE_LOSSES)
+def kto_loss(
+    log_probs: Tensor,
+    reference: Tensor,
+    desirable: Tensor,
+    divergence: float = 0.0,
+    beta: float = 0.1,
+    desirable_weight: float = 1.0,
+    undesirable_weight: float = 1.0,
+) -> Tensor:
+    """Kahneman-Tversky optimisation (Ethayarajh et al. 2024, arXiv 2402.01306, equation 7) of single answers: the mean
+    loss of B of them, a scalar.
+
+    log_probs, reference (B,): log p of the answers (completion_log_probs) by the model that is trained and by the model
+    as it was. desirable (B,) bool: which of them are good. divergence: an estimate of KL(model ‖ reference) in nats, at
+    least 0; trl takes the mean of log_probs less reference of the batch's prompts with the answers to others. Without
+    one, the loss is trl's "apo_zero_unpaired" (D'Oosterlinck et al. 2024, arXiv 2408.06266). beta: how much it costs to
+    leave the reference. The weights are factors of the losses of both kinds of answers. The values are trl's.
+    OptionError for numbers out of their range.
+    """
+    check_preference(beta, "kto", 0.0, kinds=UNPAIRED_LOSSES)
+    good = desirable.to(log_probs.dtype)  # (B,): 1 or 0
+    losses = 1 - (beta * (2 * good - 1) * (log_probs - reference - divergence)).sigmoid()  # (B,)
+    return ((undesirable_weight + (desirable_weight - undesirable_weight) * good) * losses).mean()
+
+
+UNPAIRED_LOSSES = ("kto", "apo_zero_unpaired")  # of single answers
+PREFERENCE_LOSSES = (*DPO_LOSSES, *REFERENCE_FREE_LOSSES, *UNPAIRED_LOSSES)
 
 
 def check_preference(
@@ -140,9 +166,11 @@ __all__ = [
     "DPO_LOSSES",
     "PREFERENCE_LOSSES",
     "REFERENCE_FREE_LOSSES",
+    "UNPAIRED_LOSSES",
     "check_preference",
     "completion_log_probs",
     "dpo_loss",
+    "kto_loss",
     "reference_free_loss",
     "reward_loss",
 ]

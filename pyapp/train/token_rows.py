@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyapp.engine import Tensor, no_grad, ops
-from pyapp.engine.row_pieces import rows_at_once, sum_of_pieces
+from pyapp.engine.row_pieces import rows_at_once, rows_of_pieces, sum_of_pieces
+from pyapp.nn.functional import cross_entropy
 
 IGNORED = -100
 """The target where no token is to be predicted."""
@@ -32,23 +33,41 @@ def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return ops.cross_entropy(logits, targets, IGNORED)
 
 
-def predicted_loss(model: Any, tokens: Tensor, targets: Tensor) -> Tensor:
-    """token_loss(model(tokens), targets) of a language model, whose logits are computed only where a target is not
-    IGNORED, and in pieces: those of a large vocabulary may need more memory than the model. tokens, targets (B, T) are
-    on the CPU.
+def _predicted(model: Any, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Where targets (B, T) are not IGNORED: their places (N,) of B * T, the states (N, D) and the targets (N,); and how
+    many rows of logits are computed at a time.
     """
-    device = model.device
-    x = model.hidden(tokens.to(device)).flatten(0, 1)  # (B * T, D)
     wanted = targets.flatten()  # (B * T,)
     places = (wanted != IGNORED).nonzero().flatten()  # (N,)
-    count = places.shape[0]
+    there = places.to(states.device)
+    kept = states.flatten(0, 1).index_select(0, there)  # (N, D)
+    size = rows_at_once(model.config.vocab_size, states.device)
+    return there, kept, wanted.index_select(0, places).to(states.device), size
+
+
+def predicted_loss(model: Any, states: Tensor, targets: Tensor) -> Tensor:
+    """token_loss(model.head(states), targets) of a language model: states (B, T, D), which its head reads (of
+    `model.hidden`), targets (B, T) on the CPU. Logits are computed only where a target is not IGNORED, and in pieces:
+    those of a large vocabulary may need more memory than the model.
+    """
+    _, kept, wanted, size = _predicted(model, states, targets)
 
     def total(x: Tensor, wanted: Tensor) -> Tensor:
         return token_loss(model.head(x).float(), wanted) * x.shape[0]
 
-    size = rows_at_once(model.config.vocab_size, device)
-    kept, wanted = x.index_select(0, places.to(device)), wanted.index_select(0, places).to(device)  # (N, D), (N,)
-    return sum_of_pieces(total, size, kept, wanted) / max(count, 1)
+    return sum_of_pieces(total, size, kept, wanted) / max(kept.shape[0], 1)
+
+
+def predicted_log_probs(model: Any, states: Tensor, targets: Tensor) -> Tensor:
+    """log p of each row's targets that are not IGNORED (B,) in nats; the arguments and pieces of predicted_loss."""
+    places, kept, wanted, size = _predicted(model, states, targets)
+
+    def losses(x: Tensor, wanted: Tensor) -> Tensor:
+        return cross_entropy(model.head(x).float(), wanted.long(), reduction="none")  # (n,)
+
+    rows = places // targets.shape[1]  # (N,)
+    found = rows_of_pieces(losses, size, kept, wanted)  # (N,)
+    return found.new_zeros(targets.shape[0]).index_add(0, rows, found, alpha=-1)
 
 
 def total_loss(predictions: Iterable[tuple[Tensor, Tensor, int]]) -> tuple[float, int]:

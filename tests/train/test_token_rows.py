@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from pyapp import tensor
 from pyapp.engine.ops.random import Generator
 from pyapp.engine.row_pieces import PIECE
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.testing import assert_close
-from pyapp.train.token_rows import IGNORED, next_token_batch, padded, predicted_loss, token_loss, total_loss
+from pyapp.train.preferences import completion_log_probs
+from pyapp.train.token_rows import (
+    IGNORED,
+    next_token_batch,
+    padded,
+    predicted_log_probs,
+    predicted_loss,
+    token_loss,
+    total_loss,
+)
 from tests.train.small import Net
 
 
@@ -40,7 +50,7 @@ def test_evaluation_counts_every_token_once() -> None:
 
 
 def test_the_loss_of_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of all logits, in one piece and in several."""
+    """As those of all logits, in one piece and in several: the mean, and log p of rows."""
     model = Llama2c(Config(16, 32, 1, 2, 1, 24, 8), generator=Generator(3))
     tokens, targets = next_token_batch([[1, 5, 6, 7, 2], [1, 9, 4]])
     targets[0, 1] = IGNORED
@@ -49,9 +59,14 @@ def test_the_loss_of_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
         model.zero_grad()
         if bytes_of_piece is not None:
             monkeypatch.setitem(PIECE, "cpu", bytes_of_piece)
-        loss = token_loss(model(tokens), targets) if bytes_of_piece is None else predicted_loss(model, tokens, targets)
-        loss.backward()
-        found.append([loss.item(), *(parameter.grad.clone() for parameter in model.parameters())])
+        if bytes_of_piece is None:
+            logits = model(tokens)
+            loss, log_probs = token_loss(logits, targets), completion_log_probs(logits, targets)
+        else:
+            states = model.hidden(tokens)
+            loss, log_probs = (function(model, states, targets) for function in (predicted_loss, predicted_log_probs))
+        (loss + (log_probs * tensor([0.5, -2.0])).sum()).backward()
+        found.append([loss.item(), log_probs.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
     for mine in found[1:]:
         assert mine[0] == pytest.approx(found[0][0], rel=1e-6)
         for gradient, right in zip(mine[1:], found[0][1:], strict=True):

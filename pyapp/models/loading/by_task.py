@@ -424,7 +424,8 @@ def build(
     else:
         stored = stored_parameters(module, config, model, checkpoint)
     base = module.BASE if hasattr(module, "BASE") else model.base_model_prefix
-    optional = _initialised_head(model, base, getattr(config, "initializer_range", DEVIATION)) if new_head else ()
+    deviation = getattr(config, "initializer_range", DEVIATION)
+    optional = _initialised_head(model, base, deviation, device) if new_head else ()
     left = load_weights(
         model, checkpoint, stored=stored, base=base, ignored=ignored_by(module, LEFT_OUT), dtype=dtype,
         device=device, renames=renames, progress=progress, config=config.to_dict(), strict=False, optional=optional,
@@ -436,9 +437,9 @@ def build(
     return model
 
 
-def _initialised_head(model: Module, base: str, deviation: float) -> set[str]:
+def _initialised_head(model: Module, base: str, deviation: float, device: Device | str | None) -> set[str]:
     """Initialises what is not the encoder `base`, and its pooler, as transformers does: matrices from a normal
-    distribution, biases 0, scales of norms 1. Returns the names of these parameters.
+    distribution, biases 0, scales of norms 1. Returns the names of these parameters, which are on the device.
     """
     found = set()
     for path, module in model._paths():
@@ -452,6 +453,7 @@ def _initialised_head(model: Module, base: str, deviation: float) -> set[str]:
                 value = ops.randn(shape) * deviation
             else:
                 value = ops.zeros(shape) if attribute == "bias" else ops.ones(shape)
+            value = value if device is None else value.to(device)
             setattr(module, attribute, Parameter(value, requires_grad=False))
             found.add(f"{path}.{attribute}" if path else attribute)
     return found

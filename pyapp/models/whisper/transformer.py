@@ -119,7 +119,7 @@ class Projections(Linear):
         bias = self.bias
         assert bias is not None
         if bias.requires_grad:  # the bias of keys is not a parameter of the model: it gets no gradient
-            mask = ops.ones(bias.shape[0])
+            mask = ops.ones(bias.shape[0], dtype=bias.dtype, device=bias.device)
             mask[self.keys] = 0.0
             bias = bias * mask
         return ops.linear(x, self.weight, bias)

@@ -30,11 +30,12 @@ from pyapp.text.spoken_pieces import SpokenPieces
 
 from .class_folders import PROCESSOR
 from .masking import MaskedSettings
-from .spoken import EMPTY, Spoken, lines_in, samples_of, started
+from .spoken import EMPTY, Spoken, lines_in, started
 from .steps import Request
+from .stretches import Stretch, samples_of
 from .whole import CHANGED, WholeTraining
 
-LONGEST = 30.0  # seconds of a recording
+LONGEST = 30.0  # seconds of a recording, or of a window of one
 UNKNOWN, BLANK, DELIMITER = "[UNK]", "[PAD]", "|"  # of new characters, as in transformers' recipe
 MOST = 1 << 16  # new characters
 REDUCTIONS = ("mean", "sum")
@@ -72,9 +73,9 @@ class CharacterSettings(MaskedSettings):
 
 @dataclass(frozen=True, eq=False)
 class Heard:
-    """A file, the text that is said, and the numbers of its characters."""
+    """A file or a stretch of one, the text that is said, and the numbers of its characters."""
 
-    path: Path
+    path: Path | Stretch
     text: str
     ids: tuple[int, ...]
 
@@ -261,8 +262,6 @@ def row_of(loaded: LoadedCharacters, chosen: CharacterSettings, line: Spoken, sa
     """What is learnt of a line, whose recording has so many samples; or why it is left out."""
     text = loaded.tokenizer.fitted(chosen.read(line.text))
     ids = loaded.tokenizer.encode(text)
-    if samples > LONGEST * SAMPLE_RATE:
-        return f"longer than {LONGEST:g} s"
     if not ids and not loaded.tokenizer.missing(text):
         return EMPTY
     if loaded.tokenizer.missing(text):
@@ -291,7 +290,8 @@ def finetune_characters(request: Request) -> Iterator[Event]:
             f"the vocabulary lacks these characters of the texts: {shown}",
             hint="Write them in its characters, leave them out (--ignored-characters), or train with --new-vocabulary",
         )
-    yield from started(CharacterTraining, request, CharacterSettings, loaded, partial(row_of, loaded, chosen), lines)
+    make = partial(row_of, loaded, chosen)
+    yield from started(CharacterTraining, request, CharacterSettings, loaded, LONGEST, make, lines)
 
 
 def _lacking(loaded: LoadedCharacters, chosen: CharacterSettings, lines: Sequence[Spoken]) -> set[str]:

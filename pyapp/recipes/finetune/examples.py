@@ -3,7 +3,8 @@
 A .jsonl file has an object in each line: {"messages": [{"role": …, "content": …}, …]} (and perhaps "tools"),
 {"prompt": …, "completion": …}, {"instruction": …, "input": …, "output": …} or {"text": …}. Any other file is plain
 text; lines with <|endoftext|> alone separate its documents. A file of preferences has
-{"prompt": …, "chosen": …, "rejected": …} in each line, texts or lists of messages.
+{"prompt": …, "chosen": …, "rejected": …} in each line, or {"prompt": …, "completion": …, "label": true or false}, of
+texts or lists of messages.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ SEPARATOR = "<|endoftext|>"
 FILE_LIMIT = 4 << 30  # bytes
 LINE_LIMIT = 16 << 20  # bytes of a line of JSON
 FORMS = (
-    '{"messages": […]}, {"prompt": …, "completion": …}, {"instruction": …, "output": …}, {"text": …} or '
-    '{"prompt": …, "chosen": …, "rejected": …}'
+    '{"messages": […]}, {"prompt": …, "completion": …}, {"instruction": …, "output": …}, {"text": …}, '
+    '{"prompt": …, "chosen": …, "rejected": …} or {"prompt": …, "completion": …, "label": true or false}'
 )
 
 
@@ -47,6 +48,11 @@ class Row:
 
     def cut(self, length: int) -> Row:
         return self if len(self.ids) <= length else Row(self.ids[:length], self.wanted[:length])
+
+    def answered_as(self, other: Row) -> Row:
+        """What stands before the answer, with the answer of another row."""
+        own, their = self.wanted.index(1), other.wanted.index(1)
+        return Row(self.ids[:own] + other.ids[their:], self.wanted[:own] + other.wanted[their:])
 
     def padded_targets(self) -> list[int]:
         """The targets of all tokens but the last: the next id, or IGNORED."""
@@ -70,15 +76,38 @@ class Pair:
         """What the pair weighs in a mean of losses."""
         return 1
 
+    def apart(self) -> tuple[Judged, Judged]:
+        """The answers alone: a good one and one that is not."""
+        return Judged(self.chosen, True), Judged(self.rejected, False)
 
-Example = Row | Pair
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """An answer behind its prompt, and whether it is a good one."""
+
+    row: Row
+    good: bool
+
+    @property
+    def ids(self) -> array[int]:
+        """All that the model reads."""
+        return self.row.ids
+
+    @property
+    def targets(self) -> int:
+        """What the answer weighs in a mean of losses."""
+        return 1
+
+
+Example = Row | Pair | Judged
+ANSWERS: dict[type[Example], tuple[str, ...]] = {Row: (), Pair: ("chosen", "rejected"), Judged: ("completion",)}
 
 
 @dataclass(frozen=True)
 class Examples:
-    """The rows of a file, or its pairs. `prompts`: how some of them begin, for samples; `cut`: how many were longer
-    than a row; `without_answer`: how many conversations had nothing to be learnt; `chats`: whether there are
-    conversations; `pairs`: whether the rows are pairs.
+    """The rows of a file, its pairs or its judged answers: `kind` says which. `prompts`: how some of them begin, for
+    samples; `cut`: how many were longer than a row; `without_answer`: how many conversations had nothing to be learnt;
+    `chats`: whether there are conversations.
     """
 
     rows: list[Any]
@@ -86,7 +115,7 @@ class Examples:
     cut: int
     without_answer: int
     chats: bool
-    pairs: bool = False
+    kind: type[Example] = Row
 
 
 def digest_of(path: Path) -> str:
@@ -99,33 +128,36 @@ def digest_of(path: Path) -> str:
 
 
 def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
-    """The rows or pairs of a file, of up to `length` + 1 tokens. FileFormatError names the line that is not valid."""
+    """The rows, pairs or judged answers of a file, of up to `length` + 1 tokens. FileFormatError names the line that is
+    not valid.
+    """
     template = ChatTemplate(tokenizer) if tokenizer.settings.get("chat_template") else PlainChat(tokenizer)
     rows: list[Example] = []
     prompts: list[tuple[str, list[int]]] = []
     stream = array("i")  # plain text, packed
     cut = without_answer = 0
     chats = False
-    pairs: bool | None = None  # until the first line says it
+    kind: type[Example] | None = None  # until the first line says it
     for where, entry in _entries(path):
-        if pairs not in (None, "chosen" in entry):
+        if kind not in (None, _kind_of(entry)):
             raise FileFormatError(
                 "the file has both preferences and other examples", where=where, hint="Put them into files of their own"
             )
-        pairs = "chosen" in entry
-        if "text" in entry:
+        kind = _kind_of(entry)
+        if kind is Row and "text" in entry:
             stream.extend(_document(tokenizer, entry["text"]))
             continue
-        chats = chats or "messages" in entry or (pairs and isinstance(entry["chosen"], list))
+        answers = [entry[name] for name in ANSWERS[kind]]
+        chats = chats or "messages" in entry or any(isinstance(answer, list) for answer in answers)
         found: list[Row] = []
         prompt: tuple[str, list[int]] | None
         try:
-            if pairs:
-                answers, prompt = _preference(template, tokenizer, entry)
-                short = [row.cut(length + 1) for row in answers]
-                cut += any(row is not whole for row, whole in zip(short, answers, strict=True))
+            if answers:
+                judged, prompt = _answered(template, tokenizer, entry, answers)
+                short = [row.cut(length + 1) for row in judged]
+                cut += any(row is not whole for row, whole in zip(short, judged, strict=True))
                 if all(row.targets for row in short):
-                    rows.append(Pair(*short))
+                    rows.append(Pair(*short) if kind is Pair else Judged(short[0], entry["label"]))
                 else:
                     without_answer += 1
             else:
@@ -150,7 +182,13 @@ def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
         rows.append(Row(ids, b"\1" * len(ids)))
     if not rows:
         raise FileFormatError("there is nothing to learn in this file", where=str(path), hint=f"Lines are {FORMS}")
-    return Examples(rows, prompts, cut, without_answer, chats, bool(pairs))
+    return Examples(rows, prompts, cut, without_answer, chats, kind or Row)
+
+
+def _kind_of(entry: Mapping[str, Any]) -> type[Example]:
+    if "chosen" in entry:
+        return Pair
+    return Judged if "completion" in entry and isinstance(entry.get("label"), bool) else Row
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -213,14 +251,15 @@ def _checked(entry: Any, where: str) -> dict[str, Any]:
         roles = (("system", entry.get("system")), ("user", asked), ("assistant", entry["output"]))
         entry = {"messages": [{"role": role, "content": part} for role, part in roles if part is not None]}
     if isinstance(entry, dict):
-        if isinstance(entry.get("text"), str) or all(isinstance(entry.get(k), str) for k in ("prompt", "completion")):
-            return entry
-        if "chosen" in entry:
-            prompt, *answers = (entry.get(key) for key in ("prompt", "chosen", "rejected"))
+        if names := ANSWERS[_kind_of(entry)]:
+            prompt, *answers = (entry.get(key) for key in ("prompt", *names))
             if all(isinstance(text, str) for text in (prompt, *answers)):
                 return entry
-            if all(_are_messages(answer) for answer in answers) and (prompt is None or _are_messages(prompt)):
+            without = prompt is None and len(answers) > 1  # it is what both begin with
+            if all(_are_messages(answer) for answer in answers) and (without or _are_messages(prompt)):
                 return entry
+        elif isinstance(entry.get("text"), str) or all(isinstance(entry.get(k), str) for k in ("prompt", "completion")):
+            return entry
         elif _are_messages(entry.get("messages")):
             return entry
     raise FileFormatError("the line is not an example", where=where, hint=f"Lines are {FORMS}")
@@ -254,25 +293,22 @@ def _completed(tokenizer: Tokenizer, prompt: str, completion: str, before: Seque
     return Row(array("i", whole), b"\0" * known + b"\1" * (len(whole) - known))
 
 
-def _preference(
-    template: ChatTemplate | PlainChat, tokenizer: Tokenizer, entry: Mapping[str, Any]
+def _answered(
+    template: ChatTemplate | PlainChat, tokenizer: Tokenizer, entry: Mapping[str, Any], answers: Sequence[Any]
 ) -> tuple[list[Row], tuple[str, list[int]]]:
-    """The rows of the preferred answer and of the other one. What both lists of messages begin with is the prompt, if
-    the entry has none.
-    """
+    """The rows of answers. What two lists of messages begin with is the prompt, if the entry has none."""
     prompt = entry.get("prompt")
-    chosen, rejected = entry["chosen"], entry["rejected"]
     if isinstance(prompt, str):
         before = tokenizer.encode(prompt, eos=False, parse_special=False)
-        return [_completed(tokenizer, prompt, answer, before) for answer in (chosen, rejected)], (prompt, before)
+        return [_completed(tokenizer, prompt, answer, before) for answer in answers], (prompt, before)
     if prompt is None:
-        same = _common(chosen, rejected)
-        prompt, chosen, rejected = chosen[:same], chosen[same:], rejected[same:]
+        same = _common(*answers)
+        prompt, answers = answers[0][:same], [answer[same:] for answer in answers]
     tools = entry.get("tools")
     asked = template.encode_guarded(template.render_guarded(prompt, tools))
     stops = template.stop_ids()
     rows = []
-    for answer in (chosen, rejected):
+    for answer in answers:
         ids = template.encode_guarded(template.render_guarded([*prompt, *answer], tools, add_generation_prompt=False))
         known = _common(asked, ids)
         end = next((i + 1 for i in reversed(range(known, len(ids))) if ids[i] in stops), len(ids))

@@ -1,28 +1,32 @@
-"""Recordings, and what is said in them, from the lines of a .jsonl, .csv or .tsv file."""
+"""Recordings, and what is said in them, from the lines of a .jsonl, .csv or .tsv file. Long ones are cut between
+segments.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from pyapp.audio.reader import open_audio
+from pyapp.audio.constants import SAMPLE_RATE
 from pyapp.dataclass import dataclass
-from pyapp.engine.lazy import np
 from pyapp.errors import FileFormatError
 from pyapp.events import Cancel, Event, Notice, Progress
 
 from .examples import digest_of
 from .labelled import entries
 from .steps import Request
+from .stretches import Stretch, StretchFile, samples_of
 from .whole import WholeSettings, WholeTraining
 
 FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
 PARTS = "segments"  # a field in place of the text
 FORMS = "; ".join(f"{', '.join(names)} (or {PARTS})" for names in FIELDS)
 EMPTY = "without a text"
+CUT_BY = f'Give {PARTS} instead of the text, by which they are cut: [{{"start": 0.0, "end": 1.5, "text": "…"}}, …]'
 LATER = 0.5  # seconds by which a segment may end behind its recording: sizes of files of sound are rounded
 
 
@@ -38,14 +42,15 @@ class Segment:
 @dataclass(frozen=True)
 class Spoken:
     """A line: its place in errors, the recording, the text without spaces around it, its segments if it has these, and
-    its fields by name.
+    its fields by name; or a window of it, with the one before.
     """
 
     where: str
-    path: Path
+    path: Path | Stretch
     text: str
     segments: tuple[Segment, ...]
     fields: Mapping[str, Any]
+    before: Spoken | None = None
 
     def check_times(self, seconds: float) -> None:
         """FileFormatError for segments that end behind a recording of so many seconds."""
@@ -56,10 +61,30 @@ class Spoken:
             )
 
 
-def samples_of(path: Path) -> Any:
-    """A recording as float32 (samples,) at 16 kHz."""
-    with open_audio(path) as reader:
-        return np.concatenate(list(reader))
+def windows_of(line: Spoken, samples: Any, seconds: float, kept: StretchFile) -> list[Spoken]:
+    """The windows of a line, whose samples are float32 (N,): of up to so many seconds, with as many segments as fit. A
+    window begins where the last segment of the one before ends, as when long recordings are transcribed; if the next
+    segment would then not fit, where that one begins. It ends before the next segment. A segment that is longer has a
+    window of its own, which is longer, too. Times are those from the window's beginning.
+    """
+    windows: list[Spoken] = []
+    segments, place, begin, most = line.segments, 0, 0.0, seconds + 1e-6  # times are rounded
+    while place < len(segments):
+        if segments[place].end - begin > most:
+            begin = segments[place].start
+        last = place
+        while last + 1 < len(segments) and segments[last + 1].end - begin <= most:
+            last += 1
+        said, end = segments[place : last + 1], segments[last].end
+        until = segments[last + 1].start if last + 1 < len(segments) else len(samples) / SAMPLE_RATE
+        start, stop = round(begin * SAMPLE_RATE), round(until * SAMPLE_RATE)
+        limit = round((seconds if end - begin <= most else end - begin) * SAMPLE_RATE)
+        sound = kept.add(samples[start : min(stop, start + limit)])
+        own = tuple(Segment(one.start - begin, one.end - begin, one.text) for one in said)
+        text = " ".join(one.text for one in said)
+        windows.append(replace(line, path=sound, text=text, segments=own, before=windows[-1] if windows else None))
+        place, begin = last + 1, end
+    return windows
 
 
 def read_lines(path: Path) -> list[Spoken]:
@@ -112,56 +137,72 @@ def lines_in(request: Request) -> dict[Path, list[Spoken]]:
 
 
 def started(
-    training: type[WholeTraining], request: Request, kind: type[WholeSettings], loaded: Any,
+    training: type[WholeTraining], request: Request, kind: type[WholeSettings], loaded: Any, seconds: float,
     row_of: Callable[[Spoken, int], Any], files: Mapping[Path, Sequence[Spoken]] | None = None,
 ) -> Iterator[Event]:  # fmt: skip
     """The events of a training on the recordings of files (None: those of the request), with settings of the kind.
-    `row_of` a line and the samples of its recording is what is learnt, or a text: why it is left out, as in "2
-    recordings are …", which a Notice tells. FileFormatError for a file of which nothing is left.
+    Recordings of more seconds are cut into windows, if their lines have segments. `row_of` a line, or a window of it,
+    and the number of its samples is what is learnt, or a text: why it is left out, as in "2 recordings are …", which a
+    Notice tells. FileFormatError for a file of which nothing is left.
     """
     rows: dict[Path, list[Any]] = {}
-    for event in _chosen_rows(lines_in(request) if files is None else files, row_of, request.cancel):
-        if isinstance(event, dict):
-            rows = event
-        else:
-            yield event
-    digests = {"data": digest_of(request.data)}
-    if request.held_out_data is not None:
-        digests["held_out_data"] = digest_of(request.held_out_data)
-    settings, held_out = request.settings_as(kind, **digests), request.held_out_data
-    yield from training.started(
-        request, settings, loaded, rows[request.data], None if held_out is None else rows[held_out]
-    )
+    with StretchFile(request.out) as kept:
+        chosen = _chosen_rows(lines_in(request) if files is None else files, seconds, row_of, kept, request.cancel)
+        for event in chosen:
+            if isinstance(event, dict):
+                rows = event
+            else:
+                yield event
+        digests = {"data": digest_of(request.data)}
+        if request.held_out_data is not None:
+            digests["held_out_data"] = digest_of(request.held_out_data)
+        settings, held_out = request.settings_as(kind, **digests), request.held_out_data
+        yield from training.started(
+            request, settings, loaded, rows[request.data], None if held_out is None else rows[held_out]
+        )
 
 
 def _chosen_rows(
-    files: Mapping[Path, Sequence[Spoken]], row_of: Callable[[Spoken, int], Any], cancel: Cancel
-) -> Iterator[Event | dict[Path, list[Any]]]:
+    files: Mapping[Path, Sequence[Spoken]], seconds: float, row_of: Callable[[Spoken, int], Any], kept: StretchFile,
+    cancel: Cancel,
+) -> Iterator[Event | dict[Path, list[Any]]]:  # fmt: skip
     """Progress while the recordings are read, a Notice for each reason to leave some out, and last the rows of each
     file.
     """
     rows: dict[Path, list[Any]] = {path: [] for path in files}
-    left, done, count = Counter[str](), 0, sum(map(len, files.values()))
+    left, done, count = Counter[tuple[str, str]](), 0, sum(map(len, files.values()))
+    long = f"longer than {seconds:g} s"
+    uncut = f"{long} and without {PARTS}"
     for path, lines in files.items():
-        own = Counter[str]()
+        own = Counter[tuple[str, str]]()
         for line in lines:
             cancel.check()
-            row = row_of(line, len(samples_of(line.path)))
-            if isinstance(row, str):
-                own[row] += 1
-            else:
-                rows[path].append(row)
+            sound = samples_of(line.path)
+            parts, noun = [(line, len(sound))], "recording"
+            if len(sound) > seconds * SAMPLE_RATE and line.segments:
+                line.check_times(len(sound) / SAMPLE_RATE)
+                cut = windows_of(line, sound, seconds, kept)
+                parts, noun = [(part, part.path.count) for part in cut if isinstance(part.path, Stretch)], "window"
+            for part, samples in parts:
+                row = row_of(part, samples)
+                if samples > seconds * SAMPLE_RATE:
+                    own[("recording", uncut) if part is line else ("segment", long)] += 1
+                elif isinstance(row, str):
+                    own[noun, row] += 1
+                else:
+                    rows[path].append(row)
             done += 1
             yield Progress("reading the recordings", done, count, "recordings")
         if not rows[path]:
             reasons = "; ".join(map(_told, own.items())) or "there are none"
-            raise FileFormatError(f"none of its recordings can be learnt: {reasons}", where=str(path))
+            what, hint = f"none of its recordings can be learnt: {reasons}", CUT_BY if uncut in reasons else None
+            raise FileFormatError(what, where=str(path), hint=hint)
         left += own
     for reason in left.items():
-        yield Notice(f"{_told(reason)}, and left out")
+        yield Notice(f"{_told(reason)}, and left out", hint=CUT_BY if reason[0][1] == uncut else None)
     yield rows
 
 
-def _told(reason: tuple[str, int]) -> str:
-    what, count = reason
-    return f"{count:,} recording is {what}" if count == 1 else f"{count:,} recordings are {what}"
+def _told(reason: tuple[tuple[str, str], int]) -> str:
+    (noun, what), count = reason
+    return f"{count:,} {noun} is {what}" if count == 1 else f"{count:,} {noun}s are {what}"

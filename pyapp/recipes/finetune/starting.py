@@ -17,11 +17,12 @@ from pyapp.models.loading.by_task import MORE_FILES, known_tasks
 from .characters import finetune_characters, names_characters
 from .encoders import finetune_encoder
 from .labelled import SEPARATORS
+from .language import finetune_language_model
 from .pictures import finetune_pictures
 from .recordings import finetune_whisper
 from .sounds import finetune_sounds
 from .steps import Request
-from .training import FinetuneSettings, finetune_language_model
+from .training import FinetuneSettings
 from .whole import WholeSettings
 
 

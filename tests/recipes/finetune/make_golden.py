@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python -m tests.recipes.finetune.make_golden
 
-It has the first losses of DPOTrainer, ORPOTrainer and CPOTrainer of each kind, over a model whose adapter has seeded
-values, and that of RewardTrainer.
+It has the first losses of DPOTrainer, ORPOTrainer, CPOTrainer and KTOTrainer of each kind, over a model whose adapter
+has seeded values, and that of RewardTrainer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,24 +20,35 @@ import torch
 from datasets import Dataset
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
-from trl import DPOConfig, DPOTrainer, RewardTrainer
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from tests.models.seeded import draw
-from tests.recipes.finetune.preference_case import BETA, GAMMA, KINDS, PAIRS, REFERENCE_FREE, SCORES, SMOOTHING
+from tests.recipes.finetune.preference_case import (
+    BETA,
+    GAMMA,
+    KINDS,
+    LABELLED,
+    PAIRS,
+    REFERENCE_FREE,
+    SCORES,
+    SMOOTHING,
+    UNPAIRED,
+    WEIGHTS,
+)
 from tests.text.chat_model import write_chat_model
 
 TARGET = Path(__file__).with_name("golden.json")
 
 
-def first_loss(folder: Path, trainer_class: Any, settings: Any) -> float:
+def first_loss(folder: Path, trainer_class: Any, settings: Any, lines: Sequence[Any] = PAIRS) -> float:
     model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
     adapter = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / "model" / "tokenizer.json"), eos_token="<|im_end|>", pad_token="<|im_start|>"
     )
-    trainer = trainer_class(model, args=settings, train_dataset=Dataset.from_list(PAIRS), processing_class=tokenizer,
+    trainer = trainer_class(model, args=settings, train_dataset=Dataset.from_list([*lines]), processing_class=tokenizer,
                             peft_config=adapter)  # fmt: skip
     trainer.model.eval()
     with torch.no_grad():  # only now: an adapter that is there already is the reference
@@ -56,6 +68,10 @@ def loss_of(folder: Path, kind: str) -> float:
     }  # fmt: skip
     if kind == "orpo":
         return first_loss(folder, ORPOTrainer, ORPOConfig(**settings))
+    if kind in UNPAIRED:
+        settings |= {"per_device_train_batch_size": len(LABELLED), "loss_type": kind}
+        settings |= dict(zip(("desirable_weight", "undesirable_weight"), WEIGHTS, strict=True))
+        return first_loss(folder, KTOTrainer, KTOConfig(**settings), LABELLED)
     settings["label_smoothing"] = SMOOTHING if kind in ("robust", "cpo", "simpo") else 0.0
     if kind in REFERENCE_FREE:
         loss = {"loss_type": "simpo", "cpo_alpha": 0.0, "simpo_gamma": GAMMA} if kind == "simpo" else {}
@@ -78,7 +94,7 @@ def reward(center: float | None, with_margin: bool) -> float:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         write_chat_model(Path(name) / "model", layers=1)
-        kinds = (*KINDS, *REFERENCE_FREE)
+        kinds = (*KINDS, *REFERENCE_FREE, *UNPAIRED)
         found: dict[str, Any] = {"preferences": {kind: loss_of(Path(name), kind) for kind in kinds}}
     found["reward"] = [reward(None, False), reward(None, True), reward(0.01, False)]
     TARGET.write_text(json.dumps(found) + "\n")

@@ -2,9 +2,10 @@
 
     PYTHONPATH=. python -m tests.recipes.finetune.make_golden_hearing
 
-It has the labels of SEGMENTS by WhisperTokenizer, with and without times; the vocabulary of TEXTS, as transformers'
-recipe makes it (examples/pytorch/speech-recognition, run_speech_recognition_ctc.py: `remove_special_characters` and
-`create_vocabulary_from_data`), and their labels by Wav2Vec2CTCTokenizer.
+It has the labels of SEGMENTS by WhisperTokenizer, with and without times, and their text as a prompt; the vocabulary of
+TEXTS, as transformers' recipe makes it (examples/pytorch/speech-recognition, run_speech_recognition_ctc.py:
+`remove_special_characters` and `create_vocabulary_from_data`), and their labels by Wav2Vec2CTCTokenizer; and what
+BasicTextNormalizer makes of COMPARED.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from transformers import Wav2Vec2CTCTokenizer, WhisperTokenizer
+from transformers.models.whisper.english_normalizer import BasicTextNormalizer
 
-from tests.recipes.finetune.hearing_cases import IGNORED, SEGMENTS, TEXTS
+from tests.recipes.finetune.hearing_cases import COMPARED, IGNORED, SEGMENTS, TEXTS
 
 
 def characters() -> dict[str, Any]:
@@ -45,10 +47,11 @@ def times() -> dict[str, list[int]]:
     )
     labels = {"with": tokenizer(spelt).input_ids}
     tokenizer.set_prefix_tokens(predict_timestamps=False)
-    return labels | {"without": tokenizer(" " + " ".join(texts)).input_ids}
+    prompt = [int(token) for token in tokenizer.get_prompt_ids(" ".join(texts))]
+    return labels | {"without": tokenizer(" " + " ".join(texts)).input_ids, "prompt": prompt}
 
 
 if __name__ == "__main__":
-    found = characters() | {"whisper": times()}
+    found = characters() | {"whisper": times(), "compared": [BasicTextNormalizer()(text).strip() for text in COMPARED]}
     Path(__file__).with_name("golden_hearing.json").write_text(json.dumps(found, ensure_ascii=False) + "\n")
     print(found)

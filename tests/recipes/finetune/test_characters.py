@@ -18,7 +18,7 @@ pytest.importorskip("rapidfuzz")
 from pyapp.audio import write_wav
 from pyapp.cli import run as run_command
 from pyapp.errors import FileFormatError, ModelError, OptionError
-from pyapp.events import Done
+from pyapp.events import Done, Notice
 from pyapp.formats import open_checkpoint
 from pyapp.models.load import load_speech_model
 from pyapp.nn.spec_augment import SpecAugment
@@ -187,6 +187,18 @@ def test_what_is_left_out(place: Path, tmp_path: Path, capsys: pytest.CaptureFix
     found = run(place / "own", place / "data.jsonl", tmp_path / "new", steps=1, new_vocabulary=True)
     assert isinstance(found[-1], Done) and not [event for event in found if "characters" in getattr(event, "what", "")]
     assert [*json.loads((tmp_path / "new" / "vocab.json").read_text())] == ["|", "a", "b", "e", "[UNK]", "[PAD]"]
+
+
+def test_long_recordings_are_cut(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(characters, "LONGEST", 0.1)
+    times = ((0, 0.04, "ea"), (0.06, 0.1, "ae"), (0.12, 0.14, "a"))
+    parts = [{"start": start, "end": end, "text": text} for start, end, text in times]
+    lines = [{"audio": "2.wav", "segments": parts}, {"audio": "2.wav", "text": SPOKEN[2]}]
+    events = run(place / "own", written(place / "cut.jsonl", lines), tmp_path / "out", steps=1)
+    assert isinstance(events[-1], Done) and events[-1].results["examples"] == 2
+    told = next(event for event in events if isinstance(event, Notice) and "left out" in event.what)
+    assert told.what == "1 recording is longer than 0.1 s and without segments, and left out"
+    assert told.hint is not None and told.hint.startswith("Give segments instead of the text")
 
 
 def test_what_is_refused(place: Path, tmp_path: Path) -> None:
