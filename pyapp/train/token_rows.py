@@ -65,9 +65,9 @@ def predicted_log_probs(model: Any, states: Tensor, targets: Tensor) -> Tensor:
     def losses(x: Tensor, wanted: Tensor) -> Tensor:
         return cross_entropy(model.head(x).float(), wanted.long(), reduction="none")  # (n,)
 
-    rows = places // targets.shape[1]  # (N,)
+    rows = places.div(targets.shape[1], rounding_mode="floor")  # (N,)
     found = rows_of_pieces(losses, size, kept, wanted)  # (N,)
-    return found.new_zeros(targets.shape[0]).index_add(0, rows, found, alpha=-1)
+    return -found.new_zeros(targets.shape[0]).index_add(0, rows, found)
 
 
 def total_loss(predictions: Iterable[tuple[Tensor, Tensor, int]]) -> tuple[float, int]:

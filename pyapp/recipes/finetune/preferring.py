@@ -149,12 +149,13 @@ class ReferenceFreeTraining(PreferenceTraining):
         with self._region():
             states, targets = self._states([*rows, *(pair.rejected for pair in pairs)])  # (2 B, T, D), (2 B, T)
             found = predicted_log_probs(self.model, states, targets)  # (2 B,)
-            lengths = (targets != IGNORED).sum(1).to(found.device)  # (2 B,)
+            learnt = found.new_zeros(())
             if kind == "orpo":  # as trl, of the prompts' tokens, too
                 texts = padded([row.ids[1:] for row in rows], IGNORED)  # (B, longest - 1)
                 learnt = predicted_loss(self.model, states[:count, : texts.shape[1]], texts)
-        if kind != "orpo":
-            learnt = -found[:count].sum() / lengths[:count].sum() if kind == "cpo" else found.new_zeros(())
+        lengths = (targets != IGNORED).sum(1).to(found.device)  # (2 B,)
+        if kind == "cpo":
+            learnt = -found[:count].sum() / lengths[:count].sum()
         chosen, rejected = (found / lengths if kind in OF_MEANS else found).split(count)
         none = found.new_zeros(count)
         return chosen, rejected, none, none, learnt
