@@ -43,7 +43,8 @@ COVERED = """async () => {
   const top = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
   return top >= bar ? [] : [`the top bar has ${bar} pixels and covers what is scrolled to: ${top}`];
 }"""
-LETTERS = "(size) => { document.documentElement.style.fontSize = size; }"  # as an extension or a style sheet changes them
+# As an extension or a style sheet changes their size.
+LETTERS = "(size) => { document.documentElement.style.fontSize = size; }"
 CLOSE = """() => {
   document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
   document.querySelectorAll(".error-slot").forEach((slot) => slot.replaceChildren());
