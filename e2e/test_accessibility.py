@@ -43,6 +43,8 @@ COVERED = """async () => {
   const top = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop);
   return top >= bar ? [] : [`the top bar has ${bar} pixels and covers what is scrolled to: ${top}`];
 }"""
+# As an extension or a style sheet changes their size.
+LETTERS = "(size) => { document.documentElement.style.fontSize = size; }"
 CLOSE = """() => {
   document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
   document.querySelectorAll(".error-slot").forEach((slot) => slot.replaceChildren());
@@ -372,6 +374,10 @@ def test_every_state_is_accessible(browser: BrowserContext, site: SiteServer, su
             assert page.evaluate(RUN, {"runOnly": TAGS}) == []
             page.set_viewport_size({"width": width, "height": 700})
             assert page.evaluate(TOO_WIDE) == page.evaluate(COVERED) == []
+            page.set_viewport_size(WIDE)
+            page.evaluate(LETTERS, "200%")
+            assert page.evaluate(TOO_WIDE) == page.evaluate(COVERED) == []
+            page.evaluate(LETTERS, "")
         look(page, ZOOMED, colors="dark")
         with subtests.test(f"{state}, dark, 400 %"):
             keep(page, f"{state}-dark")

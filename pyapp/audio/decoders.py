@@ -267,6 +267,8 @@ def import_soundfile(name: str, kind: str) -> Any:
 def reason(error: Exception) -> str:
     """libsndfile's message without the file's name."""
     text = str(getattr(error, "error_string", error)).removeprefix("Error : ").strip().rstrip(".")
+    if text.startswith("File does not exist"):  # so it says where nothing in the file is MP3; we have the file
+        return "format not recognised"
     return text[:1].lower() + text[1:]
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sys
+import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -69,7 +70,20 @@ PROMPT_LIMIT = 16 << 20  # bytes
 
 def main() -> None:
     """The entry point `pyapp`."""
+    warnings.formatwarning = plain_warning
     sys.exit(run(sys.argv[1:]))
+
+
+_formatted = warnings.formatwarning
+
+
+def plain_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of pyapp's as a note; one of a user's script with its place and line, as Python shows it."""
+    if Path(filename).is_relative_to(Path(__file__).parents[1]):
+        return f"note: {message}\n"
+    return _formatted(message, category, filename, lineno, line)
 
 
 def run(arguments: Sequence[str]) -> int:

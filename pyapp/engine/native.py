@@ -137,7 +137,10 @@ def threads_of_environment() -> int | None:
         if first.isdecimal() and len(first) < 10 and int(first) > 0 and (variable[0] == "O" or first == text):
             return min(int(first), MOST_THREADS)
         if text and variable == "PYAPP_NUM_THREADS":
-            warnings.warn(f"PYAPP_NUM_THREADS is {text[:50]!r}, expected a number from 1 to 64: ignored", stacklevel=2)
+            said = f"PYAPP_NUM_THREADS is {text[:50]!r}, expected a number from 1 to {MOST_THREADS}: ignored"
+            warnings.warn_explicit(
+                said, UserWarning, "pyapp", 1
+            )  # while pyapp is imported: no line of a program asks for it
     return None
 
 

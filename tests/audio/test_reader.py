@@ -304,6 +304,12 @@ def test_damage_at_the_beginning(head: bytes, soundfile: Any) -> None:
 
 
 @pytest.mark.native_only
+def test_a_file_that_libsndfile_takes_for_an_mp3(soundfile: Any) -> None:
+    with pytest.raises(FileFormatError, match=r"can be read \(format not recognised\)"):
+        whole(b"\xff\xfe\0\1garbage\n")
+
+
+@pytest.mark.native_only
 def test_files_are_closed(tmp_path: Path, soundfile: Any) -> None:
     import gc
     import warnings

@@ -302,6 +302,23 @@ def test_names_of_other_modules_are_found() -> None:
     assert pyapp.nn.modules.utils._pair(3) == (3, 3) and pyapp.cuda.amp.autocast(enabled=False)
 
 
+def test_the_state_of_a_wrapped_model_loads_into_a_bare_one() -> None:
+    from pyapp.nn.modules.utils import consume_prefix_in_state_dict_if_present
+
+    bare = pyapp.nn.Sequential(pyapp.nn.Linear(2, 3), pyapp.nn.BatchNorm1d(3))
+    wrapped = pyapp.nn.Module()
+    wrapped.module = bare
+    state = wrapped.state_dict()
+    for _ in range(2):  # the second time there is nothing to take away
+        consume_prefix_in_state_dict_if_present(state, "module.")
+        assert list(state) == list(bare.state_dict())
+        assert state._metadata == bare.state_dict()._metadata
+    bare.load_state_dict(state)
+    plain = {"module.a": 1, "b": 2}
+    consume_prefix_in_state_dict_if_present(plain, "module.")
+    assert plain == {"b": 2, "a": 1}
+
+
 # -- classes of one's own
 
 

@@ -1,4 +1,4 @@
-"""torch.nn.modules.utils: one number for each dim."""
+"""torch.nn.modules.utils: one number for each dim, and names in states."""
 
 from __future__ import annotations
 
@@ -17,4 +17,18 @@ def _ntuple(count: int, name: str = "") -> Callable[[Any], tuple[Any, ...]]:
 
 _single, _pair, _triple, _quadruple = (_ntuple(count) for count in (1, 2, 3, 4))
 
-__all__ = ["_ntuple", "_pair", "_quadruple", "_single", "_triple"]
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Takes `prefix` from the names of a state that begin with it, in place.
+
+    Those of a model in DataParallel or DistributedDataParallel begin with "module.".
+    """
+    versions: dict[str, Any] = getattr(state_dict, "_metadata", {})  # by the modules' names, without a dot at the end
+    if prefix.endswith(".") and prefix[:-1] in versions:
+        versions[""] = versions.pop(prefix[:-1])
+    for names in (state_dict, versions):
+        for name in [name for name in names if name.startswith(prefix)]:
+            names[name.removeprefix(prefix)] = names.pop(name)
+
+
+__all__ = ["_ntuple", "_pair", "_quadruple", "_single", "_triple", "consume_prefix_in_state_dict_if_present"]

@@ -1,7 +1,7 @@
 /**
  * Shows from every view that the page records: in the title, and in a sign that leads back. Keeps the screen awake.
  */
-import { byId, h } from "../../page/dom.js";
+import { find, h } from "../../page/dom.js";
 import { isShown } from "../../page/shell.js";
 import { clock } from "./times.js";
 
@@ -12,7 +12,7 @@ export class RecordingSign {
   constructor(view) {
     this.view = view;
     this.sign = h("a", { class: "recording-sign", href: "#transcribe", hidden: true });
-    byId("main").append(this.sign); // a landmark
+    find(document, ".page-foot").append(this.sign); // a landmark, which is no container: these keep what is fixed inside of them
     this.recording = false;
     /** What the sign says. @type {string | null} */
     this.text = null;
