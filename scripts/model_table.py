@@ -26,7 +26,8 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   tokenizer.json, or the files of the older classes: vocab.json with merges.txt, vocab.txt, or a sentencepiece model
   (Llama, Gemma, T5, ALBERT, DeBERTa, XLM-R, CamemBERT, BARThez, mBART, M2M100, Pegasus and Marian, by the class in
   tokenizer_config.json or config.json). ByT5's tokenizer has no file, RWKV's World
-  models have rwkv_vocab_v20230424.txt.
+  models have rwkv_vocab_v20230424.txt. The words of XLM and FlauBERT, whose files are vocab.json and merges.txt, are
+  found by sacremoses: `pip install 'pyapp[moses]'`.
 - **RWKV**: of versions 4 to 7 also the author's .pth files, with that vocabulary beside them and no config.json.
 - **timm**: a folder or a name of the hub (`timm/mobilenetv3_small_100.lamb_in1k`) whose config.json names an
   `architecture` of timm's, for pictures' labels and features: TIMM. Their

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import FileFormatError, ModelError, ModelNotFoundError
-from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, write_safetensors
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.sink import open_sink
 from pyapp.formats.source import FileSource, read_whole
@@ -67,10 +67,15 @@ def read_config(folder: str | os.PathLike[str]) -> LoraConfig:
             f"there is no {CONFIG} here", where=str(folder), hint="Name the folder that an adapter was written to"
         )
     with FileSource(place) as source:
-        found = json_object(read_whole(source).decode("utf-8", "replace"))
+        return config_of(source)
+
+
+def config_of(source: ByteSource) -> LoraConfig:
+    """The settings of an adapter_config.json, as read_config."""
+    found = json_object(read_whole(source).decode("utf-8", "replace"))
     if not found:
-        raise FileFormatError("this is no configuration: a JSON object is expected", where=str(place))
-    return LoraConfig.from_dict(found, str(place))
+        raise FileFormatError("this is no configuration: a JSON object is expected", where=source.name)
+    return LoraConfig.from_dict(found, source.name)
 
 
 def load_adapter(
@@ -91,13 +96,23 @@ def load_adapter(
             raise ModelNotFoundError(f"there is no {WEIGHTS} here", where=str(folder))
         path = old
     with open_checkpoint(path) as checkpoint:
-        modules = dict(model.named_modules())
-        sizes = {key: tuple(info.shape) for key, info in checkpoint.tensors.items()}
-        tensors = {_path_of(key, sizes, modules): key for key in sizes}
-        shapes = {known: tuple(checkpoint.tensors[key].shape) for known, key in tensors.items()}
-        layers, whole = _divide(model, config, shapes, str(path))
-        state = {known: checkpoint.read(key, finite=True) for known, key in tensors.items()}
-        changed = [known for known in whole if not _equals(model.get_parameter(known), state.get(known))]
+        return add_file(model, config, checkpoint, name, trainable)
+
+
+def add_file(
+    model: Module, config: LoraConfig, checkpoint: Checkpoint, name: str = "default", trainable: bool = False,
+    renamed: Callable[[str], str] = str,
+) -> list[str]:  # fmt: skip
+    """As load_adapter, of the settings and the open file of an adapter. renamed: the model's names of the file's."""
+    check_name(model, name)
+    where = checkpoint.source.name
+    modules = dict(model.named_modules())
+    sizes = {key: tuple(info.shape) for key, info in checkpoint.tensors.items()}
+    tensors = {_path_of(key, sizes, modules, renamed): key for key in sizes}
+    shapes = {known: tuple(checkpoint.tensors[key].shape) for known, key in tensors.items()}
+    layers, whole = _divide(model, config, shapes, where)
+    state = {known: checkpoint.read(key, finite=True) for known, key in tensors.items()}
+    changed = [known for known in whole if not _equals(model.get_parameter(known), state.get(known))]
     before = adapters_of(model).active
     values = {known: state.pop(known).to(model.get_parameter(known).device) for known in changed}
     unmerge_adapters(model)
@@ -105,7 +120,7 @@ def load_adapter(
         adapt(model.get_submodule(layer), name, config, layer)
     enter(model, name, config, {known: Parameter(value, False) for known, value in values.items()})
     try:
-        _fill(model, name, {known: value for known, value in state.items() if known not in whole}, str(path))
+        _fill(model, name, {known: value for known, value in state.items() if known not in whole}, where)
     except ModelError:
         remove_adapter(model, name)
         set_adapter(model, before)
@@ -114,15 +129,17 @@ def load_adapter(
     return layers
 
 
-def _path_of(key: str, sizes: Mapping[str, tuple[int, ...]], modules: Mapping[str, Module]) -> str:
+def _path_of(
+    key: str, sizes: Mapping[str, tuple[int, ...]], modules: Mapping[str, Module], renamed: Callable[[str], str]
+) -> str:
     """The path of a tensor in the model from its name in a file, whose tensors have these sizes."""
     owner, found, rest = key.partition(".lora_")
-    path = owner.removeprefix(PREFIX).replace(".base_layer", "")
+    path = renamed(owner.removeprefix(PREFIX).replace(".base_layer", ""))
     module = modules.get(path)
     if found and isinstance(module, Experts):
         stack = _stack_of(module, sizes.get(f"{owner}.lora_A.weight", ()), sizes.get(f"{owner}.lora_B.weight", ()))
         return f"{path}.lora_{rest.replace('.weight', f'.{stack}.weight')}"
-    known = key.removeprefix(PREFIX).replace(".base_layer.", ".")
+    known = renamed(key.removeprefix(PREFIX).replace(".base_layer.", "."))
     return known.removesuffix(".weight") if known.endswith(".lora_magnitude_vector.weight") else known
 
 

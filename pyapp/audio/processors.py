@@ -17,7 +17,7 @@ from pyapp.errors import ArgumentError, ModelError
 from .constants import SAMPLE_RATE
 from .filter_banks import POINTS, filter_bank, window_of
 from .mel import BINS as FFT_BINS
-from .mel import FFT_SIZE, FRAMES_AT_ONCE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
+from .mel import DECADES, FFT_SIZE, FRAMES_AT_ONCE, HOP, SMALLEST_POWER, log_mel_spectrogram, triangles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ def _feature_settings(settings: Mapping[str, Any], where: str, usual: int = SAMP
     """The object of a feature extractor, in a preprocessor_config.json or a processor_config.json. ModelError for
     another rate than the `usual` one.
     """
-    own = settings.get("feature_extractor")
+    own = settings.get("feature_extractor", settings.get("audio_processor"))
     settings = own if isinstance(own, Mapping) else settings
     rate = settings.get("sampling_rate", usual)
     if rate != usual:
@@ -56,6 +56,20 @@ def _mask_of(counts: Sequence[int]) -> Tensor | None:
         return None
     mask = np.arange(max(counts))[None, :] < np.array(counts)[:, None]
     return from_numpy(mask.astype(np.int32))
+
+
+def _bank_power(
+    sound: NDArray[np.float64], window: NDArray[np.float64], frames: int, filters: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The power (frames, bins) that filters (bins, 257) leave of FFTs of 512 samples each 160, under a window (400,) in
+    the middle of these. The sound has 256 samples more on each side.
+    """
+    found = np.empty((frames, len(filters)))
+    parts = np.lib.stride_tricks.sliding_window_view(sound, FFT_SIZE)[(POINTS - FFT_SIZE) // 2 :: HOP]  # (frames, 400)
+    for first in range(0, frames, FRAMES_AT_ONCE):
+        here = slice(first, min(frames, first + FRAMES_AT_ONCE))
+        found[here] = np.abs(np.fft.rfft(parts[here] * window, POINTS)) ** 2 @ filters.T
+    return found
 
 
 @dataclass(frozen=True)
@@ -157,12 +171,8 @@ class StandardizedProcessor:
         """(frames, bins)."""
         sound = samples.astype(np.float64)
         sound[1:] -= self.emphasis * samples[:-1]
-        sound = np.pad(sound, POINTS // 2)
-        lacking = (POINTS - FFT_SIZE) // 2  # the window stands in the middle of the FFT's samples
-        parts = np.lib.stride_tricks.sliding_window_view(sound, FFT_SIZE)[lacking::HOP][:frames]  # (frames, 400)
-        power = np.abs(np.fft.rfft(parts * window_of("hann"), POINTS)) ** 2  # (frames, 257)
         filters = triangles(self.bins, self.points, SAMPLE_RATE, 0.0, SAMPLE_RATE / 2)
-        logs = np.log(power @ filters.T + self.guard)
+        logs = np.log(_bank_power(np.pad(sound, POINTS // 2), window_of("hann"), frames, filters) + self.guard)
         found: NDArray[np.float64] = (logs - logs.mean(0)) / (logs.std(0, ddof=1) + self.epsilon)
         return found
 
@@ -325,6 +335,71 @@ class SpectrogramProcessor:
         logs = log_mel_spectrogram(array, self.bins, count * self.stretch - len(array))  # (bins, count * frames)
         found = logs.reshape(self.bins, count, self.frames).transpose(1, 0, 2)
         return from_numpy(np.ascontiguousarray(found))
+
+
+@dataclass(frozen=True)
+class PairedSpectrogramProcessor:
+    """What makes the input of Granite Speech: the power of FFTs of 512 samples each 10 ms, the ends reflected, in
+    `bins` triangles of height 1 on HTK's scale, and logarithms as Whisper's; two frames side by side, a last one alone
+    is left out. `window`, `rate`: how many moments the model hears together, and how many of them become a vector, as
+    the file says it; None: it does not.
+    """
+
+    bins: int = 80
+    window: int | None = None
+    rate: int | None = None
+
+    stretch = 30 * SAMPLE_RATE  # samples of what is heard at once, as in training
+
+    @classmethod
+    def from_settings(
+        cls, settings: Mapping[str, Any], where: str = "preprocessor_config.json"
+    ) -> PairedSpectrogramProcessor:
+        """From the object of a preprocessor_config.json or processor_config.json. ModelError for another rate, and for
+        other spectrograms.
+        """
+        settings = _feature_settings(settings, where)
+        own = settings.get("melspec_kwargs")
+        own = own if isinstance(own, Mapping) else {}
+        wanted = {"n_fft": POINTS, "hop_length": HOP, "win_length": FFT_SIZE, "sample_rate": SAMPLE_RATE}
+        for name, usual in wanted.items():
+            given = own.get(name, settings.get(name, usual))
+            if given != usual:
+                raise ModelError(f"{name} is {given!r:.40}, expected {usual}", where=where)
+        bins = own.get("n_mels", settings.get("n_mels", settings.get("feature_size", cls.bins)))
+        if type(bins) is not int or not 1 <= bins <= POINTS // 4:
+            raise ModelError(f"n_mels is {bins!r:.40}, expected a whole number up to {POINTS // 4}", where=where)
+        return cls(bins, *(settings.get(f"projector_{name}") for name in ("window_size", "downsample_rate")))
+
+    def check(self, config: Mapping[str, Any], where: str) -> None:
+        """ModelError for the object of a config.json whose encoder reads other spectrograms."""
+        own = config.get("encoder_config")
+        read = own.get("input_dim", 160) if isinstance(own, Mapping) else 160
+        told = ((2 * self.bins, read, "numbers a moment"),
+                (self.window, config.get("window_size", 15), "moments that are heard together"),
+                (self.rate, config.get("downsample_rate", 5), "moments for a vector"))  # fmt: skip
+        for made, wanted, what in told:
+            if made not in (None, wanted):
+                raise ModelError(
+                    f"it has {made!r:.20} {what}, the model {wanted!r:.20}", where=f"{where}: preprocessor_config.json",
+                    hint="Give the file that belongs to the weights",
+                )  # fmt: skip
+
+    def size(self, samples: int) -> tuple[int, int]:
+        """(numbers, moments) of a recording of so many samples; one that is shorter than two frames has silence."""
+        return 2 * self.bins, max(1, (samples // HOP + 1) // 2)
+
+    def __call__(self, samples: NDArray[np.float32]) -> Tensor:
+        """Samples (N,) at 16 kHz → float32 (1, moments, 2 * bins)."""
+        [array] = _checked([samples])
+        sound = np.pad(array.astype(np.float64), (0, max(0, HOP - len(array))))
+        numbers, moments = self.size(len(array))
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FFT_SIZE) / FFT_SIZE)
+        filters = triangles(self.bins, POINTS // 2 + 1, SAMPLE_RATE, 0.0, SAMPLE_RATE / 2, of_htk=True)
+        power = _bank_power(np.pad(sound, POINTS // 2, mode="reflect"), hann, len(sound) // HOP + 1, filters)
+        logs = np.log10(np.maximum(power, SMALLEST_POWER))
+        logs = np.maximum(logs, logs.max() - DECADES)[: 2 * moments] / 4 + 1
+        return from_numpy(logs.astype(np.float32).reshape(1, moments, numbers))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """Transcribe recordings with models that write the text of samples (Moonshine), or language models that hear (Voxtral,
-Qwen2-Audio): each utterance is heard by itself, from pause to pause.
+Qwen2-Audio, Granite Speech): each utterance is heard by itself, from pause to pause.
 
 The models tell no times: a segment has those of its utterance, and words have none.
 """
@@ -16,6 +16,7 @@ from pyapp.audio.sample_transcription import SampleTranscription
 from pyapp.audio.word_times import Draft
 from pyapp.engine.lazy import np
 from pyapp.events import Event, Notice, Token
+from pyapp.text.chat_template import ChatTemplate, sources
 from pyapp.text.generate import generate_from
 from pyapp.text.options import SamplingOptions
 from pyapp.text.pictures import PictureSession, Recording, part_token
@@ -135,12 +136,18 @@ class PromptedTranscription(UtteranceTranscription):
         self.pause = self.longest / 4
         self._loaded, self._part = loaded, part_token(loaded)
         ends = {self._tokenizer.piece(token) for token in self._tokenizer.stop_ids}
-        text = self._model.transcription_prompt(self._model.part, self._options.language, ends)
+        text = self._model.transcription_prompt(self._model.part, self._options.language, ends, self._conversation)
         before, after = text.split(self._model.part)
         self._prompt = tuple(self._tokenizer.encode(part, bos=False, eos=False) for part in (before, after))
         size = self._processor.size(round((self.longest + 1) * SAMPLE_RATE))  # cuts may be a sample longer
         most = self._model.tokens_in(0, 0, size) + sum(map(len, self._prompt)) + int(WINDOW * TOKENS_PER_SECOND)
         self._session = PictureSession(self._model, min(most, self._model.config.max_seq_len))
+
+    def _conversation(self, said: str) -> str | None:
+        """The text of a conversation in which the user says this; None: the files have no chat template."""
+        if not sources(self._tokenizer.settings):
+            return None
+        return ChatTemplate(self._tokenizer).render([{"role": "user", "content": said}])
 
     def _written(self, samples: NDArray[np.float32]) -> list[int]:
         recording, session = Recording(self._loaded, samples, self._session.capacity), self._session

@@ -290,7 +290,9 @@ def rerank(
 @threads_option
 @json_option
 def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int | None, as_json: bool) -> int:
-    """Find the words that may stand for [MASK] (of some models <mask>) in TEXT; "-" reads lines from stdin."""
+    """Find the words that may stand for [MASK] (of some models <mask> or <special1>) in TEXT; "-" reads lines from
+    stdin.
+    """
     from pyapp import tasks
 
     texts = read_lines(text) if text == "-" else [text]

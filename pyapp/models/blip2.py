@@ -13,19 +13,20 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.errors import ModelError, OptionError
-from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Embedding, LayerNorm, Linear, Module
 from pyapp.nn.blip import BlipVision
-from pyapp.nn.encoders import Intermediate, NormedResidual
 from pyapp.nn.parameter import new_parameter
 from pyapp.nn.picture_text import PictureTextModel
+from pyapp.nn.query_former import query_layers
 from pyapp.nn.sequence_to_sequence import Memory, SequenceToSequence
 from pyapp.nn.vision import check_pictures
 
 from ._index import MODEL_TYPES as MODULES
 from .loading import picture_text
-from .loading.config import check_fields, check_padding, read_config, require
+from .loading.config import read_config, require
 from .loading.picture_text import PictureTextConfig
 from .loading.pictures_config import PatchConfig
+from .loading.query_config import QueryConfig
 from .loading.t5_config import T5Config
 
 MODEL_TYPES = ("blip-2", "instructblip")
@@ -67,29 +68,6 @@ class TowerConfig(PatchConfig):
     num_hidden_layers: int = 39
     num_attention_heads: int = 16
     layer_norm_eps: float = 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueryConfig:
-    """The fields of qformer_config."""
-
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    layer_norm_eps: float = 1e-12
-    cross_attention_frequency: int = 2
-    vocab_size: int = 30522  # these are InstructBLIP's
-    max_position_embeddings: int = 512
-    pad_token_id: int | None = 0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_padding(self.pad_token_id, self.vocab_size)
-        width, heads = self.hidden_size, self.num_attention_heads
-        require(width % heads == 0, f"num_attention_heads {heads} does not divide hidden_size {width}")
-        require(self.num_hidden_layers <= 1 << 10, f"a Q-Former of {self.num_hidden_layers:,} layers")
 
 
 @dataclass(frozen=True)
@@ -144,55 +122,6 @@ class Config(PictureTextConfig):
         return found
 
 
-class QueryAttention(Module):
-    """Attention of queries to each other, or to a picture; the residual and the norm."""
-
-    def __init__(self, config: QueryConfig, source_width: int) -> None:
-        super().__init__()
-        width = config.hidden_size
-        self.heads = config.num_attention_heads
-        self.attention = Module()
-        self.attention.query = Linear(width, width)
-        self.attention.key, self.attention.value = (Linear(source_width, width) for _ in range(2))
-        self.output = NormedResidual(width, width, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, source: Tensor) -> Tensor:
-        """x (B, N, D), source (B, S, W) → (B, N, D)."""
-        parts = self.attention
-        q, k, v = (
-            part(y).reshape(*y.shape[:2], self.heads, -1)
-            for part, y in ((parts.query, x), (parts.key, source), (parts.value, source))
-        )  # (B, N or S, H, D / H)
-        return self.output(ops.attention(q, k, v, causal=False).reshape(x.shape), x)
-
-
-class QueryLayer(Module):
-    """Queries attend to each other and, in every other layer, to the picture; then a feed-forward part. `reads`: words
-    stand behind the queries; all attend to each other, and the words have a feed-forward part of their own.
-    """
-
-    def __init__(self, config: QueryConfig, source_width: int, asks: bool, reads: bool) -> None:
-        super().__init__()
-        self.attention = QueryAttention(config, config.hidden_size)
-        self.crossattention = QueryAttention(config, source_width) if asks else None
-        sizes = config.hidden_size, config.intermediate_size
-        self.intermediate_query = Intermediate(*sizes, config.hidden_act)
-        self.output_query = NormedResidual(*sizes[::-1], config.layer_norm_eps)
-        self.intermediate = Intermediate(*sizes, config.hidden_act) if reads else None
-        self.output = NormedResidual(*sizes[::-1], config.layer_norm_eps) if reads else None
-
-    def forward(self, x: Tensor, source: Tensor, count: int) -> Tensor:
-        """x (B, N + T, D) of `count` = N queries, source (B, S, W) → (B, N + T, D)."""
-        x = self.attention(x, x)
-        words = x.narrow(1, count, x.shape[1] - count)
-        x = x.narrow(1, 0, count)
-        x = x if self.crossattention is None else self.crossattention(x, source)
-        x = self.output_query(self.intermediate_query(x), x)
-        if self.intermediate is None or self.output is None:
-            return x
-        return ops.cat([x, self.output(self.intermediate(words), words)], 1)
-
-
 class QueryEmbeddings(Module):
     """Queries and, behind them, words with their positions; normalised."""
 
@@ -223,12 +152,7 @@ class Projector(Module):
         else:
             self.qformer.layernorm = LayerNorm(own.hidden_size, own.layer_norm_eps)
         self.qformer.encoder = Module()
-        self.qformer.encoder.layer = ModuleList(
-            QueryLayer(
-                own, config.vision_config.hidden_size, layer % own.cross_attention_frequency == 0, config.instructs
-            )
-            for layer in range(own.num_hidden_layers)
-        )
+        self.qformer.encoder.layer = query_layers(own, config.vision_config.hidden_size, config.instructs)
         self.language_projection = Linear(own.hidden_size, width)
 
     def forward(self, x: Tensor, ids: Tensor | None = None) -> Tensor:

@@ -97,6 +97,7 @@ def load_model(
     report = report or (lambda event: None)
     cancel = cancel or Cancel()
     name, projector_beside, projector_file = getattr(source, "name", "model"), None, None
+    named = source if isinstance(source, str | os.PathLike) else None
     if isinstance(source, str | os.PathLike):
         from pyapp import hub
 
@@ -153,11 +154,15 @@ def load_model(
             usual = usual_processor(str(settings["model_type"]))
             prepares = ImageProcessor.from_settings(read_settings(processor), usual)
         if task == HEARS:
-            from pyapp.audio.processors import SpectrogramProcessor
+            from .loading.sound import processor_of
 
-            prepares = SpectrogramProcessor.from_settings(read_settings(processor) if processor is not None else {})
-            prepares.check(settings, name)
+            prepares = processor_of(name, settings, read_settings(processor) if processor is not None else {})
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
+        if task == HEARS:
+            from .loading.sound import add_own_adapter, files_of
+
+            beside_it = files_of(named, report, cancel) if settings.get("has_lora_adapter") and named else {}
+            add_own_adapter(model, settings, beside_it, name, report)
         if task == SEES and prepares is not None:
             prepares = model.prepared_by(prepares)
         if task == SEES and prepares is not None and prepares.fixed_size not in (None, model.pixels):
@@ -476,14 +481,17 @@ def read_model(
     """A model of the class `kind` of an architecture's module, with the weights of a checkpoint. `group`: processes
     that compute it together.
     """
-    from pyapp.models.loading.weights import ignored_by, load_weights
+    from pyapp.models.loading.weights import check_left, ignored_by, load_buffers, load_weights
 
     config, model, stored = empty_model(module, kind, checkpoint, settings)
-    load_weights(
-        model, checkpoint, stored=stored, base=getattr(kind, "base_model_prefix", ""), dtype=dtype, device=device,
-        progress=progress, config=config.to_dict(), renames=getattr(module, "renamed", None),
-        ignored=ignored_by(module), group=group,
+    base, renames = getattr(kind, "base_model_prefix", ""), getattr(module, "renamed", None)
+    norms = any(name.endswith("running_mean") for name, _ in model.named_buffers())  # of batches
+    left = load_weights(
+        model, checkpoint, stored=stored, base=base, dtype=dtype, device=device, progress=progress,
+        config=config.to_dict(), renames=renames, ignored=ignored_by(module), strict=not norms, group=group,
     )  # fmt: skip
+    if norms:
+        check_left(checkpoint, load_buffers(model, checkpoint, left, base, renames, device))
     model.eval()
     return model
 

@@ -80,7 +80,9 @@ class Qwen2AudioForConditionalGeneration(SoundTextModel):
             heard = until([*map(moments_in, frames)], pixel_values.shape[2] // 2, pixel_values.device)
         return self.multi_modal_projector(self.audio_tower(pixel_values, heard))
 
-    def transcription_prompt(self, sound: str, language: str | None, ends: Collection[str | None]) -> str:
+    def transcription_prompt(
+        self, sound: str, language: str | None, ends: Collection[str | None], conversation: Any = None
+    ) -> str:
         heard = f"<|audio_bos|>{sound}<|audio_eos|>"
         if "<|im_end|>" in ends:  # the model for conversations
             return TURN.format(f"{heard}\n{TASK}") + ANSWER

@@ -79,7 +79,9 @@ class VoxtralForConditionalGeneration(SoundTextModel):
         x = self.audio_tower(pixel_values)  # (B, T, D)
         return self.multi_modal_projector(x.reshape(x.shape[0], self.picture_tokens, -1))
 
-    def transcription_prompt(self, sound: str, language: str | None, ends: Collection[str | None]) -> str:
+    def transcription_prompt(
+        self, sound: str, language: str | None, ends: Collection[str | None], conversation: Any = None
+    ) -> str:
         told = "" if language is None else f"lang:{language}"
         return f"<s>[INST][BEGIN_AUDIO]{sound}[/INST]{told}[TRANSCRIBE]"
 

@@ -141,6 +141,29 @@ class PositionedAttention(Module):
         return self.out_proj(attend(parts[0], parts[1], parts[2], None), residual)
 
 
+def attend_to_points(
+    weights: Tensor, places: Tensor, values: Tensor, sizes: list[tuple[int, int]], counts: Sequence[int], nearest: bool
+) -> Tensor:
+    """The sums of what values (B, S, D) of maps of `sizes` have at points, as many of each map as counts says (N of all
+    maps), by the softmax of weights (B, Q, H * N): places (B, Q, H, N, 2) as parts of the maps' sides → (B, Q, D).
+    nearest: as PointAttention.
+    """
+    batch, queries, heads, points, _ = places.shape
+    width = values.shape[2]
+    weights = ops.softmax(weights.reshape(batch, queries, heads, points), 3)
+    weights = weights.permute(0, 2, 1, 3).reshape(batch * heads, 1, queries, points)
+    grid = places.permute(0, 2, 1, 3, 4).reshape(batch * heads, queries, points, 2)
+    values = values.transpose(1, 2)  # (B, D, S)
+    found, first, point = [], 0, 0
+    for (rows, columns), count in zip(sizes, counts, strict=True):
+        part = values.narrow(2, first, rows * columns).reshape(batch * heads, width // heads, rows, columns)
+        read = _at_nearest if nearest else _at_points
+        found.append(read(part, grid.narrow(2, point, count)))  # (B * H, d, Q, count)
+        first, point = first + rows * columns, point + count
+    y = (ops.cat(found, 3) * weights).sum(3)  # (B * H, d, Q)
+    return y.reshape(batch, width, queries).transpose(1, 2)
+
+
 class PointAttention(Module):
     """Attention of queries to a few points of each map (Zhu et al. 2020, arXiv 2010.04159). `nearest`: points read the
     nearest place, not those around them (Lv et al. 2024, arXiv 2407.17140).
@@ -163,20 +186,11 @@ class PointAttention(Module):
         """x (B, Q, D), places (B, Q, H, L, P, 2) of points as parts of the maps' sides, source (B, S, D) of maps of
         `sizes` → (B, Q, D).
         """
-        batch, queries, width = x.shape
-        heads, levels, points = self.heads, self.levels, self.points
-        weights = ops.softmax(self.attention_weights(x).reshape(batch, queries, heads, levels * points), 3)
-        weights = weights.permute(0, 2, 1, 3).reshape(batch * heads, 1, queries, levels * points)
-        grid = places.permute(0, 2, 3, 1, 4, 5).reshape(batch * heads, levels, queries, points, 2)
-        values = self.value_proj(source).transpose(1, 2)  # (B, D, S)
-        found, first = [], 0
-        for level, (rows, columns) in enumerate(sizes):
-            part = values.narrow(2, first, rows * columns).reshape(batch * heads, width // heads, rows, columns)
-            read = _at_nearest if self.nearest else _at_points
-            found.append(read(part, grid.select(1, level)))  # (B * H, d, Q, P)
-            first += rows * columns
-        y = (ops.cat(found, 3) * weights).sum(3)  # (B * H, d, Q)
-        return self.output_proj(y.reshape(batch, width, queries).transpose(1, 2))
+        counts = [self.points] * self.levels
+        y = attend_to_points(
+            self.attention_weights(x), places.flatten(3, 4), self.value_proj(source), sizes, counts, self.nearest
+        )
+        return self.output_proj(y)
 
     def in_boxes(
         self, x: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]], scale: float = 0.5

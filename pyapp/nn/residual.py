@@ -5,7 +5,7 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from ..engine import Tensor
@@ -103,17 +103,12 @@ class ResidualStage(Module):
         return self.layers(x)
 
 
-class ResidualStages(Module):
-    """The stages. `layer` makes a layer as ResidualLayer does."""
+class Stages(Module):
+    """Parts of a network, one after the other."""
 
-    def __init__(self, config: Any, layer: MakeLayer = ResidualLayer) -> None:
+    def __init__(self, stages: Iterable[Module]) -> None:
         super().__init__()
-        widths = (config.embedding_size, *config.hidden_sizes)
-        first = 2 if config.downsample_in_first_stage else 1
-        self.stages = ModuleList(
-            ResidualStage(config, widths[i], widths[i + 1], depth, 2 if i else first, layer)
-            for i, depth in enumerate(config.depths)
-        )
+        self.stages = ModuleList(stages)
 
     def maps(self, x: Tensor) -> list[Tensor]:
         """x (B, C, H, W) → the map (B, C', H', W') of each stage."""
@@ -126,3 +121,15 @@ class ResidualStages(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, C', H', W')."""
         return self.maps(x)[-1]
+
+
+class ResidualStages(Stages):
+    """The stages. `layer` makes a layer as ResidualLayer does."""
+
+    def __init__(self, config: Any, layer: MakeLayer = ResidualLayer) -> None:
+        widths = (config.embedding_size, *config.hidden_sizes)
+        first = 2 if config.downsample_in_first_stage else 1
+        super().__init__(
+            ResidualStage(config, widths[i], widths[i + 1], depth, 2 if i else first, layer)
+            for i, depth in enumerate(config.depths)
+        )

@@ -7,7 +7,7 @@ Parameters have the names of Hugging Face's files.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..engine import Tensor, no_grad, ops
@@ -127,9 +127,13 @@ class SoundTextModel(PictureTextModel):
         parts = x.split([*map(len, frames)])
         return ops.cat([self.arranged(part, 0, 0, size) for part, size in zip(parts, sizes, strict=True)])
 
-    def transcription_prompt(self, sound: str, language: str | None, ends: Collection[str | None]) -> str:
+    def transcription_prompt(
+        self, sound: str, language: str | None, ends: Collection[str | None],
+        conversation: Callable[[str], str | None] = lambda _: None,
+    ) -> str:  # fmt: skip
         """The text after which the model writes what is said in a recording, for which `sound` stands in it, with the
         names of special tokens; `language`: the code of the one that is spoken, if it is known; `ends`: the tokens that
-        end what it writes.
+        end what it writes; `conversation`: makes the text of one in which a user says something, by the chat template,
+        or None, if the files have none.
         """
         raise NotImplementedError

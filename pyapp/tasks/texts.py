@@ -184,7 +184,9 @@ def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: i
     probabilities, their ids, and the text with that word.
     """
     tokenizer = loaded.tokenizer
-    mask_name = next((name for name in MASKS if name in tokenizer.special_names), None)
+    told = tokenizer.special_id("mask_token")  # XLM's is <special1>
+    names = (*MASKS, *([] if told is None else [tokenizer.piece(told)]))
+    mask_name = next((name for name in names if name in tokenizer.special_names), None)
     if mask_name is None:
         raise ModelError("the tokenizer has no token for masked words", where=loaded.name)
     if type(top) is not int or not 1 <= top <= loaded.model.config.vocab_size:

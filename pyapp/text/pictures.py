@@ -18,7 +18,7 @@ from typing import Any
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.buffers import int32_tensor
 from pyapp.engine.ops import cat
-from pyapp.errors import ArgumentError, ModelError, OptionError
+from pyapp.errors import ArgumentError, ModelError, OptionError, PyappError
 from pyapp.formats import ByteSource, BytesSource
 from pyapp.nn import Module, ModuleList
 from pyapp.nn.picture_text import RotaryPosition, Seen, grid_positions, last_seen
@@ -370,11 +370,27 @@ class PictureTemplate(ChatTemplate):
     def __init__(self, loaded: Any, pictures: Sequence[Picture], source: str | None = None) -> None:
         super().__init__(loaded.tokenizer, source=source)
         self.pictures, self._model = pictures, loaded.model
-        self._lists = False
+        self._lists = self._joins = False
         self._lists = PROBE not in self.render([{"role": "user", "content": PROBE}])
+        self._joins = bool(pictures) and not self._lists and not self._has_places()
         self.part = part_token(loaded)
 
+    def _has_places(self) -> bool:
+        """Whether the template has a place for a picture in a list of parts."""
+        parts = [{"type": self._model.sees}, {"type": "text", "text": PROBE}]
+        try:
+            return self._model.placeholder in self.render([{"role": "user", "content": parts}])
+        except PyappError:  # it joins texts
+            return False
+
     def render(self, messages: Any, tools: Any = None, **options: Any) -> str:
+        if self._joins:  # the template reads texts only
+            place = self._model.placeholder
+            messages = [
+                {**message, "content": "".join(part.get("text", place) for part in message["content"])}
+                if isinstance(message.get("content"), list) else message
+                for message in messages
+            ]  # fmt: skip
         if self._lists:  # the template reads lists of parts only
             messages = [
                 {**message, "content": [{"type": "text", "text": message["content"]}]}

@@ -180,6 +180,10 @@ class Tokenizer:
             from pyapp.text.longest_match import LongestMatch
 
             self._factory = partial(LongestMatch, where=where)
+        elif (document.get("pre_tokenizer") or {}).get("type") == "Moses":  # of XLM, whose words no library finds
+            from pyapp.text.moses import MosesBackend
+
+            self._factory = partial(MosesBackend, library=self._factory, where=where)
         self._cache: dict[int, bytes | None] = {}
 
     @classmethod

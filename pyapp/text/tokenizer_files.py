@@ -45,9 +45,11 @@ CLASSES = {
     "gemma": "GemmaTokenizer", "gemma2": "GemmaTokenizer", "gemma3": "GemmaTokenizer", "gemma3_text": "GemmaTokenizer",
     "deberta-v2": "DebertaV2Tokenizer", "roberta": "RobertaTokenizer", "bart": "BartTokenizer",
     "mpnet": "MPNetTokenizer", "clip": "CLIPTokenizer", "qwen2": "Qwen2Tokenizer", "qwen3": "Qwen2Tokenizer",
+    "xlm": "XLMTokenizer", "flaubert": "FlaubertTokenizer",
     "qwen2_moe": "Qwen2Tokenizer", "qwen3_moe": "Qwen2Tokenizer",
 }  # fmt: skip
 OF_BYTES = "ByT5Tokenizer"  # the class whose tokens are bytes, which has no vocabulary
+OF_MOSES = ("XLMTokenizer", "FlaubertTokenizer")  # the classes whose words are those of Moses (text/moses.py)
 ENDINGS = (".tiktoken", ".gguf", ".model")
 HINT = "Give tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, a .tiktoken or a .gguf file"
 MERGES = "merges.txt"
@@ -261,6 +263,13 @@ def _read_json(
         read_merges,
     )
 
+    if settings.get("tokenizer_class") in OF_MOSES:
+        from pyapp.text.moses import moses_document
+
+        lines = read_utf8(read_whole(files[MERGES]), files[MERGES].name).split("\n")
+        pairs = read_merges("\n".join(" ".join(line.split()[:2]) for line in lines), files[MERGES].name)  # and a count
+        document, settings = moses_document(whole, pairs, settings, source.name)
+        return Tokenizer(document, settings, end_ids=ends, where=source.name)
     vocabulary = checked_vocabulary(whole, source.name)
     for number, entry in more_tokens(settings).items():
         vocabulary.setdefault(entry["content"], number)

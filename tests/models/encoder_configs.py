@@ -95,6 +95,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "xlnet", "vocab_size": 40, "d_model": 16, "n_layer": 2, "n_head": 4, "d_inner": 24, **_LABELS,
         "pad_token_id": 5, "clamp_len": 4,
     },
+    "xlm": {
+        "model_type": "xlm", "vocab_size": 40, "emb_dim": 16, "n_layers": 2, "n_heads": 4, "n_langs": 3, **_LABELS,
+        "max_position_embeddings": 12, "summary_activation": "tanh", "gelu_activation": False,
+    },
+    "flaubert": {
+        "model_type": "flaubert", "vocab_size": 40, "emb_dim": 16, "n_layers": 1, "n_heads": 2, "pre_norm": True,
+        "max_position_embeddings": 12, **_LABELS,
+    },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
 OTHER_DEVICE = tuple(
@@ -104,7 +112,7 @@ OTHER_DEVICE = tuple(
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
-    "squeezebert": _WIDE | {"embedding_size": 32},
+    "squeezebert": _WIDE | {"embedding_size": 32}, "xlm": {"emb_dim": 32}, "flaubert": {"emb_dim": 32},
 }  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {

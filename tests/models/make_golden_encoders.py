@@ -70,6 +70,10 @@ def biases(mask: list[list[int]], heads: int) -> torch.Tensor:
     return found.masked_fill(torch.tensor(mask)[:, None, None] == 0, torch.finfo(torch.float32).min)
 
 
+# With pre_norm, FlauBERT of transformers 5.24 asks the cache for one of each layer, which it has not.
+transformers.EncoderDecoderCache.__getitem__ = lambda self, layer: self  # type: ignore[attr-defined]
+
+
 def model_of(name: str, task: str) -> Any:
     config = dict(CONFIGS[name])
     if task == "question-answering":

@@ -42,7 +42,7 @@ from tests.vision.processor_cases import pictures as processor_pictures
 
 FOLDER = Path(__file__).with_name("golden_pictures")
 FROZEN = r"backbone\..*running_var"  # of norms that are frozen, where a model has such
-COMPUTED = "pos_idx_to_embed", "n_points_scale"  # of buffers that files have, but that are always the same
+COMPUTED = "pos_idx_to_embed", "n_points_scale", "num_points_scale"  # of buffers whose values never change
 ENDS = {
     "depth-estimation": "ForDepthEstimation",
     "pose-estimation": "ForPoseEstimation",

@@ -19,10 +19,14 @@ import transformers
 from tests.models.make_golden_picture_texts import by_files, rounded
 from tests.models.seeded import shown, sound_weights
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, SAMPLES, SETTINGS, texts
+from tests.models.sound_text_configs import CONFIGS, PAIRED, SAMPLES, SETTINGS, texts
 
+INPUTS = ("input_features", "input_features_mask")  # of Granite Speech
 FOLDER = Path(__file__).with_name("golden_sound_texts")
-CLASSES = {"voxtral": "VoxtralForConditionalGeneration", "qwen2_audio": "Qwen2AudioForConditionalGeneration"}
+CLASSES = {
+    "voxtral": "VoxtralForConditionalGeneration", "qwen2_audio": "Qwen2AudioForConditionalGeneration",
+    "granite_speech": "GraniteSpeechForConditionalGeneration",
+}  # fmt: skip
 
 
 def spectrograms(samples: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,6 +44,12 @@ def golden(name: str) -> dict[str, Any]:
     config = dict(CONFIGS[name])
     made = transformers.AutoConfig.for_model(config.pop("model_type"), **config)
     kind = getattr(transformers, CLASSES[made.model_type])
+    if name == "granite_speech":
+        extract = transformers.GraniteSpeechFeatureExtractor(**PAIRED)  # with torchaudio
+        both, first = (extract([recording(count) for count in counts]) for counts in (SAMPLES, SAMPLES[:1]))
+        whole, alone = ({key: found[key] for key in INPUTS} for found in (both, first))
+        found = by_files(name, kind, made, sound_weights, torch.tensor(texts(name)), whole, alone)
+        return found | {"mel": rounded(shown(first["input_features"].numpy(), 60))}
     sounds, masks = zip(*(spectrograms(recording(count)) for count in SAMPLES), strict=True)
     whole, alone = ({"input_features": values} for values in (torch.cat(sounds), sounds[0]))
     if name == "qwen2_audio":

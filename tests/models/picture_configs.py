@@ -64,6 +64,13 @@ _RT_DETR = {
     "num_queries": 6,
     "num_denoising": 0,
 }
+_HGNET = {
+    "model_type": "hgnet_v2", "stem_channels": [3, 6, 8], "stage_in_channels": [8, 10, 12],
+    "stage_mid_channels": [4, 4, 6], "stage_out_channels": [10, 12, 16], "hidden_sizes": [10, 12, 16],
+    "depths": [1, 2, 1], "stage_num_blocks": [1, 2, 1], "stage_numb_of_layers": [2, 1, 2],
+    "stage_downsample": [False, True, True], "stage_downsample_strides": [2, 2, 2],
+    "stage_light_block": [False, False, True], "stage_kernel_size": [3, 3, 5],
+}  # fmt: skip
 _DEFORMABLE = {
     "model_type": "deformable_detr", **_LABELS, "d_model": 32, "num_queries": 5, "encoder_layers": 1,
     "decoder_layers": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 16, "encoder_attention_heads": 4,
@@ -300,6 +307,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     }, "encoder_in_channels": [16, 24], "decoder_in_channels": [8, 8], "num_feature_levels": 2, "decoder_n_levels": 2,
         "encode_proj_layers": [1], "feat_strides": [8, 16], "decoder_method": "discrete",
     },
+    "d_fine": _RT_DETR | {
+        "model_type": "d_fine", "encoder_in_channels": [12, 16], "decoder_in_channels": [16, 16],
+        "encoder_hidden_dim": 16, "feat_strides": [8, 16], "num_feature_levels": 2, "encode_proj_layers": [1],
+        "decoder_n_points": [2, 3], "hidden_expansion": 0.5,
+        "depth_mult": 0.5, "max_num_bins": 8, "lqe_hidden_dim": 6,
+        "backbone_config": _HGNET | {"use_learnable_affine_block": True, "out_features": ["stage2", "stage3"]},
+    },
+    "hgnet_v2": _HGNET | _LABELS | {"hidden_act": "gelu", "stage_downsample_strides": [2, 1, 2]},
     "segformer": {
         "model_type": "segformer", "num_encoder_blocks": 3, "depths": [1, 2, 1], "sr_ratios": [4, 2, 1],
         "hidden_sizes": [8, 12, 32], "patch_sizes": [7, 3, 3], "strides": [4, 2, 2], "num_attention_heads": [1, 2, 4],
@@ -431,7 +446,7 @@ def sizes(name: str) -> list[tuple[int, int]]:
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (32, 40) if "grounding" in config["model_type"] or "deformable" in config["model_type"] else own
-    own = (64, 96) if config["model_type"].startswith("rt_detr") else own  # multiples of its coarsest step
+    own = (64, 96) if config["model_type"].startswith(("rt_detr", "d_fine")) else own  # multiples of its coarsest step
     if config["model_type"] == "siglip2":
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":

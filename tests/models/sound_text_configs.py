@@ -22,9 +22,22 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "qwen2_audio", "text_config": _TEXT | {"model_type": "qwen2"}, "audio_token_index": SOUND,
         "audio_config": _WHISPER | {"model_type": "qwen2_audio_encoder"},
     },
+    "granite_speech": {
+        "model_type": "granite_speech", "audio_token_index": SOUND, "has_lora_adapter": False,
+        "text_config": _TEXT | {"model_type": "granite", "embedding_multiplier": 3.0, "tie_word_embeddings": True},
+        "encoder_config": {
+            "model_type": "granite_speech_encoder", "input_dim": 16, "num_layers": 2, "hidden_dim": 24, "num_heads": 2,
+            "feedforward_mult": 2, "output_dim": 12, "context_size": 30, "max_pos_emb": 32, "conv_kernel_size": 5,
+        },
+        "projector_config": {
+            "model_type": "blip_2_qformer", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "intermediate_size": 20, "encoder_hidden_size": 24, "cross_attention_frequency": 1,
+        },
+    },
 }  # fmt: skip
-VECTORS = {"voxtral": (40, 20), "qwen2_audio": (39, 14)}  # of the two recordings
+VECTORS = {"voxtral": (40, 20), "qwen2_audio": (39, 14), "granite_speech": (18, 6)}  # of the two recordings
 SETTINGS = {"feature_size": 8, "chunk_length": 1, "sampling_rate": 16000, "hop_length": 160, "n_fft": 400}
+PAIRED = {"n_mels": 8}  # Granite Speech's
 SAMPLES = (25000, 9000)  # of the two recordings: two stretches and one
 
 

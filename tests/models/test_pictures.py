@@ -264,7 +264,7 @@ def test_backbones_of_detectors() -> None:
     assert both.from_dict({"use_timm_backbone": True, "backbone": "resnet50"}).stages == (1, 2, 3)
     assert both.from_dict({"backbone": "resnet50", "num_feature_levels": 1}).stages == (3,)
     assert both.from_dict(CONFIGS["deformable_detr"]).stages == (1, 2)
-    for name in ("deformable_detr", "dab_detr", "rt_detr_v2", "grounding_dino", "mm_grounding_dino"):
+    for name in ("deformable_detr", "dab_detr", "rt_detr_v2", "d_fine", "grounding_dino", "mm_grounding_dino"):
         small = module_of(name).Config.from_dict(CONFIGS[name])
         assert module_of(name).Config.from_dict(small.to_dict()) == small, name
     for change, message in (
@@ -299,6 +299,13 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("owlv2", {"projection_dim": 8}, "projection_dim is 8"),
         ("rt_detr_v2", {"decoder_method": "most"}, "'most'"),
         ("rt_detr_v2", {"decoder_n_levels": 3}, "decoder_n_levels is 3"),
+        ("d_fine", {"eval_idx": 0}, "eval_idx is 0"),
+        ("d_fine", {"decoder_n_points": [2, 0]}, "decoder_n_points"),
+        ("d_fine", {"max_num_bins": 7}, "max_num_bins is 7"),
+        ("d_fine", {"backbone_config": {"model_type": "resnet"}}, "Known: hgnet_v2|'resnet'"),
+        ("hgnet_v2", {"stage_in_channels": [8, 9, 12]}, r"but the parts before the stages have \[8, 10, 12\]"),
+        ("hgnet_v2", {"stage_light_block": [False, 1, True]}, "stage_light_block"),
+        ("hgnet_v2", {"stage_kernel_size": [3, 4, 5]}, "odd"),
         ("conditional_detr", {"auxiliary_loss": True}, "auxiliary_loss"),
         ("dab_detr", {"query_dim": 2}, "query_dim"),
         ("dab_detr", {"temperature_width": 10}, "temperature_width is 10"),

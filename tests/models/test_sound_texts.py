@@ -19,20 +19,19 @@ import pytest
 import pyapp
 from pyapp import tasks
 from pyapp.audio import write_wav
-from pyapp.audio.processors import SpectrogramProcessor
+from pyapp.audio.processors import PairedSpectrogramProcessor, SpectrogramProcessor
 from pyapp.errors import FileFormatError, ModelError
 from pyapp.events import Done, Error, Progress, Segment
 from pyapp.formats import write_safetensors
 from pyapp.models import _index, load_model, load_tokenizer
 from pyapp.models.load import load_speech_model
-from pyapp.models.loading.sound_text import renamed
 from pyapp.nn.picture_text import Seen
 from pyapp.text.options import SamplingOptions
 from pyapp.text.pictures import Recording
 from tests.models.seeded import direction, shown, sound_weights
 from tests.models.small_models import golden_of, numbers
 from tests.models.sound_configs import recording
-from tests.models.sound_text_configs import CONFIGS, QUANTISED, SAMPLES, SETTINGS, SOUND, texts
+from tests.models.sound_text_configs import CONFIGS, PAIRED, QUANTISED, SAMPLES, SETTINGS, SOUND, texts
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 SPECIAL = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "[AUDIO]": SOUND, "[BEGIN_AUDIO]": 25, "[TRANSCRIBE]": 34}
@@ -48,16 +47,28 @@ def golden(name: str) -> dict[str, Any]:
     return golden_of("golden_sound_texts", name)
 
 
+def module_of(name: str) -> Any:
+    return importlib.import_module(f"pyapp.models.{_index.MODEL_TYPES[name]}")
+
+
+def by_names(name: str, model: Any) -> dict[str, pyapp.Tensor]:
+    """The parameters of a model by the names of files."""
+    found = dict(model.named_parameters())
+    return {key: found[module_of(name).renamed(key)] for key in golden(name)["parameters"]}
+
+
 @cache
 def make(name: str) -> Any:
     """The model with the weights of its golden file."""
-    module = importlib.import_module(f"pyapp.models.{_index.MODEL_TYPES[name]}")
+    module = module_of(name)
     model = module.TASKS["audio-text-to-text"](module.Config.from_dict(CONFIGS[name]))
-    found = dict(model.named_parameters())
     with pyapp.no_grad():
-        for key in golden(name)["parameters"]:
-            value = found[renamed(key)]
+        for key, value in by_names(name, model).items():
             value.copy_(pyapp.from_numpy(sound_weights(key, tuple(value.shape))))
+        for key, value in model.named_buffers():
+            if value.dtype.is_floating_point:
+                stored = key.replace("audio_tower.", "encoder.")  # as Granite Speech's files name it
+                value.copy_(pyapp.from_numpy(sound_weights(stored, tuple(value.shape))))
     return model.eval().requires_grad_(False)
 
 
@@ -84,16 +95,21 @@ def tekken(special: Mapping[str, int] = SPECIAL, **changed: Any) -> dict[str, An
 def write(folder: Path, name: str, **config: Any) -> Path:
     """The folder of a model, with tensors as transformers names them."""
     folder.mkdir(exist_ok=True)
-    found = dict(make(name).named_parameters())
-    write_safetensors(folder / "model.safetensors", {key: found[renamed(key)] for key in golden(name)["parameters"]})
+    norms = {key.replace("audio_tower.", "encoder."): value for key, value in make(name).named_buffers()}
+    norms = {key: value for key, value in norms.items() if "batch_norm" in key}
+    write_safetensors(folder / "model.safetensors", by_names(name, make(name)) | norms)
     (folder / "config.json").write_text(json.dumps(CONFIGS[name] | config))
-    (folder / "preprocessor_config.json").write_text(json.dumps(SETTINGS))
+    (folder / "preprocessor_config.json").write_text(json.dumps(PAIRED if name == "granite_speech" else SETTINGS))
     (folder / "tekken.json").write_text(json.dumps(tekken()))
     return folder
 
 
-def mel(*counts: int) -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
+def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
     """The spectrograms of recordings, and their sizes."""
+    if name == "granite_speech":  # in one piece, and as transformers with silence behind the shorter one
+        paired = PairedSpectrogramProcessor.from_settings(PAIRED)
+        sounds = [np.pad(recording(count), (0, max(counts) - count)) for count in counts]
+        return pyapp.cat([paired(sound) for sound in sounds]), [paired.size(count) for count in counts]
     processor = SpectrogramProcessor.from_settings(SETTINGS)
     return pyapp.cat([processor(recording(count)) for count in counts]), [processor.size(count) for count in counts]
 
@@ -101,17 +117,16 @@ def mel(*counts: int) -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_spectrograms_logits_and_gradients_are_those_of_transformers(name: str) -> None:
     model, expected = make(name).requires_grad_(), golden(name)
-    np.testing.assert_allclose(shown(numbers(mel(SAMPLES[0])[0]), 60), expected["mel"], **CLOSE)
-    found, stored = dict(model.named_parameters()), expected["parameters"]
-    assert {renamed(key): shape for key, (shape, _) in stored.items()} == {
-        key: list(value.shape) for key, value in found.items()
-    }
+    np.testing.assert_allclose(shown(numbers(mel(SAMPLES[0], name=name)[0]), 60), expected["mel"], **CLOSE)
+    found, stored = by_names(name, model), expected["parameters"]
+    assert {id(value) for value in found.values()} == {id(value) for value in model.parameters()}
+    assert {key: shape for key, (shape, _) in stored.items()} == {k: list(value.shape) for k, value in found.items()}
     ids = pyapp.tensor(texts(name), dtype="int32")
-    logits = model(ids, ids != 0, *mel(*SAMPLES)) * (ids != 0).unsqueeze(-1)
+    logits = model(ids, ids != 0, *mel(*SAMPLES, name=name)) * (ids != 0).unsqueeze(-1)
     np.testing.assert_allclose(shown(numbers(logits), 96), expected["outputs"], **CLOSE)
     (logits * pyapp.tensor(direction(name, logits.shape).astype(np.float32))).sum().backward()
     for key, (_, product) in stored.items():
-        grad = numbers(found[renamed(key)].grad)
+        grad = numbers(found[key].grad)
         np.testing.assert_allclose(
             (grad * direction(key, grad.shape)).sum(), product, rtol=2e-3, atol=2e-3, err_msg=key
         )
@@ -126,7 +141,7 @@ def test_tokens_are_those_of_transformers(name: str) -> None:
     cache = model.new_cache(len(row) + 30)
     found: list[int] = []
     with pyapp.no_grad():
-        features = model.vectors_of(*mel(SAMPLES[0]))
+        features = model.vectors_of(*mel(SAMPLES[0], name=name))
         logits = model.forward_cached(
             pyapp.tensor(row, dtype="int32"), pyapp.tensor([0], dtype="int32"), cache, seen=Seen(features, places)
         )
@@ -213,6 +228,52 @@ def test_prompts_of_qwen2_audio(tmp_path: Path) -> None:
         assert written[:6] == row[len(prompt) :]
 
 
+TEMPLATE = """{% for message in messages %}{% if message.role == "user" %}[INST]{{ message['content'] }}[/INST]\
+{% else %}{{ message['content'] + "</s>" }}{% endif %}{% endfor %}"""
+
+
+def test_granite_speech(tmp_path: Path) -> None:
+    """Its adapter is merged, it transcribes by the chat template of its files, and a template that joins texts has a
+    place for a recording.
+    """
+    pytest.importorskip("jinja2")
+    folder, samples = write(tmp_path / "model", "granite_speech", has_lora_adapter=True), recording(SAMPLES[1])
+    special = {"<s>": 1, "</s>": 2, "[INST]": 3, "[/INST]": 4, "<|audio|>": SOUND}
+    (folder / "tekken.json").write_text(json.dumps(tekken(special)))
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    told: list[Any] = []
+    load_speech_model(folder, report=told.append)
+    assert any("adapter is missing" in str(event) for event in told)
+    first, second = (np.arange(64, dtype=np.float32).reshape(shape) / 200 for shape in ((2, 32), (32, 2)))
+    path = "base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_"
+    matrices = {f"{path}{part}.weight": pyapp.from_numpy(value) for part, value in (("A", first), ("B", second))}
+    write_safetensors(folder / "adapter_model.safetensors", matrices)
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 8, "target_modules": ["q_proj"], "layers_to_transform": [1]}
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+    loaded = load_speech_model(folder)
+    place = "language_model.model.layers.1.self_attn.q_proj.weight"
+    own = by_names("granite_speech", make("granite_speech"))[place]
+    merged = dict(loaded.model.named_parameters())[place]
+    np.testing.assert_allclose(numbers(merged), numbers(own) + 4 * second @ first, rtol=1e-5, atol=1e-6)
+
+    def following(said: str, count: int, *before: int) -> list[int]:
+        """Greedily, without a cache."""
+        row, found = [*before, 3, *[SOUND] * 6, *loaded.tokenizer.encode(said, bos=False), 4], []
+        while len(found) < count:
+            logits = loaded.model(pyapp.tensor([[*row, *found]], dtype="int32"), None, loaded.processor(samples))
+            found.append(int(logits[0, -1].argmax()))
+        return found
+
+    events = asyncio.run(run(tasks.transcribe(samples, {}, model=loaded, vad="energy")))
+    written = [token for event in events if isinstance(event, Segment) for token in event.tokens]
+    assert written[:4] == following("can you transcribe the speech into a written format?", 4)
+    message = {"role": "user", "content": [{"type": "audio", "audio": samples}, {"type": "text", "text": "on t?"}]}
+    options = SamplingOptions(temperature=0.0, max_new_tokens=4)
+    events = asyncio.run(run(tasks.chat(load_model(folder), [message], options)))
+    found = [event.id for event in events if event.type == "token" and event.id is not None]
+    assert found == following("on t?", 4, 1)  # behind the token that begins texts, which the template does not write
+
+
 @pytest.mark.native_only
 def test_the_commands(tmp_path: Path) -> None:
     testing = pytest.importorskip("click.testing")
@@ -243,6 +304,33 @@ def test_hostile_configurations(changed: dict[str, Any], told: str, tmp_path: Pa
     folder = write(tmp_path / "model", "voxtral", **changed)
     with pytest.raises(ModelError, match=told):
         load_speech_model(folder)
+
+
+def test_hostile_configurations_of_granite_speech() -> None:
+    config = CONFIGS["granite_speech"]
+    encoder, asks = config["encoder_config"], config["projector_config"]
+    for changed, told in (
+        ({"encoder_config": encoder | {"num_layers": 1 << 20}}, "num_layers"),
+        ({"encoder_config": encoder | {"context_size": 64}}, "context_size is 64, max_pos_emb 32"),
+        ({"encoder_config": encoder | {"num_heads": 30}}, "heads of 0 numbers"),
+        ({"projector_config": asks | {"encoder_hidden_size": 12}}, "encoder_hidden_size is 12"),
+        ({"projector_config": asks | {"model_type": "mlp"}}, "'mlp' is not known"),
+        ({"projector_config": 3}, "projector_config"), ({"downsample_rate": 4}, "does not divide"),
+        ({"window_size": 0}, "window_size"), ({"encoder_config": None}, "encoder_config"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=told):
+            module_of("granite_speech").Config.from_dict(config | changed)
+    read = PairedSpectrogramProcessor.from_settings
+    for settings, told in (
+        ({"melspec_kwargs": {"n_fft": 400}}, "n_fft is 400"), ({"n_mels": 0}, "n_mels"),
+        ({"sampling_rate": 8000}, "8000"),
+    ):  # fmt: skip
+        with pytest.raises(ModelError, match=told):
+            read({"audio_processor": settings})
+    for settings, told in (({"n_mels": 16}, "32 numbers a moment"), (PAIRED | {"projector_window_size": 12}, "12")):
+        with pytest.raises(ModelError, match=told):
+            read(settings).check(config, "model")
+    assert read(PAIRED)(np.zeros(40, np.float32)).shape == (1, 1, 16)  # one moment at least
 
 
 def test_vocabularies_of_mistral(tmp_path: Path) -> None:

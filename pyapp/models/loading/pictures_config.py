@@ -360,3 +360,133 @@ class DetectorConfig(PictureConfig):
         own = super().to_dict()
         del own["backbone"]
         return own | {"backbone_config": self.backbone.to_dict()}
+
+
+METHODS = ("default", "discrete")  # how RT-DETR v2 reads points of maps
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealTimeDetectorConfig(PictureConfig):
+    """The fields of RT-DETR, and of models like it, which add `decoder_n_points`."""
+
+    backbone: Any
+    stages: tuple[int, ...]  # of the backbone, whose maps are read
+    batch_norm_eps: float = 1e-5
+    layer_norm_eps: float = 1e-5
+    encoder_hidden_dim: int = 256
+    encoder_layers: int = 1
+    encoder_ffn_dim: int = 1024
+    encoder_attention_heads: int = 8
+    encode_proj_layers: tuple[int, ...] = (2,)
+    positional_encoding_temperature: int = 10000
+    encoder_activation_function: str = "gelu"
+    activation_function: str = "silu"
+    hidden_expansion: float = 1.0
+    d_model: int = 256
+    num_queries: int = 300
+    decoder_ffn_dim: int = 1024
+    decoder_layers: int = 6
+    decoder_attention_heads: int = 8
+    decoder_activation_function: str = "relu"
+    decoder_offset_scale: float = 0.5
+    decoder_method: str = METHODS[0]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.decoder_method in METHODS, f"decoder_method is {self.decoder_method!r:.60}")
+        require(0 < self.decoder_offset_scale <= 64, f"decoder_offset_scale is {self.decoder_offset_scale}")
+        for name, width in (("encoder_hidden_dim", self.encoder_hidden_dim), ("d_model", self.d_model)):
+            require(width <= WIDEST and width % 4 == 0, f"{name} is {width:,}, expected a multiple of 4")
+        for heads, width in (
+            (self.encoder_attention_heads, self.encoder_hidden_dim), (self.decoder_attention_heads, self.d_model),
+        ):  # fmt: skip
+            require(width % heads == 0, f"{heads} heads do not divide the width {width}")
+        check_numbers("encode_proj_layers", self.encode_proj_layers, len(self.stages) - 1, least=0)
+        check_depth(max(self.encoder_layers, self.decoder_layers))
+        require(self.num_queries <= 1 << 14, f"{self.num_queries:,} queries are too many")
+        require(0 < self.hidden_expansion <= 16, f"hidden_expansion is {self.hidden_expansion}")
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], backbone: type[PictureConfig], level_fields: tuple[str, ...]) -> Any:
+        """From the object of a config.json whose backbone has these fields, and whose level_fields name the number of
+        maps. ModelError for what is not supported.
+        """
+        own = values.get("backbone_config") or {}
+        require(isinstance(own, dict), f"backbone_config is {own!r:.60}, expected an object")
+        kind = own.get("model_type", backbone.model_type)
+        known = kind == backbone.model_type
+        require(known, f"the backbone {kind!r:.60} is not known", f"Known: {backbone.model_type}")
+        found = backbone.from_dict(own)
+        stages = stages_of(own, len(found.depths), (1, 2, 3))
+        for name, wanted in (("normalize_before", False), ("learn_initial_query", False), ("eval_size", None)):
+            given = values.get(name, wanted)
+            require(given in (None, wanted), f"{cls.model_type} with {name} {given!r:.60} is not supported")
+        for name in level_fields:
+            levels = values.get(name, len(stages))
+            require(levels == len(stages), f"{name} is {levels!r:.60}, the backbone has {len(stages)} maps")
+        return super().from_dict({**values, "backbone": found, "stages": stages})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        own = super().to_dict()
+        del own["backbone"], own["stages"]
+        names = [f"stage{i + 1}" for i in self.stages]
+        backbone = self.backbone.to_dict() | {"out_features": names}
+        return own | {"backbone_config": backbone, "num_feature_levels": len(names)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HGNetConfig(PictureConfig):
+    """The fields of PP-HGNet V2, and of models that see by one. Those with `stage_` have a value for each stage."""
+
+    model_type = "hgnet_v2"
+
+    hidden_act: str = "relu"
+    stem_channels: tuple[int, ...] = (3, 32, 48)
+    stem_strides: tuple[int, ...] = (2, 1, 1, 2, 1)
+    stage_in_channels: tuple[int, ...] = (48, 128, 512, 1024)
+    stage_mid_channels: tuple[int, ...] = (48, 96, 192, 384)
+    stage_out_channels: tuple[int, ...] = (128, 512, 1024, 2048)
+    stage_num_blocks: tuple[int, ...] = (1, 1, 3, 1)
+    stage_downsample: tuple[bool, ...] = (False, True, True, True)
+    stage_downsample_strides: tuple[int, ...] = (2, 2, 2, 2)
+    stage_light_block: tuple[bool, ...] = (False, False, True, True)
+    stage_kernel_size: tuple[int, ...] = (3, 3, 5, 5)
+    stage_numb_of_layers: tuple[int, ...] = (6, 6, 6, 6)
+    use_learnable_affine_block: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_numbers("stem_channels", self.stem_channels, WIDEST, count=3)
+        check_numbers("stem_strides", self.stem_strides, 4, count=5)
+        check_numbers("stage_out_channels", self.stage_out_channels, WIDEST, least=2)
+        count = len(self.stage_out_channels)
+        for name, most in (
+            ("stage_in_channels", WIDEST), ("stage_mid_channels", WIDEST), ("stage_num_blocks", DEEPEST),
+            ("stage_downsample_strides", 4), ("stage_kernel_size", 64), ("stage_numb_of_layers", DEEPEST),
+        ):  # fmt: skip
+            check_numbers(name, getattr(self, name), most, count=count)
+        for name in ("stage_downsample", "stage_light_block"):
+            given = getattr(self, name)
+            fits = len(given) == count and all(type(value) is bool for value in given)
+            require(fits, f"{name} is {given!r:.60}, expected {count} of true and false")
+        # The filters of 2 x 2 keep the sides, and their output stands beside a pool's.
+        require(self.stem_channels[1] > 1 and tuple(self.stem_strides[1:3]) == (1, 1),
+                f"stem_channels {list(self.stem_channels)} with stem_strides {list(self.stem_strides)}")  # fmt: skip
+        require(self.stem_channels[0] == self.num_channels, f"stem_channels starts with {self.stem_channels[0]:,}, "
+                f"num_channels is {self.num_channels:,}")  # fmt: skip
+        before = (self.stem_channels[2], *self.stage_out_channels[:-1])
+        require(tuple(self.stage_in_channels) == before, f"stage_in_channels is {list(self.stage_in_channels)}, "
+                f"but the parts before the stages have {list(before)} channels")  # fmt: skip
+        require(all(kernel % 2 for kernel in self.stage_kernel_size),
+                f"stage_kernel_size is {list(self.stage_kernel_size)}, expected odd numbers")  # fmt: skip
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """The blocks of each stage."""
+        return self.stage_num_blocks
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        sizes = {"hidden_sizes": [*self.stage_out_channels], "embedding_size": self.stem_channels[2]}
+        return super().to_dict() | sizes | {"depths": [*self.depths]}  # which transformers reads too

@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
 
 TASK = "speech-recognition"
-# The files of characters beside the weights, which are their roles too.
-FILES = re.compile(r"(vocab|added_tokens|special_tokens_map)\.json")
+# The files of characters, of an adapter and of a chat template beside the weights; their names are their roles too.
+FILES = re.compile(
+    r"(vocab|added_tokens|special_tokens_map|adapter_config|chat_template)\.json|chat_template\.jinja|"
+    r"adapter_model\.safetensors"
+)
 
 
 def files_of(source: Any, report: Callable[[Event], None], cancel: Cancel) -> dict[str, Any]:
@@ -60,6 +63,7 @@ def load_sound_model(
     processor = processor_of(name, settings, prepares)
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = _built(checkpoint, settings, dtype, device, report, cancel)
+    add_own_adapter(model, settings, files, name, report)
     if tokenizer.vocab_size > model.config.vocab_size:
         what, file = ("tokens", "tokenizer") if writes else ("characters", "vocab.json")
         raise ModelError(
@@ -67,6 +71,32 @@ def load_sound_model(
             hint=f"Give the {file} that belongs to the model",
         )  # fmt: skip
     return model.eval(), SpokenPieces(tokenizer, model.config.blank) if pieces else tokenizer, processor
+
+
+def add_own_adapter(
+    model: Any, settings: Mapping[str, Any], files: Mapping[str, Any], name: str, report: Callable[[Event], None]
+) -> None:
+    """Merges the adapter beside the weights of a model whose config.json says that it has one (Granite Speech), from
+    its files by role, into the language model. A Notice where they are missing.
+    """
+    if settings.get("has_lora_adapter") is not True:
+        return
+    if not {"adapter_config.json", "adapter_model.safetensors"} <= files.keys():
+        missing = "its adapter is missing, without which it transcribes badly"
+        report(Notice(missing, where=name, hint="Put adapter_config.json and adapter_model.safetensors beside it"))
+        return
+    from pyapp.adapters import merge_adapters
+    from pyapp.adapters.files import add_file, config_of
+
+    source = open_source(files["adapter_config.json"])
+    try:
+        config = config_of(source)
+    finally:
+        if source is not files["adapter_config.json"]:
+            close_source(source)
+    with open_checkpoint(files["adapter_model.safetensors"]) as checkpoint:
+        add_file(model, config, checkpoint, renamed=module_of(settings).renamed)
+    merge_adapters(model, quantized=False)
 
 
 def processor_of(name: str, settings: Mapping[str, Any], prepares: Mapping[str, Any]) -> Any:
@@ -98,6 +128,7 @@ def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
     for role in ("tokenizer_config", "generation_config"):
         if role in files:
             words[f"{role}.json"] = files[role]
+    words |= {role: files[role] for role in ("chat_template.json", "chat_template.jinja") if role in files}
     return load_tokenizer(words, name)
 
 

@@ -496,7 +496,17 @@ def _check(
             where=checkpoint.source.name, hint=UNQUANTISED,
         )  # fmt: skip
     left = [name for known, name in names.items() if name not in read and known not in there]
-    told = [("missing", missing), ("of another shape", misshapen), ("left over", left if strict else [])]
+    check_left(checkpoint, left if strict else [], missing, misshapen)
+    return left
+
+
+def check_left(
+    checkpoint: Checkpoint, left: Sequence[str], missing: Sequence[str] = (), misshapen: Sequence[str] = ()
+) -> None:
+    """ModelError for tensors of the file that no parameter and no buffer has taken, for missing and for misshapen
+    ones.
+    """
+    told = [("missing", missing), ("of another shape", misshapen), ("left over", left)]
     text = "; ".join(f"{what}: {_listed(wrong)}" for what, wrong in told if wrong)
     if text:
         raise ModelError(
@@ -504,10 +514,9 @@ def _check(
             where=checkpoint.source.name,
             hint="Give the config.json that belongs to the weights, and a model that was trained for this task",
         )
-    return left
 
 
-def _listed(names: list[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(name[:100] for name in names[:SHOWN]) + more
 
