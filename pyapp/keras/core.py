@@ -207,6 +207,9 @@ class Layer(Configured, Module):
 
     # -- to be written by layers
 
+    # Dims that are not known are tried with twice and three times this: windows and their steps must fit.
+    probe_scale: int = 16
+
     def build(self, input_shape: Any) -> None:
         """Makes the weights. `input_shape` is that of the first argument, with the batch's size first."""
 

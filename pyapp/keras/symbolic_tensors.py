@@ -228,7 +228,7 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         def zeros(leaf: Any, size: int = size) -> Any:
             if not isinstance(leaf, KerasTensor):
                 return leaf
-            longer = size * 16  # windows of convolutions and pools must fit
+            longer = size * layer.probe_scale
             sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
             if leaf.dtype == "string":
                 return np.full(sizes, "")

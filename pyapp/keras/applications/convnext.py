@@ -48,6 +48,8 @@ _MEANS, _VARIANCES = (123.675, 116.28, 103.53), (58.395**2, 57.12**2, 57.375**2)
 class LayerScale(layers.Layer):
     """x times a vector that is learnt, small at first (Touvron et al. 2021, arXiv 2103.17239)."""
 
+    probe_scale = 1
+
     def __init__(self, init_values: float, projection_dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.init_values, self.projection_dim = init_values, projection_dim

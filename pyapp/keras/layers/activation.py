@@ -15,6 +15,8 @@ __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
 class Activation(Layer):
     """An activation function by name, or any function of a tensor."""
 
+    probe_scale = 1
+
     supports_masking = True
     converted = {"activation": activations.get}
 
@@ -28,6 +30,8 @@ class Activation(Layer):
 
 class ReLU(Layer):
     """max(x, 0), with a slope below the threshold and a largest value if they are given."""
+
+    probe_scale = 1
 
     supports_masking = True
 

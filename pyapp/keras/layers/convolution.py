@@ -66,6 +66,11 @@ class _Convolution(ChannelsLayer):
         )
         self.bias: Tensor | None = None
 
+    @property
+    def probe_scale(self) -> int:  # type: ignore[override]
+        windows = zip(self.kernel_size, self.dilation_rate, self.strides, strict=True)
+        return max(max((size - 1) * dilation + 1, stride) for size, dilation, stride in windows)
+
     def _add_bias(self, channels: int) -> None:
         if self.use_bias:
             self.bias = self.add_weight(

@@ -20,6 +20,8 @@ __all__ = ["Dense", "EinsumDense", "Embedding", "ReversibleEmbedding"]
 class Dense(QuantizedLayer):
     """activation(x @ kernel + bias); the kernel is (inputs, units). With LoRA, A is (inputs, rank)."""
 
+    probe_scale = 1
+
     supports_masking = True
     converted = {"activation": activations.get}
     kernel = AdaptedWeight("kernel")

@@ -17,6 +17,8 @@ __all__ = [
 class _Merge(Layer):
     """Base: takes a list of tensors that broadcast."""
 
+    probe_scale = 1
+
     def call(self, inputs: Any) -> Tensor:
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(f"layer {self.name} ({type(self).__name__}) takes a list of at least two inputs")
@@ -90,6 +92,8 @@ class Minimum(_Merge):
 
 class Concatenate(Layer):
     """The inputs one after the other along `axis`."""
+
+    probe_scale = 1
 
     def __init__(self, axis: int = -1, **settings: Any) -> None:
         super().__init__(**settings)

@@ -68,6 +68,8 @@ class BatchNormalization(_Scaled):
     moving means (Ioffe and Szegedy 2015, arXiv 1502.03167).
     """
 
+    probe_scale = 1
+
     def __init__(
         self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
         beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", moving_mean_initializer: Any = "zeros",
@@ -153,6 +155,8 @@ class BatchNormalization(_Scaled):
 
 class LayerNormalization(_Scaled):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta of each example (Ba et al. 2016, arXiv 1607.06450)."""
+
+    probe_scale = 1
 
     def __init__(
         self, axis: Any = -1, epsilon: float = 1e-3, center: bool = True, scale: bool = True,

@@ -39,6 +39,10 @@ class _Pool(ChannelsLayer):
             raise ValueError(f"{kind}: padding is valid or same, not {padding!r}")
         self.padding = padding.lower()
 
+    @property
+    def probe_scale(self) -> int:  # type: ignore[override]
+        return max(*self.pool_size, *self.strides)
+
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         if inputs.ndim != self.dims + 2:
             raise ValueError(
@@ -109,6 +113,8 @@ class AveragePooling3D(_AveragePool):
 
 
 class _GlobalPool(Layer):
+    probe_scale = 1
+
     dims: int
 
     def __init__(self, data_format: str | None = None, keepdims: bool = False, **settings: Any) -> None:

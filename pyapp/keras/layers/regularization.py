@@ -21,6 +21,8 @@ __all__ = [
 class _Random(Layer):
     """Base: draws from a generator of its own if it has a seed, else from the default one."""
 
+    probe_scale = 1
+
     supports_masking = True
 
     def __init__(self, seed: int | None, **settings: Any) -> None:
