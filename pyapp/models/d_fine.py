@@ -13,17 +13,10 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.detection import (
-    Detector,
-    PositionedAttention,
-    PredictionHead,
-    attend_to_points,
-    inverse_sigmoid,
-)
+from pyapp.nn.detection import Detector, PredictionHead, attend_to_points, inverse_sigmoid
 from pyapp.nn.hgnet import Stem, stages_of
-from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import Parameter
-from pyapp.nn.real_time_detection import Filter, HybridEncoder, PartialPairs, Promising
+from pyapp.nn.real_time_detection import Filter, HybridEncoder, LookingLayer, PartialPairs, Promising
 from pyapp.nn.vision import check_pictures
 
 from .loading.config import require
@@ -159,27 +152,18 @@ class Gate(Module):
         return self.norm(own * x + other * y)
 
 
-class DecoderLayer(Module):
-    """Queries attend to each other, then to points of the maps; a feed-forward part."""
+class DecoderLayer(LookingLayer):
+    """A layer of the decoder."""
+
+    limit = LARGEST
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.d_model
-        self.self_attn = PositionedAttention(width, config.decoder_attention_heads)
-        self.self_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
+        super().__init__(config)
         self.encoder_attn = PointAttention(config)
-        self.gateway = Gate(width)
-        self.fc1 = Linear(width, config.decoder_ffn_dim)
-        self.fc2 = Linear(config.decoder_ffn_dim, width)
-        self.final_layer_norm = LayerNorm(width, config.layer_norm_eps)
-        self.activation = activation_named(config.decoder_activation_function)
+        self.gateway = Gate(config.d_model)
 
-    def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of maps of `sizes` → (B, Q, D)."""
-        x = self.self_attn_layer_norm(self.self_attn(x, places, x))
-        x = self.gateway(x, self.encoder_attn(x + places, boxes, source, sizes))
-        x = x + self.fc2(self.activation(self.fc1(x)))
-        return self.final_layer_norm(x.clamp(-LARGEST, LARGEST))
+    def look(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        return self.gateway(x, self.encoder_attn(x + places, boxes, source, sizes))
 
 
 class Quality(Module):

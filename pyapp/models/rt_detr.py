@@ -14,9 +14,8 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
 from pyapp.nn import LayerNorm, Linear, Module, ModuleList
-from pyapp.nn.detection import Detector, PointAttention, PositionedAttention, PredictionHead, moved
-from pyapp.nn.layers.gated import activation_named
-from pyapp.nn.real_time_detection import Filter, HybridEncoder, PartialPairs, Promising
+from pyapp.nn.detection import Detector, PointAttention, PredictionHead, moved
+from pyapp.nn.real_time_detection import Filter, HybridEncoder, LookingLayer, PartialPairs, Promising
 from pyapp.nn.residual import DeepEmbeddings, ResidualStages
 from pyapp.nn.vision import check_pictures
 
@@ -70,29 +69,20 @@ class NewerConfig(Config):
     model_type = MODEL_TYPES[1]
 
 
-class DecoderLayer(Module):
-    """Queries attend to each other, then to points of the maps; a feed-forward part. A norm follows each residual."""
+class DecoderLayer(LookingLayer):
+    """A layer of the decoder."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        width = config.d_model
-        self.self_attn = PositionedAttention(width, config.decoder_attention_heads)
-        self.self_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
-        levels, points = len(config.stages), config.decoder_n_points
+        super().__init__(config)
+        width, levels, points = config.d_model, len(config.stages), config.decoder_n_points
         nearest = config.decoder_method == METHODS[1]
         self.encoder_attn = PointAttention(width, config.decoder_attention_heads, levels, points, nearest)
         self.scale = config.decoder_offset_scale
         self.encoder_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
-        self.fc1 = Linear(width, config.decoder_ffn_dim)
-        self.fc2 = Linear(config.decoder_ffn_dim, width)
-        self.final_layer_norm = LayerNorm(width, config.layer_norm_eps)
-        self.activation = activation_named(config.decoder_activation_function)
 
-    def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
-        """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of maps of `sizes` → (B, Q, D)."""
-        x = self.self_attn_layer_norm(self.self_attn(x, places, x))
-        x = self.encoder_attn_layer_norm(x + self.encoder_attn.in_boxes(x + places, boxes, source, sizes, self.scale))
-        return self.final_layer_norm(x + self.fc2(self.activation(self.fc1(x))))
+    def look(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        read = self.encoder_attn.in_boxes(x + places, boxes, source, sizes, self.scale)
+        return self.encoder_attn_layer_norm(x + read)
 
 
 class Decoder(Module):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import Device, Tensor, ops
 from ..engine.lazy import np
-from .detection import PlacesLayer, PredictionHead, boxes_of_places
+from .detection import PlacesLayer, PositionedAttention, PredictionHead, boxes_of_places
 from .layers.channel_normalization import BatchNorm2d
 from .layers.containers import ModuleList, Sequential
 from .layers.convolution import Conv2d
@@ -138,6 +138,35 @@ class HybridEncoder(Module):
         for i, (halve, joint) in enumerate(zip(self.downsample_convs, self.pan_blocks, strict=True)):
             joined.append(joint(ops.cat([halve(joined[-1]), found[i + 1]], 1)))
         return joined
+
+
+class LookingLayer(Module):
+    """A layer of the decoder: queries attend to each other, then `look` at points of the maps, and a feed-forward part.
+    A norm follows each residual. limit: the largest number before the last norm, None: any.
+    """
+
+    limit: float | None = None
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        width = config.d_model
+        self.self_attn = PositionedAttention(width, config.decoder_attention_heads)
+        self.self_attn_layer_norm = LayerNorm(width, config.layer_norm_eps)
+        self.fc1 = Linear(width, config.decoder_ffn_dim)
+        self.fc2 = Linear(config.decoder_ffn_dim, width)
+        self.final_layer_norm = LayerNorm(width, config.layer_norm_eps)
+        self.activation = activation_named(config.decoder_activation_function)
+
+    def look(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """As forward, between attention and the feed-forward part → (B, Q, D)."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, places: Tensor, boxes: Tensor, source: Tensor, sizes: list[tuple[int, int]]) -> Tensor:
+        """x (B, Q, D) at places (B, Q, D) with boxes (B, Q, 4), source (B, S, D) of maps of `sizes` → (B, Q, D)."""
+        x = self.self_attn_layer_norm(self.self_attn(x, places, x))
+        x = self.look(x, places, boxes, source, sizes)
+        x = x + self.fc2(self.activation(self.fc1(x)))
+        return self.final_layer_norm(x if self.limit is None else x.clamp(-self.limit, self.limit))
 
 
 class Promising(Module):

@@ -180,7 +180,8 @@ class Tokenizer:
             from pyapp.text.longest_match import LongestMatch
 
             self._factory = partial(LongestMatch, where=where)
-        elif (document.get("pre_tokenizer") or {}).get("type") == "Moses":  # of XLM, whose words no library finds
+        words = document.get("pre_tokenizer")
+        if isinstance(words, Mapping) and words.get("type") == "Moses":  # of XLM, which no library has either
             from pyapp.text.moses import MosesBackend
 
             self._factory = partial(MosesBackend, library=self._factory, where=where)

@@ -101,7 +101,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "flaubert": {
         "model_type": "flaubert", "vocab_size": 40, "emb_dim": 16, "n_layers": 1, "n_heads": 2, "pre_norm": True,
-        "max_position_embeddings": 12, **_LABELS,
+        "causal": True, "max_position_embeddings": 12, **_LABELS,
     },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
