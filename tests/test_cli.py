@@ -641,6 +641,4 @@ def test_no_command_is_no_error(here: Callable[..., tuple[int, str, str]]) -> No
 
 def test_warnings_of_pyapp_are_notes_and_those_of_scripts_have_their_place() -> None:
     assert cli.plain_warning("slow", UserWarning, cli.__file__, 3, "f()") == "note: slow\n"
-    assert (
-        cli.plain_warning("slow", UserWarning, "script.py", 3, "f()") == "script.py:3: UserWarning: slow\n  f()\n"
-    )
+    assert cli.plain_warning("slow", UserWarning, "script.py", 3, "f()") == "script.py:3: UserWarning: slow\n  f()\n"

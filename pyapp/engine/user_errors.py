@@ -22,6 +22,7 @@ from ..errors import (
 )
 from .device import Device
 from .dtype import DType
+from .native import INDEX_OUT_OF_RANGE
 from .out_arguments import into_out
 from .tensor import Tensor
 
@@ -52,7 +53,7 @@ def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any
     """Sets the error's function name and call. The outermost function, which the user called, is the last to do so.
     Call it in `except MISTAKES as error:`, before `raise`.
     """
-    call = describe_call(name, args, kwargs)
+    call = describe_call(name, args, kwargs, INDEX_OUT_OF_RANGE in str(error))
     if isinstance(error, OperationError):
         if error.call is None:
             error.what = _PREFIX.sub("", error.what, count=1)
@@ -88,9 +89,17 @@ def _what(error: Exception) -> str:
     return _PREFIX.sub("", str(error), count=1) or type(error).__name__
 
 
-def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
-    """The call as source text, with tensors as their dtype, shape and device."""
-    given = [_brief(value) for value in args] + [f"{key}={_brief(value)}" for key, value in kwargs.items()]
+def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], ranges: bool = False) -> str:
+    """The call as source text, with tensors as their dtype, shape and device; with `ranges` the least and the greatest
+    number too of those that may be indices."""
+
+    def told(value: Any) -> str:
+        text = _brief(value)
+        if not ranges or not isinstance(value, Tensor) or not value.numel() or value.device.type != "cpu":
+            return text
+        return text if value.dtype.category != 1 else f"{text} from {value.min().item()} to {value.max().item()}"
+
+    given = [told(value) for value in args] + [f"{key}={told(value)}" for key, value in kwargs.items()]
     text = ", ".join(given)
     return f"{name}({text if len(text) <= _LONGEST_CALL else text[:_LONGEST_CALL] + ' ...'})"
 

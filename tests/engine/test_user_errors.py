@@ -157,6 +157,8 @@ def check_method(name: str) -> None:
          "relu(bool[2, 3] on cpu, inplace=False)"),
         (lambda: x()[:, 5], IndexError, "index: 5 is out of range for dim 1 of float32[2, 3] on cpu; in "
          "index(float32[2, 3] on cpu, (slice(None, None, None), 5))"),
+        (lambda: nn.Embedding(3, 2)(pyapp.tensor([5, 1])), IndexError, "embedding: an index (a token id, a target) is "
+         "out of range; in embedding(float32[3, 2] on cpu, int64[2] on cpu from 1 to 5)"),
     ],
 )  # fmt: skip
 def test_what_is_said(call: Any, kind: type[Exception], message: str) -> None:
