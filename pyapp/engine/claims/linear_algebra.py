@@ -232,7 +232,7 @@ def _is_decomposed(x: Tensor) -> bool:
 
 def _orthogonal_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
     """Q (B, M, N), and R (B, N, N), dense, of x (..., M, N), or of its transpose if M < N. Rotations of the rows of R
-    end sooner than those of the rows of x: after a few sweeps instead of dozens where columns have very different lengths
+    end sooner than those of the rows of x: after a few sweeps, not dozens, where columns have very different lengths
     (Drmač and Veselić 2008, "New Fast and Accurate Jacobi SVD Algorithm").
     """
     tall = _wide(x if x.shape[-2] >= x.shape[-1] else x.mT)
