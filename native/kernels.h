@@ -819,6 +819,10 @@ CUDA_KERNEL(qr, "y x taus | type batch rows columns |")
  * lower triangle is read; NaN for a matrix with an element anywhere that is not finite. `vectors`, as large as x, is where the
  * kernel computes them. */
 CUDA_KERNEL(eigh, "y x vectors | type batch n |")
+/* U (n, n) over the singular values (n), descending, over V (n, n), both as columns; without `vectors` the values alone: of
+ * `batch` matrices (n, n). NaN for a matrix with an element that is not finite. `rotated`, as large as x, is where the kernel
+ * computes. */
+CUDA_KERNEL(svd, "y x rotated | type batch n vectors |")
 /* y (batch, n, columns) with a y = b, for triangular a (n, n) with the strides given, and rows of b in an order (batch, n) of
  * int32. y may be b without an order. unit: the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR otherwise. */
 CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column |")

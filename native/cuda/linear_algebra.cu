@@ -1,7 +1,7 @@
 /* Factors of matrices, and triangular systems. A block has a matrix, or 32 right-hand sides of one.
  *
  * Golub and Van Loan 2013, "Matrix Computations", 4th edition: 3.1 (triangular systems), 3.2 and 3.4 (LU, and its exchanges of
- * rows), 4.2 (Cholesky), 5.1 and 5.2 (Householder's reflectors and QR), 8.5 (Jacobi's rotations). Cholesky and LU go by
+ * rows), 4.2 (Cholesky), 5.1 and 5.2 (Householder's reflectors and QR), 8.5 and 8.6 (Jacobi's rotations). Cholesky and LU go by
  * panels of a few columns, which lie in shared memory while they are factored, so that each element of the rest is read and
  * written once for a panel and not once for a column. Every sum has one order. */
 #include "gpu.h"
@@ -276,6 +276,50 @@ template <class T> DEVICE void reflect(T *a, int64_t rows, int64_t columns, int6
     __syncthreads();
 }
 
+/* The reflectors of a (rows, columns), below its diagonal, and R on and above it. All threads have written a. */
+template <class T> DEVICE void find_reflectors(T *a, T *taus, int64_t rows, int64_t columns)
+{
+    for (int64_t j = 0; j < columns; j++) {
+        T *const corner = a + j * columns + j;
+        const T alpha = *corner;
+        T most = 0, sum = 0, tau = 0;
+        for (int64_t i = 1 + threadIdx.x; i < rows - j; i += blockDim.x)
+            most = Larger()(size_of(corner[i * columns]), most);
+        most = block_largest(most);
+        if (most != 0) {
+            most = Larger()(size_of(alpha), most); /* squares of what is at most 1 */
+            for (int64_t i = threadIdx.x; i < rows - j; i += blockDim.x) {
+                const T part = corner[i * columns] / most;
+                sum += part * part;
+            }
+            const T length = most * root_of(block_sum(sum)), beta = alpha >= 0 ? -length : length;
+            tau = (beta - alpha) / beta;
+            __syncthreads();
+            for (int64_t i = threadIdx.x; i < rows - j; i += blockDim.x)
+                corner[i * columns] = i ? corner[i * columns] / (alpha - beta) : beta;
+        }
+        if (threadIdx.x == 0)
+            taus[j] = tau;
+        __syncthreads();
+        reflect(a, rows, columns, j, tau);
+    }
+}
+
+/* Q in the place of its reflectors. What is above the diagonal is not read before it is written. */
+template <class T> DEVICE void find_columns(T *a, const T *taus, int64_t rows, int64_t columns)
+{
+    for (int64_t j = columns - 1; j >= 0; j--) {
+        const T tau = taus[j];
+        if (threadIdx.x == 0) /* what is behind it in its row begins as 0 */
+            a[j * columns + j] = 1 - tau;
+        reflect(a, rows, columns, j, tau);
+        for (int64_t i = threadIdx.x; i < rows; i += blockDim.x)
+            if (i != j)
+                a[i * columns + j] = i < j ? 0 : -tau * a[i * columns + j];
+        __syncthreads();
+    }
+}
+
 template <class T> DEVICE void qr_of(const launch &record)
 {
     const int64_t rows = record.dims[qr_rows], columns = record.dims[qr_columns];
@@ -287,43 +331,11 @@ template <class T> DEVICE void qr_of(const launch &record)
         FOR_THREADS(i, rows * columns)
         a[i] = x[i];
         __syncthreads();
-        for (int64_t j = 0; j < columns; j++) {
-            T *const corner = a + j * columns + j;
-            const T alpha = *corner;
-            T most = 0, sum = 0, tau = 0;
-            for (int64_t i = 1 + threadIdx.x; i < rows - j; i += blockDim.x)
-                most = Larger()(size_of(corner[i * columns]), most);
-            most = block_largest(most);
-            if (most != 0) {
-                most = Larger()(size_of(alpha), most); /* squares of what is at most 1 */
-                for (int64_t i = threadIdx.x; i < rows - j; i += blockDim.x) {
-                    const T part = corner[i * columns] / most;
-                    sum += part * part;
-                }
-                const T length = most * root_of(block_sum(sum)), beta = alpha >= 0 ? -length : length;
-                tau = (beta - alpha) / beta;
-                __syncthreads();
-                for (int64_t i = threadIdx.x; i < rows - j; i += blockDim.x)
-                    corner[i * columns] = i ? corner[i * columns] / (alpha - beta) : beta;
-            }
-            if (threadIdx.x == 0)
-                taus[j] = tau;
-            __syncthreads();
-            reflect(a, rows, columns, j, tau);
-        }
+        find_reflectors(a, taus, rows, columns);
         FOR_THREADS(i, columns * columns)
         r[i] = i / columns <= i % columns ? a[i] : 0;
         __syncthreads();
-        for (int64_t j = columns - 1; j >= 0; j--) {
-            const T tau = taus[j];
-            if (threadIdx.x == 0) /* what is behind it in its row begins as 0, which r has kept */
-                a[j * columns + j] = 1 - tau;
-            reflect(a, rows, columns, j, tau);
-            for (int64_t i = threadIdx.x; i < rows; i += blockDim.x)
-                if (i != j)
-                    a[i * columns + j] = i < j ? 0 : -tau * a[i * columns + j];
-            __syncthreads();
-        }
+        find_columns(a, taus, rows, columns);
     }
 }
 
@@ -371,6 +383,18 @@ template <class T> DEVICE void rotate(T *a, T *b, T sine, T half)
     *b = from_b + sine * (from_a - half * from_b);
 }
 
+/* The sine, and the tangent of the half, of the angle that makes `between` 0, where what is on the diagonal in the second row
+ * is larger by `more` than in the first. Of the two angles it is the smaller one. */
+template <class T> DEVICE void turn_of(T more, T between, T *sine, T *half)
+{
+    const T slope = more / (2 * between), size = size_of(slope);
+    const T longer = size < 1 / precision_of(size) ? root_of(slope * slope + 1) : size; /* a square may be infinite */
+    const T tangent = (slope >= 0 ? 1 : -1) / (size + longer);
+    const T cosine = 1 / root_of(tangent * tangent + 1);
+    *sine = tangent * cosine;
+    *half = *sine / (1 + cosine);
+}
+
 /* The sine of each pair's angle in a round, and the tangent of its half, in turns. What is rotated with a row that there is
  * not stays as it is. */
 template <class T> DEVICE void find_turns(T *turns, const T *a, int n, int pairs, int round)
@@ -381,13 +405,8 @@ template <class T> DEVICE void find_turns(T *turns, const T *a, int n, int pairs
         T half = 0, sine = 0;
         pair_of((int)k, round, 2 * pairs, &p, &q);
         const T between = q < n ? a[q * n + p] : 0;
-        if (between != 0) { /* of the two angles the smaller one */
-            const T slope = (a[q * n + q] - a[p * n + p]) / (2 * between);
-            const T tangent = (slope >= 0 ? 1 : -1) / (size_of(slope) + root_of(slope * slope + 1));
-            const T cosine = 1 / root_of(tangent * tangent + 1);
-            sine = tangent * cosine;
-            half = sine / (1 + cosine);
-        }
+        if (between != 0)
+            turn_of(a[q * n + q] - a[p * n + p], between, &sine, &half);
         turns[2 * k] = sine;
         turns[2 * k + 1] = half;
     }
@@ -511,6 +530,182 @@ KERNEL(eigh, batch, 256, WHERE_SMALL(n *n *CHOOSE(type == TYPE_float64, 8, 4)))
         eigh_of<double>(record, (double *)matrix);
     else
         report(KERNEL_BAD_ARGUMENT);
+}
+
+/* ---- Singular values and vectors of square matrices, by rotations of pairs of rows, each of which makes two rows orthogonal
+ * (Hestenes 1958, "Inversion of Matrices by Biorthogonalization and Related Results"). The rotations together are U^T, and
+ * what they leave is S V^T. Rounds and sweeps are those of eigh; a warp has a pair. */
+
+/* Lengths below this, of rows whose largest element was 1 or more in the beginning, have squares that are rounded to few
+ * digits or to 0. Such rows may point anywhere; V gets other columns for them. */
+DEVICE float short_for(float) { return 0x1p-60f; }
+DEVICE double short_for(double) { return 0x1p-500; }
+
+/* The largest power of 2 up to x > 0: what is divided by it keeps its bits. */
+DEVICE float power_below(float x) { return scalbnf(1, ilogbf(x)); }
+DEVICE double power_below(double x) { return scalbn(1.0, ilogb(x)); }
+
+/* Makes rows p and q of a orthogonal, and turns those of `turned` alike, unless it is NULL. A lane reads and writes the same
+ * columns of every row. Whether it has turned them. */
+template <class T> DEVICE bool turn_rows(T *a, T *turned, int n, int p, int q, T limit)
+{
+    T *const first = a + p * n, *const second = a + q * n;
+    T first_square = 0, second_square = 0, between = 0, sine, half;
+    for (int c = LANE; c < n; c += 32) {
+        const T one = first[c], other = second[c];
+        first_square += one * one;
+        second_square += other * other;
+        between += one * other;
+    }
+    first_square = warp_reduce(first_square, Sum());
+    second_square = warp_reduce(second_square, Sum());
+    between = warp_reduce(between, Sum());
+    const T lengths[] = {root_of(first_square), root_of(second_square)};
+    if (MIN(lengths[0], lengths[1]) < short_for(limit) || size_of(between) <= limit * lengths[0] * lengths[1])
+        return false;
+    turn_of(second_square - first_square, between, &sine, &half);
+    for (int c = LANE; c < n; c += 32) {
+        rotate(first + c, second + c, sine, half);
+        if (turned)
+            rotate(turned + p * n + c, turned + q * n + c, sine, half);
+    }
+    return sine != 0;
+}
+
+/* The length of each row of a (n, n); by warps. */
+template <class T> DEVICE void find_lengths(T *lengths, const T *a, int n)
+{
+    for (int row = WARP; row < n; row += WARPS) {
+        T most = 0, sum = 0;
+#pragma unroll 1 /* else registers are spilled */
+        for (int c = LANE; c < n; c += 32)
+            most = Larger()(size_of(a[row * n + c]), most);
+        most = warp_reduce(most, Larger());
+#pragma unroll 1 /* else registers are spilled */
+        for (int c = LANE; c < n; c += 32) {
+            const T part = most != 0 ? a[row * n + c] / most : 0;
+            sum += part * part;
+        }
+        sum = warp_reduce(sum, Sum());
+        if (LANE == 0)
+            lengths[row] = most * root_of(sum);
+    }
+}
+
+template <class T> DEVICE void singular_of(const launch &record, T *shared_matrix, T *lengths, int *places)
+{
+    const int n = (int)record.dims[svd_n], pairs = PARTS(n, 2), results = record.dims[svd_vectors] ? 2 * n + 1 : 1;
+    FOR_EACH_BLOCK(matrix, record.dims[svd_batch])
+    {
+        T *const y = (T *)record.pointers[svd_y] + matrix * results * n;
+        const T *const x = (const T *)record.pointers[svd_x] + matrix * n * n;
+        T *const work = (T *)record.pointers[svd_rotated] + matrix * n * n;
+        T *const a = n * n * (int)sizeof(T) <= JACOBI_BYTES ? shared_matrix : work;
+        T *const values = results == 1 ? y : y + n * n;
+        T *const v = results == 1 ? 0 : values + n; /* and before V the rotations */
+        T most = 0;
+        FOR_THREADS(i, n * n)
+        most = Larger()(size_of(x[i]), most);
+        most = block_largest(most);
+        if (most - most != 0) { /* infinite, or not a number */
+            FOR_THREADS(i, results * n)
+            y[i] = (T)NAN;
+            continue;
+        }
+        const T scale = most != 0 ? power_below(most) : 1, limit = precision_of(most) * root_of((T)n);
+        FOR_THREADS(i, n * n)
+        {
+            a[i] = x[i] / scale;
+            if (v)
+                v[i] = (int)i / n == (int)i % n;
+        }
+        __syncthreads();
+        bool turned = true;
+        for (int sweep = 0; sweep < SWEEPS && turned; sweep++) {
+            turned = false;
+            for (int round = 0; round < 2 * pairs - 1; round++) {
+                for (int k = WARP; k < pairs; k += WARPS) {
+                    int p, q;
+                    pair_of(k, round, 2 * pairs, &p, &q);
+                    if (q < n && turn_rows(a, v, n, p, q, limit))
+                        turned = true;
+                }
+                __syncthreads();
+            }
+            turned = block_largest((int)turned);
+        }
+        find_lengths(lengths, a, n);
+        __syncthreads();
+        FOR_THREADS(i, n)
+        {
+            int place = 0;
+            for (int j = 0; j < n; j++)
+                place += lengths[j] > lengths[i] || (lengths[j] == lengths[i] && j < i);
+            places[i] = place;
+            values[place] = lengths[i] * scale;
+        }
+        __syncthreads();
+        if (v) {
+            FOR_THREADS(i, n * n)
+            y[(int)i / n * n + places[(int)i % n]] = v[(int)i % n * n + (int)i / n];
+            __syncthreads();
+            FOR_THREADS(i, n * n)
+            {
+                const int row = (int)i / n, from = (int)i % n;
+                v[row * n + places[from]] = lengths[from] != 0 ? a[from * n + row] / lengths[from] : 0;
+            }
+        }
+        __syncthreads();
+    }
+}
+
+STEP(svd, 1, batch, 256, WHERE_SMALL(n *n *CHOOSE(type == TYPE_float64, 8, 4)))
+{
+    DYNAMIC_SHARED(unsigned char, matrix);
+    __shared__ double lengths[MOST_ROWS];
+    __shared__ int places[MOST_ROWS];
+    const int64_t *d = record.dims;
+    if (d[svd_n] < 0 || d[svd_n] > MOST_ROWS)
+        return report(KERNEL_BAD_ARGUMENT);
+    if (d[svd_type] == TYPE_float32)
+        singular_of<float>(record, (float *)matrix, (float *)lengths, places);
+    else if (d[svd_type] == TYPE_float64)
+        singular_of<double>(record, (double *)matrix, lengths, places);
+    else
+        report(KERNEL_BAD_ARGUMENT);
+}
+
+/* Where the last columns of V are not orthonormal: V becomes the Q of its QR, with the signs with which R has no negative number
+ * on its diagonal. */
+template <class T> DEVICE void complete(const launch &record, T *signs)
+{
+    const int n = (int)record.dims[svd_n];
+    FOR_EACH_BLOCK(matrix, record.dims[svd_batch])
+    {
+        T *const values = (T *)record.pointers[svd_y] + (matrix * (2 * n + 1) + n) * n, *const v = values + n;
+        T *const taus = (T *)record.pointers[svd_rotated] + matrix * n * n;
+        if (!(values[n - 1] <= short_for(*values) * values[0]))
+            continue;
+        find_reflectors(v, taus, n, n);
+        FOR_THREADS(i, n)
+        signs[i] = v[i * n + i] < 0 ? -1 : 1;
+        __syncthreads();
+        find_columns(v, taus, n, n);
+        FOR_THREADS(i, n * n)
+        v[i] *= signs[(int)i % n];
+        __syncthreads();
+    }
+}
+
+KERNEL(svd, CHOOSE(vectors *n > 0, batch, 0), 256, 0)
+{
+    __shared__ double signs[MOST_ROWS];
+    if (failed)
+        return;
+    if (record.dims[svd_type] == TYPE_float32)
+        complete<float>(record, (float *)signs);
+    else
+        complete<double>(record, signs);
 }
 
 /* ---- Triangular systems: 32 rows at a time by warps, a lane for each row; then all rows that are left, less their part. */

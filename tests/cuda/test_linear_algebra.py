@@ -21,8 +21,8 @@ from .test_host_help import CASES, POSITIVE, SIDE, SQUARE, results
 
 pytestmark = [pytest.mark.native_only, pytest.mark.filterwarnings("error:.*the host computes it from copies")]
 BY_THE_CARD = (
-    "cholesky cholesky_ex cholesky_inverse cholesky_solve det eigh inv inv_ex logdet lu lu_solve matrix_exp "
-    "matrix_power qr slogdet solve solve_triangular tensorinv"
+    "cholesky cholesky_ex cholesky_inverse cholesky_solve cond det eigh inv inv_ex logdet lstsq lu lu_solve matrix_exp "
+    "matrix_norm matrix_power matrix_rank pinv qr slogdet solve solve_triangular svd svdvals tensorinv"
 ).split()
 
 
@@ -57,6 +57,14 @@ def test_the_host_does_not_help(name: str) -> None:
         (lambda a: linalg.eigvalsh(a[:, ::2, 1::2], UPLO="U"), [(2, 8, 8)]),
         (lambda a: linalg.eigh(a).eigenvectors.square(), [(2, 1, 5, 5)]),
         (lambda a: linalg.qr(a), [(2, 4, 6)]),
+        (lambda a: linalg.svd(a[..., ::2]).S, [(2, 4, 6)]),
+        (lambda a: linalg.svd(a).U.square(), [(2, 3, 5)]),
+        (lambda a: linalg.svd(a, False).Vh.square(), [(2, 3, 5)]),
+        (lambda a: linalg.svd(a.mT, False).U.square(), [(1, 4, 4)]),
+        (lambda a: linalg.polar(a), [(2, 5, 3)]),
+        (lambda a: linalg.pinv(a), [(2, 1, 3, 5)]),
+        (lambda a: linalg.cond(a), [(2, 3, 3)]),
+        (lambda a: linalg.matrix_norm(a, 2, (0, 2)), [(5, 2, 3)]),
         (lambda a: linalg.lu(a), [(3, 5)]),
         (lambda a: linalg.lu_factor(a).LU, [(5, 3)]),
     ],
@@ -78,10 +86,46 @@ def test_gradients() -> None:
         lambda a, b: linalg.solve_triangular(a, b, upper=False),
         lambda a, b: linalg.qr(a),
         lambda a, b: linalg.eigvalsh(a + a.mT),
+        lambda a, b: linalg.svd(a).U.square()[0, :2] + linalg.svd(b.mT, False).Vh.square()[0, :2] + linalg.svdvals(b),
         lambda a, b: linalg.eigh(a + a.mT)[1].square(),
         lambda a, b: linalg.slogdet(a).logabsdet + linalg.det(a) + linalg.inv(a).sum(),
     ):
         assert gradcheck(function, (x, b))
+
+
+def test_singular_vectors_of_any_matrix() -> None:
+    """Orthonormal, of matrices of no full rank too; of those with NaN all is NaN, as on the CPU."""
+    for m, n, kind in ((7, 3, "float64"), (3, 7, "float32"), (5, 5, "float32")):
+        x = np.random.default_rng(m).standard_normal((4, m, n)).astype(kind)
+        x[1] = 0
+        x[2] = np.outer(x[2, :, 0], x[2, 0])
+        x[3, -1, -1] = np.nan
+        for whole in (False, True):
+            u, s, vh = (part.cpu().numpy() for part in linalg.svd(on_card(x), whole))
+            expected = linalg.svd(pyapp.from_numpy(x), whole)
+            assert [part.shape for part in (u, s, vh)] == [part.shape for part in expected]
+            np.testing.assert_allclose(s, expected.S.numpy(), atol=1e-5, rtol=1e-5)
+            k = s.shape[-1]
+            np.testing.assert_allclose((u[:3, :, :k] * s[:3, None]) @ vh[:3, :k], x[:3], atol=2e-6)
+            for basis in (u, vh.swapaxes(-1, -2)):
+                product = basis[:3].swapaxes(-1, -2) @ basis[:3]
+                np.testing.assert_allclose(
+                    product, np.broadcast_to(np.eye(product.shape[-1]), product.shape), atol=2e-6
+                )
+                assert np.isnan(basis[3, :, :k]).all()
+        np.testing.assert_array_equal(linalg.svdvals(on_card(x)).cpu().numpy(), s)
+        assert linalg.matrix_rank(on_card(x[:3])).tolist() == [k, 0, 1]
+    for shape in ((0, 3, 2), (2, 0, 3), (2, 3, 0)):
+        nothing = pyapp.zeros(shape, device=emulated.DEVICE)
+        for whole in (False, True):
+            found, expected = (linalg.svd(x, whole) for x in (nothing, nothing.cpu()))
+            for part, other in zip(found, expected, strict=True):
+                assert part.shape == other.shape and part.tolist() == other.tolist()
+    x = on_card(SIDE)
+    graph = capture(lambda: linalg.svd(x)[0] @ linalg.pinv(x).mT)  # U (2, 4, 4), pinv(x)^T (2, 4, 3)
+    first = graph.replay().cpu().numpy()
+    x.copy_(on_card(SIDE[::-1].copy()))
+    np.testing.assert_array_equal(graph.replay().cpu().numpy(), first[::-1])
 
 
 def test_matrices_of_16_bits_and_of_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:

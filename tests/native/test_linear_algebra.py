@@ -121,6 +121,40 @@ def test_eigenvalues(kernels: Kernels) -> None:
             close(matrix / size @ vectors, vectors * (values / size))
 
 
+def test_singular_values(kernels: Kernels) -> None:
+    # More would take the emulator long; the last does not fit shared memory.
+    larger = (("float32", 16), ("float32", 17), ("float64", 65))
+    sizes = (17,) if SANITIZE else sizes_for(kernels)
+    for kind, n in product(KINDS, (0, *sizes) if sizes_for(kernels) else ()):
+        if n > 8 and (kind, n) not in larger:
+            continue
+        x = matrices(6, n, n, kind)
+        x[1] = np.eye(n)[::-1] * np.where(np.arange(n) % 2, 3, -2)  # equal singular values
+        x[2] = 0
+        x[3] = np.outer(x[3, :1], x[3, :1]) * (1e30 if kind == "float32" else 1e200)  # of rank 1; squares overflow
+        x[4] = np.where(np.arange(n)[:, None] < n // 2, x[4], 0) * (1e-35 if kind == "float32" else 1e-300)
+        if n:
+            x[5, 0, -1] = -np.inf
+        chosen = [*range(6)] if n <= 8 else [0, 5] if n == 65 else [0, 3, 5]
+        y, rotated = np.empty((len(chosen), 2 * n + 1, n), kind), np.empty((len(chosen), n, n), kind)
+        arguments = {"x": unaligned(x[chosen]), "rotated": rotated, "batch": len(chosen), "n": n}
+        assert run(kernels, "svd", y=y, vectors=1, **arguments) == OK
+        if n <= 8:
+            values_alone = np.empty((6, 1, n), kind)
+            assert run(kernels, "svd", y=values_alone, **arguments) == OK
+            np.testing.assert_array_equal(values_alone[:, 0], y[:, n])
+        assert np.isnan(y[-1]).all()
+        for matrix, found in zip(x[chosen[:-1]], y, strict=False):
+            size = float(abs(matrix).max(initial=0)) or 1.0
+            wide = matrix.astype("float64") / size
+            u, values, v = found[:n].astype("float64"), found[n] / size, found[n + 1 :].astype("float64")
+            close(values.astype(kind), np.linalg.svd(wide, compute_uv=False).astype(kind))
+            assert (np.diff(values) <= 0).all() and (values >= 0).all()
+            for vectors in (u, v):
+                assert abs(vectors.T @ vectors - np.eye(n)).max(initial=0) < 32 * np.finfo(kind).eps
+            close(((u * values) @ v.T).astype(kind), wide.astype(kind))
+
+
 def test_triangular_systems(kernels: Kernels) -> None:
     for kind, n in product(KINDS, sizes_for(kernels)):
         columns = (1, 3, 40)[n % 3]
@@ -165,4 +199,5 @@ def test_what_has_no_factor(kernels: Kernels) -> None:
     assert run(kernels, "cholesky", y=y, x=x, batch=2, n=513) == BAD_ARGUMENT
     assert run(kernels, "lu_factor", y=y, x=x, batch=2, rows=513, columns=20) == BAD_ARGUMENT
     assert run(kernels, "eigh", y=y, x=x, vectors=x, batch=2, n=513) == BAD_ARGUMENT
+    assert run(kernels, "svd", y=y, x=x, rotated=x, batch=2, n=513) == BAD_ARGUMENT
     assert run(kernels, "qr", y=y, x=x, taus=x, batch=2, rows=3, columns=20) == BAD_ARGUMENT

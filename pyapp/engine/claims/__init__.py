@@ -16,8 +16,8 @@ LATE = {
     "element_updates": "computed_elements update_elements",
     "fourier": "_dft _irdft _multiply_along _rdft _rdft_whole",
     "int8_product": "_int8_linear",
-    "linear_algebra": "_eigh _exchanges_of_lu _lu_square _qr _sign_and_log_of_det _solve _solve_triangular "
-    "cholesky det inverse matrix_exp",
+    "linear_algebra": "_eigh _exchanges_of_lu _further_columns _lu_square _qr _sign_and_log_of_det _solve "
+    "_solve_triangular _svd _svdvals cholesky det inverse matrix_exp",
     "losses": "_cross_entropy cross_entropy_backward _cross_entropy_planes cross_entropy_planes_backward "
     "_nll_loss nll_loss_backward",
     "optimizer_steps": "adafactor_step adamw_step muon_step",

@@ -14,13 +14,13 @@ from ..ops.create import arange, eye
 from ..ops.elementwise.select import where
 from ..ops.linalg.lapack import _square
 from ..ops.linalg.matrix_functions import PADE_LIMIT, pade
-from ..ops.stacking import stack
+from ..ops.stacking import cat, stack
 from ..ops.view import expand
 from ..shape import broadcast_shapes
 from ..tensor import Tensor, empty_contiguous
 
-_CHOLESKY, _EIGH, _LU, _QR, _SOLVE = (
-    KERNELS[name] for name in ("cholesky", "eigh", "lu_factor", "qr", "solve_triangular")
+_CHOLESKY, _EIGH, _LU, _QR, _SOLVE, _SVD = (
+    KERNELS[name] for name in ("cholesky", "eigh", "lu_factor", "qr", "solve_triangular", "svd")
 )
 MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel, or pairs of rows, in shared memory
 
@@ -185,16 +185,32 @@ def _exchanges_of_lu(x: Tensor, name: str) -> Any:
     return _factored(_wide(x))[1] if _taken(x) and x.shape[-2] <= MOST_ROWS else NotImplemented
 
 
+def _q_and_r(x: Tensor) -> Tensor:
+    """Q over R, (B, M + N, N), of x (B, M, N), dense, with M >= N."""
+    batch, m, n = x.shape
+    y = empty_contiguous((batch, m + n, n), x.dtype, x.device)
+    taus = empty_contiguous((batch, n), x.dtype, x.device)
+    _QR.launch(batch * m * n * n >> 10, y, x, taus, CODES[x.dtype], batch, m, n)
+    return y
+
+
 @claims("_qr")
 def _qr(x: Tensor) -> Any:
     if not _taken(x):
         return NotImplemented
+    m, n = x.shape[-2:]
+    return _q_and_r(_wide(x)).reshape((*x.shape[:-2], m + n, n)).to(x.dtype)
+
+
+@claims("_further_columns")
+def _further_columns_of_q(x: Tensor) -> Any:
+    """Columns of zeros have no reflectors: theirs in Q are orthogonal to those of x."""
+    m, n = x.shape[-2:]
+    if not _taken(x) or m > MOST_ROWS:
+        return NotImplemented
     a = _wide(x)
-    batch, m, n = a.shape
-    y = empty_contiguous((batch, m + n, n), a.dtype, a.device)
-    taus = empty_contiguous((batch, n), a.dtype, a.device)
-    _QR.launch(batch * m * n * n >> 10, y, a, taus, CODES[a.dtype], batch, m, n)
-    return y.reshape((*x.shape[:-2], m + n, n)).to(x.dtype)
+    q = _q_and_r(cat([a, a.new_zeros((a.shape[0], m, m - n))], -1))[:, :m, n:]  # (B, M, M - N)
+    return q.reshape(*x.shape[:-1], m - n).to(x.dtype)
 
 
 @claims("_eigh")
@@ -207,6 +223,50 @@ def _eigh(x: Tensor, triangle: str) -> Any:
     work = empty_contiguous(a.shape, a.dtype, a.device)
     _EIGH.launch(batch * n**3 >> 6, y, a, work, CODES[a.dtype], batch, n)
     return y.reshape((*x.shape[:-2], 1 + n, n)).to(x.dtype)
+
+
+def _is_decomposed(x: Tensor) -> bool:
+    """Whether the card finds singular values of matrices (..., M, N)."""
+    return _taken(x) and min(x.shape[-2:]) <= MOST_ROWS
+
+
+def _orthogonal_and_square(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Q (B, M, N), and R (B, N, N), dense, of x (..., M, N), or of its transpose if M < N. Rotations of the rows of R
+    end sooner than those of the rows of x: after a few sweeps, not dozens, where columns have very different lengths
+    (Drmač and Veselić 2008, "New Fast and Accurate Jacobi SVD Algorithm").
+    """
+    tall = _wide(x if x.shape[-2] >= x.shape[-1] else x.mT)
+    packed = _q_and_r(tall)
+    return packed[:, : tall.shape[1]], dense(packed[:, tall.shape[1] :])
+
+
+def _decomposed(x: Tensor, vectors: bool) -> Tensor:
+    """U, S as a row, and V of squares (B, N, N), dense, over one another (B, 2 N + 1, N); or S alone (B, 1, N)."""
+    batch, n, _ = x.shape
+    y = empty_contiguous((batch, 2 * n + 1 if vectors else 1, n), x.dtype, x.device)
+    rotated = empty_contiguous(x.shape, x.dtype, x.device)
+    _SVD.launch(batch * n**3 >> 6, y, x, rotated, CODES[x.dtype], batch, n, int(vectors))
+    return y
+
+
+@claims("_svd")
+def _svd(x: Tensor) -> Any:
+    if not _is_decomposed(x):
+        return NotImplemented
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    q, r = _orthogonal_and_square(x)
+    u, s, v = _decomposed(r, True).split([k, 1, k], 1)
+    parts = [q @ u, s, v] if m >= n else [v, s, q @ u]
+    return cat(parts, 1).reshape(*x.shape[:-2], m + 1 + n, k).to(x.dtype)
+
+
+@claims("_svdvals")
+def _svdvals(x: Tensor) -> Any:
+    if not _is_decomposed(x):
+        return NotImplemented
+    found = _decomposed(_orthogonal_and_square(x)[1], False)
+    return found.reshape(*x.shape[:-2], min(x.shape[-2:])).to(x.dtype)
 
 
 @claims("matrix_exp")

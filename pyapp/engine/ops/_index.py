@@ -1602,7 +1602,7 @@ OP_MODULES: dict[str, str] = {
     "_fake_quantized": "fake_quantization",
     "_first_indices": "sorting",
     "_flip": "reordering",
-    "_further_columns": "linalg.factor",
+    "_further_columns": "linalg.svd",
     "_grid_sample": "resample",
     "_imag": "complex_numbers",
     "_index_add": "scattering",

@@ -20,6 +20,7 @@ from ..stacking import cat
 from ..view import expand
 from .lapack import _checked, _lapack, _square, result_of
 from .solve import solve, solve_triangular
+from .svd import _further_columns
 
 
 def _d_cholesky(g: Tensor, y: Tensor, x: Tensor) -> Any:
@@ -99,15 +100,6 @@ def linalg_qr(x: Tensor, mode: str = "reduced") -> QR:
 def qr(x: Tensor, some: bool | str = True) -> QR:
     """torch.qr: linalg.qr's mode "reduced", or "complete" unless `some`."""
     return linalg_qr(x, some if isinstance(some, str) else "reduced" if some else "complete")
-
-
-def _no_gradient(*_: Any) -> Any:
-    raise RuntimeError("qr: the additional columns of Q in mode 'complete' have no gradient; use mode 'reduced'")
-
-
-@primitive(vjp=_no_gradient, saves="none", name="_further_columns")
-def _further_columns(x: Tensor) -> Tensor:
-    return result_of("qr", lambda a: np.linalg.qr(a, "complete")[0][..., a.shape[-1] :], x)
 
 
 @printed_as("linalg_cholesky_ex")

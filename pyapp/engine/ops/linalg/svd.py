@@ -97,10 +97,17 @@ def _completed(basis: Tensor) -> Tensor:
     if m == k:
         return basis
 
-    def compute(a: Any) -> Any:
-        return np.linalg.qr(a, "complete")[0][..., k:]
+    return cat([basis, _further_columns(basis.detach())], -1)
 
-    return cat([basis, result_of("svd", compute, basis.detach())], -1)
+
+def _no_gradient(*_: Any) -> Any:
+    raise RuntimeError("qr: the additional columns of Q in mode 'complete' have no gradient; use mode 'reduced'")
+
+
+@primitive(vjp=_no_gradient, saves="none", name="_further_columns")
+def _further_columns(x: Tensor) -> Tensor:
+    """Orthonormal columns (..., M, M - N) that are orthogonal to those of x (..., M, N), M >= N."""
+    return result_of("qr", lambda a: np.linalg.qr(a, "complete")[0][..., a.shape[-1] :], x)
 
 
 def _d_svdvals(g: Tensor, _: Tensor, x: Tensor) -> Any:
