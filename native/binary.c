@@ -340,17 +340,41 @@ static const void *own_numbers(int64_t *to, int type, int64_t whole)
     return to;
 }
 
-/* `numbers` stand in the place of an operand whose type is another. 0 where the operation or the type has no kernel
- * here. */
-static int own_part(void *y, int64_t opcode, int type, const view *a, const view *b, const void *numbers, int64_t at,
-                    int64_t n)
+/* floor_divide, remainder and fmod of numbers below 2^31 by quotients of doubles, which are exact to the whole number: a
+ * processor divides vectors of them. 0 where a number is larger or a divisor is 0. */
+NOINLINE int small_divisions(int64_t opcode, int64_t *y, const int64_t *left, const int64_t *right, int64_t n)
 {
-    int64_t left[PART], right[PART]; /* or narrower ones */
-    if (!type_in(type, OWN_TYPES) || (!numbers && (a->type != type || b->type != type)))
+    uint64_t sizes = 0, zeros = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t a = (uint64_t)left[i], b = (uint64_t)right[i];
+        sizes |= (left[i] < 0 ? -a : a) | (right[i] < 0 ? -b : b);
+        zeros |= !b;
+    }
+    if (sizes >> 31 || zeros)
+        return 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t a = (int32_t)left[i], b = (int32_t)right[i];
+        const int32_t quotient = (int32_t)((double)a / (double)b),
+                      rest = (int32_t)((uint32_t)a - (uint32_t)quotient * (uint32_t)b);
+        const int32_t below = (rest != 0) & ((rest ^ b) < 0);
+        y[i] = opcode == BINARY_floor_divide ? quotient - below
+               : opcode == BINARY_remainder  ? rest + (-below & b)
+                                             : rest;
+    }
+    return 1;
+}
+
+/* `a_numbers` or `b_numbers`: what stands in the place of that operand, else NULL. 0 where the operation or the type has
+ * no kernel here. */
+static int own_part(void *y, int64_t opcode, int type, const view *a, const view *b, const void *a_numbers,
+                    const void *b_numbers, int64_t at, int64_t n)
+{
+    int64_t left[PART] __attribute__((aligned(64))), right[PART] __attribute__((aligned(64)));
+    if (!type_in(type, OWN_TYPES) || (!a_numbers && a->type != type) || (!b_numbers && b->type != type))
         return 0;
     const int64_t bytes = type_bytes(type);
-    const void *p = a->type == type ? read_bits(left, a, at, n, bytes) : numbers;
-    const void *q = b->type == type ? read_bits(right, b, at, n, bytes) : numbers;
+    const void *p = a_numbers ? a_numbers : read_bits(left, a, at, n, bytes);
+    const void *q = b_numbers ? b_numbers : read_bits(right, b, at, n, bytes);
     char *to = (char *)y + at * (binary_results[opcode] ? 1 : bytes);
     switch (type) {
     case TYPE_bool:
@@ -428,10 +452,17 @@ static int integer_part(void *y, int64_t opcode, int type, const view *a, const 
         integer_questions(opcode, (uint8_t *)y + at, left, right, n);
         return KERNEL_OK;
     }
-    if (is_division(opcode))
+    if (is_division(opcode)) {
+#if !defined(__wasm__)
+        if (type != TYPE_uint64 && small_divisions(opcode, left, left, right, n)) {
+            write_integers(y, type, at, left, n);
+            return KERNEL_OK;
+        }
+#endif
         for (int64_t i = 0; i < n; i++)
             if (!right[i])
                 return KERNEL_DIVISION_BY_ZERO;
+    }
     integers(opcode, left, left, right, n);
     write_integers(y, type, at, left, n);
     return KERNEL_OK;
@@ -460,8 +491,9 @@ KERNEL(binary)
         view_of(&b, right ? right : number, right ? type : number_type, rank, shape, right ? d + binary_b0 : still) < 0)
         return KERNEL_BAD_ARGUMENT;
 #if !defined(__wasm__)
-    int64_t kept[PART];
-    const void *numbers = left && right ? NULL : own_numbers(kept, type, whole);
+    int64_t kept[PART] __attribute__((aligned(64)));
+    const void *a_numbers = left ? NULL : own_numbers(kept, type, whole);
+    const void *b_numbers = right ? NULL : own_numbers(kept, type, whole);
 #endif
     worker_share(count, ELEMENT_SHARE, worker, workers, &first, &last);
     const int as_floats = is_float && type != TYPE_float64 && (has_floats(opcode) || binary_results[opcode]);
@@ -477,7 +509,7 @@ KERNEL(binary)
         else if (is_float)
             double_part(record->pointers[binary_y], opcode, type, &a, &b, at, n);
 #if !defined(__wasm__)
-        else if (own_part(record->pointers[binary_y], opcode, type, &a, &b, numbers, at, n))
+        else if (own_part(record->pointers[binary_y], opcode, type, &a, &b, a_numbers, b_numbers, at, n))
             continue;
 #endif
         else if (integer_part(record->pointers[binary_y], opcode, type, &a, &b, at, n))

@@ -41,7 +41,7 @@ static void compute(int opcode, float *y, const float *left, const float *right,
 
 KERNEL(compute_f32)
 {
-    float scratch[PLACES][BLOCK];
+    float scratch[PLACES][BLOCK] __attribute__((aligned(64)));
     float *tensors[TENSORS], *place[PLACES];
     const int64_t count = record->dims[compute_f32_count], steps = record->dims[compute_f32_steps],
                   single = record->dims[compute_f32_single], held = record->dims[compute_f32_held];

@@ -100,4 +100,17 @@ INLINE vfloat vtrunc(vfloat x)
     const vfloat size = vabs(x), cut = vfrom_int(vcut_to_int(vmin(size, vsplat(8388608.0f))));
     return vselect(size < 8388608.0f, vwith_sign(cut, x), x);
 }
+
+/* Halves to even. */
+INLINE vfloat vround(vfloat x)
+{
+    const vfloat size = vabs(x), near = (size + 8388608.0f) - 8388608.0f;
+    return vselect(size < 8388608.0f, vwith_sign(near, x), x);
+}
+
+INLINE vfloat vfloor(vfloat x)
+{
+    const vfloat cut = vtrunc(x);
+    return vselect(cut > x, cut - 1.0f, cut);
+}
 #endif

@@ -437,6 +437,12 @@ static SMALL_CODE void reduce_along(const reduction *r, int64_t at)
             int64_t whole[PART];
         } part;
         if (!r->is_real) {
+#if !defined(__wasm__)
+            if (r->type == TYPE_int64) { /* where they lie */
+                wholes_along(r->opcode, &s, read_bits(part.whole, &line, k, n, sizeof *part.whole), n, k);
+                continue;
+            }
+#endif
             read_integers(part.whole, &line, k, n);
             wholes_along(r->opcode, &s, part.whole, n, k);
             continue;
@@ -474,6 +480,26 @@ static SMALL_CODE void reduce_across(const reduction *r, int64_t at, int64_t n)
     }
     write_results(r, &s, at, n);
 }
+
+#if !defined(__wasm__)
+/* The largest or the smallest of columns first .. first + n - 1 of f32, vectors of them row by row. */
+static void extreme_strip(float *y, const float *x, int64_t rows, int64_t stride, int64_t n, int larger)
+{
+    enum { VECTORS = PART / LANES };
+    vfloat best[VECTORS];
+    for (int j = 0; j * LANES < n; j++)
+        best[j] = vload_up_to(x + j * LANES, n - j * LANES);
+    for (int64_t row = 1; row < rows; row++) {
+        x += stride;
+        for (int j = 0; j * LANES < n; j++) {
+            const vfloat next = vload_up_to(x + j * LANES, n - j * LANES);
+            best[j] = larger ? vmaximum(best[j], next) : vminimum(best[j], next);
+        }
+    }
+    for (int j = 0; j * LANES < n; j++)
+        vstore_up_to(y + j * LANES, best[j], n - j * LANES);
+}
+#endif
 
 static int y_type_fits(const reduction *r)
 {
@@ -531,6 +557,11 @@ KERNEL(reduce)
                     for (int64_t j = 0; j < n - i; j += LANES)
                         sum_strip(y + j, x + j, r.reduced, r.x_reduced, n - i - j, 1);
             }
+#if !defined(__wasm__)
+        else if (r.type == TYPE_float32 && (opcode == REDUCE_max || opcode == REDUCE_min) && r.x_inner == 1)
+            extreme_strip((float *)r.y + at, (const float *)(const void *)r.x + tile / tiles * r.x_outer + column,
+                          r.reduced, r.x_reduced, n, opcode == REDUCE_max);
+#endif
         else
             reduce_across(&r, at, n);
     }

@@ -243,9 +243,20 @@ INLINE vfloat vclamp(vfloat x, float low, float high)
 
 /* mask ? a : b, lane by lane; a mask is what a comparison of vfloats gives. */
 INLINE vfloat vselect(vint mask, vfloat a, vfloat b) { return (vfloat)(((vint)a & mask) | ((vint)b & ~mask)); }
-/* NaN if either is; vmax and vmin do not say what they make of NaN. */
+/* NaN if either is; vmax and vmin do not say what they make of NaN. An instruction of x86 gives b where one is NaN. */
+#if LANES == 16
+#define WITH_NAN(a, other)                                                                                             \
+    (vfloat) _mm512_mask_mov_ps(other, _mm512_cmp_ps_mask((__m512)(a), (__m512)(a), _CMP_UNORD_Q), (__m512)(a))
+INLINE vfloat vmaximum(vfloat a, vfloat b) { return WITH_NAN(a, _mm512_max_ps((__m512)a, (__m512)b)); }
+INLINE vfloat vminimum(vfloat a, vfloat b) { return WITH_NAN(a, _mm512_min_ps((__m512)a, (__m512)b)); }
+#elif LANES == 8
+#define WITH_NAN(a, other) (vfloat) _mm256_blendv_ps(other, (__m256)(a), (__m256)((a) != (a)))
+INLINE vfloat vmaximum(vfloat a, vfloat b) { return WITH_NAN(a, _mm256_max_ps((__m256)a, (__m256)b)); }
+INLINE vfloat vminimum(vfloat a, vfloat b) { return WITH_NAN(a, _mm256_min_ps((__m256)a, (__m256)b)); }
+#else
 INLINE vfloat vmaximum(vfloat a, vfloat b) { return vselect((a > b) | (a != a), a, b); }
 INLINE vfloat vminimum(vfloat a, vfloat b) { return vselect((a < b) | (a != a), a, b); }
+#endif
 INLINE vfloat vabs(vfloat a) { return (vfloat)((vint)a & vsplat_int(0x7fffffff)); }
 INLINE vfloat vsqrt(vfloat a)
 {

@@ -81,6 +81,9 @@ FLOAT_FUNCTION(erf, verf(x))
 FLOAT_FUNCTION(erfinv, verfinv(x))
 FLOAT_FUNCTION(elu, velu(x, p))
 FLOAT_FUNCTION(mish, vmish(x))
+FLOAT_FUNCTION(floor, vfloor(x))
+FLOAT_FUNCTION(ceil, vnegative(vfloor(vnegative(x))))
+FLOAT_FUNCTION(round, vround(x))
 FLOAT_FUNCTION(trunc, vtrunc(x))
 FLOAT_FUNCTION(frac, x - vtrunc(x))
 #endif
@@ -118,7 +121,7 @@ static float_function *const float_functions[UNARY_COUNT] = {
     FLOATS(leaky_relu), FLOATS(softplus),  FLOATS(logsigmoid),
 #if !defined(__wasm__)
     FLOATS(exp2),       FLOATS(expm1),     FLOATS(log1p),      FLOATS(erf),     FLOATS(erfinv),      FLOATS(elu),
-    FLOATS(mish),       FLOATS(trunc),     FLOATS(frac),
+    FLOATS(mish),       FLOATS(floor),     FLOATS(ceil),       FLOATS(round),   FLOATS(trunc),       FLOATS(frac),
 #endif
 };
 
@@ -225,26 +228,31 @@ static double_function *const double_functions[UNARY_COUNT] = {
 
 /* ---- integers and bool */
 
-#define EACH_INTEGER(name, expression)                                                                                 \
+#define EACH_INTEGER(name, type, wide, expression)                                                                     \
     case UNARY_##name:                                                                                                 \
         ROLLED for (int64_t i = 0; i < n; i++)                                                                         \
         {                                                                                                              \
-            const uint64_t x = (uint64_t)part[i];                                                                      \
-            part[i] = (int64_t)(expression);                                                                           \
+            const wide x = (wide)from[i];                                                                              \
+            y[i] = (type)(expression);                                                                                 \
         }                                                                                                              \
         break;
-
-NOINLINE void integers(int64_t opcode, int64_t *part, int64_t n, int is_bool)
-{
-    switch (opcode) {
-        EACH_INTEGER(neg, -x)
-        EACH_INTEGER(abs, (int64_t)x < 0 ? -x : x)
-        EACH_INTEGER(sign, (uint64_t)(((int64_t)x > 0) - ((int64_t)x < 0)))
-        EACH_INTEGER(square, x * x)
-        EACH_INTEGER(relu, (int64_t)x > 0 ? x : 0)
-        EACH_INTEGER(bitwise_not, is_bool ? !x : ~x)
+/* y may be from */
+#define INTEGERS(function, type, wide)                                                                                 \
+    NOINLINE void function(int64_t opcode, type *y, const type *from, int64_t n)                                       \
+    {                                                                                                                  \
+        switch (opcode) {                                                                                              \
+            EACH_INTEGER(neg, type, wide, -x)                                                                          \
+            EACH_INTEGER(abs, type, wide, (type)x < 0 ? -x : x)                                                        \
+            EACH_INTEGER(sign, type, wide, (wide)(((type)x > 0) - ((type)x < 0)))                                      \
+            EACH_INTEGER(square, type, wide, x *x)                                                                     \
+            EACH_INTEGER(relu, type, wide, (type)x > 0 ? x : 0)                                                        \
+            EACH_INTEGER(bitwise_not, type, wide, ~x)                                                                  \
+        }                                                                                                              \
     }
-}
+INTEGERS(integers, int64_t, uint64_t)
+#if !defined(__wasm__)
+INTEGERS(words, int32_t, uint32_t)
+#endif
 
 /* ---- predicates, with bool results */
 
@@ -314,10 +322,18 @@ static int unary_run(void *y, const view *x, int64_t opcode, int64_t count, doub
             double part[PART];
             read_doubles(part, x, at, n);
             questions(opcode, (uint8_t *)y + at, part, n);
+#if !defined(__wasm__)
+        } else if (type == TYPE_int64 || type == TYPE_int32) { /* from where they lie to where they go */
+            int64_t part[PART];
+            if (type == TYPE_int64)
+                integers(opcode, (int64_t *)y + at, read_bits(part, x, at, n, 8), n);
+            else
+                words(opcode, (int32_t *)y + at, read_bits(part, x, at, n, 4), n);
+#endif
         } else {
             int64_t part[PART];
             read_integers(part, x, at, n);
-            integers(opcode, part, n, type == TYPE_bool);
+            integers(opcode, part, part, n);
             write_integers(y, type, at, part, n);
         }
     }

@@ -154,6 +154,13 @@ KEYWORDS: dict[str, Case] = {
     "searchsorted by a bad sorter": lambda P: P.searchsorted(P.tensor([1, 2]), P.tensor([1]), sorter=P.tensor([0, 2])),
     "norm without p": lambda P: (P.norm(P.tensor([3.0, 4.0]), p=None), P.tensor([[3.0], [4.0]]).norm(None, 0)),
     "nan_to_num without nan": lambda P: P.nan_to_num(P.tensor([NAN, 1.0]), nan=None),
+    "nan_to_num of infinities": lambda P: [
+        P.nan_to_num(P.tensor([NAN, INF, -INF, -2.5], dtype=getattr(P, kind)))
+        for kind in ("float32", "float64", "float16", "bfloat16")
+    ],
+    "multi_margin_loss beside NaN": lambda P: P.nn.functional.multi_margin_loss(
+        P.tensor([[NAN, 0.5, 2.0], [INF, 1.0, -INF], [NAN, 1.0, INF]]), P.tensor([1, 0, 0]), reduction="none"
+    ),
     "i0_": lambda P: P.tensor([1.0, 2.0]).i0_(),
     "combinations of many": lambda P: P.combinations(P.arange(12), 4).sum(0),
     "einsum of many": lambda P: P.einsum(

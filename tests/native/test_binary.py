@@ -232,6 +232,22 @@ def test_division_of_integers_by_zero(kernels: Kernels) -> None:
         assert run(kernels, name, "int32", a[:2], b[:2]).shape == (2,)
 
 
+def test_division_of_integers_below_2_to_the_31(kernels: Kernels) -> None:
+    """Which processors divide as doubles: quotients next to whole numbers stay on their side."""
+    most = 2**31 - 1
+    ends = np.array([1, 2, 3, 7, 46341, 65537, most // 2, most - 1, most, -1, -2, -3, -46341, 1 - most, -most])
+    a, b = (grid.ravel() for grid in np.meshgrid(np.append(ends, 0), ends))
+    for dtype in ("int32", "int64"):
+        for name in ("floor_divide", "remainder", "fmod"):
+            found = run(kernels, name, dtype, a.astype(dtype), b.astype(dtype))
+            np.testing.assert_array_equal(found, getattr(np, name)(a, b))
+    for x, y in ((2**31, 1), (-(2**31), -1), (5, 2**31), (-5, 2**31), (-(2**63), -1), (-(2**63), 2)):
+        for name in ("floor_divide", "remainder", "fmod"):
+            left, right = np.array([x]), np.array([y])
+            with np.errstate(over="ignore"):
+                assert run(kernels, name, "int64", left, right)[0] == getattr(np, name)(left, right)[0]
+
+
 def test_in_place(kernels: Kernels) -> None:
     for dtype in ("float32", "bfloat16", "int64"):
         x = store_as(dtype, np.arange(1, 400))

@@ -12,8 +12,10 @@ from ..device import cpu
 from ..dtype import of_number
 from ..element_types import CODES, number_slot, opcodes, padded
 from ..launch import KERNELS, capturing, launch_all
+from ..native import IN_BROWSER
 from ..op import OPS, claims, claims_in_place
 from ..operands import common_dtype, dense
+from ..ops.element_updates import element_function
 from ..ops.view import dense_copy
 from ..shape import Shape, broadcast_shapes, dense_layout
 from ..storage import Storage
@@ -327,6 +329,7 @@ def _reciprocal(x: Tensor) -> Any:
     return _with_number(K["div_f32"], 1.0, x) if x.dtype is _F32 else _inverse(x)
 
 
+_cube = element_function(lambda x: x * x * x, 1)
 _PRODUCTS = (2, 3, -1, -2)  # powers that are products or their reciprocals, as in torch
 
 
@@ -342,9 +345,10 @@ def _pow(x: Tensor, exponent: Any) -> Any:
         return _with_number(_MUL, x, 1.0)
     if x.dtype is not _F32 or exponent not in _PRODUCTS:
         return _power(x, exponent)
-    mul = OPS["mul"].forward
-    product = x if exponent == -1 else mul(x, x)
-    return mul(product, x) if exponent == 3 else product if exponent > 0 else _reciprocal(product)
+    if exponent == 3:
+        return _cube(x)
+    product = x if exponent == -1 else OPS["mul"].forward(x, x)
+    return product if exponent > 0 else _reciprocal(product)
 
 
 _limited = _function_of_any("clamp")
@@ -473,8 +477,9 @@ def _claim_rounding(name: str) -> None:
     def rounding(x: Tensor) -> Any:
         if x.dtype.category == 1 and name != "frac":
             return dense_copy(x)  # integers stay what they are
-        if name in _BY_NUMPY and x.device is cpu and x.numel() > _MOST_ROUNDED and not capturing():
-            return NotImplemented  # NumPy's way is faster
+        if name in _BY_NUMPY and (IN_BROWSER or x.dtype is _dtype.float64):
+            if x.device is cpu and x.numel() > _MOST_ROUNDED and not capturing():
+                return NotImplemented  # NumPy's way is faster
         return of_floats(x) if x.dtype.is_floating_point else NotImplemented
 
 

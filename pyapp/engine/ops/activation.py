@@ -154,7 +154,7 @@ def hardtanh(x: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
 def _inside(g: Any, x: Any, low: float, high: float) -> Any:
     """g between the limits, and at NaN; 0 on them and beyond."""
     y = limited(x, low, high)
-    return g.where((y - y) != 0, g.where(x > low, 0.0).where(x < high, 0.0))
+    return g.where((y * 0.0 + (x > low) * (x < high)) != 0, 0.0)
 
 
 _inside_limits = element_function(_inside, 2, 2)
@@ -184,7 +184,7 @@ def relu6(x: Tensor) -> Tensor:
     return hardtanh(x, 0.0, 6.0)
 
 
-_hardsigmoid_slope = element_function(lambda g, x: (g / 6.0).where(x > -3.0, 0.0).where(x < 3.0, 0.0), 2)
+_hardsigmoid_slope = element_function(lambda g, x: (g * (1 / 6)).where(x.abs() < 3.0, 0.0), 2)
 
 
 @function()
@@ -199,8 +199,8 @@ _hardswish = element_function(lambda x: (x * limited(x + 3.0, 0.0, 6.0)) / 6.0, 
 
 def _slope_of_hardswish(g: Any, x: Any) -> Any:
     """0 below -3, 1 above 3, and between a line; the slope at NaN is 1, as in torch."""
-    y = limited(x, -3.0, 3.0)
-    return (g * (x / 3.0 + 0.5)).where(x < 3.0, g).where(x > -3.0, g.where((y - y) != 0, 0.0))
+    beyond = x.maximum(-3.0) + 3.0  # 0 up to -3 alone
+    return (g * (x * (1 / 3) + 0.5)).where(x < 3.0, g).where(beyond != 0, 0.0)
 
 
 _hardswish_slope = element_function(_slope_of_hardswish, 2)

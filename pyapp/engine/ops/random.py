@@ -248,12 +248,19 @@ def randint(
     return _finish(tensor_of(values.reshape(shape), kind), None, check_device(device), requires_grad)
 
 
+_AT_ONCE = 1 << 16  # integers, whose intermediate numbers stay in cache; whole blocks of the generator
+
+
 def _integers(count: int, choices: int, generator: Generator | None) -> Any:
     """`count` integers 0 .. choices - 1 (int64, which may wrap above 2^63)."""
     if choices <= 1 << 48:
-        words = _words(count, generator)
-        words *= choices
-        return words.astype("int64")
+        found = np.empty(count, "int64")
+        for at in range(0, count, _AT_ONCE):
+            part = found[at : at + _AT_ONCE]
+            words = _words(len(part), generator)
+            words *= choices
+            part[:] = words
+        return found
     bits = np.floor(_words(2 * count, generator).reshape(2, count) * 2.0**32).astype("uint64")
     return (((bits[0] << np.uint64(32)) | bits[1]) % np.uint64(choices)).astype("int64")
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from ...engine import Tensor, int64, ops
 from ...engine.autocast import in_full_precision
+from ...engine.op import op
+from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
 from ..layers.distance import pairwise_distance
 from .reduction import loss_layer, reduce, same_shape
@@ -47,7 +49,18 @@ def margin_ranking_loss(
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin): target 1 ranks the first input higher, -1 the second."""
     same_shape("margin_ranking_loss", input1, input2)
-    return reduce("margin_ranking_loss", (-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    short = target * (input2 - input1)
+    return reduce("margin_ranking_loss", (short + margin if margin else short).clamp(min=0), reduction)
+
+
+_hinge_values = element_function(lambda x: x.where(x > 0.0, 0.0), 1)
+_hinge_slope = element_function(lambda g, x: g.where(x > 0.0, 0.0), 2)
+
+
+@op(vjp=lambda g, _, x: (_hinge_slope(g, x),))
+def _hinge(x: Tensor) -> Tensor:
+    """x above 0, else 0, as for NaN."""
+    return _hinge_values(x)
 
 
 @in_full_precision
@@ -71,13 +84,12 @@ def multi_margin_loss(
     input = input.reshape(1) if not input.ndim else input
     index = target.to(int64)
     column = index.unsqueeze(-1)
-    short = input - input.gather(-1, column) + margin
-    short = ops.where(short > 0, short, 0.0).scatter(-1, column, 0.0)
+    short = _hinge(input + (margin - input.gather(-1, column))).scatter(-1, column, 0.0)
     if p == 2:
         short = short * short
     if weight is not None:
         short = short * ops.index_select(weight, 0, index.reshape(-1)).reshape((*index.shape, 1))
-    return reduce("multi_margin_loss", short.sum(-1) / input.shape[-1], reduction)
+    return reduce("multi_margin_loss", short.mean(-1) if reduction != "mean" else short, reduction)
 
 
 @in_full_precision

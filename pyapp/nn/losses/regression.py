@@ -52,17 +52,17 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", weight: T
     return weighted("l1_loss", (input - target).abs(), weight, reduction)
 
 
-def _huber_values(input: Any, target: Any, delta: Any, scale: Any) -> Any:
+def _huber_values(input: Any, target: Any, delta: Any) -> Any:
     size = (input - target).abs()
     near = size.minimum(delta)
-    return near * (size - 0.5 * near) * scale
+    return near * (near * -0.5 + size)
 
 
 def _huber_slopes(g: Any, input: Any, target: Any, least: Any, most: Any, scale: Any) -> Any:
     return (input - target).maximum(least).minimum(most) * scale * g
 
 
-_huber_program, _huber_slope_program = element_function(_huber_values, 2, 2), element_function(_huber_slopes, 3, 3)
+_huber_program, _huber_slope_program = element_function(_huber_values, 2, 1), element_function(_huber_slopes, 3, 3)
 
 
 def _d_huber(
@@ -76,7 +76,8 @@ def _d_huber(
 def _huber(input: Tensor, target: Tensor, delta: float, scale: float) -> Tensor:
     """`scale` times d² / 2 up to |d| = delta, beyond it delta (|d| - delta / 2), of d = input - target, both of one
     shape."""
-    return _huber_program(input, target, delta, scale)
+    values = _huber_program(input, target, delta)
+    return values if scale == 1 else values * scale
 
 
 @in_full_precision

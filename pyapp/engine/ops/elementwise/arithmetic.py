@@ -16,7 +16,7 @@ from ...user_errors import describe
 from ..dtype_limits import finfo
 from ..element_updates import element_function
 from .builders import binary, no_slope, unary, vjp_of_slopes
-from .limits import clamp
+from .limits import limited
 from .rounding import trunc
 from .select import where
 
@@ -177,19 +177,26 @@ def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, value: float = 1) -> Te
     return _addcdiv(x, tensor1, tensor2, value)
 
 
+def _finite_values(x: Any, low: Any, high: Any, number: Any) -> Any:
+    """x between two numbers, and another one for NaN."""
+    y = limited(x, low, high)
+    return y.where(y > -inf, number)
+
+
+_finite = element_function(_finite_values, 1, 3)
+
+
 @function(method=True, in_place=True)
 @op(vjp=lambda g, _, x, *rest: (where(x.isfinite(), g, 0.0),))
 def nan_to_num(x: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """NaN becomes `nan` (None: 0); infinities become the dtype's largest and smallest numbers unless given."""
     if not x.dtype.is_floating_point:
         return x.clone()
-    largest = finfo(x.dtype).max
+    largest, number = finfo(x.dtype).max, 0.0 if nan is None else nan
+    if posinf is None and neginf is None and isinstance(number, (int, float)):
+        return _finite(x, -largest, largest, number)
     high, low = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    if posinf is None and neginf is None:
-        finite = clamp(x, low, high)
-    else:
-        finite = where(x == inf, high, where(x == -inf, low, x))
-    return where(x.isnan(), 0.0 if nan is None else nan, finite)
+    return where(x.isnan(), number, where(x == inf, high, where(x == -inf, low, x)))
 
 
 @function(method=True)

@@ -261,7 +261,9 @@ def linalg_cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     d = normalize_dim(dim, a.ndim, "cross")
     if a.ndim != b.ndim or not a.ndim or a.shape[d] != 3 or b.shape[d] != 3:
         raise ValueError(f"cross: takes tensors with as many dims and 3 in dim {dim}, got {describe(a)}, {describe(b)}")
-    return a.roll(-1, d) * b.roll(1, d) - a.roll(1, d) * b.roll(-1, d)
+    a, b = (x.movedim(d, 0).contiguous() for x in (a, b))  # (3, ...): three long rows
+    turned = a * b.roll(-1, 0) - b * a.roll(-1, 0)  # begins with the last component
+    return turned.roll(-1, 0).movedim(0, d).contiguous()
 
 
 @function(method=True)
