@@ -13,6 +13,7 @@ from pyapp import Tensor
 from pyapp.engine import capture
 from pyapp.engine.ops.recurrent import gru_steps, lstm_steps, rnn_steps
 from tests.engine.test_fused import definitions_only, normal
+from tests.together import fewer_in_browser
 
 STEPS, ROWS, UNITS = 5, 3, 6
 
@@ -63,7 +64,7 @@ def test_arguments_that_are_no_dense_float32(kind: str) -> None:
     np.testing.assert_allclose(y.numpy(), whole[..., :1, :].numpy(), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+@pytest.mark.parametrize("kind", fewer_in_browser(["lstm", "gru", "tanh"]))
 def test_second_order(kind: str) -> None:
     given = [t.double() if isinstance(t, Tensor) else t for t in arguments(kind, 2, 3, 2)]
     tensors = [t.requires_grad_() for t in given if isinstance(t, Tensor)]

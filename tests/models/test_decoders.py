@@ -34,10 +34,15 @@ def golden(name: str) -> dict[str, Any]:
     return found
 
 
+def module_of(config: dict[str, Any]) -> Any:
+    """The module of a configuration's architecture."""
+    return importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+
+
 def make(name: str, salt: int, **changed: Any) -> Any:
     """The model of a configuration, with its seeded weights."""
     config = CONFIGS[name] | changed
-    module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[config['model_type']]}")
+    module = module_of(config)
     model = module.TASKS["causal-lm"](module.Config.from_dict(config))
     with pyapp.no_grad():
         parameters = dict(model.named_parameters())

@@ -20,6 +20,7 @@ from pyapp.models import LoadedSpeechModel, load_speech_model
 from pyapp.recipes.speech.evaluation import TIMES
 from pyapp.recipes.speech.grammar.sentences import vocabulary, words
 from tests.audio.sounds import babble, noise
+from tests.together import fewer_in_browser
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "web" / "models" / "speech"
@@ -126,7 +127,7 @@ def test_it_says_what_is_a_guess(loaded: LoadedSpeechModel, kind: str) -> None:
     assert (live(loaded, samples)[1] is not None) == guess
 
 
-@pytest.mark.parametrize("lead", [0.0, 0.63])
+@pytest.mark.parametrize("lead", fewer_in_browser([0.63, 0.0]))
 def test_live_speech_gives_what_the_file_gives(loaded: LoadedSpeechModel, lead: float) -> None:
     """Sentence by sentence, no word twice, and no word without a length."""
     clip = load_speech(FOLDER / "samples" / "station.wav")
