@@ -320,9 +320,8 @@ def test_a_dead_worker_is_replaced(story: StoryPage) -> None:
 
 
 def test_stop_while_the_engine_restarts(story: StoryPage) -> None:
-    """
-    Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts. The second restart
-    ends what the page asked after the first.
+    """Nothing of it has begun, so there is nothing to say: the sheet is empty again, and the engine starts. The second
+    restart ends what the page asked after the first.
     """
     story.settings(max_new_tokens=8).write("One day")
     about = story.page.evaluate(
