@@ -102,7 +102,8 @@ def test_a_full_disk_keeps_the_old_conversation(
 
 
 def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert talk([model[0]], "Hello\n").returncode == 1  # no template
+    refused = talk([model[0]], "")  # before there is a message
+    assert refused.returncode == 1 and refused.stderr.startswith("error: chat template: the model has no")
     missing = cli.run(["chat", str(tmp_path / "missing.bin")])
     assert missing == 1 and "missing.bin" in capsys.readouterr().err
     (tmp_path / "talk.json").write_text("{}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from pyapp.cli.running import (
 )
 from pyapp.cli.views import JsonView, StoryView, View, plain
 from pyapp.errors import PyappError
-from pyapp.events import Done, Event, Thought, Token
+from pyapp.events import Cancel, Done, Event, Thought, Token
 from pyapp.formats.sink import open_sink
 from pyapp.text.options import SamplingOptions
 
@@ -185,11 +185,26 @@ class Talk:
         self._typed = sys.stdin is not None and sys.stdin.isatty()
         self._code = 0
 
-    def run(self) -> int:
+    async def _open(self, cancel: Cancel) -> AsyncIterator[Event]:
+        """Loads the model. One that cannot chat is refused before somebody writes to it."""
         from pyapp import tasks
+        from pyapp.tasks.chat import NO_TEMPLATE
+        from pyapp.text.chat_template import no_template
 
+        files = {name: value for name, value in self._chosen.items() if value is not None}
+        needed = (
+            self._template is None and not files.keys() - {"tokenizer"} and not isinstance(self._model, tasks.Remote)
+        )
+        loading = tasks.load_chat if needed else tasks.load
+        async for event in loading(self._model, cancel=cancel, **files):
+            if isinstance(event, Done) and event.results.get("template") is False:
+                yield tasks.error_event(no_template())
+            elif event != NO_TEMPLATE:  # that is for those who write plain texts instead
+                yield event
+
+    def run(self) -> int:
         view: View = JsonView() if self._as_json else View()
-        code = forward(lambda cancel: tasks.load(self._model, cancel=cancel, **self._chosen), view)
+        code = forward(self._open, view)
         if code:
             return code
         if self._typed and not self._as_json:

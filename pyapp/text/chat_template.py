@@ -123,6 +123,12 @@ def _cut(text: str, final: str) -> str:
     return text[:place] if text[place : place + len(CONTINUE)] == CONTINUE else text[:place].rstrip()
 
 
+def no_template() -> ModelError:
+    """What is said of a model that has no chat template."""
+    hint = "Give an instruction-tuned model, or put its chat_template.jinja beside the tokenizer"
+    return ModelError("the model has no chat template", where="chat template", hint=hint)
+
+
 class ChatTemplate:
     """The chat template of a tokenizer; `name` chooses one of several (default: "tool_use" for conversations with
     tools, else "default"). `source` is a template to use instead. ModelError if there is none.
@@ -133,10 +139,7 @@ class ChatTemplate:
         self._name = name
         self.sources = sources(tokenizer.settings) if source is None else {"default": source}
         if not self.sources:
-            raise ModelError(
-                "the model has no chat template", where="chat template",
-                hint="Give an instruction-tuned model, or put its chat_template.jinja beside the tokenizer",
-            )  # fmt: skip
+            raise no_template()
         if name is not None and name not in self.sources:
             raise OptionError(f"there is no {name!r:.60}, only {', '.join(self.sources)}", where="chat template")
         self._special = {
