@@ -24,8 +24,9 @@ def test_the_guide_to_training(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    *_, accuracy, profile, weights = shown("training.md", capsys)
+    *_, accuracy, shape, profile, weights = shown("training.md", capsys)
     assert float(accuracy) > 0.85 and weights == "['head.weight', 'head.bias'] []\n"
+    assert "512, 64" in shape
     assert (tmp_path / "trace.json").is_file() and list((tmp_path / "log").iterdir())
     assert "Self CPU time total" in profile and "<Measurement of model(x)" in profile
 
@@ -42,6 +43,7 @@ def test_the_page_from_keras(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    _, text, _ = shown("keras.md", capsys)
+    _, text, _, shape = shown("keras.md", capsys)
+    assert shape == "(None, 5) 2\n"
     assert "Epoch 10/10" in text and "'accuracy'" in text.splitlines()[-1]
     assert (tmp_path / "model.keras").is_file() and (tmp_path / "again.weights.h5").is_file()
