@@ -788,6 +788,8 @@ class Sequential(Model):
             raise ValueError(f"{self.name}: two layers are called {layer.name!r}")
         if not self.layers and self._first is None and layer.first_input_shape is not None:
             self._begin(KerasTensor(layer.first_input_shape, layer.dtype))
+        if len(self.layers) == 1 and self._first is None and isinstance(self.layers[0], Model):
+            self._begin_as(self.layers[0])
         self._modules[f"layer_{len(self._modules)}"] = layer
         if self._end is not None:
             with weights_of(self):
@@ -815,6 +817,14 @@ class Sequential(Model):
     def _begin(self, tensor: KerasTensor) -> None:
         object.__setattr__(self, "_first", tensor)
         self._end = tensor
+
+    def _begin_as(self, model: Model) -> None:
+        """With the input of a model that comes first, if it has one that is known, as Keras does for two layers."""
+        inputs = getattr(model, "inputs", None) or []
+        if len(inputs) == 1 and isinstance(inputs[0], KerasTensor):
+            self._begin(KerasTensor(inputs[0].shape, inputs[0].dtype))
+            with weights_of(self):
+                self._end = record(model, (self._end,), {})
 
     def build(self, input_shape: Any = None) -> None:
         """Makes the weights for inputs of a shape (with the batch's size first, which may be None)."""

@@ -116,6 +116,7 @@ def test_transfer(by_layer: Path) -> None:
     base = applications.MobileNetV2(input_shape=(32, 32, 3), alpha=0.35, include_top=False, weights=None)
     base.trainable = False
     model = keras.Sequential([base, keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(2)])
+    assert model.output_shape == (None, 2) and model.input_shape == (None, 32, 32, 3)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     kept = base.get_weights()
     x = applications.mobilenet_v2.preprocess_input(picture())
