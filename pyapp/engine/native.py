@@ -139,9 +139,8 @@ def threads_of_environment() -> int | None:
             return min(int(first), MOST_THREADS)
         if text and variable == "PYAPP_NUM_THREADS":
             said = f"PYAPP_NUM_THREADS is {text[:50]!r}, expected a number from 1 to {MOST_THREADS}: ignored"
-            warnings.warn_explicit(
-                said, UserWarning, "pyapp", 1
-            )  # while pyapp is imported: no line of a program asks for it
+            # While pyapp is imported, no line of a program asks for it.
+            warnings.warn_explicit(said, UserWarning, "pyapp", 1)
     return None
 
 

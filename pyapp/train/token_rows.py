@@ -58,6 +58,18 @@ def predicted_loss(model: Any, states: Tensor, targets: Tensor) -> Tensor:
     return sum_of_pieces(total, size, kept, wanted) / max(kept.shape[0], 1)
 
 
+def predicted_tokens(model: Any, states: Tensor, targets: Tensor) -> Tensor:
+    """The most probable tokens (N,) where targets are not IGNORED, row by row; the arguments and pieces of
+    predicted_loss.
+    """
+    _, kept, wanted, size = _predicted(model, states, targets)
+
+    def best(x: Tensor, _: Tensor) -> Tensor:
+        return model.head(x).argmax(1)  # (n,)
+
+    return rows_of_pieces(best, size, kept, wanted)
+
+
 def predicted_log_probs(model: Any, states: Tensor, targets: Tensor) -> Tensor:
     """log p of each row's targets that are not IGNORED (B,) in nats; the arguments and pieces of predicted_loss."""
     places, kept, wanted, size = _predicted(model, states, targets)
@@ -70,15 +82,15 @@ def predicted_log_probs(model: Any, states: Tensor, targets: Tensor) -> Tensor:
     return -found.new_zeros(targets.shape[0]).index_add(0, rows, found)
 
 
-def total_loss(predictions: Iterable[tuple[Tensor, Tensor, int]]) -> tuple[float, int]:
+def total_loss(batches: Iterable[tuple[Tensor, int]]) -> tuple[float, int]:
     """(sum of -log p over all predicted tokens in nats, their number).
 
-    `predictions` yields (logits, targets, number of targets that are not IGNORED) of each batch; it runs without
+    `batches` yields (mean loss, a scalar; number of targets that are not IGNORED) of each batch; it runs without
     gradients.
     """
     total, count = 0.0, 0
     with no_grad():
-        for logits, targets, predicted in predictions:
-            total += float(token_loss(logits, targets).item()) * predicted
+        for loss, predicted in batches:
+            total += float(loss.item()) * predicted
             count += predicted
     return total, count

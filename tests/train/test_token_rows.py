@@ -16,6 +16,7 @@ from pyapp.train.token_rows import (
     padded,
     predicted_log_probs,
     predicted_loss,
+    predicted_tokens,
     token_loss,
     total_loss,
 )
@@ -39,7 +40,8 @@ def test_evaluation_counts_every_token_once() -> None:
     def loss(groups: list[list[list[int]]]) -> tuple[float, int]:
         batches = [next_token_batch(group) for group in groups]
         counts = [sum(len(row) - 1 for row in group) for group in groups]
-        return total_loss((model(x), y, count) for (x, y), count in zip(batches, counts, strict=True))
+        losses = (token_loss(model(x), y) for x, y in batches)
+        return total_loss(zip(losses, counts, strict=True))
 
     parts = [loss([[row]])[0] for row in rows]
     for size in (1, 2, 3, 4):
@@ -54,6 +56,7 @@ def test_the_loss_of_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Llama2c(Config(16, 32, 1, 2, 1, 24, 8), generator=Generator(3))
     tokens, targets = next_token_batch([[1, 5, 6, 7, 2], [1, 9, 4]])
     targets[0, 1] = IGNORED
+    best = model(tokens).argmax(2)[targets != IGNORED].tolist()
     found = []
     for bytes_of_piece in (None, 1 << 20, 2 * 24 * 4):
         model.zero_grad()
@@ -65,6 +68,7 @@ def test_the_loss_of_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
         else:
             states = model.hidden(tokens)
             loss, log_probs = (function(model, states, targets) for function in (predicted_loss, predicted_log_probs))
+            assert predicted_tokens(model, states, targets).tolist() == best
         (loss + (log_probs * tensor([0.5, -2.0])).sum()).backward()
         found.append([loss.item(), log_probs.detach(), *(parameter.grad.clone() for parameter in model.parameters())])
     for mine in found[1:]:

@@ -81,6 +81,11 @@ class Config:
     def to_dict(self) -> dict[str, int]:
         return asdict(self)
 
+    @property
+    def vocab_size(self) -> int:
+        """n_vocab, by the name that other models' configurations have for it."""
+        return self.n_vocab
+
 
 def sinusoids(length: int, channels: int) -> Tensor:
     """The encoder's positions (length, channels): sines, then cosines, of timescales from 1 to MAX_TIMESCALE."""
@@ -346,13 +351,17 @@ class Decoder(Module):
         self.ln = LayerNorm(state, EPSILON)
 
     def forward(self, tokens: Tensor, audio: Tensor) -> Tensor:
+        return self.head(self.hidden(tokens, audio))
+
+    def hidden(self, tokens: Tensor, audio: Tensor) -> Tensor:
+        """tokens (B, T) integers, audio (B, S, state) → what the head reads (B, T, state)."""
         if tokens.ndim != 2 or not 1 <= tokens.shape[1] <= self.context or tokens.shape[0] != audio.shape[0]:
             raise ValueError(
                 f"decode: takes tokens (B, T) with T from 1 to {self.context} and audio (B, S, state), "
                 f"got {describe(tokens)} and {describe(audio)}"
             )
         x = self.token_embedding(tokens) + self.positional_embedding.narrow(0, 0, tokens.shape[1])
-        return self.head(self.read(x, WholeMemory(self.blocks, audio)))
+        return self.read(x, WholeMemory(self.blocks, audio))
 
     @property
     def device(self) -> Device:

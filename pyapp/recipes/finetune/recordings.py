@@ -27,7 +27,7 @@ from pyapp.recipes.chooser import Chooser
 from pyapp.recipes.error_rates import INSTALL, MISSING, can_compare, compared, error_rate
 from pyapp.text.options import check_number
 from pyapp.text.whisper_tokenizer import SECONDS_PER_TIME, WhisperTokenizer
-from pyapp.train.token_rows import IGNORED, padded, token_loss
+from pyapp.train.token_rows import IGNORED, padded, predicted_loss, predicted_tokens
 
 from .masking import MaskedSettings
 from .spoken import EMPTY, Segment, Spoken, started
@@ -109,10 +109,10 @@ class WhisperTraining(WholeTraining):
         return super()._loss(model, rows)
 
     def outputs(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, ...]:
-        """Logits (B, T, V)."""
+        """What the decoder's head reads (B, T, state)."""
+        tokens = padded([row.ids[:-1] for row in rows], 0).to(self.model.device)
         with self.region():
-            found: Tensor = model(self._heard(rows), padded([row.ids[:-1] for row in rows], 0).to(self.model.device))
-        return (found.float(),)
+            return (self.model.decoder.hidden(tokens, self.model.encode(self._heard(rows))),)
 
     def _heard(self, rows: Sequence[Recording]) -> Tensor:
         """The spectrograms of recordings (B, n_mels, F); in training, if it is wanted, with hidden stretches."""
@@ -127,16 +127,20 @@ class WhisperTraining(WholeTraining):
         return hidden.transpose(1, 2).contiguous()
 
     def _targets(self, rows: Sequence[Recording]) -> Tensor:
-        """(B, T): the next tokens, IGNORED where they are given."""
+        """(B, T), on the CPU: the next tokens, IGNORED where they are given."""
         given = [[IGNORED] * (row.first - 1) + list(row.ids[row.first :]) for row in rows]
-        return padded(given, IGNORED).to(self.model.device)
+        return padded(given, IGNORED)
 
     def loss(self, outputs: Sequence[Tensor], rows: Sequence[Recording]) -> Tensor:
-        return token_loss(outputs[0], self._targets(rows))
+        with self.region():
+            return predicted_loss(self.model.decoder, outputs[0], self._targets(rows))
 
     def judged(self, outputs: Sequence[Tensor], rows: Sequence[Recording]) -> list[tuple[float, float]]:
-        found, wanted = outputs[0].argmax(2).flatten().tolist(), self._targets(rows).flatten().tolist()
-        return [pair for pair in zip(found, wanted, strict=True) if pair[1] != IGNORED]
+        targets = self._targets(rows)  # (B, T)
+        with self.region():
+            found: list[float] = predicted_tokens(self.model.decoder, outputs[0], targets).tolist()
+        wanted = [target for target in targets.flatten().tolist() if target != IGNORED]
+        return list(zip(found, wanted, strict=True))
 
     def written(self, row: Recording) -> str:
         """What the model writes of a recording, with the most probable token at each place, as `pyapp transcribe` at

@@ -22,7 +22,7 @@ from pyapp.text.options import SamplingOptions, check_number
 from pyapp.text.session import Session
 from pyapp.train.preferences import check_preference
 from pyapp.train.resumable import ResumableTraining
-from pyapp.train.token_rows import padded, predicted_loss
+from pyapp.train.token_rows import padded, predicted_loss, total_loss
 
 from .examples import Examples, Row
 from .steps import StepSettings, Trained, make_trainable, trainer_of
@@ -142,15 +142,15 @@ class FinetuneTraining(ResumableTraining):
 
     def held_out_loss(self) -> float:
         """The mean loss in nats per token of the held-out rows."""
-        total, count = 0.0, 0
+
+        def losses() -> Iterator[tuple[Tensor, int]]:
+            for first in range(0, len(self.held_out_rows), BATCH):
+                rows = self.held_out_rows[first : first + BATCH]
+                yield self._loss(self.model, rows)[0], sum(row.targets for row in rows)
+
         self.model.eval()
         try:
-            with no_grad():
-                for first in range(0, len(self.held_out_rows), BATCH):
-                    rows = self.held_out_rows[first : first + BATCH]
-                    predicted = sum(row.targets for row in rows)
-                    total += self._loss(self.model, rows)[1] * predicted
-                    count += predicted
+            total, count = total_loss(losses())
         finally:
             self.model.train()
         return total / count

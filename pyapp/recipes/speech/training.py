@@ -118,14 +118,14 @@ class SpeechTraining(ResumableTraining):
     def held_out_loss(self) -> float:
         """Nats per token over whole windows of sentences that are reserved for tests."""
 
-        def predictions() -> Iterator[tuple[Tensor, Tensor, int]]:
+        def losses() -> Iterator[tuple[Tensor, int]]:
             for first in range(0, len(self.examples), BATCH):
                 group = self.examples[first : first + BATCH]
                 mel, inputs, targets = arrays(group)
                 predicted = sum(target != IGNORED for example in group for target in example.targets)
-                yield self.whisper(mel, inputs), targets, predicted
+                yield token_loss(self.whisper(mel, inputs), targets), predicted
 
-        total, count = total_loss(predictions())
+        total, count = total_loss(losses())
         return total / count
 
     def export(self) -> None:

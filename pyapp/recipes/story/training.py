@@ -164,13 +164,13 @@ def next_token_loss(model: Llama2c, rows: list[list[int]]) -> tuple[Tensor, floa
 def nats(model: Llama2c, rows: list[list[int]]) -> tuple[float, int]:
     """(sum of -log p over all predicted tokens of `rows`, their number)."""
 
-    def predictions() -> Iterator[tuple[Tensor, Tensor, int]]:
+    def losses() -> Iterator[tuple[Tensor, int]]:
         for first in range(0, len(rows), BATCH):
             group = rows[first : first + BATCH]
             inputs, targets = next_token_batch(group)
-            yield model(inputs), targets, sum(len(row) - 1 for row in group)
+            yield token_loss(model(inputs), targets), sum(len(row) - 1 for row in group)
 
-    return total_loss(predictions())
+    return total_loss(losses())
 
 
 def initialize(model: Llama2c, generator: Generator) -> None:
