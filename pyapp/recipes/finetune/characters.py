@@ -32,7 +32,7 @@ from .class_folders import PROCESSOR
 from .masking import MaskedSettings
 from .spoken import EMPTY, Spoken, lines_in, started
 from .steps import Request
-from .stretches import Stretch, samples_of
+from .stretches import Stretch, recording_of, samples_of
 from .whole import CHANGED, WholeTraining
 
 LONGEST = 30.0  # seconds of a recording, or of a window of one
@@ -110,6 +110,11 @@ class CharacterTraining(WholeTraining):
         """Of the losses."""
         mean, token = self.settings.ctc_loss_reduction == "mean", isinstance(self.loaded.tokenizer, SpokenPieces)
         return f"nats/{'batch' if not mean else 'token' if token else 'character'}"
+
+    @staticmethod
+    def source(row: Heard) -> Path:
+        """The recording."""
+        return recording_of(row.path)
 
     def frozen(self) -> Iterable[Module]:
         part = getattr(self.model.encoder, "feature_extractor", None)

@@ -32,7 +32,7 @@ from pyapp.train.token_rows import IGNORED, padded, predicted_loss, predicted_to
 from .masking import MaskedSettings
 from .spoken import EMPTY, Segment, Spoken, started
 from .steps import Request
-from .stretches import Stretch, samples_of
+from .stretches import Stretch, recording_of, samples_of
 from .whole import WholeTraining
 
 
@@ -107,6 +107,11 @@ class WhisperTraining(WholeTraining):
             share = self.settings.condition_on_prev_probability
             rows = [row.prompted() if chance < share else row for chance, row in zip(chances, rows, strict=True)]
         return super()._loss(model, rows)
+
+    @staticmethod
+    def source(row: Recording) -> Path:
+        """The recording."""
+        return recording_of(row.path)
 
     def outputs(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, ...]:
         """What the decoder's head reads (B, T, state)."""

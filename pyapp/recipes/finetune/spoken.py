@@ -19,7 +19,7 @@ from pyapp.events import Cancel, Event, Notice, Progress
 from .examples import digest_of
 from .labelled import entries
 from .steps import Request
-from .stretches import Stretch, StretchFile, samples_of
+from .stretches import Stretch, StretchFile, recording_of, samples_of
 from .whole import WholeSettings, WholeTraining
 
 FIELDS = ("audio", "text"), ("file_name", "transcription")  # those of the datasets library's folders are the second
@@ -79,7 +79,7 @@ def windows_of(line: Spoken, samples: Any, seconds: float, kept: StretchFile) ->
         until = segments[last + 1].start if last + 1 < len(segments) else len(samples) / SAMPLE_RATE
         start, stop = round(begin * SAMPLE_RATE), round(until * SAMPLE_RATE)
         limit = round((seconds if end - begin <= most else end - begin) * SAMPLE_RATE)
-        sound = kept.add(samples[start : min(stop, start + limit)])
+        sound = kept.add(samples[start : min(stop, start + limit)], recording_of(line.path))
         own = tuple(Segment(one.start - begin, one.end - begin, one.text) for one in said)
         text = " ".join(one.text for one in said)
         windows.append(replace(line, path=sound, text=text, segments=own, before=windows[-1] if windows else None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -190,14 +190,31 @@ def trainer_of(
     )  # fmt: skip
 
 
-def divided(rows: Sequence[Any], share: float, seed: int, most: int = MOST_HELD_OUT) -> tuple[list[Any], list[Any]]:
-    """(rows to train on, held-out rows): a share, at most `most`, chosen by the seed; none of fewer than ten."""
+def divided(
+    rows: Sequence[Any], share: float, seed: int, most: int = MOST_HELD_OUT,
+    source_of: Callable[[Any], Hashable] = lambda _: None,
+) -> tuple[list[Any], list[Any]]:  # fmt: skip
+    """(rows to train on, held-out rows): a share, at most `most`, chosen by the seed; none of fewer than ten.
+
+    Rows of one source (None: by itself) are all held out or none of them, or the model would be judged by what it has
+    nearly learnt; unless every source is larger than the share.
+    """
     count = min(most, round(len(rows) * share))
     if len(rows) >= 10 and share:
         count = max(1, count)
     elif len(rows) < 10:
         count = 0
     draw = Chooser("held-out examples", seed).random
-    keys = [draw() for _ in rows]
-    chosen = set(sorted(range(len(rows)), key=keys.__getitem__)[:count])
+    groups: dict[Hashable, list[int]] = {}
+    for i, row in enumerate(rows):
+        source = source_of(row)
+        groups.setdefault(i if source is None else source, []).append(i)
+    members = list(groups.values())
+    if min(map(len, members), default=0) > count:
+        members = [[i] for i in range(len(rows))]
+    keys = [draw() for _ in members]
+    chosen: set[int] = set()
+    for group in sorted(range(len(members)), key=keys.__getitem__):
+        if len(chosen) + len(members[group]) <= count:
+            chosen.update(members[group])
     return [row for i, row in enumerate(rows) if i not in chosen], [rows[i] for i in sorted(chosen)]

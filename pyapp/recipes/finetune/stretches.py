@@ -25,8 +25,8 @@ class StretchFile:
         self._folder, self._stack, self._count = folder, ExitStack(), 0
         self._file: IO[bytes] | None = None
 
-    def add(self, samples: Any) -> Stretch:
-        """Keeps float32 samples (N,). StorageFullError if there is no room for them."""
+    def add(self, samples: Any, recording: Path) -> Stretch:
+        """Keeps float32 samples (N,) of a recording. StorageFullError if there is no room for them."""
         if self._file is None:
             prepare_folder(self._folder)
             self._file = self._stack.enter_context(TemporaryFile(dir=self._folder))
@@ -42,7 +42,7 @@ class StretchFile:
                 "there is no room for the samples of long recordings, 230 MB for an hour", where=str(self._folder),
                 hint="Free some space, or take another folder",
             ) from error  # fmt: skip
-        return Stretch(self, first, len(samples))
+        return Stretch(self, first, len(samples), recording)
 
     def read(self, first: int, count: int) -> Any:
         """float32 (count,)."""
@@ -61,11 +61,17 @@ class StretchFile:
 
 @dataclass(frozen=True, eq=False)
 class Stretch:
-    """`count` samples from `first` on in a file of stretches."""
+    """`count` samples of a recording, which are those from `first` on in a file of stretches."""
 
     file: StretchFile
     first: int
     count: int
+    recording: Path
+
+
+def recording_of(sound: Path | Stretch) -> Path:
+    """The recording that a sound is or is a stretch of."""
+    return sound.recording if isinstance(sound, Stretch) else sound
 
 
 def samples_of(sound: Path | Stretch) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from math import isnan, nan
@@ -78,7 +78,7 @@ class WholeTraining(ResumableTraining):
     ) -> Iterator[Event]:  # fmt: skip
         """The events of a training on rows, of which a share is held out unless there are held-out ones."""
         if held_out is None:
-            rows, held_out = divided(rows, settings.held_out, settings.seed, MOST_HELD_OUT)
+            rows, held_out = divided(rows, settings.held_out, settings.seed, MOST_HELD_OUT, cls.source)
         if not held_out:
             yield Notice(TOO_FEW, hint="Give more, or others with --eval")
         # An example twice in a batch would be its own wrong answer.
@@ -86,6 +86,11 @@ class WholeTraining(ResumableTraining):
         yield from request.run(cls(request.out, settings, loaded, request.files, rows, held_out))
 
     # -- what a kind of training says
+
+    @staticmethod
+    def source(row: Any) -> Hashable:
+        """What a row is a part of, as other rows may be; None: it is by itself."""
+        return None
 
     def outputs(self, model: Any, rows: Sequence[Any]) -> tuple[Tensor, ...]:
         """What the model computes of rows, float32."""

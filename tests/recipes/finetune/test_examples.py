@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from pyapp.errors import FileFormatError
 from pyapp.recipes.finetune.examples import Row, read_examples
+from pyapp.recipes.finetune.steps import divided
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 from tests.text.chat_model import write_chat_model
@@ -120,3 +122,14 @@ def test_bytes_that_are_no_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"abc\n\xff\n")
     with pytest.raises(FileFormatError, match="line 2: not UTF-8"):
         read_examples(tmp_path / "a.txt", tokenizer, 30)
+
+
+def test_parts_of_one_thing_are_held_out_together() -> None:
+    rows = [(name, number) for name in "abcdefgh" for number in range(1 + ord(name) % 4)]
+    for seed in range(5):
+        trained, held_out = divided(rows, 0.25, seed, source_of=itemgetter(0))
+        assert sorted(trained + held_out) == rows and 0 < len(held_out) <= round(len(rows) / 4)
+        assert not {name for name, _ in trained} & {name for name, _ in held_out}
+    trained, held_out = divided([("a", number) for number in range(20)], 0.25, 1, source_of=itemgetter(0))
+    assert len(held_out) == 5 and len(trained) == 15
+    assert divided(rows, 0.25, 3) == divided(rows, 0.25, 3, source_of=lambda row: row)

@@ -25,7 +25,7 @@ from pyapp.recipes.error_rates import compared
 from pyapp.recipes.finetune import RecordingSettings, finetune, recordings
 from pyapp.recipes.finetune.recordings import Recording, WhisperTraining, row_of
 from pyapp.recipes.finetune.spoken import Segment, Spoken, read_lines, windows_of
-from pyapp.recipes.finetune.stretches import Stretch, StretchFile, samples_of
+from pyapp.recipes.finetune.stretches import Stretch, StretchFile, recording_of, samples_of
 from pyapp.recipes.finetune.whole import WholeTraining
 from tests.recipes.finetune.hearing_cases import COMPARED, SEGMENTS
 
@@ -145,7 +145,7 @@ def test_windows_of_long_recordings(tmp_path: Path) -> None:
     with StretchFile(tmp_path / "out") as kept:
         windows = windows_of(line, samples, 15.0, kept)
         for window, (begin, end, own) in zip(windows, WINDOWS, strict=True):
-            assert isinstance(window.path, Stretch)
+            assert isinstance(window.path, Stretch) and recording_of(window.path) == line.path
             np.testing.assert_array_equal(samples_of(window.path), samples[int(begin * 16000) : int(end * 16000)])
             expected = [(start - begin, stop - begin) for start, stop in (SAID[number] for number in own)]
             assert [(one.start, one.end) for one in window.segments] == expected
