@@ -42,7 +42,7 @@ MODEL_TASKS = {
     "generate": "causal-lm", "chat": "causal-lm", "embed": "features", "read": "image-to-text",
     "speak": "text-to-speech", "detect": "object-detection", "segment": "semantic-segmentation",
     "cut-out": "mask-generation", "depth": "depth-estimation", "classify-image": "image-classification",
-    "match-image": "zero-shot-image-classification", "image-to-text": "image-to-text",
+    "match-image": "zero-shot-image-classification", "image-to-text": "image-to-text", "translate": "seq2seq-lm",
 }  # fmt: skip
 
 _running: dict[int, Cancel] = {}
@@ -427,6 +427,32 @@ def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
     return start
 
 
+# -- translation
+
+
+def load_translator(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries its `name`, and the `languages` that a text may have and be translated into; none of models for one
+    pair of languages.
+    """
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        from pyapp.tasks.texts import languages_of
+
+        yield Done("complete", {"name": model.name, "languages": languages_of(model.tokenizer)})
+
+    return with_model("translate", params, cancel, work)
+
+
+def translate(params: Any, cancel: Cancel) -> tasks.Events:
+    """tasks.translate_text; `json` has the `text` and the `options`."""
+    values = json.loads(params.json)
+    return with_model(
+        "translate", params, cancel,
+        lambda model: tasks.translate_text(values["text"], model=model, cancel=cancel, **values["options"]),
+    )  # fmt: skip
+
+
 # -- pictures
 
 
@@ -593,6 +619,8 @@ TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
     "speak.load": load_voice,
     "speech.load": load_speech,
     "transcribe": transcribe,
+    "translate": translate,
+    "translate.load": load_translator,
 }
 
 

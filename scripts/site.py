@@ -72,6 +72,7 @@ ON_DEMAND = ("pdfjs/cmaps",)  # folders whose files a browser stores when it has
 PAGE_TASKS = {
     "causal-lm": "chat",
     "image-text-to-text": "chat",
+    "seq2seq-lm": "translate",
     "features": "embed",
     "line-reading": "read",
     "image-to-text": "image-to-text",

@@ -61,7 +61,18 @@ if TYPE_CHECKING:
     from .reading import read
     from .sounds import classify_sounds, embed_sounds, match_sounds
     from .speaking import speak
-    from .texts import answer, classify, embed, embed_every_token, embed_sparse, fill_mask, label, rerank, translate
+    from .texts import (
+        answer,
+        classify,
+        embed,
+        embed_every_token,
+        embed_sparse,
+        fill_mask,
+        label,
+        rerank,
+        translate,
+        translate_text,
+    )
     from .training import finetune, merge, train_reader, train_speech, train_story
 
 __all__ = [
@@ -72,7 +83,7 @@ __all__ = [
     "estimate_poses", "fill_mask", "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat",
     "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read",
     "read_images", "rerank", "segment_images", "segment_labels", "set_threads", "speak", "task", "train_reader",
-    "train_speech", "train_story", "transcribe", "translate", "unload",
+    "train_speech", "train_story", "transcribe", "translate", "translate_text", "unload",
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
@@ -87,7 +98,7 @@ _LATE = {
     "reading": "read",
     "sounds": "classify_sounds embed_sounds match_sounds",
     "speaking": "speak",
-    "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate",
+    "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
     "training": "finetune merge train_reader train_speech train_story",
 }
 _MODULES = {name: module for module, names in _LATE.items() for name in names.split()}

@@ -13,7 +13,7 @@ from typing import Any
 import pyapp
 from pyapp.engine import Tensor
 from pyapp.errors import ModelError, OptionError
-from pyapp.events import Cancel, Done, Event, Item, Progress
+from pyapp.events import Cancel, Done, Event, Item, Notice, Progress
 from pyapp.text.encoding import Encoding
 from pyapp.text.spans import softmax
 
@@ -261,11 +261,49 @@ def translate_texts(
     yield Done("complete", {"count": len(texts)})
 
 
+def translate_parts(loaded: Any, text: str, *, division: str = "sentences", **options: Any) -> Work:
+    """Items with `start` and `end`, characters of a long text, and `text`, what the model writes for that part, in the
+    order of the text. `division`: its "sentences", as models of translation were trained on, its "paragraphs", or the
+    "whole". A Notice tells that parts are longer than the model reads; their ends are left out. The options are those
+    of translate_texts.
+    """
+    from pyapp.text.passages import paragraphs, sentences
+
+    divisions = {"sentences": sentences, "paragraphs": paragraphs, "whole": lambda text: [(0, len(text))]}
+    if division not in divisions:
+        raise OptionError(f"{division!r:.40} is none of {', '.join(divisions)}", where="division")
+    [text] = checked_texts([text])
+    spans = divisions[division](text) if text.strip() else []
+    prefix, tokenizer = options.get("prefix", ""), loaded.tokenizer
+    limit, cut = min(loaded.model.most, tokenizer.max_length or loaded.model.most), 0
+    for index, (start, end) in enumerate(spans):
+        part = text[start:end]
+        cut += len(tokenizer.encode(prefix + part, parse_special=True)) > limit
+        for event in translate_texts(loaded, [part], **options):
+            if isinstance(event, Item):
+                yield Item(index, {"start": start, "end": end, **event.values})
+            elif event is None:
+                yield None
+        yield Progress("parts", index + 1, len(spans), "parts")
+    if cut:
+        yield Notice(
+            f"{cut:,} of {len(spans):,} parts are longer than the {limit:,} tokens that this model reads: "
+            "their ends were left out",
+            hint=None if division == "sentences" else "Divide the text into smaller parts",
+        )
+    yield Done("complete", {"count": len(spans)})
+
+
+def languages_of(tokenizer: Any) -> list[str]:
+    """The tokens of the languages that a tokenizer has: "de_DE" of mBART, "deu_Latn" of NLLB, "__de__" of M2M100."""
+    return sorted(filter(LANGUAGE.fullmatch, tokenizer.special_names))
+
+
 def language_of(tokenizer: Any, name: str, where: str) -> int:
     """The id of a language's token, by the token or the code in it. OptionError for a code of none or several."""
     chosen = [name]
     if name not in tokenizer.special_names:
-        languages = sorted(filter(LANGUAGE.fullmatch, tokenizer.special_names))
+        languages = languages_of(tokenizer)
         chosen = [token for token in languages if token == f"__{name}__" or token.startswith(f"{name}_")]
         if len(chosen) != 1:
             known = chosen or languages
@@ -280,7 +318,7 @@ def language_of(tokenizer: Any, name: str, where: str) -> int:
 def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) -> None:
     """Writes the token of the language `source` where the tokenizer puts that of its usual one beside a text."""
     wanted = language_of(tokenizer, source, "source")
-    languages = {language_of(tokenizer, name, "source") for name in tokenizer.special_names if LANGUAGE.fullmatch(name)}
+    languages = {language_of(tokenizer, name, "source") for name in languages_of(tokenizer)}
     for encoding in encodings:
         places = [i for i, text in enumerate(encoding.texts) if text is None and encoding.ids[i] in languages]
         if not places:
@@ -299,7 +337,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
 LOADED_FOR = {
     "embed-image": "match-image", "embed-pages": "rank-pages", "embed-sparse": "fill-mask",
     "audio-classification": "classify-sound", "embed-sound": "match-sound",
-    "zero-shot-audio-classification": "match-sound",
+    "zero-shot-audio-classification": "match-sound", "translate-text": "translate",
     **dict.fromkeys(("embed-tokens", "index", "vectors", "nearest_sentences"), "embed"),
 }  # fmt: skip
 
@@ -369,5 +407,6 @@ embed_every_token = stream_of("embed-tokens", embed_tokens, remote=False)
 rerank = stream_of("rerank", rerank_texts)
 fill_mask = stream_of("fill-mask", fill_masks)
 translate = stream_of("translate", translate_texts)
+translate_text = stream_of("translate-text", translate_parts, remote=False)
 label = stream_of("token-classification", label_tokens)
 answer = stream_of("question-answering", answer_questions)

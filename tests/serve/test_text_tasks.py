@@ -5,7 +5,6 @@ huggingface_hub.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,32 +16,16 @@ from click.testing import CliRunner
 from pyapp import tasks
 from pyapp.cli import cli
 from pyapp.events import Error, Item
-from pyapp.formats import write_safetensors
-from tests.models.sequence_configs import CONFIGS
-from tests.models.test_sequences import make
 from tests.test_spans import CONTEXT, QUESTIONS, answering_folder, labelling_folder
 from tests.test_spans import TEXTS as NAMED
-from tests.test_text_tasks import folder, tokenizer_json
+from tests.test_text_tasks import folder
+from tests.text.writer import write_writer
 from tests.together import check_each
 
 pytestmark = pytest.mark.native_only
 hub = pytest.importorskip("huggingface_hub")
-GENERATION = {"max_new_tokens": 5, "eos_token_id": 3, "pad_token_id": 0, "decoder_start_token_id": 2}
 TEXT = "the cat sat on the [MASK]"
 NLI = {"0": "CONTRADICTION", "1": "neutral", "2": "ENTAILMENT"}
-
-
-def write_writer(path: Path) -> Path:
-    """A small BART, whose tokenizer has a name for each of its tokens."""
-    config = CONFIGS["bart"] | {"architectures": ["BartForConditionalGeneration"], "is_encoder_decoder": True}
-    path.mkdir()
-    write_safetensors(path / "model.safetensors", dict(make("bart").state_dict()))
-    document = json.loads(tokenizer_json())
-    vocabulary = document["model"]["vocab"]
-    vocabulary |= {f"w{id}": id for id in range(len(vocabulary), config["vocab_size"])}
-    for name, value in (("config", config), ("tokenizer", document), ("generation_config", GENERATION)):
-        (path / f"{name}.json").write_text(json.dumps(value))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +107,13 @@ def test_tasks(client: Any, server: Any, folders: dict[str, Path]) -> None:
     command = ["translate", "-", "-m", str(folders["writes"])]
     said = CliRunner().invoke(cli, command, input="\nthe cat sat\n\n\nthe cat sat\n", standalone_mode=False)
     assert said.stdout.split("\n") == ["", text["text"], "", "", text["text"], ""]  # empty lines stay
+    long = "the cat sat. A dog!\n\nthe cat sat. the mat"
+    for division, parts in (("sentences", ["the cat sat.", "A dog!", "the cat sat. the mat"]), ("whole", [long]),
+                            ("paragraphs", ["the cat sat. A dog!", "the cat sat. the mat"])):  # fmt: skip
+        whole = values_of(tasks.translate_text(long, division=division, model=str(folders["writes"])))
+        assert [long[one["start"] : one["end"]] for one in whole] == parts
+        alone = values_of(tasks.translate(parts, model=str(folders["writes"])))
+        assert [one["text"] for one in whole] == [one["text"] for one in alone]
     assert client.summarization("the cat sat", model=at("writes")).summary_text == text["text"]
     short = {"inputs": ["the cat sat"] * 2, "parameters": {"generate_parameters": {"max_new_tokens": 1}}}
     written = server.post("/models/writes", json=short).json()

@@ -313,6 +313,26 @@ def test_node_gives_sentencepieces_ids(name: str, tmp_path: Path, node_ids: Call
     assert node_ids(tmp_path, [normalize(text) for text in TEXTS] if normalize else TEXTS) == GOLDEN[name]["ids"]
 
 
+def test_node_gives_unknown_words_their_id(tmp_path: Path, node_ids: Callable[..., Any]) -> None:
+    """Or none, as the Rust library does for pieces without a token for what is unknown."""
+    words = {"the": 0, "[UNK]": 1, "c": 2, "a": 3, "t": 4, "##at": 5}
+    models: list[dict[str, Any]] = [
+        {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"},
+        {"type": "WordPiece", "vocab": words, "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+         "max_input_chars_per_word": 100},
+        *({"type": "BPE", "vocab": words, "merges": [], "unk_token": token, "fuse_unk": False, "byte_fallback": False}
+          for token in ("[UNK]", None)),
+    ]  # fmt: skip
+    for model in models:
+        found = {
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None, "model": model,
+        }  # fmt: skip
+        (tmp_path / "tokenizer.json").write_text(json.dumps(found), encoding="utf-8")
+        texts = ["the cat", "The cat, dog the!", "zz"]
+        assert node_ids(tmp_path, texts) == [Tokenizer(found).encode(text) for text in texts], model["type"]
+
+
 def test_charsmap() -> None:
     whole = json.loads(load_tokenizer(model_file("spm_unigram"), "tokenizer.model").to_json())
     _, normalize = take_charsmap(json.dumps(whole))

@@ -32,6 +32,7 @@ export class App extends EventTarget {
       transcribe: new ModelChoice("transcribe", "speech-model"),
       chat: new ModelChoice("chat", "chat-model", ["chat", "generate"]),
       embed: new ModelChoice("embed", "search-model"),
+      translate: new ModelChoice("translate", "translate-model"),
       read: new ModelChoice("read", "read-model"),
       speak: new ModelChoice("speak", "voice"),
       detect: new ModelChoice("detect", "detect-model"),

@@ -6,7 +6,7 @@
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 
-const MODEL = /\.(gguf|safetensors|bin|pt|onnx)$|^(config|tokenizer|tokenizer_config|generation_config|preprocessor_config|vocab|modules)\.json$|\.index\.json$/i;
+const MODEL = /\.(gguf|safetensors|bin|pt|onnx|spm)$|^(config|tokenizer|tokenizer_config|generation_config|preprocessor_config|vocab|modules)\.json$|\.index\.json$/i;
 const SOUND = /\.(wav|mp3|m4a|aac|ogg|oga|opus|flac|weba|webm|mp4|m4v|mov|mkv|aif|aiff|caf|amr)$/i;
 const TEXT = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const PICTURE = /\.(png|jpe?g|gif|webp|avif|heic|heif|bmp|tiff?|svg|ico|pdf)$/i;

@@ -39,6 +39,10 @@ const TASKS = {
     text: () => ["Drop the folder of an encoder here (", ...FOLDER(), "), as transformers or sentence-transformers write it, or a ", code(".gguf"), " file."],
     accept: TEXT_FILES, example: "sentence-transformers/all-MiniLM-L6-v2", load: "search.load", view: "Search",
   },
+  translate: {
+    text: () => ["Drop the folder of a model that translates or summarises here, such as OPUS-MT, T5, M2M100 or BART (", ...FOLDER(), ")."],
+    accept: `${TEXT_FILES},.spm`, example: "Helsinki-NLP/opus-mt-en-de", load: "translate.load", view: "Translate",
+  },
   read: {
     text: () => ["Drop the folder of a model that writes what a picture says, such as TrOCR, here (", ...FOLDER(), ")."],
     accept: PICTURE_FILES, example: "microsoft/trocr-small-handwritten", load: "read.load", view: "Read",

@@ -67,6 +67,12 @@ export const VIEWS = [
     load: async (app, models, section) => (await importPart("modules/views/chat/chat-view.js")).openChat(app, models, section),
   },
   {
+    id: "translate", title: "Translate", page: "pyapp · translation in a browser tab", task: "translate",
+    accepts: (kind, files, shown) => shown && kind === "text" && files.length === 1,
+    plan: () => "Drop to translate this text",
+    load: async (app, models, section) => (await importPart("modules/views/translate/translate-view.js")).openTranslate(app, models, section),
+  },
+  {
     id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab", task: "embed",
     accepts: (kind) => kind === "text",
     plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),

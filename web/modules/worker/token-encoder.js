@@ -1,6 +1,6 @@
 /**
  * The ids that the Rust library gives, from Hugging Face's tokenizers in JavaScript: it has no bytes for unknown characters in a
- * Unigram vocabulary. This file imports nothing, so that tests run it in node.
+ * Unigram vocabulary, and no id for an unknown word. This file imports nothing, so that tests run it in node.
  */
 
 /**
@@ -13,7 +13,10 @@ export function encoderOf(Tokenizer, json) {
   const tokenizer = new Tokenizer(document, {});
   const encode = (/** @type {string} */ text) => tokenizer.encode(text, { add_special_tokens: false });
   const inBytes = byteFallback(document);
-  return inBytes ? (text) => Uint32Array.from(inBytes(encode(text))) : (text) => Uint32Array.from(encode(text).ids);
+  if (inBytes) return (text) => Uint32Array.from(inBytes(encode(text)));
+  const unknown = document.model?.vocab?.[document.model.unk_token]; // of words and pieces
+  const known = (/** @type {number | undefined} */ id) => id !== undefined;
+  return (text) => Uint32Array.from(encode(text).ids.map((/** @type {number | undefined} */ id) => id ?? unknown).filter(known));
 }
 
 /**
