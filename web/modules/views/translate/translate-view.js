@@ -214,7 +214,7 @@ class TranslateView extends WorkingView {
         translation.reason = signal.aborted ? "cancelled" : "failed";
         throw error;
       } finally {
-        if (this.translation === translation) this.#show(translation);
+        if (this.translation === translation) this.#show(translation, false);
         await this.#save();
       }
       const { parts, reason } = translation;
@@ -230,7 +230,7 @@ class TranslateView extends WorkingView {
     this.translation = translation;
     this.entry = this.store.begin("");
     byId("translate-note").replaceChildren();
-    this.#show(translation);
+    this.#show(translation, true);
     this.progress.show("Reading the text…");
     this.announcer.say("Writing.");
   }
@@ -246,8 +246,8 @@ class TranslateView extends WorkingView {
     } else if (event.type === "notice") byId("translate-note").replaceChildren(`${event.what}.${event.hint ? ` ${event.hint}.` : ""}`);
   }
 
-  /** @param {Translation} translation @param {boolean} [running] more of it is being written */
-  #show(translation, running = this.button.running) {
+  /** @param {Translation} translation @param {boolean} running more of it is being written */
+  #show(translation, running) {
     const text = written(translation);
     const output = byId("translate-output");
     output.textContent = text;
