@@ -221,6 +221,27 @@ def compare(page: Page) -> None:
     expect(page.locator("#search-error [role=alert]")).to_contain_text("no model")
 
 
+# What a model with many languages could have written, and had to leave out.
+TRANSLATED = """async () => {
+  const { translate } = pyappPage;
+  await translate.ready;
+  document.querySelectorAll('#view-translate details').forEach((details) => (details.open = true));
+  const option = (code) => new Option(new Intl.DisplayNames(['en'], { type: 'language' }).of(code), code);
+  for (const name of ['from', 'to']) document.getElementById(`translate-${name}`).append(...['de', 'pt-BR', 'zh-Hans'].map(option));
+  document.getElementById('translate-languages').hidden = false;
+  document.getElementById('translate-note').textContent = '1 of 2 parts are longer than the 512 tokens that this model reads: their ends were left out.';
+  const content = { source: 'Good morning. How are you?', parts: [{ start: 0, end: 13, text: 'Guten Morgen.' }, { start: 14, end: 26, text: 'Wie geht es?' }], reason: 'cancelled', model: 'A model', language: 'de' };
+  await translate.open({ entry: translate.store.begin('Good morning'), content });
+}"""  # noqa: E501
+
+
+def translate(page: Page) -> None:
+    """A text that was stopped, with everything that there may be; and the error that there is no model."""
+    page.evaluate(TRANSLATED)
+    page.locator("#translate-run").click()
+    expect(page.locator("#translate-error [role=alert]")).to_contain_text("no model")
+
+
 def read(page: Page) -> None:
     """A page with a table, of which a cell is marked, in a queue of two; everything open."""
     drawn = io.BytesIO()
@@ -330,6 +351,8 @@ STATES: dict[str, Callable[[Page], object]] = {
     "search": lambda page: shown(page, "search"),
     "passages found": find,
     "texts compared": compare,
+    "translate": lambda page: shown(page, "translate"),
+    "text translated": translate,
     "read": lambda page: shown(page, "read"),
     "page read": read,
     "page edited": lambda page: page.locator("#read-edit").click(),

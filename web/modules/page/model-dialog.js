@@ -40,7 +40,7 @@ const TASKS = {
     accept: TEXT_FILES, example: "sentence-transformers/all-MiniLM-L6-v2", load: "search.load", view: "Search",
   },
   translate: {
-    text: () => ["Drop the folder of a model that translates or summarises here, such as OPUS-MT, T5, M2M100 or BART (", ...FOLDER(), ")."],
+    text: () => ["Drop the folder of a model that translates or summarises here, such as OPUS-MT, T5, M2M100 or BART (", ...FOLDER(), "), or a ", code(".gguf"), " file of T5."],
     accept: `${TEXT_FILES},.spm`, example: "Helsinki-NLP/opus-mt-en-de", load: "translate.load", view: "Translate",
   },
   read: {

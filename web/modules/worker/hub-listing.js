@@ -7,7 +7,8 @@
 import { UserError } from "../shared/protocol.js";
 
 const NAME = /^(?<repo>[\w.-]+\/[\w.-]+)(@(?<revision>[\w./-]+?))?([:/](?<file>[^\s:]+))?$/;
-const TEXT = /^(generate|chat|embed)$/; // tasks whose models GGUF files have
+const TEXT = /^(generate|chat|embed)$/; // tasks whose models are read from safetensors and GGUF files only
+const GGUF = /^(generate|chat|embed|translate)$/; // tasks whose models GGUF files have
 const PAGES = 10; // of a list of files
 const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files name first
 /** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
@@ -127,7 +128,7 @@ const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 function isWeights(path, task, files) {
   const name = lastPart(path);
   if (/-\d+-of-\d+\./.test(name)) return false; // a part of a model
-  if (/\.gguf$/i.test(name)) return TEXT.test(task) && !/mmproj|imatrix/i.test(name);
+  if (/\.gguf$/i.test(name)) return GGUF.test(task) && !/mmproj|imatrix/i.test(name);
   if (/^ggml-.*\.bin$/i.test(name)) return task === "transcribe" && !/encoder|vad|silero/i.test(name);
   if (path.includes("/")) return false; // other forms of the model: onnx, openvino …
   if (name === "pytorch_model.bin") return !TEXT.test(task) && task !== "transcribe" && files.every((one) => one.path !== "model.safetensors");
