@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,8 +140,12 @@ def test_a_text_is_translated_in_parts_kept_and_saved(translate: TranslatePage, 
 def test_languages_and_what_is_refused(translate: TranslatePage, tmp_path: Path) -> None:
     page = translate.page
     many = write_writer(tmp_path / "many", languages=True)
+    config = json.loads((many / "config.json").read_text())
+    tasks = {"summarization": {"prefix": "sum: "}, "translation": {"prefix": "the dog "}, "other": {"num_beams": 2}}
+    (many / "config.json").write_text(json.dumps(config | {"task_specific_params": tasks}))
     translate.choose_folder(many)
     expect(page.locator("#translate-languages")).to_be_visible()
+    expect(page.locator("#translate-note")).to_contain_text("“Before each part”, such as “the dog ”")
     page.locator("#translate-from").select_option("fra_Latn")
     page.locator("#translate-to").select_option("deu_Latn")
     [wanted] = native(many, ["the cat sat."], source="fra_Latn", target="deu_Latn")

@@ -431,15 +431,16 @@ def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
 
 
 def load_translator(params: Any, cancel: Cancel) -> tasks.Events:
-    """Done carries its `name`, and the `languages` that a text may have and be translated into; none of models for one
-    pair of languages.
+    """Done carries its `name`, the `languages` that a text may have and be translated into (none of models for one pair
+    of languages), and `prefixes`, texts that tell it what to do, if it has such.
     """
 
     @tasks.task
     async def work(model: Any) -> tasks.Events:
-        from pyapp.tasks.texts import languages_of
+        from pyapp.tasks.texts import languages_of, prefixes_of
 
-        yield Done("complete", {"name": model.name, "languages": languages_of(model.tokenizer)})
+        known = {"languages": languages_of(model.tokenizer), "prefixes": prefixes_of(model.settings)}
+        yield Done("complete", {"name": model.name, **known})
 
     return with_model("translate", params, cancel, work)
 

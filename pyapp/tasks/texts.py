@@ -269,7 +269,11 @@ def translate_parts(loaded: Any, text: str, *, division: str = "sentences", **op
     """
     from pyapp.text.passages import paragraphs, sentences
 
-    divisions = {"sentences": sentences, "paragraphs": paragraphs, "whole": lambda text: [(0, len(text))]}
+    divisions: dict[str, Callable[[str], list[tuple[int, int]]]] = {
+        "sentences": sentences,
+        "paragraphs": paragraphs,
+        "whole": lambda text: [(0, len(text))],
+    }
     if division not in divisions:
         raise OptionError(f"{division!r:.40} is none of {', '.join(divisions)}", where="division")
     [text] = checked_texts([text])
@@ -297,6 +301,13 @@ def translate_parts(loaded: Any, text: str, *, division: str = "sentences", **op
 def languages_of(tokenizer: Any) -> list[str]:
     """The tokens of the languages that a tokenizer has: "de_DE" of mBART, "deu_Latn" of NLLB, "__de__" of M2M100."""
     return sorted(filter(LANGUAGE.fullmatch, tokenizer.special_names))
+
+
+def prefixes_of(settings: Mapping[str, Any]) -> list[str]:
+    """The texts that tell a model what to do, from its config.json: T5's `task_specific_params`."""
+    tasks = settings.get("task_specific_params")
+    given = [task.get("prefix") for task in tasks.values() if isinstance(task, dict)] if isinstance(tasks, dict) else []
+    return [prefix for prefix in given if isinstance(prefix, str) and prefix.strip()]
 
 
 def language_of(tokenizer: Any, name: str, where: str) -> int:

@@ -108,6 +108,7 @@ class TranslateView extends WorkingView {
     });
     const { values } = this.settings;
     this.prefix.addEventListener("change", () => {
+      if (this.prefix.value) byId("translate-note").replaceChildren();
       values.prefixes = { ...values.prefixes, [this.choice.model?.id ?? ""]: this.prefix.value };
       this.settings.store();
     });
@@ -157,8 +158,13 @@ class TranslateView extends WorkingView {
     this.prefix.value = this.settings.values.prefixes?.[model.id] ?? "";
     try {
       const onEvent = (/** @type {TaskEvent} */ event) => event.type === "progress" && this.progress.show(`${event.what}…`, event.done, event.total);
-      const { languages = [] } = /** @type {{languages?: string[]}} */ (await this.engine.call("translate.load", { model: model.id }, { onEvent }));
-      if (this.choice.uses(model)) this.#showLanguages(languages);
+      const known = await this.engine.call("translate.load", { model: model.id }, { onEvent });
+      const { languages = [], prefixes = [] } = /** @type {{languages?: string[], prefixes?: string[]}} */ (known);
+      if (!this.choice.uses(model)) return;
+      this.#showLanguages(languages);
+      byId("translate-prefixes").replaceChildren(...prefixes.map((prefix) => new Option(prefix, prefix)));
+      const untold = prefixes.length > 0 && !this.prefix.value;
+      byId("translate-note").textContent = untold ? `This model is told what to do. Write it in the settings, “Before each part”, such as “${prefixes.at(-1)}”.` : "";
     } catch (error) {
       if (this.loaded === model.id) this.loaded = null;
       if (this.choice.uses(model)) showError(this.slot, error, this.actions);
