@@ -138,8 +138,74 @@ def test_matrices_of_16_bits_and_of_more_rows(monkeypatch: pytest.MonkeyPatch) -
     x = x @ x.swapaxes(-1, -2) + np.eye(21)
     monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
     np.testing.assert_allclose(linalg.cholesky(on_card(x)).cpu().numpy(), np.linalg.cholesky(x), rtol=1e-9, atol=1e-12)
-    with pytest.warns(UserWarning, match="no kernel for 'inverse'"):
-        np.testing.assert_allclose(linalg.inv(on_card(x)).cpu().numpy(), np.linalg.inv(x), rtol=1e-7, atol=1e-12)
+    with pytest.warns(UserWarning, match="no kernel for 'eigh'"):
+        np.testing.assert_allclose(linalg.eigvalsh(on_card(x)).cpu().numpy(), np.linalg.eigvalsh(x), rtol=1e-9)
+
+
+BY_LU: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "solve": (linalg.solve, [(2, 21, 21), (2, 21, 3)]),
+    "solve of a transposed matrix for all": (lambda a, b: linalg.solve(a.mT, b), [(21, 21), (2, 21, 3)]),
+    "solve from the right": (lambda a, b: linalg.solve(a[::2, 1::2], b, left=False), [(42, 42), (3, 21)]),
+    "inv": (linalg.inv, [(2, 21, 21)]),
+    "det": (linalg.det, [(2, 11, 11)]),
+    "slogdet": (linalg.slogdet, [(2, 1, 21, 21)]),
+    "logdet": (lambda a: linalg.slogdet(a @ a.mT).logabsdet, [(21, 21)]),
+    "lu": (linalg.lu, [(2, 21, 21)]),
+    "lu of a high matrix": (linalg.lu, [(27, 12)]),
+    "lu of a wide matrix": (linalg.lu, [(2, 5, 23)]),
+    "lu_factor": (linalg.lu_factor, [(2, 21, 21)]),
+    "lu_solve": (lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), [(2, 21, 21), (2, 21, 3)]),
+    "matrix_exp": (lambda a: linalg.matrix_exp(a / 4), [(2, 10, 10)]),
+}
+
+
+@pytest.mark.parametrize("name", BY_LU)
+def test_lu_by_panels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of matrices of more than 512 rows, with gradients, in float64 and float32."""
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
+    monkeypatch.setattr(linear_algebra, "PANEL", 8)
+    function, shapes = BY_LU[name]
+    arrays = tuple(np.random.default_rng(5).standard_normal(shape) for shape in shapes)
+    expected = dict(results(function, arrays, "cpu"))
+    for kind, limit in (("float64", 1e-9), ("float32", 1e-3)):
+        found = dict(results(function, tuple(array.astype(kind) for array in arrays), emulated.DEVICE))
+        assert found.keys() == expected.keys()
+        for part, value in expected.items():
+            size = max(abs(value).max(), 1)
+            np.testing.assert_allclose(found[part], value, rtol=limit, atol=limit * size, err_msg=f"{part}, {kind}")
+
+
+def test_lu_of_more_than_512_rows() -> None:
+    x = np.random.default_rng(2).standard_normal((600, 600)).astype("float32")
+    b = x @ np.ones((600, 1), "float32")
+    backend: Any = pyapp.Device(emulated.DEVICE).backend
+    launched = [] if emulated.REAL else backend.card.launched
+    before = len(launched)
+    found = linalg.solve(on_card(x), on_card(b)).cpu().numpy()
+    counts = [launched[before:].count(name) for name in ("lu_factor_step1", "lu_factor_step2", "lu_factor")]
+    assert emulated.REAL or counts == [10, 10, 9]  # panels of 64 columns
+    residual = x.astype("float64") @ found - b
+    assert abs(residual).max() < 20 * np.finfo("float32").eps * abs(x).sum(-1).max()  # of LAPACK's solution 18.5
+
+
+def test_graphs_and_singular_matrices_by_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
+    monkeypatch.setattr(linear_algebra, "PANEL", 5)
+    x = np.random.default_rng(12).standard_normal((2, 12, 12))
+    several = on_card(x)
+    graph = capture(lambda: linalg.inv(several) @ several + linalg.det(several)[:, None, None])
+    expected = np.eye(12) + np.linalg.det(x)[:, None, None]
+    np.testing.assert_allclose(graph.replay().cpu().numpy(), expected, rtol=1e-9, atol=1e-9)
+    several.copy_(on_card(x[::-1].copy()))
+    np.testing.assert_allclose(graph.replay().cpu().numpy(), expected[::-1], rtol=1e-9, atol=1e-9)
+    singular = x.copy()
+    singular[1, :, 9] = singular[0, 3] = 0
+    assert linalg.det(on_card(singular)).tolist() == [0, 0]
+    assert linalg.slogdet(on_card(singular)).logabsdet.tolist() == [-np.inf, -np.inf]
+    with pytest.raises(LinAlgError, match="singular"):
+        linalg.inv(on_card(singular))
+    singular[1, 2, 3] = np.nan
+    assert linalg.det(on_card(singular)).isnan().tolist() == [False, True]
 
 
 def test_what_has_no_factor() -> None:

@@ -23,6 +23,7 @@ _CHOLESKY, _EIGH, _LU, _QR, _SOLVE, _SVD = (
     KERNELS[name] for name in ("cholesky", "eigh", "lu_factor", "qr", "solve_triangular", "svd")
 )
 MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel, or pairs of rows, in shared memory
+PANEL = 64  # of the same: columns that one launch of lu_factor takes of a larger matrix
 
 
 def _taken(*tensors: Tensor) -> bool:
@@ -68,12 +69,20 @@ def _lower(x: Tensor) -> Tensor:
 
 
 def _factored(x: Tensor, exchanged: bool = True) -> tuple[Tensor, Any, Any]:
-    """(L and U in one matrix, exchanges (B, K), order of rows (B, M)) of (B, M, N)."""
+    """(L and U in one matrix, exchanges (B, K), order of rows (B, M)) of (B, M, N). A block of threads has a matrix; of
+    one with more than MOST_ROWS rows or columns it has PANEL columns, and the rest is of all blocks, one panel after
+    the other (as LAPACK's getrf).
+    """
     batch, m, n = x.shape
-    y = empty_contiguous(x.shape, x.dtype, x.device)
+    small = max(m, n) <= MOST_ROWS
+    y = empty_contiguous(x.shape, x.dtype, x.device) if small else x.clone()
     exchanges = empty_contiguous((batch, min(m, n)), _dtype.int32, x.device) if exchanged else None
     order = empty_contiguous((batch, m), _dtype.int32, x.device) if exchanged else None
-    _LU.launch(batch * m * n * min(m, n) >> 12, y, x, exchanges, order, CODES[x.dtype], batch, m, n)
+    width = max(n if small else PANEL, 1)
+    for begin in range(0, max(min(m, n), 1), width):
+        end = min(begin + width, n)
+        work = batch * (m - begin) * (n - begin) * width >> 12
+        _LU.launch(work, y, x if small else None, exchanges, order, CODES[x.dtype], batch, m, n, begin, end)
     return y, exchanges, order
 
 
@@ -112,7 +121,7 @@ def _fits(name: str, x: Tensor) -> bool:
     if not _taken(x):
         return False
     _square(name, x)
-    return x.shape[-1] <= MOST_ROWS
+    return True
 
 
 @claims("inverse")
@@ -182,7 +191,7 @@ def _lu_square(x: Tensor) -> Any:
 
 @claims("_exchanges_of_lu")
 def _exchanges_of_lu(x: Tensor, name: str) -> Any:
-    return _factored(_wide(x))[1] if _taken(x) and x.shape[-2] <= MOST_ROWS else NotImplemented
+    return _factored(_wide(x))[1] if _taken(x) else NotImplemented
 
 
 def _q_and_r(x: Tensor) -> Tensor:
@@ -215,7 +224,7 @@ def _further_columns_of_q(x: Tensor) -> Any:
 
 @claims("_eigh")
 def _eigh(x: Tensor, triangle: str) -> Any:
-    if not _fits("eigh", x):
+    if not _fits("eigh", x) or x.shape[-1] > MOST_ROWS:
         return NotImplemented
     a = _wide(x.mT if triangle == "U" else x)
     batch, n, _ = a.shape
