@@ -53,6 +53,7 @@ def test_the_host_does_not_help(name: str) -> None:
         (lambda a, b: linalg.solve_triangular(a, b, upper=False, left=False), [(2, 4, 4), (3, 4)]),
         (lambda a, b: linalg.solve_triangular(a, b, upper=True, unitriangular=True), [(2, 4, 4), (2, 4, 1)]),
         (lambda a: linalg.inv(a[:, ::2, 1::2]), [(2, 8, 8)]),
+        (lambda a: linalg.det(a * a.new_tensor([2, 0, 1, -1])), [(2, 4, 4)]),
         (lambda a: linalg.qr(a.mT), [(2, 4, 6)]),
         (lambda a: linalg.eigvalsh(a[:, ::2, 1::2], UPLO="U"), [(2, 8, 8)]),
         (lambda a: linalg.eigh(a).eigenvectors.square(), [(2, 1, 5, 5)]),
