@@ -139,8 +139,8 @@ def test_matrices_of_16_bits_and_of_more_rows(monkeypatch: pytest.MonkeyPatch) -
     x = x @ x.swapaxes(-1, -2) + np.eye(21)
     monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
     np.testing.assert_allclose(linalg.cholesky(on_card(x)).cpu().numpy(), np.linalg.cholesky(x), rtol=1e-9, atol=1e-12)
-    with pytest.warns(UserWarning, match="no kernel for 'eigh'"):
-        np.testing.assert_allclose(linalg.eigvalsh(on_card(x)).cpu().numpy(), np.linalg.eigvalsh(x), rtol=1e-9)
+    with pytest.warns(UserWarning, match="no kernel for 'svdvals'"):
+        np.testing.assert_allclose(linalg.svdvals(on_card(x)).cpu().numpy(), np.linalg.svdvals(x), rtol=1e-9)
 
 
 BY_LU: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
@@ -207,6 +207,40 @@ def test_graphs_and_singular_matrices_by_panels(monkeypatch: pytest.MonkeyPatch)
         linalg.inv(on_card(singular))
     singular[1, 2, 3] = np.nan
     assert linalg.det(on_card(singular)).isnan().tolist() == [False, True]
+
+
+def test_eigenvalues_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of matrices of more than 512 rows: four blocks, three rounds in a sweep, five further rows of zeros."""
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
+    monkeypatch.setattr(linear_algebra, "JACOBI_BLOCK", 4)
+    for kind, large in (("float64", 1e200), ("float32", 1e30)):
+        x = np.random.default_rng(9).standard_normal((5, 11, 11))
+        x = x + x.swapaxes(-1, -2)
+        x[1] = 3 * np.eye(11)  # equal eigenvalues
+        x[2] = np.outer(x[2, 0], x[2, 0]) * large  # of rank 1; squares overflow
+        x[3] = 0
+        x[4, 0, 10] = np.nan  # in the triangle that is not used
+        values, vectors = (part.cpu().numpy() for part in linalg.eigh(on_card(x.astype(kind))))
+        assert np.isnan(values[4]).all() and np.isnan(vectors[4]).all()
+        limit = 64 * np.finfo(kind).eps
+        for i, size in enumerate((1.0, 1.0, large, 1.0)):
+            wide, found, own = x[i] / size, values[i] / size, vectors[i].astype("float64")
+            expected = np.linalg.eigvalsh(wide)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=limit * abs(expected).max())
+            assert (np.diff(found) >= 0).all() and abs(own.T @ own - np.eye(11)).max() < limit
+            assert abs(wide @ own - own * found).max() <= limit * abs(expected).max()
+    x = x[0] + np.triu(np.ones((11, 11)), 1)  # not symmetric
+    for name in ("L", "U"):
+
+        def smooth(a: Tensor, name: str = name) -> Any:
+            values, vectors = linalg.eigh(a, name)
+            return values, vectors.square()
+
+        found, expected = (dict(results(smooth, (x,), device)) for device in (emulated.DEVICE, "cpu"))
+        for part, value in expected.items():
+            np.testing.assert_allclose(found[part], value, rtol=1e-8, atol=1e-8, err_msg=part)
+    with pytest.raises(RuntimeError, match="cannot be replayed"):
+        capture(lambda: linalg.eigvalsh(on_card(x)))
 
 
 def test_what_has_no_factor() -> None:
