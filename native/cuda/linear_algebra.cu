@@ -216,6 +216,19 @@ template <class T> DEVICE void eliminate(T *panel, int64_t pitch, int height, in
     __syncthreads();
 }
 
+/* Solves for the first `width` of u with a unit lower triangle, whose rows begin `pitch` apart. */
+template <class T> DEVICE void solve_unit(T *u, const T *lower, int64_t pitch, int width)
+{
+#pragma unroll
+    for (int j = 1; j < panel_of<T>::WIDTH; j++) {
+        lower += pitch;
+#pragma unroll
+        for (int t = 0; t < j; t++)
+            if (j < width)
+                u[j] -= lower[t] * u[t];
+    }
+}
+
 /* The columns begin .. end - 1, WIDTH at a time: a panel lies in `shared`, or stays in y. One block has a matrix. */
 template <class T, bool IN_SHARED> DEVICE void lu_of(const launch &record, T *shared)
 {
@@ -249,7 +262,9 @@ template <class T, bool IN_SHARED> DEVICE void lu_of(const launch &record, T *sh
             if (IN_SHARED)
                 FOR_THREADS(i, height * width)
             y[(first + i / width) * columns + first + i % width] = panel[i / width * pitch + i % width];
-            if (exchanged && threadIdx.x == 0)
+            /* The last thread has no column of those beside the panel, if they are few. */
+            if (exchanged && threadIdx.x == blockDim.x - 1)
+#pragma unroll 1 /* else registers are spilled */
                 for (int j = 0; j < width; j++) {
                     exchanges[first + j] = (int32_t)(first + chosen[j]);
                     exchange(order + first + j, order + first + chosen[j]);
@@ -257,17 +272,22 @@ template <class T, bool IN_SHARED> DEVICE void lu_of(const launch &record, T *sh
             FOR_THREADS(i, end - begin - width) /* the columns beside the panel; those behind it become rows of U */
             {
                 const int64_t c = begin + i < first ? begin + i : begin + i + width;
-                T *const own = y + first * columns + c;
+                T *own = y + first * columns + c, u[WIDTH];
+#pragma unroll 1 /* as above */
                 for (int j = 0; j < width; j++)
                     if (chosen[j] != j)
                         exchange(own + j * columns, own + chosen[j] * columns);
                 if (c < behind)
                     continue;
-                for (int j = 1; j < width; j++) {
-                    T value = own[j * columns];
-                    for (int t = 0; t < j; t++)
-                        value -= panel[j * pitch + t] * own[t * columns];
-                    own[j * columns] = value;
+#pragma unroll
+                for (int j = 0; j < WIDTH; j++)
+                    u[j] = j < width ? own[j * columns] : 0;
+                solve_unit(u, panel, pitch, width);
+#pragma unroll
+                for (int j = 1; j < WIDTH; j++) {
+                    own += columns;
+                    if (j < width)
+                        *own = u[j];
                 }
             }
             __syncthreads();
@@ -344,12 +364,7 @@ template <class T> DEVICE void lu_beside(const launch &record, T *corner, int *c
                     if (first + j < width)
                         u[j] -= beside[j * PANEL + t] * above;
             }
-#pragma unroll
-            for (int t = 0; t < WIDTH; t++)
-#pragma unroll
-                for (int j = t + 1; j < WIDTH; j++)
-                    if (first + j < width)
-                        u[j] -= beside[j * PANEL + first + t] * u[t];
+            solve_unit(u, beside + first, PANEL, width - first);
 #pragma unroll
             for (int j = 0; j < WIDTH; j++)
                 if (first + j < width)
