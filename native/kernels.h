@@ -808,10 +808,13 @@ KERNEL(ctc_f32, "loss grad? log_probs labels times lengths scratch | steps count
 /* The lower triangle L of x = L L^T, with zeros above it, for `batch` matrices (n, n), of which the lower triangle is read. A
  * matrix that is not positive-definite is KERNEL_NOT_POSITIVE. */
 CUDA_KERNEL(cholesky, "y x | type batch n |")
-/* L below the diagonal, which is 1, and U on and above it, of `batch` matrices (rows, columns). exchanges and order are
- * int32: k is exchanged with exchanges[k] (batch, the smaller of rows and columns), and row i of L U is row order[i]
- * (batch, rows) of x. NULL, both of them: rows stay where they are. Columns whose pivot is 0 are not divided. */
-CUDA_KERNEL(lu_factor, "y x exchanges? order? | type batch rows columns |")
+/* Of LU with exchanges of rows, of `batch` matrices (rows, columns): the columns begin .. end - 1 of y, where those before
+ * are done; and what these make of the columns behind them. x: y begins as a copy of it. With begin 0 and end `columns` all
+ * is done, else a launch takes 64 columns at most. At the end y is L below the diagonal, which is 1, and U on and above it.
+ * exchanges and order are int32: k is exchanged with exchanges[k] (batch, the smaller of rows and columns), and row i of L U
+ * is row order[i] (batch, rows) of the matrix. NULL, both of them: rows stay where they are. Columns whose pivot is 0 are
+ * not divided. */
+CUDA_KERNEL(lu_factor, "y x? exchanges? order? | type batch rows columns begin end |")
 /* Q (rows, columns) over R (columns, columns), as LAPACK's geqrf and orgqr have them, of `batch` matrices (rows, columns) with
  * rows >= columns; taus (batch, columns) are the factors of the reflectors. */
 CUDA_KERNEL(qr, "y x taus | type batch rows columns |")

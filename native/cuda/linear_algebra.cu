@@ -1,4 +1,5 @@
-/* Factors of matrices, and triangular systems. A block has a matrix, or 32 right-hand sides of one.
+/* Factors of matrices, and triangular systems. A block has a matrix, or 32 right-hand sides of one; larger matrices are
+ * factored into L and U by all blocks.
  *
  * Golub and Van Loan 2013, "Matrix Computations", 4th edition: 3.1 (triangular systems), 3.2 and 3.4 (LU, and its exchanges of
  * rows), 4.2 (Cholesky), 5.1 and 5.2 (Householder's reflectors and QR), 8.5 and 8.6 (Jacobi's rotations). Cholesky and LU go by
@@ -28,21 +29,22 @@ template <class T> DEVICE void load_panel(T *panel, const T *y, int64_t columns,
     panel[i / width * panel_of<T>::PITCH + i % width] = y[(first + i / width) * columns + first + i % width];
 }
 
-/* What is right of and below a panel, y[i][c] for i and c of first + width and more, less the panel times the rows beside it:
- * lanes have columns, warps rows. above(u, c) gives the column c of these rows. `lower`: only where i >= c. */
+/* What is right of and below a panel, y[i][c] for i and c of first + width and more (c below `end`), less the panel, whose
+ * rows begin `pitch` apart, times the rows beside it: lanes have columns, warps rows. above(u, c) gives the column c of these
+ * rows. `lower`: only where i >= c. */
 template <class T, class Above>
-DEVICE void subtract_product(T *y, const T *panel, int64_t rows, int64_t columns, int64_t first, int width, bool lower,
-                             Above above)
+DEVICE void subtract_product(T *y, const T *panel, int64_t pitch, int64_t rows, int64_t columns, int64_t end,
+                             int64_t first, int width, bool lower, Above above)
 {
     const int64_t begin = first + width;
-    for (int64_t tile = begin; tile < columns; tile += 32) {
+    for (int64_t tile = begin; tile < end; tile += 32) {
         const int64_t c = tile + LANE;
         T u[panel_of<T>::WIDTH];
-        if (c >= columns)
+        if (c >= end)
             continue;
         above(u, c);
         for (int64_t i = (lower ? tile : begin) + WARP; i < rows; i += WARPS) {
-            const T *const own = panel + (i - first) * panel_of<T>::PITCH;
+            const T *const own = panel + (i - first) * pitch;
             T sum = 0;
             if (lower && i < c)
                 continue;
@@ -98,7 +100,7 @@ template <class T> DEVICE void cholesky_of(const launch &record, int32_t *status
                 if (column <= row)
                     y[(first + row) * n + first + column] = column == row ? roots[row] : panel[row * PITCH + column];
             }
-            subtract_product(y, panel, n, n, first, width, true, [=](T *u, int64_t c) {
+            subtract_product(y, panel, PITCH, n, n, n, first, width, true, [=](T *u, int64_t c) {
 #pragma unroll
                 for (int j = 0; j < WIDTH; j++)
                     if (j < width)
@@ -123,25 +125,31 @@ KERNEL(cholesky, batch, 256, MIN(n, MOST_ROWS) * ROW_BYTES)
         report(KERNEL_BAD_ARGUMENT);
 }
 
-/* ---- LU: of each column the element of the largest size, the first of them, is the pivot. A thread has a row. */
+/* ---- LU: of each column the element of the largest size, the first of them, is the pivot. One block has a matrix, or
+ * PANEL columns of a larger one; then the columns beside these are exchanged alike, and the rest is reduced, by all blocks.
+ * A panel of at most MOST_ROWS rows lies in shared memory while its columns are eliminated, a higher one where it is. */
 
-/* The row of the panel, j or below, with the largest element in column j; by one warp. */
-template <class T> DEVICE int pivot_of(const T *panel, int j, int height)
+#define PANEL 64 /* columns of one launch */
+
+/* The element of the largest size that was met, and its row; of equal ones the first. */
+template <class T> struct largest {
+    T size;
+    int row;
+    DEVICE_MEMBER void meet(T other, int at)
+    {
+        if (other > size || (other == size && at < row))
+            size = other, row = at;
+    }
+};
+
+/* That of all lanes. */
+template <class T> DEVICE largest<T> largest_of_warp(largest<T> own)
 {
-    T most = -1;
-    int best = j;
-    for (int i = j + LANE; i < height; i += 32) {
-        const T size = size_of(panel[i * panel_of<T>::PITCH + j]);
-        if (size > most)
-            most = size, best = i;
-    }
     for (int apart = 16; apart; apart >>= 1) {
-        const T other = __shfl_xor_sync(EVERY_LANE, most, apart);
-        const int at = __shfl_xor_sync(EVERY_LANE, best, apart);
-        if (other > most || (other == most && at < best))
-            most = other, best = at;
+        const T other = __shfl_xor_sync(EVERY_LANE, own.size, apart);
+        own.meet(other, __shfl_xor_sync(EVERY_LANE, own.row, apart));
     }
-    return best;
+    return own;
 }
 
 template <class T> DEVICE void exchange(T *a, T *b)
@@ -151,76 +159,139 @@ template <class T> DEVICE void exchange(T *a, T *b)
     *b = kept;
 }
 
-template <class T> DEVICE void lu_of(const launch &record, T *panel)
+/* Eliminates the `width` columns of a panel, whose rows begin `pitch` apart and which all threads have written. A thread has
+ * rows of its own, and notes the largest element in the next column. chosen[j]: the row that row j was exchanged with. */
+template <class T> DEVICE void eliminate(T *panel, int64_t pitch, int height, int width, bool exchanged, int *chosen)
 {
-    constexpr int WIDTH = panel_of<T>::WIDTH, PITCH = panel_of<T>::PITCH;
+    constexpr int WIDTH = panel_of<T>::WIDTH;
+    __shared__ T sizes[32];
+    __shared__ int rows[32];
+    largest<T> found = {-1, 0};
+    if (exchanged)
+        FOR_THREADS(i, height)
+    found.meet(size_of(panel[i * pitch]), (int)i);
+    for (int j = 0; j < width; j++) {
+        T *const across = panel + j * pitch;
+        if (exchanged) {
+            found = largest_of_warp(found);
+            if (LANE == 0)
+                sizes[WARP] = found.size, rows[WARP] = found.row;
+            __syncthreads();
+        }
+        if (WARP == 0) {
+            int best = j;
+            if (exchanged) {
+                const bool has = LANE < WARPS;
+                best = largest_of_warp(largest<T>{has ? sizes[LANE] : -1, has ? rows[LANE] : j}).row;
+            }
+            if (best != j && LANE < width)
+                exchange(across + LANE, panel + best * pitch + LANE);
+            if (LANE == 0)
+                chosen[j] = best;
+        }
+        __syncthreads();
+        const T pivot = across[j];
+        T above[WIDTH];
+#pragma unroll
+        for (int c = 0; c < WIDTH; c++)
+            above[c] = c > j && c < width ? across[c] : 0;
+        found = largest<T>{-1, j + 1};
+        for (int i = j + 1 + (int)threadIdx.x; i < height; i += blockDim.x) {
+            T *const own = panel + i * pitch;
+            const T factor = pivot != 0 ? own[j] / pivot : exchanged ? own[j] : 0;
+            T values[WIDTH]; /* all are read before one is written, or each would wait for the one before */
+#pragma unroll
+            for (int c = 0; c < WIDTH; c++)
+                values[c] = c > j && c < width ? own[c] - factor * above[c] : 0;
+            own[j] = factor;
+#pragma unroll
+            for (int c = 0; c < WIDTH; c++)
+                if (c > j && c < width) {
+                    own[c] = values[c];
+                    if (c == j + 1)
+                        found.meet(size_of(values[c]), i);
+                }
+        }
+    }
+    __syncthreads();
+}
+
+/* Solves for the first `width` of u with a unit lower triangle, whose rows begin `pitch` apart. */
+template <class T> DEVICE void solve_unit(T *u, const T *lower, int64_t pitch, int width)
+{
+#pragma unroll
+    for (int j = 1; j < panel_of<T>::WIDTH; j++) {
+        lower += pitch;
+#pragma unroll
+        for (int t = 0; t < j; t++)
+            if (j < width)
+                u[j] -= lower[t] * u[t];
+    }
+}
+
+/* The columns begin .. end - 1, WIDTH at a time: a panel lies in `shared`, or stays in y. One block has a matrix. */
+template <class T, bool IN_SHARED> DEVICE void lu_of(const launch &record, T *shared)
+{
+    constexpr int WIDTH = panel_of<T>::WIDTH;
     __shared__ int chosen[WIDTH];
-    const int64_t rows = record.dims[lu_factor_rows], columns = record.dims[lu_factor_columns];
-    const int64_t pivots = MIN(rows, columns);
+    const int64_t *const d = record.dims, rows = d[lu_factor_rows], columns = d[lu_factor_columns];
+    const int64_t begin = d[lu_factor_begin], end = d[lu_factor_end], pivots = MIN(rows, columns);
     const bool exchanged = record.pointers[lu_factor_exchanges] != 0;
-    FOR_EACH_BLOCK(matrix, record.dims[lu_factor_batch])
+    FOR_EACH_BLOCK(matrix, d[lu_factor_batch])
     {
         T *const y = (T *)record.pointers[lu_factor_y] + matrix * rows * columns;
         const T *const x = (const T *)record.pointers[lu_factor_x] + matrix * rows * columns;
         int32_t *const exchanges = exchanged ? (int32_t *)record.pointers[lu_factor_exchanges] + matrix * pivots : 0;
         int32_t *const order = exchanged ? (int32_t *)record.pointers[lu_factor_order] + matrix * rows : 0;
-        FOR_THREADS(i, rows * columns)
+        if (record.pointers[lu_factor_x])
+            FOR_THREADS(i, rows * columns)
         y[i] = x[i];
-        if (exchanged)
+        if (exchanged && begin == 0)
             FOR_THREADS(i, rows)
         order[i] = (int32_t)i;
         __syncthreads();
-        for (int64_t first = 0; first < pivots; first += WIDTH) {
-            const int width = (int)MIN(WIDTH, pivots - first), height = (int)(rows - first);
-            const int64_t behind = first + width;
-            load_panel(panel, y, columns, first, height, width);
-            __syncthreads();
-            for (int j = 0; j < width; j++) {
-                T *const across = panel + j * PITCH;
-                if (WARP == 0) {
-                    const int best = exchanged ? pivot_of(panel, j, height) : j;
-                    __syncwarp();
-                    if (best != j && LANE < width)
-                        exchange(across + LANE, panel + best * PITCH + LANE);
-                    if (LANE == 0)
-                        chosen[j] = best;
-                }
-                __syncthreads();
-                const T pivot = across[j];
-                for (int i = j + 1 + (int)threadIdx.x; i < height; i += blockDim.x) {
-                    T *const own = panel + i * PITCH;
-                    const T factor = pivot != 0 ? own[j] / pivot : exchanged ? own[j] : 0;
-                    own[j] = factor;
-                    for (int c = j + 1; c < width; c++)
-                        own[c] -= factor * across[c];
-                }
+        for (int64_t first = begin; first < MIN(end, pivots); first += WIDTH) {
+            const int width = (int)MIN(WIDTH, MIN(end, pivots) - first), height = (int)(rows - first);
+            const int64_t behind = first + width, pitch = IN_SHARED ? panel_of<T>::PITCH : columns;
+            T *const panel = IN_SHARED ? shared : y + first * columns + first;
+            if (IN_SHARED) {
+                load_panel(panel, y, columns, first, height, width);
                 __syncthreads();
             }
-            FOR_THREADS(i, height * width)
-            y[(first + i / width) * columns + first + i % width] = panel[i / width * PITCH + i % width];
-            if (exchanged && threadIdx.x == 0)
+            eliminate(panel, pitch, height, width, exchanged, chosen);
+            if (IN_SHARED)
+                FOR_THREADS(i, height * width)
+            y[(first + i / width) * columns + first + i % width] = panel[i / width * pitch + i % width];
+            /* The last thread has no column of those beside the panel, if they are few. */
+            if (exchanged && threadIdx.x == blockDim.x - 1)
+#pragma unroll 1 /* else registers are spilled */
                 for (int j = 0; j < width; j++) {
                     exchanges[first + j] = (int32_t)(first + chosen[j]);
                     exchange(order + first + j, order + first + chosen[j]);
                 }
-            FOR_THREADS(i, columns - width) /* the columns beside the panel; those behind it become rows of U */
+            FOR_THREADS(i, end - begin - width) /* the columns beside the panel; those behind it become rows of U */
             {
-                const int64_t c = i < first ? i : i + width;
-                T *const own = y + first * columns + c;
+                const int64_t c = begin + i < first ? begin + i : begin + i + width;
+                T *own = y + first * columns + c, u[WIDTH];
+#pragma unroll 1 /* as above */
                 for (int j = 0; j < width; j++)
                     if (chosen[j] != j)
                         exchange(own + j * columns, own + chosen[j] * columns);
                 if (c < behind)
                     continue;
-                for (int j = 1; j < width; j++) {
-                    T value = own[j * columns];
-                    for (int t = 0; t < j; t++)
-                        value -= panel[j * PITCH + t] * own[t * columns];
-                    own[j * columns] = value;
+#pragma unroll
+                for (int j = 0; j < WIDTH; j++)
+                    u[j] = j < width ? own[j * columns] : 0;
+                solve_unit(u, panel, pitch, width);
+#pragma unroll
+                for (int j = 1; j < WIDTH; j++) {
+                    own += columns;
+                    if (j < width)
+                        *own = u[j];
                 }
             }
             __syncthreads();
-            subtract_product(y, panel, rows, columns, first, width, false, [=](T *u, int64_t c) {
+            subtract_product(y, panel, pitch, rows, columns, end, first, width, false, [=](T *u, int64_t c) {
 #pragma unroll
                 for (int j = 0; j < WIDTH; j++)
                     if (j < width)
@@ -231,18 +302,143 @@ template <class T> DEVICE void lu_of(const launch &record, T *panel)
     }
 }
 
-KERNEL(lu_factor, batch, 256, MIN(rows, MOST_ROWS) * ROW_BYTES)
+template <class T> DEVICE void lu_columns(const launch &record, T *shared)
+{
+    if (record.dims[lu_factor_rows] - record.dims[lu_factor_begin] <= MOST_ROWS)
+        lu_of<T, true>(record, shared);
+    else
+        lu_of<T, false>(record, 0);
+}
+
+#define OTHERS (columns - end + begin) /* columns that are not of this launch */
+#define BESIDE 64                      /* of them a block has; a thread has one */
+
+STEP(lu_factor, 1, batch, 256, CHOOSE(rows - begin <= MOST_ROWS, MAX(rows - begin, 0) * ROW_BYTES, 0))
 {
     DYNAMIC_SHARED(unsigned char, panel);
-    const int64_t *d = record.dims;
-    if (d[lu_factor_rows] < 0 || d[lu_factor_rows] > MOST_ROWS || d[lu_factor_columns] < 0)
+    const int64_t *d = record.dims, rows = d[lu_factor_rows], columns = d[lu_factor_columns];
+    const int64_t begin = d[lu_factor_begin], end = d[lu_factor_end];
+    if (rows < 0 || rows > INT32_MAX || begin < 0 || end < begin || end > columns ||
+        (OTHERS > 0 && end - begin > PANEL))
         return report(KERNEL_BAD_ARGUMENT);
     if (d[lu_factor_type] == TYPE_float32)
-        lu_of<float>(record, (float *)panel);
+        lu_columns<float>(record, (float *)panel);
     else if (d[lu_factor_type] == TYPE_float64)
-        lu_of<double>(record, (double *)panel);
+        lu_columns<double>(record, (double *)panel);
     else
         report(KERNEL_BAD_ARGUMENT);
+}
+
+/* The columns beside the panel begin .. end - 1: their rows are exchanged alike, and those behind it become rows of U. */
+template <class T> DEVICE void lu_beside(const launch &record, T *corner, int *chosen)
+{
+    constexpr int WIDTH = panel_of<T>::WIDTH;
+    const int64_t *const d = record.dims, rows = d[lu_factor_rows], columns = d[lu_factor_columns];
+    const int64_t begin = d[lu_factor_begin], end = d[lu_factor_end], pivots = MIN(rows, columns);
+    const int64_t parts = PARTS(OTHERS, BESIDE);
+    const int width = (int)MAX(MIN(end, pivots) - begin, 0);
+    const int32_t *const exchanges = (const int32_t *)record.pointers[lu_factor_exchanges];
+    FOR_EACH_BLOCK(block, d[lu_factor_batch] * parts)
+    {
+        const int64_t matrix = block / parts, at = block % parts * BESIDE + threadIdx.x;
+        const int64_t c = at < begin ? at : at + end - begin;
+        T *const y = (T *)record.pointers[lu_factor_y] + matrix * rows * columns, *const own = y + begin * columns + c;
+        FOR_THREADS(i, width * width)
+        corner[i / width * PANEL + i % width] = y[(begin + i / width) * columns + begin + i % width];
+        FOR_THREADS(i, width)
+        chosen[i] = exchanges ? (int)(exchanges[matrix * pivots + begin + i] - begin) : (int)i;
+        __syncthreads();
+        for (int j = 0; j < width && c < columns; j++)
+            if (chosen[j] != j)
+                exchange(own + j * columns, own + chosen[j] * columns);
+        for (int first = 0; first < width && c >= end && c < columns; first += WIDTH) {
+            const T *const beside = corner + first * PANEL;
+            T u[WIDTH];
+#pragma unroll
+            for (int j = 0; j < WIDTH; j++)
+                u[j] = first + j < width ? own[(first + j) * columns] : 0;
+            for (int t = 0; t < first; t++) {
+                const T above = own[t * columns];
+#pragma unroll
+                for (int j = 0; j < WIDTH; j++)
+                    if (first + j < width)
+                        u[j] -= beside[j * PANEL + t] * above;
+            }
+            solve_unit(u, beside + first, PANEL, width - first);
+#pragma unroll
+            for (int j = 0; j < WIDTH; j++)
+                if (first + j < width)
+                    own[(first + j) * columns] = u[j];
+        }
+        __syncthreads();
+    }
+}
+
+STEP(lu_factor, 2, batch *PARTS(OTHERS, BESIDE), 64, 0)
+{
+    __shared__ double corner[PANEL * PANEL];
+    __shared__ int chosen[PANEL];
+    if (failed)
+        return;
+    if (record.dims[lu_factor_type] == TYPE_float32)
+        lu_beside<float>(record, (float *)corner, chosen);
+    else
+        lu_beside<double>(record, corner, chosen);
+}
+
+/* What is right of and below the panel, less its product with the rows of U: 64 x 64 elements for a block, 16 for a thread. */
+#define REST 64
+#define REST_DEPTH 16
+
+template <class T> DEVICE void lu_rest(const launch &record, T *left, T *right)
+{
+    constexpr int PITCH = REST + 4;
+    const int64_t *const d = record.dims, rows = d[lu_factor_rows], columns = d[lu_factor_columns];
+    const int64_t begin = d[lu_factor_begin], end = d[lu_factor_end];
+    const int64_t down = PARTS(rows - end, REST), across = PARTS(columns - end, REST);
+    const int row = (int)threadIdx.x / 16 * 4, column = (int)threadIdx.x % 16; /* four rows; columns 16 apart */
+    FOR_EACH_BLOCK(block, d[lu_factor_batch] * down * across)
+    {
+        const int64_t m = end + block / across % down * REST, n = end + block % across * REST;
+        T *const y = (T *)record.pointers[lu_factor_y] + block / across / down * rows * columns, sums[4][4] = {};
+        for (int64_t start = begin; start < end; start += REST_DEPTH) {
+            FOR_THREADS(i, REST * REST_DEPTH)
+            {
+                const int64_t r = i / REST_DEPTH, k = i % REST_DEPTH;
+                left[k * PITCH + r] = m + r < rows && start + k < end ? y[(m + r) * columns + start + k] : 0;
+            }
+            FOR_THREADS(i, REST * REST_DEPTH)
+            {
+                const int64_t k = i / REST, c = i % REST;
+                right[k * PITCH + c] = n + c < columns && start + k < end ? y[(start + k) * columns + n + c] : 0;
+            }
+            __syncthreads();
+            for (int k = 0; k < REST_DEPTH; k++) {
+                T a[4], b[4];
+                for (int i = 0; i < 4; i++)
+                    a[i] = left[k * PITCH + row + i], b[i] = right[k * PITCH + column + 16 * i];
+                for (int i = 0; i < 4; i++)
+                    for (int j = 0; j < 4; j++)
+                        sums[i][j] += a[i] * b[j];
+            }
+            __syncthreads();
+        }
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 4; j++)
+                if (m + row + i < rows && n + column + 16 * j < columns)
+                    y[(m + row + i) * columns + n + column + 16 * j] -= sums[i][j];
+    }
+}
+
+KERNEL(lu_factor, batch *PARTS(MAX(rows - end, 0), REST) * PARTS(columns - end, REST), 256, 0)
+{
+    __shared__ double left[REST_DEPTH * (REST + 4)], right[REST_DEPTH * (REST + 4)];
+    if (failed)
+        return;
+    if (record.dims[lu_factor_type] == TYPE_float32)
+        lu_rest<float>(record, (float *)left, (float *)right);
+    else
+        lu_rest<double>(record, left, right);
 }
 
 /* ---- QR, as LAPACK's geqr2 and org2r: reflectors 1 - tau v v^T, v[j] = 1, the rest of v below the diagonal of column j. */

@@ -53,6 +53,7 @@ def test_the_host_does_not_help(name: str) -> None:
         (lambda a, b: linalg.solve_triangular(a, b, upper=False, left=False), [(2, 4, 4), (3, 4)]),
         (lambda a, b: linalg.solve_triangular(a, b, upper=True, unitriangular=True), [(2, 4, 4), (2, 4, 1)]),
         (lambda a: linalg.inv(a[:, ::2, 1::2]), [(2, 8, 8)]),
+        (lambda a: linalg.det(a * a.new_tensor([2, 0, 1, -1])), [(2, 4, 4)]),
         (lambda a: linalg.qr(a.mT), [(2, 4, 6)]),
         (lambda a: linalg.eigvalsh(a[:, ::2, 1::2], UPLO="U"), [(2, 8, 8)]),
         (lambda a: linalg.eigh(a).eigenvectors.square(), [(2, 1, 5, 5)]),
@@ -138,8 +139,108 @@ def test_matrices_of_16_bits_and_of_more_rows(monkeypatch: pytest.MonkeyPatch) -
     x = x @ x.swapaxes(-1, -2) + np.eye(21)
     monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
     np.testing.assert_allclose(linalg.cholesky(on_card(x)).cpu().numpy(), np.linalg.cholesky(x), rtol=1e-9, atol=1e-12)
-    with pytest.warns(UserWarning, match="no kernel for 'inverse'"):
-        np.testing.assert_allclose(linalg.inv(on_card(x)).cpu().numpy(), np.linalg.inv(x), rtol=1e-7, atol=1e-12)
+    with pytest.warns(UserWarning, match="no kernel for 'svdvals'"):
+        np.testing.assert_allclose(linalg.svdvals(on_card(x)).cpu().numpy(), np.linalg.svdvals(x), rtol=1e-9)
+
+
+BY_LU: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
+    "solve": (linalg.solve, [(2, 21, 21), (2, 21, 3)]),
+    "solve of a transposed matrix for all": (lambda a, b: linalg.solve(a.mT, b), [(21, 21), (2, 21, 3)]),
+    "solve from the right": (lambda a, b: linalg.solve(a[::2, 1::2], b, left=False), [(42, 42), (3, 21)]),
+    "inv": (linalg.inv, [(2, 21, 21)]),
+    "det": (linalg.det, [(2, 11, 11)]),
+    "slogdet": (linalg.slogdet, [(2, 1, 21, 21)]),
+    "logdet": (lambda a: linalg.slogdet(a @ a.mT).logabsdet, [(21, 21)]),
+    "lu": (linalg.lu, [(2, 21, 21)]),
+    "lu of a high matrix": (linalg.lu, [(27, 12)]),
+    "lu of a wide matrix": (linalg.lu, [(2, 5, 23)]),
+    "lu_factor": (linalg.lu_factor, [(2, 21, 21)]),
+    "lu_solve": (lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b), [(2, 21, 21), (2, 21, 3)]),
+    "matrix_exp": (lambda a: linalg.matrix_exp(a / 4), [(2, 10, 10)]),
+}
+
+
+@pytest.mark.parametrize("name", BY_LU)
+def test_lu_by_panels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of matrices of more than 512 rows, with gradients, in float64 and float32."""
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
+    monkeypatch.setattr(linear_algebra, "PANEL", 8)
+    function, shapes = BY_LU[name]
+    arrays = tuple(np.random.default_rng(5).standard_normal(shape) for shape in shapes)
+    expected = dict(results(function, arrays, "cpu"))
+    for kind, limit in (("float64", 1e-9), ("float32", 1e-3)):
+        found = dict(results(function, tuple(array.astype(kind) for array in arrays), emulated.DEVICE))
+        assert found.keys() == expected.keys()
+        for part, value in expected.items():
+            size = max(abs(value).max(), 1)
+            np.testing.assert_allclose(found[part], value, rtol=limit, atol=limit * size, err_msg=f"{part}, {kind}")
+
+
+def test_lu_of_more_than_512_rows() -> None:
+    x = np.random.default_rng(2).standard_normal((600, 600)).astype("float32")
+    b = x @ np.ones((600, 1), "float32")
+    backend: Any = pyapp.Device(emulated.DEVICE).backend
+    launched = [] if emulated.REAL else backend.card.launched
+    before = len(launched)
+    found = linalg.solve(on_card(x), on_card(b)).cpu().numpy()
+    counts = [launched[before:].count(name) for name in ("lu_factor_step1", "lu_factor_step2", "lu_factor")]
+    assert emulated.REAL or counts == [10, 10, 9]  # panels of 64 columns
+    residual = x.astype("float64") @ found - b
+    assert abs(residual).max() < 20 * np.finfo("float32").eps * abs(x).sum(-1).max()  # of LAPACK's solution 18.5
+
+
+def test_graphs_and_singular_matrices_by_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
+    monkeypatch.setattr(linear_algebra, "PANEL", 5)
+    x = np.random.default_rng(12).standard_normal((2, 12, 12))
+    several = on_card(x)
+    graph = capture(lambda: linalg.inv(several) @ several + linalg.det(several)[:, None, None])
+    expected = np.eye(12) + np.linalg.det(x)[:, None, None]
+    np.testing.assert_allclose(graph.replay().cpu().numpy(), expected, rtol=1e-9, atol=1e-9)
+    several.copy_(on_card(x[::-1].copy()))
+    np.testing.assert_allclose(graph.replay().cpu().numpy(), expected[::-1], rtol=1e-9, atol=1e-9)
+    singular = x.copy()
+    singular[1, :, 9] = singular[0, 3] = 0
+    assert linalg.det(on_card(singular)).tolist() == [0, 0]
+    assert linalg.slogdet(on_card(singular)).logabsdet.tolist() == [-np.inf, -np.inf]
+    with pytest.raises(LinAlgError, match="singular"):
+        linalg.inv(on_card(singular))
+    singular[1, 2, 3] = np.nan
+    assert linalg.det(on_card(singular)).isnan().tolist() == [False, True]
+
+
+def test_eigenvalues_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of matrices of more than 512 rows: four blocks, three rounds in a sweep, five further rows of zeros."""
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 8)
+    monkeypatch.setattr(linear_algebra, "JACOBI_BLOCK", 4)
+    for kind, large in (("float64", 1e200), ("float32", 1e30)):
+        x = np.random.default_rng(9).standard_normal((5, 11, 11))
+        x = x + x.swapaxes(-1, -2)
+        x[1] = 3 * np.eye(11)  # equal eigenvalues
+        x[2] = np.outer(x[2, 0], x[2, 0]) * large  # of rank 1; squares overflow
+        x[3] = 0
+        x[4, 0, 10] = np.nan  # in the triangle that is not used
+        values, vectors = (part.cpu().numpy() for part in linalg.eigh(on_card(x.astype(kind))))
+        assert np.isnan(values[4]).all() and np.isnan(vectors[4]).all()
+        limit = 64 * np.finfo(kind).eps
+        for i, size in enumerate((1.0, 1.0, large, 1.0)):
+            wide, found, own = x[i] / size, values[i] / size, vectors[i].astype("float64")
+            expected = np.linalg.eigvalsh(wide)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=limit * abs(expected).max())
+            assert (np.diff(found) >= 0).all() and abs(own.T @ own - np.eye(11)).max() < limit
+            assert abs(wide @ own - own * found).max() <= limit * abs(expected).max()
+    x = x[0] + np.triu(np.ones((11, 11)), 1)  # not symmetric
+    for name in ("L", "U"):
+
+        def smooth(a: Tensor, name: str = name) -> Any:
+            values, vectors = linalg.eigh(a, name)
+            return values, vectors.square()
+
+        found, expected = (dict(results(smooth, (x,), device)) for device in (emulated.DEVICE, "cpu"))
+        for part, value in expected.items():
+            np.testing.assert_allclose(found[part], value, rtol=1e-8, atol=1e-8, err_msg=part)
+    with pytest.raises(RuntimeError, match="cannot be replayed"):
+        capture(lambda: linalg.eigvalsh(on_card(x)))
 
 
 def test_what_has_no_factor() -> None:

@@ -65,26 +65,60 @@ def factors(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.tril(packed, -1)[..., :k] + np.eye(packed.shape[-2], k, dtype=packed.dtype), np.triu(packed)[..., :k, :]
 
 
+def eliminated(kernels: Kernels, x: np.ndarray, panel: int, exchanged: bool = True) -> tuple[np.ndarray, ...]:
+    """(L and U, exchanges, order) of x (B, M, N), by launches of `panel` columns; of all: by one that copies x."""
+    batch, rows, columns = x.shape
+    k = min(rows, columns)
+    exchanges, order = np.empty((batch, k), np.int32), np.empty((batch, rows), np.int32)
+    given = {"exchanges": exchanges, "order": order} if exchanged else {}
+    dims = {"batch": batch, "rows": rows, "columns": columns}
+    if panel >= columns:
+        y = np.empty_like(x)
+        assert run(kernels, "lu_factor", y=y, x=x, end=columns, **given, **dims) == OK
+        return y, exchanges, order
+    y = unaligned(x)
+    for begin in range(0, k, panel):
+        ends = {"begin": begin, "end": min(begin + panel, columns)}
+        assert kernels.run("lu_factor", type=TYPES[y.dtype.name], y=y, **given, **dims, **ends) == OK
+    return y, exchanges, order
+
+
+def check_lu(kernels: Kernels, x: np.ndarray, panel: int) -> None:
+    y, exchanges, order = eliminated(kernels, x, panel)
+    lower, upper = factors(y)
+    assert abs(lower).max() <= 1  # the pivots are the largest
+    in_order = np.take_along_axis(x, order[..., None].astype(np.int64), 1)
+    close(lower @ upper, in_order)
+    for row, own in zip(order, exchanges, strict=True):
+        expected = np.arange(x.shape[1])
+        for i, j in enumerate(own):
+            expected[[i, j]] = expected[[j, i]]
+        np.testing.assert_array_equal(row, expected)
+    np.testing.assert_array_equal(eliminated(kernels, in_order, panel, False)[0], y)
+
+
 def test_lu_factors(kernels: Kernels) -> None:
     for kind, (rows, columns) in product(KINDS, squares(kernels, (7, 3), (3, 7), (40, 33), (33, 40))):
-        x = matrices(2, rows, columns, kind)
-        k = min(rows, columns)
-        y, order = np.empty_like(x), np.empty((2, rows), np.int32)
-        exchanges = np.empty((2, k), np.int32)
-        sizes_of = {"batch": 2, "rows": rows, "columns": columns}
-        assert run(kernels, "lu_factor", y=y, x=x, exchanges=exchanges, order=order, **sizes_of) == OK
-        lower, upper = factors(y)
-        assert abs(lower).max() <= 1  # the pivots are the largest
-        in_order = np.take_along_axis(x, order[..., None].astype(np.int64), 1)
-        close(lower @ upper, in_order)
-        for row, own in zip(order, exchanges, strict=True):
-            expected = np.arange(rows)
-            for i, j in enumerate(own):
-                expected[[i, j]] = expected[[j, i]]
-            np.testing.assert_array_equal(row, expected)
-        other = np.empty_like(x)
-        assert run(kernels, "lu_factor", y=other, x=in_order, **sizes_of) == OK
-        np.testing.assert_array_equal(other, y)
+        check_lu(kernels, matrices(2, rows, columns, kind), columns)
+
+
+def test_lu_factors_by_panels(kernels: Kernels) -> None:
+    if not sizes_for(kernels):
+        return
+    # More than 512 rows do not fit shared memory; those of the last panel of 530 do.
+    shapes = ((33, 33, 8), (75, 40, 30), (40, 75, 17), (530, 24, 20), (150, 150, 64), (64, 150, 64))
+    few = (("float32", (20, 20, 8)), ("float64", (514, 3, 2)))
+    for kind, (rows, columns, panel) in few if SANITIZE else product(KINDS, shapes):
+        check_lu(kernels, matrices(2 if rows < 100 else 1, rows, columns, kind), panel)
+    if SANITIZE:
+        return
+    x = matrices(1, 514, 6, "float32")
+    x[:, :, ::2] = 0  # pivots that are 0
+    y, _, order = eliminated(kernels, x, 4)
+    lower, upper = factors(y)
+    close(lower @ upper, np.take_along_axis(x, order[..., None].astype(np.int64), 1))
+    x[0, 200, 3] = np.nan
+    assert np.isnan(eliminated(kernels, x, 4)[0]).any()
 
 
 def test_qr(kernels: Kernels) -> None:
@@ -194,10 +228,12 @@ def test_what_has_no_factor(kernels: Kernels) -> None:
     order, exchanges = np.empty((2, 20), np.int32), np.empty((2, 20), np.int32)
     x[:] = 0
     sizes = {"batch": 2, "rows": 20, "columns": 20}
-    assert run(kernels, "lu_factor", y=y, x=x, order=order, exchanges=exchanges, **sizes) == OK
+    assert run(kernels, "lu_factor", y=y, x=x, order=order, exchanges=exchanges, end=20, **sizes) == OK
     assert not y.any()
     assert run(kernels, "cholesky", y=y, x=x, batch=2, n=513) == BAD_ARGUMENT
-    assert run(kernels, "lu_factor", y=y, x=x, batch=2, rows=513, columns=20) == BAD_ARGUMENT
+    for begin, end in ((-1, 20), (20, 10), (0, 21)):
+        assert run(kernels, "lu_factor", y=y, x=x, begin=begin, end=end, **sizes) == BAD_ARGUMENT
+    assert run(kernels, "lu_factor", y=y, x=x, batch=2, rows=2, columns=100, end=65) == BAD_ARGUMENT  # 64 at most
     assert run(kernels, "eigh", y=y, x=x, vectors=x, batch=2, n=513) == BAD_ARGUMENT
     assert run(kernels, "svd", y=y, x=x, rotated=x, batch=2, n=513) == BAD_ARGUMENT
     assert run(kernels, "qr", y=y, x=x, taus=x, batch=2, rows=3, columns=20) == BAD_ARGUMENT

@@ -10,10 +10,13 @@ from ..element_types import CODES
 from ..launch import KERNELS, capturing
 from ..op import claims
 from ..operands import common_dtype, dense
-from ..ops.create import arange, eye
+from ..ops.create import arange, eye, tensor
+from ..ops.diagonals import diag_embed
+from ..ops.dtype_limits import finfo
 from ..ops.elementwise.select import where
 from ..ops.linalg.lapack import _square
 from ..ops.linalg.matrix_functions import PADE_LIMIT, pade
+from ..ops.padding import pad
 from ..ops.stacking import cat, stack
 from ..ops.view import expand
 from ..shape import broadcast_shapes
@@ -23,6 +26,9 @@ _CHOLESKY, _EIGH, _LU, _QR, _SOLVE, _SVD = (
     KERNELS[name] for name in ("cholesky", "eigh", "lu_factor", "qr", "solve_triangular", "svd")
 )
 MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel, or pairs of rows, in shared memory
+PANEL = 64  # of the same: columns that one launch of lu_factor takes of a larger matrix
+JACOBI_BLOCK = 32  # rows of a block of a larger symmetric matrix: two blocks fit shared memory
+SWEEPS = 40  # at most, as in linear_algebra.cu
 
 
 def _taken(*tensors: Tensor) -> bool:
@@ -68,12 +74,20 @@ def _lower(x: Tensor) -> Tensor:
 
 
 def _factored(x: Tensor, exchanged: bool = True) -> tuple[Tensor, Any, Any]:
-    """(L and U in one matrix, exchanges (B, K), order of rows (B, M)) of (B, M, N)."""
+    """(L and U in one matrix, exchanges (B, K), order of rows (B, M)) of (B, M, N). A block of threads has a matrix; of
+    one with more than MOST_ROWS rows or columns it has PANEL columns, and the rest is of all blocks, one panel after
+    the other (as LAPACK's getrf).
+    """
     batch, m, n = x.shape
-    y = empty_contiguous(x.shape, x.dtype, x.device)
+    small = max(m, n) <= MOST_ROWS
+    y = empty_contiguous(x.shape, x.dtype, x.device) if small else x.clone()
     exchanges = empty_contiguous((batch, min(m, n)), _dtype.int32, x.device) if exchanged else None
     order = empty_contiguous((batch, m), _dtype.int32, x.device) if exchanged else None
-    _LU.launch(batch * m * n * min(m, n) >> 12, y, x, exchanges, order, CODES[x.dtype], batch, m, n)
+    width = max(n if small else PANEL, 1)
+    for begin in range(0, max(min(m, n), 1), width):
+        end = min(begin + width, n)
+        work = batch * (m - begin) * (n - begin) * width >> 12
+        _LU.launch(work, y, x if small else None, exchanges, order, CODES[x.dtype], batch, m, n, begin, end)
     return y, exchanges, order
 
 
@@ -112,7 +126,7 @@ def _fits(name: str, x: Tensor) -> bool:
     if not _taken(x):
         return False
     _square(name, x)
-    return x.shape[-1] <= MOST_ROWS
+    return True
 
 
 @claims("inverse")
@@ -182,7 +196,7 @@ def _lu_square(x: Tensor) -> Any:
 
 @claims("_exchanges_of_lu")
 def _exchanges_of_lu(x: Tensor, name: str) -> Any:
-    return _factored(_wide(x))[1] if _taken(x) and x.shape[-2] <= MOST_ROWS else NotImplemented
+    return _factored(_wide(x))[1] if _taken(x) else NotImplemented
 
 
 def _q_and_r(x: Tensor) -> Tensor:
@@ -213,15 +227,95 @@ def _further_columns_of_q(x: Tensor) -> Any:
     return q.reshape(*x.shape[:-1], m - n).to(x.dtype)
 
 
-@claims("_eigh")
-def _eigh(x: Tensor, triangle: str) -> Any:
-    if not _fits("eigh", x):
-        return NotImplemented
-    a = _wide(x.mT if triangle == "U" else x)
+def _eigen(a: Tensor) -> Tensor:
+    """Eigenvalues over eigenvectors (B, 1 + N, N) of symmetric a (B, N, N), dense, of up to MOST_ROWS rows."""
     batch, n, _ = a.shape
     y = empty_contiguous((batch, 1 + n, n), a.dtype, a.device)
     work = empty_contiguous(a.shape, a.dtype, a.device)
     _EIGH.launch(batch * n**3 >> 6, y, a, work, CODES[a.dtype], batch, n)
+    return y
+
+
+def _rounds(blocks: int) -> list[list[int]]:
+    """For an even number of blocks: the pairs of each round of a tournament, one behind the other, the smaller number
+    of each first.
+    """
+    ring = list(range(1, blocks))
+    found = []
+    for turn in range(blocks - 1):
+        table = [0, *ring[turn:], *ring[:turn]]
+        found.append([block for i in range(blocks // 2) for block in sorted((table[i], table[-1 - i]))])
+    return found
+
+
+def _orders_of_rows(blocks: int) -> list[list[int]]:
+    """For each round: where its rows are in the round before it. The first one follows the last one."""
+    rounds, found = _rounds(blocks), []
+    for before, after in zip([rounds[-1], *rounds], rounds, strict=False):
+        places = [before.index(block) * JACOBI_BLOCK for block in after]
+        found.append([place + i for place in places for i in range(JACOBI_BLOCK)])
+    return found
+
+
+def _eigen_by_blocks(x: Tensor) -> Tensor:
+    """As _eigen, of any size: Jacobi's method with blocks of JACOBI_BLOCK rows in the place of rows (Golub and Van Loan
+    2013, 8.5). In a round all blocks are turned in pairs, by the eigenvectors of what each pair has in common; a sweep
+    is all rounds. Further rows of zeros make whole pairs of blocks; nothing turns them together with others.
+    """
+    batch, n, _ = x.shape
+    pairs = -(-n // (2 * JACOBI_BLOCK))
+    both = 2 * JACOBI_BLOCK
+    further = pairs * both - n
+    finite = x.isfinite().all(-1).all(-1)[:, None, None]
+    given = where(finite, x, 0.0)
+    given = given.tril() + given.tril(-1).mT
+    largest = given.abs().amax(-1).amax(-1)[:, None, None]
+    scale = where(largest > 0, largest, 1.0)
+    given = given / scale
+    a = pad(given, (0, further, 0, further))  # (B, R, R)
+    vectors = dense(expand(eye(n + further, n, dtype=x.dtype, device=x.device), (batch, n + further, n)))  # as rows
+    orders = tensor(_orders_of_rows(2 * pairs), dtype=_dtype.int64, device=x.device).unbind(0)  # each (R,)
+    precision = finfo(x.dtype).eps
+    left = float("inf")
+    for _ in range(SWEEPS):
+        for order in orders:
+            a, vectors = a.index_select(1, order).index_select(2, order), vectors.index_select(1, order)
+            corners = a.reshape(batch, pairs, both, pairs, both).diagonal(0, 1, 3).permute(0, 3, 1, 2)
+            turns = _eigen(dense(corners.reshape(batch * pairs, both, both)))[:, 1:].mT  # (B pairs, both, both)
+            a = _turned(turns, dense(_turned(turns, a).mT))  # symmetric: rows first, then columns
+            vectors = _turned(turns, vectors)
+        last, left = left, _share_off_diagonal(a).amax().item()
+        if not left > precision * n**0.5 or (left < precision**0.5 and left > last / 2):  # or no better any more
+            break
+    # The turns have left rounding errors: a step to the nearest orthonormal vectors (Björck and Bowie 1971), and the
+    # Rayleigh quotients of these.
+    vectors = vectors * 1.5 - (vectors @ vectors.mT) @ vectors * 0.5
+    squares = vectors.square().sum(-1)  # (B, R): 0 for the further rows
+    quotients = (vectors @ given * vectors).sum(-1) / squares
+    values, places = where(squares > 0.5, quotients, float("inf")).sort(-1)
+    vectors = vectors.gather(1, expand(places[:, :n, None], (batch, n, n))).mT
+    return where(finite, cat([values[:, None, :n] * scale, vectors], 1), float("nan"))
+
+
+def _share_off_diagonal(a: Tensor) -> Tensor:
+    """The Frobenius norm of what is not on the diagonal of (B, N, N), in that of all: (B,)."""
+    others = a - diag_embed(a.diagonal(0, -2, -1))
+    squares, whole = (part.square().sum((-2, -1)) for part in (others, a))
+    return (squares / where(whole > 0, whole, 1.0)).sqrt()
+
+
+def _turned(turns: Tensor, x: Tensor) -> Tensor:
+    """turns (B P, K, K) times the rows of x (B, P K, N), K at a time."""
+    return (turns @ x.reshape(turns.shape[0], turns.shape[1], x.shape[-1])).reshape(x.shape)
+
+
+@claims("_eigh")
+def _eigh(x: Tensor, triangle: str) -> Any:
+    """More than MOST_ROWS rows: the number of sweeps comes from the card, so a Graph cannot hold it."""
+    if not _fits("eigh", x) or (x.shape[-1] > MOST_ROWS and (capturing() or not x.numel())):
+        return NotImplemented
+    a, n = _wide(x.mT if triangle == "U" else x), x.shape[-1]
+    y = _eigen(a) if n <= MOST_ROWS else _eigen_by_blocks(a)
     return y.reshape((*x.shape[:-2], 1 + n, n)).to(x.dtype)
 
 

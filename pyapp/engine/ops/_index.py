@@ -1574,7 +1574,6 @@ OP_MODULES: dict[str, str] = {
     "_cat": "stacking",
     "_channel_norm": "normalization",
     "_clamp": "elementwise.limits",
-    "_cofactors": "linalg.determinant",
     "_conv1d": "conv",
     "_convolution": "conv",
     "_convolution_channels_last": "channels_last",

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ... import dtype as _dtype
 from ...declare import function
+from ...dtype import promote
 from ...lazy import np
 from ...op import primitive
 from ...return_types import printed_as
 from ...tensor import Tensor
 from ..elementwise.select import where
-from .lapack import _square, finite_svd, part_of, result_of
+from ..stacking import cat
+from .lapack import _square, part_of, result_of
 from .solve import inverse
+from .svd import svd
 
 
-@primitive(vjp=None, name="_cofactors")
 def _cofactors(x: Tensor) -> Tensor:
-    """The gradient of det from the singular values, also for singular matrices."""
-
-    def compute(a: Any) -> Any:
-        u, s, vh = finite_svd(a)
-        others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(s.shape[-1])], -1)
-        size = (np.linalg.det(u) * np.linalg.det(vh))[..., None, None]
-        return size * ((np.conj(u) * others[..., None, :]) @ np.conj(vh))
-
-    return result_of("det", compute, x)
+    """The derivative of det at (..., N, N), also for singular matrices, from the singular values."""
+    u, s, v = svd(x.detach().to(promote(x.dtype, _dtype.float32)))  # (..., N, N), (..., N), (..., N, N)
+    one = s.new_ones((*s.shape[:-1], 1))
+    before = cat([one, s[..., :-1]], -1).cumprod(-1)  # (..., N): the product of the larger values
+    behind = cat([one, s.flip(-1)[..., :-1]], -1).cumprod(-1).flip(-1)  # of the smaller ones
+    size = (det(u) * det(v).conj()).unsqueeze(-1).unsqueeze(-1)  # (..., 1, 1), of size 1
+    return (size * ((u.conj() * (before * behind).unsqueeze(-2)) @ v.mT)).to(x.dtype)
 
 
 def _d_det(g: Tensor, y: Tensor, x: Tensor) -> Any:
