@@ -16,7 +16,7 @@ from pyapp.nn import Module
 from pyapp.nn.code_decoder import CodeDecoder, CodeStack, TextToCodes
 
 from .loading.config import check_fields, read_config, require
-from .loading.sound_parts import CODEC, TEXT, object_of, part_config, part_of
+from .loading.sound_parts import CODEC, TEXT, CodesConfig, check_code_decoder, object_of, part_config, part_of
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
@@ -26,7 +26,6 @@ IGNORED = (
     r"audio_encoder\.quantizer\.layers\.\d+\.codebook\.(inited|cluster_size|embed_avg)|"
     r"decoder\.model\.decoder\.embed_positions\.weights"
 )
-MOST_CODEBOOKS = 64
 
 
 @dataclass(frozen=True)
@@ -47,29 +46,20 @@ class DecoderConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        heads, width = self.num_attention_heads, self.hidden_size
-        require(
-            width % heads == 0 and width % 2 == 0 and width > 2,
-            f"{heads} heads do not divide hidden_size {width}, or it is odd or 2",
-        )
-        require(self.num_codebooks <= MOST_CODEBOOKS, f"num_codebooks is {self.num_codebooks}")
+        check_code_decoder(self)
         require(
             self.audio_channels == 1,
             f"audio_channels is {self.audio_channels}: music of several channels is not made here",
             "Choose a model for one channel, such as facebook/musicgen-small",
         )
-        require(self.max_position_embeddings <= 1 << 20, f"max_position_embeddings is {self.max_position_embeddings}")
         require(self.pad_token_id <= self.vocab_size, f"pad_token_id is {self.pad_token_id}, above vocab_size")
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(CodesConfig):
     """The configurations of the three parts."""
 
-    text_encoder: Any
-    audio_encoder: Any
-    decoder: DecoderConfig
-    values: Mapping[str, Any]
+    model_type = MODEL_TYPES[0]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:
@@ -83,10 +73,6 @@ class Config:
             f"codebooks of {entries} entries",
         )
         return cls(text, codec, decoder, dict(values))
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {**self.values, "model_type": MODEL_TYPES[0]}
 
     @property
     def vocab_size(self) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
+from pyapp.dataclass import dataclass
 from pyapp.errors import ModelError
 from pyapp.formats.checkpoint import TensorInfo
 
@@ -16,7 +17,37 @@ from .config import require
 from .weights import Stored
 
 TEXT, CODEC = "text_encoder", "audio_encoder"
+MOST_CODEBOOKS, MOST_POSITIONS = 64, 1 << 20
 PARTS = {TEXT: "features", CODEC: "audio-codec"}  # what each part must be for
+
+
+@dataclass(frozen=True)
+class CodesConfig:
+    """The configurations of the parts of a model that writes codes, and `values`, the whole object of the
+    config.json.
+    """
+
+    model_type: ClassVar[str]
+
+    text_encoder: Any
+    audio_encoder: Any
+    decoder: Any
+    values: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**self.values, "model_type": self.model_type}
+
+
+def check_code_decoder(config: Any) -> None:
+    """ModelError for sizes of a decoder of codes that cannot be."""
+    heads, width, positions = config.num_attention_heads, config.hidden_size, config.max_position_embeddings
+    require(
+        width % heads == 0 and width % 2 == 0 and width > 2,
+        f"{heads} heads do not divide hidden_size {width}, or it is odd or 2",
+    )
+    require(config.num_codebooks <= MOST_CODEBOOKS, f"num_codebooks is {config.num_codebooks}")
+    require(positions <= MOST_POSITIONS, f"max_position_embeddings is {positions}")
 
 
 def object_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
