@@ -103,10 +103,15 @@ class DescribedVoice(Voice):
             yield None
         if codes is None:
             return
-        with no_grad():
-            found = self.model.sound(codes)[0, 0].cpu().numpy()
-        _check_finite(found, "samples")
-        yield found
+        parts = self.model.sound_parts(codes)
+        while True:
+            with no_grad():  # which ends before others run
+                part = next(parts, None)
+            if part is None:
+                return
+            found = part[0, 0].cpu().numpy()
+            _check_finite(found, "samples")
+            yield found
 
     def written(
         self, ids: Sequence[int], description: str, choose: Callable[[NDArray[np.float32]], int]

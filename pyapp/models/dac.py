@@ -7,7 +7,8 @@ the entry that points the same way as what those before it leave over, in few di
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -29,6 +30,7 @@ LIBRARY = {"num_codebooks": "n_codebooks", "codebook_size": "codebook_size", "sa
 LIBRARY_RATE = 44100
 UNIT = {"0": "snake1", "1": "conv1", "2": "snake2", "3": "conv2"}  # the layers of a residual unit in its files
 DILATIONS = (1, 3, 9)
+WINDOW = 128  # moments whose sound is made at once
 ENDS, LAST = 7, 3  # taps of the first and last convolutions; of the encoder's last
 
 
@@ -222,6 +224,32 @@ class Dac(Module):
             raise ArgumentError(f"{kind}: there are {len(codes.chunks)} chunks, expected 1")
         found: Tensor = self.decoder(self.quantizer.decode(codes.chunks[0]))
         return found if length is None else found.narrow(2, 0, min(length, found.shape[2]))
+
+    def in_windows(self, codes: Codes, window: int = WINDOW) -> Iterator[Tensor]:
+        """The samples (B, 1, N) of `decode` in parts of so many moments, each computed with the moments around it that
+        it hears: memory grows with a part, and others may work between two parts.
+        """
+        check_codes(type(self).__name__, codes, self.config.n_codebooks, self.config.codebook_size)
+        [chunk] = codes.chunks
+        total, step, margin = chunk.shape[2], self.config.step, self.margin
+        for start in range(0, total, window):
+            first, end = max(0, start - margin), min(total, start + window)
+            part = chunk.narrow(2, first, min(total, end + margin) - first)
+            found = self.decoder(self.quantizer.decode(part))
+            before = (start - first) * step
+            # A step of odd length makes a sound that is shorter by one, at its end.
+            count = found.shape[2] - before if end == total else (end - start) * step
+            yield found.narrow(2, before, count)
+
+    @property
+    def margin(self) -> int:
+        """The moments before and behind one that its samples depend on."""
+        found, rate = float(ENDS // 2), 1
+        for stride in reversed(self.config.downsampling_ratios):
+            found += 1 / rate  # of the transposed convolution
+            rate *= stride
+            found += sum(DILATIONS) * (ENDS // 2) / rate
+        return ceil(found + ENDS // 2 / rate) + 1
 
     def forward(self, samples: Tensor, codebooks: int | None = None) -> tuple[Codes, Tensor]:
         """samples (B, 1, N) → their codes, and the samples of these (B, 1, N)."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -139,5 +140,12 @@ class TextToCodes(SequenceToSequence):
 
     def sound(self, codes: Tensor) -> Tensor:
         """codes (B, codebooks, T) → samples (B, 1, N)."""
-        found: Tensor = self.audio_encoder.decode(Codes((codes,), (None,)))
-        return found
+        return ops.cat(list(self.sound_parts(codes)), 2)
+
+    def sound_parts(self, codes: Tensor) -> Iterator[Tensor]:
+        """The samples of `sound` in parts, by codecs that can make them so; else as a whole."""
+        chunks = Codes((codes,), (None,))
+        if hasattr(self.audio_encoder, "in_windows"):
+            yield from self.audio_encoder.in_windows(chunks)
+        else:
+            yield self.audio_encoder.decode(chunks)

@@ -174,6 +174,30 @@ def test_the_command(case: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.native_only
+def test_a_tokenizer_of_descriptions_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a model's folder has none, it is that of the text encoder's origin, of which nothing else is read."""
+    pytest.importorskip("huggingface_hub")
+    from tests.hub_server import Hub
+
+    reads = CONFIGS["parler_tts-cross"]["text_encoder"] | {"_name_or_path": "someone/reader"}
+    wanted = speak(load_voice(write(tmp_path / "model", "parler_tts-cross")), "it", {"seed": 3})[0]
+    folder = write(tmp_path / "model", "parler_tts-cross", text_encoder=reads)
+    (folder / "description_tokenizer" / "tokenizer.json").unlink()
+    remote = Hub({"someone/reader": {"tokenizer.json": letters().encode(), "model.safetensors": b"weights"}})
+    remote.start()
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "HF_TOKEN", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", remote.address)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    try:
+        assert np.array_equal(speak(load_voice(folder), "it", {"seed": 3})[0], wanted)
+        assert not any("safetensors" in request.path for request in remote.log)
+    finally:
+        remote.stop()
+
+
+@pytest.mark.native_only
 def test_instructions_of_requests(case: Any) -> None:
     """/v1/audio/speech takes the description as `instructions`."""
     pytest.importorskip("starlette")
