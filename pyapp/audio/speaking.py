@@ -41,7 +41,8 @@ class SpeakOptions:
     - speaker: the number of a voice, of models that have several. voice: its name, of models whose voices have names
       (Kokoro, Orpheus); of Kokoro also several, NAME,NAME, which are mixed. rate: how fast, beside the model's own
       rate: 2 is twice as fast.
-    - noise, noise_duration: how much the sound and the durations vary; None: as the model's configuration says.
+    - noise, noise_duration: how much the sound and the durations vary; None: as the model's configuration says. The
+      noise of Parler-TTS is its temperature.
     - seed: of these variations: a text is spoken alike with the same one.
     - pause: seconds between two sentences. phonemes: the text has phonemes, which the model reads.
     - description: of the voice and the recording, for models that speak as a text says (Parler-TTS): "Jon speaks fast,

@@ -111,7 +111,7 @@ def made_files(files: Sequence[str], target: str | None) -> list[Path]:
     return [Path(target)]
 
 
-def to(targets: Sequence[Path]) -> Callable[[int, Any], None]:
+def png_writer(targets: Sequence[Path]) -> Callable[[int, Any], None]:
     """What writes the PNG file of each picture to its place, if there are any."""
 
     def write(index: int, values: Any) -> None:
@@ -237,7 +237,9 @@ def depth(
         return [f"{values['least']:.6g} {values['most']:.6g}\t{targets[index]}"]
 
     return forward(
-        lambda cancel: drawing(tasks.estimate_depth(list(files), model=model, dtype=dtype, cancel=cancel), to(targets)),
+        lambda cancel: drawing(
+            tasks.estimate_depth(list(files), model=model, dtype=dtype, cancel=cancel), png_writer(targets)
+        ),
         JsonView() if as_json else ItemsView(lines),
     )
 
@@ -275,7 +277,7 @@ def upscale(
 
     return forward(
         lambda cancel: drawing(
-            tasks.upscale_images(list(files), model=model, dtype=dtype, tile=tile, cancel=cancel), to(targets)
+            tasks.upscale_images(list(files), model=model, dtype=dtype, tile=tile, cancel=cancel), png_writer(targets)
         ),
         JsonView() if as_json else ItemsView(lines),
     )

@@ -55,9 +55,12 @@ async def speech(request: Request, context: Context) -> Response:
         raise fields.wrong("instructions", "the model follows none", "unsupported_parameter")
     named = voice if voice is not None and {*voice.split(",")} <= {*loaded.voices} else None
     speaker = 0 if named else _number(fields, voice, loaded.speakers, loaded.voices)
-    options = SpeakOptions(
-        speaker=speaker, voice=named, rate=speed, seed=seed, phonemes=phonemes, description=instructions
-    )
+    try:
+        options = SpeakOptions(
+            speaker=speaker, voice=named, rate=speed, seed=seed, phonemes=phonemes, description=instructions
+        )
+    except OptionError as error:
+        raise fields.wrong(NAMES.get(str(error.where), str(error.where)), error.what) from None
     return await _spoken(request, context, model, text, options, form, sse)
 
 

@@ -36,6 +36,7 @@ from tests.models.described_voice_configs import (
     SHOWN,
     weights,
 )
+from tests.models.encoder_configs import CONFIGS as ENCODERS
 from tests.models.seeded import shown
 from tests.models.small_models import check_gradients, golden_of, numbers
 from tests.models.test_listeners import tokenizer_file
@@ -212,6 +213,9 @@ def test_instructions_of_requests(case: Any) -> None:
     with TestClient(make_app(context), raise_server_exceptions=False) as client:
         asked = {"input": "it is so", "voice": "alloy", "response_format": "wav", "instructions": "jon is fast"}
         answer = client.post("/v1/audio/speech", json=asked)
+        for wrong in (" ", "fast " * 500):
+            refused = client.post("/v1/audio/speech", json=asked | {"instructions": wrong})
+            assert refused.status_code == 400 and refused.json()["error"]["param"] == "instructions", refused.text
     wanted = speak(loaded, "it is so", {"description": "jon is fast"})[0]
     assert answer.status_code == 200 and np.array_equal(read_wav(answer.content)[0][:, 0], wanted), answer.text
 
@@ -219,7 +223,7 @@ def test_instructions_of_requests(case: Any) -> None:
 SMALL = CONFIGS["parler_tts"]
 DECODER, CODEC = SMALL["decoder"], SMALL["audio_encoder"]
 HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"text_encoder": None}, "text_encoder"), ({"audio_encoder": {"model_type": "t5"}}, "not known for audio-codec"),
+    ({"text_encoder": None}, "text_encoder"), ({"text_encoder": ENCODERS["bert"]}, "'bert' is no T5"), ({"audio_encoder": {"model_type": "t5"}}, "not known for audio-codec"),
     ({"audio_encoder": CODEC | {"latent_dim": 20}}, "latent_dim"),
     ({"audio_encoder": CODEC | {"num_codebooks": "3"}}, "n_codebooks"),
     ({"decoder": DECODER | {"num_codebooks": 4}}, "the codec has 3"),

@@ -65,7 +65,11 @@ def part_config(values: Mapping[str, Any], name: str) -> Any:
     module = MODULES.get(kind) if isinstance(kind, str) else None
     if module is None or task not in TASKS_OF[module]:
         raise ModelError(f"the {name} {kind!r:.50} is not known for {task}")
-    return importlib.import_module(f"pyapp.models.{module}").Config.from_dict(own)
+    found = importlib.import_module(f"pyapp.models.{module}").Config.from_dict(own)
+    require(
+        name != TEXT or hasattr(found, "d_model"), f"the {name} {kind!r:.50} is no T5, as which texts are read here"
+    )
+    return found
 
 
 def part_of(config: Any, name: str) -> Any:
