@@ -66,7 +66,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   ("text-to-speech") are compared by names, hidden states, durations, what is heard at each moment and samples,
   without and with noise, and gradients, and those that write codes of moments (`csm`) by names, the codes of an
   earlier turn, logits, the codes that they write, and sound, and those that write spectrograms (`speecht5`, with its
-  vocoder) by names, frames, gradients, what they write, and sound (Kokoro with its own program, at two rates); models
+  vocoder) by names, frames, gradients, what they write, and sound (Kokoro with its own program, at two rates;
+  `parler_tts` with the package parler_tts, by the tensors of its files, logits, also of a batch with padding, the codes
+  that it writes, sound and gradients); models
   that name what a recording is of ("audio-classification") by names, what is made of samples, logits of a recording and
   of a batch with padding, and gradients, those with texts ("zero-shot-audio-classification") by vectors, too; models
   that make music

@@ -558,8 +558,9 @@ def test_an_empty_name_is_not_the_present_folder(here: Here, model: Path, argume
 
 
 def test_pictures_are_looked_for_before_the_model(here: Here, tmp_path: Path) -> None:
-    for command in ("detect", "caption", "read", "segment", "classify-image", "embed-image", "embed-pages", "depth"):
-        more = ["-o", str(tmp_path / "drawn")] if command == "depth" else []
+    for command in ("detect", "caption", "read", "segment", "classify-image", "embed-image", "embed-pages", "depth",
+                    "upscale"):  # fmt: skip
+        more = ["-o", str(tmp_path / "drawn")] if command in ("depth", "upscale") else []
         code, _, error = here(command, str(tmp_path / "none.png"), "-m", str(tmp_path / "no model"), *more)
         assert code == 1 and f"{tmp_path / 'none.png'}: no such file or directory" in error
 

@@ -174,6 +174,38 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
     lines("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
 
 
+def test_larger_pictures(tmp_path: Path, top: Path) -> None:
+    """Pictures become larger, alike in parts and as a whole; what is behind their ends is cut off."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIGS["swin2sr_light"]))
+    model = make("swin2sr_light", "image-to-image")
+    write_safetensors(tmp_path / "model.safetensors", model.state_dict())
+    processor = {"image_processor_type": "Swin2SRImageProcessor", "do_pad": True, "pad_size": 8}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
+    image, loaded = pyapp.from_numpy(pictures()[1]), load_image_model(tmp_path, "image-to-image")
+    with pyapp.no_grad():
+        whole = model(loaded.processor([image]).pixel_values)[0].permute(1, 2, 0).numpy()
+    expected = (whole[:128, :46].clip(0, 1) * 255).round()
+    for tile in (0, 16):
+        events = run(tasks.upscale_images([image], model=loaded, tile=tile))
+        assert isinstance(events[-1], Done), events[-1]
+        found = next(event.values for event in events if isinstance(event, Item))
+        pixels = np.asarray(Image.open(BytesIO(base64.b64decode(found["png"]))))
+        assert found["scale"] == 2 and found["size"] == [128, 46] and np.abs(pixels - expected).max() <= 1
+        assert [event.total for event in events if isinstance(event, Progress)][0] == (8 if tile else 1)
+    testing = pytest.importorskip("click.testing")
+    from pyapp.cli import cli
+
+    target = tmp_path / "large.png"
+    call = ["upscale", str(top / "0.png"), "-m", str(tmp_path), "-o", str(target)]
+    answer = testing.CliRunner().invoke(cli, call, standalone_mode=False)
+    assert answer.stdout == f"82 x 60\t{target}\n", answer.output
+    assert vision.read_image(target).shape == (60, 82, 3)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": "ViTImageProcessor"}))
+    for wrong, told in ({"model": str(tmp_path)}, "changes the sizes"), ({"model": loaded, "tile": -1}, "tile"):
+        last = run(tasks.upscale_images([image], **wrong))[-1]
+        assert isinstance(last, Error) and told in str(last)
+
+
 def test_depths_have_no_margins(tmp_path: Path) -> None:
     """ZoeDepth's pictures get margins, which are taken away again."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["zoedepth"]))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from pyapp.audio.decoding import draw_token, highest
+from pyapp.audio.decoding import draw_of_best
 from pyapp.audio.wav import as_pcm
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
@@ -112,15 +112,7 @@ def written_codes(loaded: Any, text: str, moments: int, options: ComposeOptions)
             scores = logits[books:] + (scores - logits[books:]) * np.float32(options.guidance)
         for book, row in enumerate(rows):
             silent = place <= book or place > book + moments
-            row.append(empty if silent else chosen(scores[book], options, draw()))
+            row.append(empty if silent else draw_of_best(scores[book], options.top_k, options.temperature, draw()))
         yield None
     found = [row[1 + book : 1 + book + moments] for book, row in enumerate(rows)]
     yield ops.tensor([found], dtype="int64", device=model.device)
-
-
-def chosen(scores: NDArray[np.float32], options: ComposeOptions, number: float) -> int:
-    """A code drawn from the best of the scores (V,), with `number` in [0, 1)."""
-    if options.temperature == 0:
-        return int(scores.argmax())
-    best = highest(scores, min(options.top_k, len(scores)))
-    return best[draw_token(scores[best], options.temperature, number)]

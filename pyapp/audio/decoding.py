@@ -261,6 +261,14 @@ def highest(values: NDArray[np.float32], count: int) -> list[int]:
     return order
 
 
+def draw_of_best(scores: NDArray[np.float32], count: int, temperature: float, number: float) -> int:
+    """The index in scores (N,) of one drawn from the best `count`, with `number` in [0, 1); the best one at 0."""
+    if temperature == 0:
+        return int(scores.argmax())
+    best = highest(scores, min(count, len(scores)))
+    return best[draw_token(scores[best], temperature, number)]
+
+
 def compression_ratio(text: str) -> float:
     """The compression ratio of the text with zlib; above 2.4 it is repetitive."""
     data = text.encode("utf-8", "replace")

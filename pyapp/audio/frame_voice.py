@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyapp.audio.decoding import draw_token, highest
+from pyapp.audio.decoding import draw_of_best
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
@@ -65,9 +65,7 @@ class FrameVoice(Voice):
         prompt, draw = self.prompt(self._words.decode(list(ids)), options.speaker), Uniform(seed % (1 << 31)).draw
 
         def choose(logits: Tensor) -> int:
-            scores = logits.to("float32").cpu().numpy()
-            best = highest(scores, min(TOP_K, len(scores)))
-            return best[draw_token(scores[best], TEMPERATURE, draw())]
+            return draw_of_best(logits.to("float32").cpu().numpy(), TOP_K, TEMPERATURE, draw())
 
         codes: list[list[int]] = []
         for moment in self.written(prompt, choose):

@@ -27,6 +27,7 @@ READ_AT_ONCE = 64  # sentences, between two turns of other work
 SEEDS = 1 << 63
 SLOWEST, FASTEST = 0.1, 10.0
 MOST_PAUSE = 60.0  # seconds
+MOST_DESCRIBED = 2000  # characters that describe a voice
 # Where a long sentence is divided: behind a mark inside a sentence, else between words.
 CLAUSE = re.compile(r"(?<=[,;:—–])\s+|(?<=[、，；：،])\s*")
 SHOWN = 8  # unknown characters in a notice
@@ -40,9 +41,12 @@ class SpeakOptions:
     - speaker: the number of a voice, of models that have several. voice: its name, of models whose voices have names
       (Kokoro, Orpheus); of Kokoro also several, NAME,NAME, which are mixed. rate: how fast, beside the model's own
       rate: 2 is twice as fast.
-    - noise, noise_duration: how much the sound and the durations vary; None: as the model's configuration says.
+    - noise, noise_duration: how much the sound and the durations vary; None: as the model's configuration says. The
+      noise of Parler-TTS is its temperature.
     - seed: of these variations: a text is spoken alike with the same one.
     - pause: seconds between two sentences. phonemes: the text has phonemes, which the model reads.
+    - description: of the voice and the recording, for models that speak as a text says (Parler-TTS): "Jon speaks fast,
+      in a small room"; None: a usual one.
     """
 
     speaker: int = 0
@@ -53,6 +57,7 @@ class SpeakOptions:
     seed: int = 0
     pause: float = 0.2
     phonemes: bool = False
+    description: str | None = None
 
     def __post_init__(self) -> None:
         check_number("speaker", self.speaker, 0, 1 << 31, whole=True)
@@ -68,6 +73,11 @@ class SpeakOptions:
         check_number("pause", self.pause, 0, MOST_PAUSE)
         if type(self.phonemes) is not bool:
             raise OptionError(f"must be true or false, not {self.phonemes!r:.40}", where="phonemes")
+        said = self.description
+        if said is not None and (type(said) is not str or not 0 < len(said.strip()) <= MOST_DESCRIBED):
+            raise OptionError(
+                f"must be a text of 1 to {MOST_DESCRIBED:,} characters, not {said!r:.60}", where="description"
+            )
 
     def seed_of(self, sentence: int) -> int:
         """The seed of a sentence, which is spoken alike whatever comes before it."""
@@ -146,6 +156,11 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
     model = loaded.model
     check_text(text)
     options = named(loaded, options)
+    if options.description is not None and not loaded.described:
+        raise OptionError(
+            "the model's voice is its own", where="description",
+            hint="Leave it out, or choose a model that a text describes, such as parler-tts/parler-tts-mini-v1",
+        )  # fmt: skip
     tokenizer = loaded.reader(options.speaker)
     if options.speaker and options.speaker >= loaded.speakers:
         has = "one voice" if loaded.speakers == 1 else f"the voices 0 to {loaded.speakers - 1}"

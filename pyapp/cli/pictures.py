@@ -1,5 +1,5 @@
-"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, pose, segment. Results on
-stdout in the order of the pictures, everything else on stderr.
+"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, pose, segment, upscale.
+Results on stdout in the order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -98,8 +98,10 @@ def drawn_files(files: Sequence[str], folder: str | None) -> list[Path]:
     return found
 
 
-def depth_files(files: Sequence[str], target: str | None) -> list[Path]:
-    """Where the maps of depth go: a file, where `target` names a PNG and there is one picture, else a folder."""
+def made_files(files: Sequence[str], target: str | None) -> list[Path]:
+    """Where what is made of pictures goes: a file, where `target` names a PNG and there is one picture, else a
+    folder.
+    """
     if target is None or Path(target).suffix.lower() != ".png" or Path(target).is_dir():
         return drawn_files(files, target)
     if len(files) > 1:
@@ -107,6 +109,17 @@ def depth_files(files: Sequence[str], target: str | None) -> list[Path]:
     if not Path(target).parent.is_dir():
         raise click.BadParameter(f"there is no folder {Path(target).parent}.", param_hint="--output")
     return [Path(target)]
+
+
+def png_writer(targets: Sequence[Path]) -> Callable[[int, Any], None]:
+    """What writes the PNG file of each picture to its place, if there are any."""
+
+    def write(index: int, values: Any) -> None:
+        if targets:
+            with open_sink(targets[index]) as sink:
+                sink.write(base64.b64decode(values["png"]))
+
+    return write
 
 
 def write_drawn(target: Path, image: Any) -> None:
@@ -218,18 +231,54 @@ def depth(
     if target is None and not as_json:
         raise click.UsageError("Say where the pictures of depth go: --output FOLDER (or take them from --json).")
     use_threads(threads)
-    targets = depth_files(files, target)
-
-    def write(index: int, values: Any) -> None:
-        if targets:
-            with open_sink(targets[index]) as sink:
-                sink.write(base64.b64decode(values["png"]))
+    targets = made_files(files, target)
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{values['least']:.6g} {values['most']:.6g}\t{targets[index]}"]
 
     return forward(
-        lambda cancel: drawing(tasks.estimate_depth(list(files), model=model, dtype=dtype, cancel=cancel), write),
+        lambda cancel: drawing(
+            tasks.estimate_depth(list(files), model=model, dtype=dtype, cancel=cancel), png_writer(targets)
+        ),
+        JsonView() if as_json else ItemsView(lines),
+    )
+
+
+@command(short_help="Make pictures larger, or cleaner.")
+@files_argument
+@model_option
+@click.option(
+    "-o", "--output", "--output-dir", "target", type=click.Path(),
+    help="Where the pictures go, as PNG: a folder, or of one picture a file NAME.png.",
+)  # fmt: skip
+@click.option(
+    "--tile", type=click.IntRange(min=0), default=128, show_default=True,
+    help="Pixels of a side of the parts in which a picture is computed; smaller ones take less memory. 0: as a whole.",
+)  # fmt: skip
+@type_option
+@threads_option
+@json_option
+def upscale(
+    files: tuple[str, ...], model: str, target: str | None, tile: int, dtype: str | None, threads: int | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Make each IMAGE larger with a model such as Swin2SR (caidas/swin2SR-classical-sr-x2-64), as many times as the
+    model does it, or cleaner: a line with the new width and height, and the file.
+    """
+    from pyapp import tasks
+
+    if target is None and not as_json:
+        raise click.UsageError("Say where the pictures go: --output NAME.png or FOLDER (or take them from --json).")
+    use_threads(threads)
+    targets = made_files(files, target)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [f"{values['size'][1]} x {values['size'][0]}\t{targets[index]}"]
+
+    return forward(
+        lambda cancel: drawing(
+            tasks.upscale_images(list(files), model=model, dtype=dtype, tile=tile, cancel=cancel), png_writer(targets)
+        ),
         JsonView() if as_json else ItemsView(lines),
     )
 
@@ -535,4 +584,4 @@ def imagine(
     )
 
 
-COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, pose, segment)
+COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, pose, segment, upscale)

@@ -99,6 +99,12 @@ class SpeakJson(SpeakView):
               help="The number of the voice, of models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",
               help="Its name, of models whose voices have names; or of several: af_heart,af_bella.")  # fmt: skip
+@click.option(
+    "--voice-description",
+    "description",
+    metavar="TEXT",
+    help="What the voice and the recording sound like, for Parler-TTS: 'Jon speaks fast, in a small room.'",
+)
 @click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
               help="How fast: 2 is twice the model's own rate.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed speaks alike.")
@@ -125,7 +131,8 @@ def speak(
     --codec the model is a language model, such as canopylabs/orpheus-3b-0.1-ft, whose voices are tara, leah, jess, leo,
     dan, mia, zac and zoe: 0 to 7 for --speaker. hexgrad/Kokoro-82M reads phonemes, or texts with pip install
     'pyapp[phonemes]', in the language of the --voice: af_heart, bm_george, ff_siwis and others.
-    microsoft/speecht5_tts speaks in the voices of --voices, and reads letters.
+    microsoft/speecht5_tts speaks in the voices of --voices, and reads letters. parler-tts/parler-tts-mini-v1 speaks as
+    --voice-description says; a name in it (Laura, Gary, Jon, Lea …) keeps the voice from sentence to sentence.
     """
     if text == STDIN:
         text, files = None, (*files, STDIN)

@@ -24,6 +24,7 @@ from pyapp.nn.sound_codes import Codes
 from ._index import MODEL_TYPES as MODULES
 from ._index import TASKS as TASKS_OF
 from .loading.config import require
+from .loading.sound_parts import object_of
 from .loading.weights import Stored
 
 MODEL_TYPES = ("csm",)
@@ -57,13 +58,6 @@ def renamed(name: str) -> str:
     return name
 
 
-def _object(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = values.get(name)
-    require(isinstance(found, dict), f"{name} is {found!r:.60}, expected an object")
-    assert isinstance(found, dict)
-    return found
-
-
 @dataclass(frozen=True)
 class Config:
     """The configurations of both decoders and of the codec, and `values`, the whole object of the config.json."""
@@ -78,8 +72,8 @@ class Config:
         """From the object of a config.json. ModelError for parts that are not known or do not fit."""
         language = importlib.import_module(f"pyapp.models.{MODULES[LANGUAGE]}").Config
         own = {"model_type": LANGUAGE, "tie_word_embeddings": False}
-        depth = _object(values, "depth_decoder_config")
-        codec = _object(values, "codec_config")
+        depth = object_of(values, "depth_decoder_config")
+        codec = object_of(values, "codec_config")
         kind = codec.get("model_type", "mimi")
         module = MODULES.get(kind) if isinstance(kind, str) else None
         if module is None or "audio-codec" not in TASKS_OF[module]:

@@ -6,7 +6,10 @@ the entry that points the same way as what those before it leave over, in few di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
@@ -20,9 +23,14 @@ from .loading.config import check_fields, require
 from .loading.weight_norms import normed_weights
 from .loading.weights import Stored
 
-MODEL_TYPES = ("dac",)
+MODEL_TYPES = ("dac", "dac_on_the_hub")
 BASE = "dac"
+# What files of the library dac say, beside which its sizes are the usual ones: each field, and its name here.
+LIBRARY = {"num_codebooks": "n_codebooks", "codebook_size": "codebook_size", "sampling_rate": "sampling_rate"}
+LIBRARY_RATE = 44100
+UNIT = {"0": "snake1", "1": "conv1", "2": "snake2", "3": "conv2"}  # the layers of a residual unit in its files
 DILATIONS = (1, 3, 9)
+WINDOW = 128  # moments whose sound is made at once
 ENDS, LAST = 7, 3  # taps of the first and last convolutions; of the encoder's last
 
 
@@ -40,6 +48,17 @@ class Config(MonoConfig):
     codebook_size: int = 1024
     codebook_dim: int = 8
     sampling_rate: int = 16000
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json, of transformers or of the library dac (as Parler-TTS keeps its codec)."""
+        if "num_codebooks" not in values:
+            return super().from_dict(values)
+        own = {"sampling_rate": LIBRARY_RATE} | {new: values[old] for old, new in LIBRARY.items() if old in values}
+        found = super().from_dict({**values, **own})
+        width = values.get("latent_dim", found.hidden_size)
+        require(width == found.hidden_size, f"latent_dim is {width!r:.40}, the encoder makes {found.hidden_size}")
+        return found
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -206,6 +225,32 @@ class Dac(Module):
         found: Tensor = self.decoder(self.quantizer.decode(codes.chunks[0]))
         return found if length is None else found.narrow(2, 0, min(length, found.shape[2]))
 
+    def in_windows(self, codes: Codes, window: int = WINDOW) -> Iterator[Tensor]:
+        """The samples (B, 1, N) of `decode` in parts of so many moments, each computed with the moments around it that
+        it hears: memory grows with a part, and others may work between two parts.
+        """
+        check_codes(type(self).__name__, codes, self.config.n_codebooks, self.config.codebook_size)
+        [chunk] = codes.chunks
+        total, step, margin = chunk.shape[2], self.config.step, self.margin
+        for start in range(0, total, window):
+            first, end = max(0, start - margin), min(total, start + window)
+            part = chunk.narrow(2, first, min(total, end + margin) - first)
+            found = self.decoder(self.quantizer.decode(part))
+            before = (start - first) * step
+            # A step of odd length makes a sound that is shorter by one, at its end.
+            count = found.shape[2] - before if end == total else (end - start) * step
+            yield found.narrow(2, before, count)
+
+    @property
+    def margin(self) -> int:
+        """The moments before and behind one that its samples depend on."""
+        found, rate = float(ENDS // 2), 1
+        for stride in reversed(self.config.downsampling_ratios):
+            found += 1 / rate  # of the transposed convolution
+            rate *= stride
+            found += sum(DILATIONS) * (ENDS // 2) / rate
+        return ceil(found + ENDS // 2 / rate) + 1
+
     def forward(self, samples: Tensor, codebooks: int | None = None) -> tuple[Codes, Tensor]:
         """samples (B, 1, N) → their codes, and the samples of these (B, 1, N)."""
         codes = self.encode(samples, codebooks)
@@ -213,8 +258,36 @@ class Dac(Module):
 
 
 def stored(config: Config, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
-    """How files store weights."""
-    return normed_weights(tensors, "")
+    """How files store weights, of transformers or of the library dac."""
+    found = normed_weights(tensors, "")
+    normed = {name for plan in found.values() for name in plan.names}
+    found |= {name: Stored((name,)) for name in tensors if name not in normed}
+    return {_in_words(name): plan for name, plan in found.items()}
+
+
+def _in_words(name: str) -> str:
+    """The name of a parameter that is `name` in a file of the library dac, whose layers are lists: encoder.block,
+    decoder.model. Other names stay as they are.
+    """
+    name = name.removeprefix("model.")
+    match = re.fullmatch(r"(encoder\.block|decoder\.model)\.(\d+)\.(.*)", name)
+    if match is None:
+        return name
+    stack, number, rest = match[1], int(match[2]), match[3]
+    side = stack.split(".")[0]
+    if "." not in rest:  # what stands before the blocks and behind them
+        layer = "snake1" if rest == "alpha" else "conv1" if not number else "conv2"
+        return f"{side}.{layer}.{rest}"
+    inner = re.fullmatch(r"block\.(\d)\.(?:block\.([0-3])\.)?(\w+)", rest)
+    if inner is None:
+        return name
+    place, layer, last = int(inner[1]), inner[2], inner[3]
+    first = 0 if side == "encoder" else 2  # the first residual unit
+    if layer is not None:
+        part = f"res_unit{place - first + 1}.{UNIT[layer]}"
+    else:
+        part = "snake1" if last == "alpha" else "conv1" if side == "encoder" else "conv_t1"
+    return f"{side}.block.{number - 1}.{part}.{last}"
 
 
 TASKS = {"audio-codec": Dac}

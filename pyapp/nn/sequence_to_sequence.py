@@ -29,6 +29,7 @@ from .module import Module
 POSITION_OFFSET = 2  # rows of BART's table of positions before the first position
 FIRST_CAPACITY = 32  # tokens for which a memory has room at first
 Project = Callable[[Tensor], tuple[Tensor, Tensor]]  # (B, S, D) → keys and values (B, S, H, D)
+Turn = Callable[[Tensor], Tensor]  # (R, T, H, D) → (R, T, H, D) at rotary positions
 
 
 class Memory(Protocol):
@@ -145,15 +146,17 @@ class CachedMemory:
 
     The keys and values of the source are computed once for each layer. Those of the tokens lie in memory for `capacity`
     tokens, which `advance` doubles when it is full. While it does not, a Graph can replay the calls: the position is in
-    a tensor.
+    a tensor. `prompt`: so many tokens may come at once at the beginning.
     """
 
-    def __init__(self, encoded: Tensor, source_mask: Tensor | None, beams: int, most: int) -> None:
+    def __init__(
+        self, encoded: Tensor, source_mask: Tensor | None, beams: int, most: int, prompt: int = 0
+    ) -> None:  # fmt: skip
         if min(beams, most) < 1:
             raise ArgumentError(f"CachedMemory: {beams} texts of {most} tokens; each must be 1 or more")
         self.encoded, self.beams, self.most = encoded, beams, most
         self.rows = encoded.shape[0] * beams
-        self.capacity, self.first = min(FIRST_CAPACITY, most), 0
+        self.capacity, self.first = min(FIRST_CAPACITY + prompt, most), 0
         self.source_mask = visible_keys(source_mask)
         self._place = int32_tensor([0] * self.rows, encoded.device)  # (R,): the position of the new tokens
         self._write_place = writer(self._place)
@@ -168,9 +171,11 @@ class CachedMemory:
         return self.capacity
 
     def positions(self, tokens: Tensor) -> Tensor:
-        if self.first >= self.most:
-            raise IndexError(f"CachedMemory: {self.first + 1} tokens do not fit into {self.most}")
-        return self._place.narrow(0, 0, 1)
+        count = tokens.shape[1] if tokens.ndim > 1 else 1
+        if self.first + count > self.most:
+            raise IndexError(f"CachedMemory: {self.first + count} tokens do not fit into {self.most}")
+        place = self._place.narrow(0, 0, 1)
+        return place if count == 1 else place + ops.arange(count, dtype="int32", device=place.device)
 
     def distances(self, bias: Callable[[int, int], Tensor]) -> Tensor:
         places = self.positions(self._place)  # (1,)
@@ -194,19 +199,20 @@ class CachedMemory:
         cache.write(k, v, self._place)
         if bias is None:
             heads = heads or Heads(q.shape[2], k.shape[2], q.shape[3], scale)
-            y = cache.attend(q, self._place, heads)  # (R, 1, H, D)
+            y = cache.attend(q, self._place, heads)  # (R, T, H, D)
         else:
             y = ops.scaled_dot_product_attention(q.transpose(1, 2), cache.keys, cache.values, bias, scale=scale)
-        return y.reshape(self.rows, 1, q.shape[2] * q.shape[3])
+        return y.reshape(*q.shape[:2], q.shape[2] * q.shape[3])
 
     def source(
         self, layer: int, q: Tensor, project: Project, scale: float | None = None, heads: Heads | None = None
     ) -> Tensor:
         if layer not in self._source:
             self._source[layer] = project(self.encoded)
-        rows, _, count, size = q.shape
-        q = q.reshape(rows // self.beams, self.beams, count, size)  # (B, beams, H, D)
-        return _attend_source(q, self._source[layer], self.source_mask, scale, heads).reshape(rows, 1, count * size)
+        rows, tokens, count, size = q.shape
+        q = q.reshape(rows // self.beams, self.beams * tokens, count, size)  # (B, beams T, H, D)
+        y = _attend_source(q, self._source[layer], self.source_mask, scale, heads)
+        return y.reshape(rows, tokens, count * size)
 
     def joint(self, layer: int, q: Tensor, k: Tensor, v: Tensor, project: Project, heads: Heads) -> Tensor:
         rows, _, count, size = q.shape
@@ -235,9 +241,9 @@ class CachedMemory:
         room = ops.zeros(self.rows, part.shape[2], self.capacity, part.shape[3], device=part.device)
         return ops.cat([self._of_rows(part.transpose(1, 2)), room], 2)
 
-    def advance(self, rows: Sequence[int] | None = None) -> None:
-        """Goes to the next token; row i goes on with the text of row rows[i]."""
-        self.first += 1
+    def advance(self, rows: Sequence[int] | None = None, tokens: int = 1) -> None:
+        """Goes on behind so many tokens; row i goes on with the text of row rows[i]."""
+        self.first += tokens
         if rows is not None and list(rows) != list(range(len(rows))):
             index = ops.tensor(list(rows)).to("int64").to(self.encoded.device)
             for part in self._memories():
@@ -384,15 +390,21 @@ def check_ids(model: Any, ids: Tensor, mask: Tensor | None) -> None:
 
 
 class Attention(Module):
-    """Multi-head attention, to the text itself or to another one, whose hidden states may have another width."""
+    """Multi-head attention, to the text itself or to another one, whose hidden states may have another width.
+    key_heads: the heads of keys and values, each for several of queries (Ainslie et al. 2023, arXiv 2305.13245); None:
+    as many as of queries.
+    """
 
     def __init__(
-        self, width: int, heads: int, source_width: int | None = None, bias: bool = True, key_bias: bool = True
+        self, width: int, heads: int, source_width: int | None = None, bias: bool = True, key_bias: bool = True,
+        key_heads: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.heads = heads
-        self.k_proj = Linear(source_width or width, width, bias and key_bias)
-        self.v_proj = Linear(source_width or width, width, bias)
+        self.heads, self.key_heads = heads, key_heads or heads
+        keys = width // heads * self.key_heads
+        self.shared = Heads(heads, self.key_heads, width // heads) if self.key_heads != heads else None
+        self.k_proj = Linear(source_width or width, keys, bias and key_bias)
+        self.v_proj = Linear(source_width or width, keys, bias)
         self.q_proj = Linear(width, width, bias)
         self.out_proj = ResidualLinear(width, width, bias)
         if source_width in (None, width):
@@ -402,21 +414,26 @@ class Attention(Module):
         """x and residual (B, T, D) → residual + attention of each text to itself (B, T, D)."""
         return self.out_proj(attend_joined(self.qkv(self, x), self.heads, mask), residual)
 
-    def own(self, x: Tensor, residual: Tensor, memory: Memory, layer: int) -> Tensor:
+    def own(self, x: Tensor, residual: Tensor, memory: Memory, layer: int, turn: Turn | None = None) -> Tensor:
         """x and residual (R, T, D) → residual + attention to the text so far (R, T, D)."""
         qkv = self.qkv(self, x)
-        parts = qkv.reshape(*x.shape[:2], 3 * self.heads, -1)
-        q, k, v = (parts.narrow(2, i * self.heads, self.heads) for i in range(3))  # (R, T, H, D)
-        return self.out_proj(memory.own(layer, q, k, v), residual)
+        heads, keys = self.heads, self.key_heads
+        parts = qkv.reshape(*x.shape[:2], heads + 2 * keys, -1)
+        starts = ((0, heads), (heads, keys), (heads + keys, keys))
+        q, k, v = (parts.narrow(2, start, count) for start, count in starts)  # (R, T, H or KV, D)
+        if turn is not None:
+            q, k = turn(q), turn(k)
+        return self.out_proj(memory.own(layer, q, k, v, heads=self.shared), residual)
 
-    def source(self, x: Tensor, residual: Tensor, memory: Memory, layer: int) -> Tensor:
-        """x and residual (R, T, D) → residual + attention to the source (R, T, D)."""
+    def source(self, x: Tensor, residual: Tensor, memory: Memory, layer: int, turn: Turn | None = None) -> Tensor:
+        """x and residual (R, T, D) → residual + attention to the source (R, T, D). Only queries have positions."""
         q = self.q_proj(x).reshape(*x.shape[:2], self.heads, -1)  # (R, T, H, D)
-        return self.out_proj(memory.source(layer, q, self.project), residual)
+        q = q if turn is None else turn(q)
+        return self.out_proj(memory.source(layer, q, self.project, heads=self.shared), residual)
 
     def project(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values (B, S, H, D) of a source (B, S, D)."""
-        k, v = (part(encoded).reshape(*encoded.shape[:2], self.heads, -1) for part in (self.k_proj, self.v_proj))
+        """The keys and values (B, S, KV, D) of a source (B, S, D)."""
+        k, v = (part(encoded).reshape(*encoded.shape[:2], self.key_heads, -1) for part in (self.k_proj, self.v_proj))
         return k, v
 
 
@@ -448,17 +465,17 @@ class EncoderLayer(Module):
 
 class DecoderLayer(Module):
     """Attention to the text, to the source, and a feed-forward part, each with a residual. The norm is behind each;
-    before it with `norm_first`.
+    before it with `norm_first`. key_heads: of the attention to the text and to the source, as Attention's.
     """
 
     def __init__(
         self, width: int, heads: int, inner: int, activation: str, norm_first: bool = False,
-        source_width: int | None = None, bias: bool = True,
+        source_width: int | None = None, bias: bool = True, key_heads: tuple[int | None, int | None] = (None, None),
     ) -> None:  # fmt: skip
         super().__init__()
-        self.self_attn = Attention(width, heads, bias=bias)
+        self.self_attn = Attention(width, heads, bias=bias, key_heads=key_heads[0])
         self.self_attn_layer_norm = LayerNorm(width)
-        self.encoder_attn = Attention(width, heads, source_width, bias)
+        self.encoder_attn = Attention(width, heads, source_width, bias, key_heads=key_heads[1])
         self.encoder_attn_layer_norm = LayerNorm(width)
         self.fc1 = Linear(width, inner, bias)
         self.fc2 = ResidualLinear(inner, width, bias)
@@ -466,14 +483,14 @@ class DecoderLayer(Module):
         self.activation = activation_named(activation)
         self.norm_first = norm_first
 
-    def forward(self, x: Tensor, memory: Memory, layer: int) -> Tensor:
-        """x (R, T, D) → (R, T, D)."""
+    def forward(self, x: Tensor, memory: Memory, layer: int, turn: Turn | None = None) -> Tensor:
+        """x (R, T, D) → (R, T, D). turn: what gives queries and keys (R, T, H, D) rotary positions."""
         if self.norm_first:
-            x = self.self_attn.own(self.self_attn_layer_norm(x), x, memory, layer)
-            x = self.encoder_attn.source(self.encoder_attn_layer_norm(x), x, memory, layer)
+            x = self.self_attn.own(self.self_attn_layer_norm(x), x, memory, layer, turn)
+            x = self.encoder_attn.source(self.encoder_attn_layer_norm(x), x, memory, layer, turn)
             return self.fc2(self.activation(self.fc1(self.final_layer_norm(x))), x)
-        x = self.self_attn_layer_norm(self.self_attn.own(x, x, memory, layer))
-        x = self.encoder_attn_layer_norm(self.encoder_attn.source(x, x, memory, layer))
+        x = self.self_attn_layer_norm(self.self_attn.own(x, x, memory, layer, turn))
+        x = self.encoder_attn_layer_norm(self.encoder_attn.source(x, x, memory, layer, turn))
         return self.final_layer_norm(self.fc2(self.activation(self.fc1(x)), x))
 
 

@@ -1,4 +1,4 @@
-"""Tables of fixed positions: the sines of all angles, then their cosines (Vaswani et al. 2017, arXiv 1706.03762)."""
+"""Tables of fixed positions, of sines and cosines of angles (Vaswani et al. 2017, arXiv 1706.03762)."""
 
 from __future__ import annotations
 
@@ -28,6 +28,15 @@ def padded_sinusoids(positions: int, width: int, padding: int) -> Tensor:
     table = np.concatenate([np.sin(angles), np.cos(angles)], 1).astype("float32")
     table[padding] = 0
     return ops.from_numpy(table)
+
+
+def cosines_and_sines(positions: int, width: int) -> Tensor:
+    """(positions, width) float32, in MusicGen: the cosines of all angles, then their sines. `width` is even, and 4 or
+    more.
+    """
+    speeds = np.exp(np.arange(width // 2, dtype="float32") * np.float32(-log(MAX_TIMESCALE) / (width // 2 - 1)))
+    angles = np.arange(positions, dtype="float32")[:, None] * speeds
+    return ops.tensor(np.concatenate([np.cos(angles), np.sin(angles)], 1).astype("float32"))
 
 
 def interleaved_sinusoids(places: Any, width: int) -> Tensor:

@@ -7,18 +7,21 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from typing import Any
 
 from ..engine import Tensor, ops
 from ..engine.lazy import np
 from .encoders import Intermediate, SelfAttention, attend_joined
-from .layers.containers import ModuleList
+from .layers.activation import ReLU
+from .layers.containers import ModuleList, Sequential
 from .layers.linear import Linear, ResidualLinear
 from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
 from .vision import PatchEmbeddings, as_map, norms_of_stages, resized_positions
 
+OF_DISTANCES = 512  # inner features of the network that gives Swin V2's biases
 HIDDEN = -100.0  # added to the score of a place that is no neighbour of the other
 
 
@@ -38,17 +41,18 @@ def bias_of_pairs(table: Tensor, index: Tensor) -> Tensor:
     return found.transpose(0, 1).reshape(1, table.shape[1], tokens, tokens)
 
 
-def seams(window: int, shift: int) -> list[list[Any]]:
-    """What the scores of a shifted picture's windows hide, float32 (T, T) or None: [row][column], of the windows in the
-    last row or column and of those before. The picture was rolled, so a last window has places from both ends of it.
+def seams(window: int, shift: int, hide: float = HIDDEN) -> list[list[Any]]:
+    """What the scores of a shifted picture's windows hide by adding `hide`, float32 (T, T) or None: [row][column], of
+    the windows in the last row or column and of those before. The picture was rolled, so a last window has places from
+    both ends of it.
     """
     late = np.arange(window) >= window - shift
     rows, columns = np.repeat(late, window), np.tile(late, window)  # (T,) each
 
     def hidden(part: Any) -> Any:
-        return np.where(part[:, None] != part[None, :], HIDDEN, 0).astype("float32")
+        return np.where(part[:, None] != part[None, :], hide, 0).astype("float32")
 
-    both = np.where((rows[:, None] != rows) | (columns[:, None] != columns), HIDDEN, 0).astype("float32")
+    both = np.where((rows[:, None] != rows) | (columns[:, None] != columns), hide, 0).astype("float32")
     return [[None, hidden(columns)], [hidden(rows), both]]
 
 
@@ -69,40 +73,93 @@ def out_of_windows(x: Tensor, window: int) -> Tensor:
 class WindowAttention(SelfAttention):
     """Self-attention within each window, with a bias for each head and distance."""
 
+    scale: float | None = None  # of the scores; None: 1 / sqrt(features of a head)
+    key_bias: bool | None = None  # whether keys have a bias, where queries have; None: as they
+    hidden = HIDDEN  # added to the score of a place that is no neighbour
+
     def __init__(self, width: int, heads: int, window: int, bias: bool) -> None:
-        super().__init__(width, heads, bias)
+        super().__init__(width, heads, bias, self.key_bias)
         self.window = window
-        self.relative_position_bias_table = new_parameter(ops.zeros, (2 * window - 1) ** 2, heads)
+        self.make_distances()
         self._index: Tensor | None = None  # made at the first use
+
+    def make_distances(self) -> None:
+        """Makes the parameters of the biases."""
+        self.relative_position_bias_table = new_parameter(ops.zeros, (2 * self.window - 1) ** 2, self.heads)
+
+    def distances(self) -> Tensor:
+        """The biases ((2 window - 1)², H) by distance."""
+        found: Tensor = self.relative_position_bias_table
+        return found
 
     def biases(self) -> Tensor:
         """(1, H, T, T) of the window² places of a window."""
-        table = self.relative_position_bias_table
+        table = self.distances()
         if self._index is None or self._index.device is not table.device:
             self._index = ops.tensor(pair_distances(self.window, self.window)).to(table.device)
         return bias_of_pairs(table, self._index)
 
+    def projected(self, x: Tensor) -> Tensor:
+        """x (..., D) → queries, keys and values (..., 3 * D)."""
+        return self.joined(self, x)
+
     def of_windows(self, x: Tensor, shift: int) -> Tensor:
         """x (B, R, C, T, D): R x C windows of T places, of a picture that was rolled by `shift` → (B, R, C, T, D)."""
         batch, rows, columns, tokens, width = x.shape
-        qkv, biases = self.joined(self, x), self.biases()  # (B, R, C, T, 3 * D)
+        qkv, biases = self.projected(x), self.biases()  # (B, R, C, T, 3 * D)
         if not shift:
-            y = attend_joined(qkv.reshape(batch * rows * columns, tokens, 3 * width), self.heads, biases)
+            y = attend_joined(qkv.reshape(batch * rows * columns, tokens, 3 * width), self.heads, biases, self.scale)
             return y.reshape(batch, rows, columns, tokens, width)
-        hidden, found = seams(self.window, shift), []
+        hidden, found = seams(self.window, shift, self.hidden), []
         for row, (top, high) in enumerate(((0, rows - 1), (rows - 1, 1))):
             line = []
             for column, (left, wide) in enumerate(((0, columns - 1), (columns - 1, 1))):
+                if not high * wide:
+                    continue
                 part = qkv.narrow(1, top, high).narrow(2, left, wide).reshape(batch * high * wide, tokens, 3 * width)
                 seam = hidden[row][column]
                 mask = biases if seam is None else biases + ops.tensor(seam, device=x.device)
-                line.append(attend_joined(part, self.heads, mask).reshape(batch, high, wide, tokens, width))
-            found.append(ops.cat(line, 2))
+                y = attend_joined(part, self.heads, mask, self.scale)
+                line.append(y.reshape(batch, high, wide, tokens, width))
+            found += [ops.cat(line, 2)] if line else []
         return ops.cat(found, 1)
+
+
+class CosineWindowAttention(WindowAttention):
+    """That of Swin V2 (Liu et al. 2021, arXiv 2111.09883): the scores are cosines times a factor of each head, and a
+    small network gives the bias of a distance.
+    """
+
+    scale = 1.0
+    key_bias = False
+    hidden = 2 * HIDDEN  # transformers adds it twice
+
+    def make_distances(self) -> None:
+        self.logit_scale = new_parameter(ops.zeros, self.heads, 1, 1)
+        self.continuous_position_bias_mlp = Sequential(
+            Linear(2, OF_DISTANCES), ReLU(), Linear(OF_DISTANCES, self.heads, bias=False)
+        )
+
+    def distances(self) -> Tensor:
+        span = np.arange(1 - self.window, self.window, dtype="float32") * np.float32(8 / max(self.window - 1, 1))
+        steps = np.sign(span) * np.log2(np.abs(span) + 1) / np.float32(3)  # log2(8)
+        pairs = np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(-1, 2).astype("float32")
+        found = self.continuous_position_bias_mlp(ops.tensor(pairs, device=self.logit_scale.device))
+        return found.sigmoid() * 16
+
+    def projected(self, x: Tensor) -> Tensor:
+        qkv = self.joined(self, x)
+        parts = qkv.reshape(*qkv.shape[:-1], 3 * self.heads, -1)  # (..., 3 H, d)
+        q, k, v = (parts.narrow(-2, i * self.heads, self.heads) for i in range(3))
+        factors = self.logit_scale.clamp(max=log(100.0)).exp().reshape(self.heads, 1)
+        q = ops.normalize(q, dim=-1) * factors
+        return ops.cat([q, ops.normalize(k, dim=-1), v], -2).reshape(qkv.shape)
 
 
 class WindowLayer(Module):
     """Attention and a feed-forward part, each with a norm before it and a residual around it."""
+
+    kind: type[WindowAttention] = WindowAttention
 
     def __init__(self, config: Any, width: int, heads: int, shifted: bool) -> None:
         super().__init__()
@@ -110,7 +167,7 @@ class WindowLayer(Module):
         self.window, self.shift = config.window_size, config.window_size // 2 if shifted else 0
         self.layernorm_before = LayerNorm(width, config.layer_norm_eps)
         self.attention = Module()
-        self.attention.add_module("self", WindowAttention(width, heads, config.window_size, config.qkv_bias))
+        self.attention.add_module("self", self.kind(width, heads, config.window_size, config.qkv_bias))
         self.attention.output = Module()
         self.attention.output.dense = Linear(width, width)
         self.layernorm_after = LayerNorm(width, config.layer_norm_eps)
@@ -118,11 +175,10 @@ class WindowLayer(Module):
         self.output = Module()
         self.output.dense = ResidualLinear(inner, width)
 
-    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
-        """x (B, H * W, D) of (H, W) places → (B, H * W, D)."""
-        window, (high, wide), width = self.window, size, x.shape[2]
-        shift = self.shift if min(size) > window else 0  # one window has all rows or columns
-        y = self.layernorm_before(x).reshape(x.shape[0], high, wide, width)
+    def attended(self, x: Tensor, size: tuple[int, int], shift: int) -> Tensor:
+        """The attention of x (B, H * W, D) of (H, W) places → (B, H * W, D)."""
+        window, (high, wide) = self.window, size
+        y = x.reshape(x.shape[0], high, wide, x.shape[2])
         below, right = -high % window, -wide % window
         if below or right:
             y = ops.pad(y, [0, 0, 0, right, 0, below])
@@ -132,8 +188,23 @@ class WindowLayer(Module):
         y = out_of_windows(y, window)  # (B, H', W', D)
         if shift:
             y = y.roll((shift, shift), (1, 2))
-        x = x + y[:, :high, :wide].reshape(x.shape)
+        return y[:, :high, :wide].reshape(x.shape)
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        """x (B, H * W, D) of (H, W) places → (B, H * W, D)."""
+        shift = self.shift if min(size) > self.window else 0  # one window has all rows or columns
+        x = x + self.attended(self.layernorm_before(x), size, shift)
         return self.output.dense(self.intermediate(self.layernorm_after(x)), x)
+
+
+class PostNormWindowLayer(WindowLayer):
+    """That of Swin V2: the norms are behind the parts, and every picture is shifted, whatever its size."""
+
+    kind = CosineWindowAttention
+
+    def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        x = x + self.layernorm_before(self.attended(x, size, self.shift))
+        return x + self.layernorm_after(self.output.dense(self.intermediate(x)))
 
 
 class PatchMerging(Module):

@@ -288,6 +288,7 @@ class Server(Remote):
         asked: dict[str, Any] = {"voice": options.voice or str(options.speaker), "response_format": "wav"}
         asked |= {"speed": options.rate} if options.rate != 1 else {}
         asked |= {"phonemes": True} if options.phonemes else {}
+        asked |= {} if options.description is None else {"instructions": options.description}
         parts = [part for part in pieces(text) if any(map(str.isalnum, part))]
         done, samples, rate = 0, 0, 0
         for number, part in enumerate(parts):

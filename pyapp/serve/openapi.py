@@ -352,7 +352,7 @@ ROUTES: dict[tuple[str, str], Route] = {
          "response_format": one_of(*FORMATS, description="By default mp3, and wav where the server cannot make mp3."),
          "speed": number(SLOWEST, FASTEST, default=1), "stream_format": one_of("audio", "sse", default="audio"),
          "seed": whole(0, SOUND_SEEDS - 1, default=0), "phonemes": FLAG,
-         "instructions": {"description": "Is refused."}},
+         "instructions": {**TEXT, "description": "Describes the voice, of models that a text describes."}},
         {"input": "It is so.", "voice": "alloy", "response_format": "wav"}, ("input",), streams=True,
     ),
     ("POST", "/v1/images/generations"): Route(

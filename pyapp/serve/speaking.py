@@ -29,7 +29,7 @@ from .served import ServedModel
 
 PCM_RATE = 24000  # of OpenAI's raw samples
 SLOWEST, FASTEST = 0.25, 4.0  # OpenAI's
-NAMES = {"text": "input", "speaker": "voice", "rate": "speed"}  # of settings, in this interface
+NAMES = {"text": "input", "speaker": "voice", "rate": "speed", "description": "instructions"}  # in this interface
 
 
 async def speech(request: Request, context: Context) -> Response:
@@ -45,16 +45,22 @@ async def speech(request: Request, context: Context) -> Response:
     except OptionError as error:
         raise fields.wrong("response_format", f"{error.what}. {error.hint}", "unsupported_value") from None
     sse = fields.text("stream_format", "audio", ("audio", "sse")) == "sse"
-    if fields.text("instructions"):
-        raise fields.wrong("instructions", "the models here follow none", "unsupported_parameter")
+    instructions = fields.text("instructions") or None
     speed, seed = fields.number("speed", 1.0, SLOWEST, FASTEST), fields.whole("seed", 0, 0, SEEDS - 1)
     phonemes, voice = fields.flag("phonemes"), _voice(fields)
     fields.end()
     model = await context.model(request, name, "speak")
     loaded = model.loaded
+    if instructions is not None and not loaded.described:
+        raise fields.wrong("instructions", "the model follows none", "unsupported_parameter")
     named = voice if voice is not None and {*voice.split(",")} <= {*loaded.voices} else None
     speaker = 0 if named else _number(fields, voice, loaded.speakers, loaded.voices)
-    options = SpeakOptions(speaker=speaker, voice=named, rate=speed, seed=seed, phonemes=phonemes)
+    try:
+        options = SpeakOptions(
+            speaker=speaker, voice=named, rate=speed, seed=seed, phonemes=phonemes, description=instructions
+        )
+    except OptionError as error:
+        raise fields.wrong(NAMES.get(str(error.where), str(error.where)), error.what) from None
     return await _spoken(request, context, model, text, options, form, sse)
 
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         read_images,
         segment_images,
         segment_labels,
+        upscale_images,
     )
     from .pipelines import pipeline
     from .reading import read
@@ -83,7 +84,7 @@ __all__ = [
     "estimate_poses", "fill_mask", "finetune", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat",
     "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read",
     "read_images", "rerank", "segment_images", "segment_labels", "set_threads", "speak", "task", "train_reader",
-    "train_speech", "train_story", "transcribe", "translate", "translate_text", "unload",
+    "train_speech", "train_story", "transcribe", "translate", "translate_text", "unload", "upscale_images",
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
@@ -93,7 +94,7 @@ _LATE = {
     "pages": "embed_pages rank_pages",
     "pictures": (
         "classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth estimate_poses "
-        "imagine match_images read_images segment_images segment_labels"
+        "imagine match_images read_images segment_images segment_labels upscale_images"
     ),
     "reading": "read",
     "sounds": "classify_sounds embed_sounds match_sounds",

@@ -112,6 +112,7 @@ LOADERS: Mapping[str, Loader] = {
     "segment-labels": load_picture_model_for("zero-shot-semantic-segmentation"),
     "depth": load_picture_model_for("depth-estimation"),
     "pose": load_picture_model_for("pose-estimation"),
+    "upscale": load_picture_model_for("image-to-image"),
     "imagine": load_diffusion_model,
     "cut-out": load_picture_model_for("mask-generation"),
     "image-to-text": load_picture_model_for("image-to-text"),

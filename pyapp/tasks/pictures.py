@@ -13,7 +13,7 @@ from typing import Any
 from pyapp.engine import Tensor, no_grad
 from pyapp.engine.lazy import np
 from pyapp.engine.ops import interpolate, sigmoid, tensor
-from pyapp.errors import ArgumentError, OptionError
+from pyapp.errors import ArgumentError, ModelError, OptionError
 from pyapp.events import Done, Item, Progress
 from pyapp.formats.png import encode_png
 from pyapp.text.options import check_number
@@ -25,6 +25,8 @@ from .texts import check_top, ranked, ranked_labels, stream_of
 
 BATCH_SIZE = 4  # pictures
 LARGEST = 1 << 20  # a place in a picture, in pixels
+TILE, MARGIN = 128, 32  # pixels of a side of the parts of pictures that are made larger, and around them
+MOST_PIXELS = 1 << 28  # of a picture that was made larger
 
 
 def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[tuple[range, Prepared]]:
@@ -311,6 +313,55 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
     yield Done("complete", {"count": len(images)})
 
 
+def larger_pictures(loaded: Any, images: Sequence[Any], *, tile: int = TILE) -> Work:
+    """Items with `png`, `size` [height, width] and `scale`: pictures made larger, so many times on each side, or made
+    cleaner, with the scale 1, by a model such as Swin2SR. The PNG file is base64. Progress in "tiles".
+
+    tile: a large picture is computed in parts of so many pixels a side, each with MARGIN more around it, because memory
+    grows with a part's size; 0: each picture as a whole.
+    """
+    from pyapp.vision.reading import read_image
+
+    check_number("tile", tile, 0, LARGEST, whole=True)
+    images, model = listed(images), loaded.model
+    scale = model.scale
+    if loaded.processor.do_resize or loaded.processor.do_center_crop:
+        raise ModelError(
+            "its image processor changes the sizes of pictures", where=loaded.name,
+            hint="Give the preprocessor_config.json that belongs to the weights",
+        )  # fmt: skip
+    for index, image in enumerate(images):
+        yield None
+        picture = image if isinstance(image, Tensor) else read_image(image)
+        high, wide = (int(side) for side in picture.shape[:2])
+        if high * wide * scale * scale > MOST_PIXELS:
+            raise OptionError(
+                f"a picture of {high:,} x {wide:,} pixels would have more than {MOST_PIXELS:,}, {scale} times as long",
+                where=str(image) if isinstance(image, str | os.PathLike) else "images",
+                hint="Crop it, or make it smaller",
+            )
+        found = np.empty((high * scale, wide * scale, 3), "uint8")
+        step = tile or max(high, wide)
+        places = [(top, left) for top in range(0, high, step) for left in range(0, wide, step)]
+        for number, (top, left) in enumerate(places, 1):
+            first = max(top - MARGIN, 0), max(left - MARGIN, 0)
+            part = picture[first[0] : top + step + MARGIN, first[1] : left + step + MARGIN]
+            with no_grad():
+                pixels = model(loaded.processor([part], model.device).pixel_values)[0].to("float32").cpu().numpy()
+            bottom, right = min(top + step, high), min(left + step, wide)
+            (above, below), (before, behind) = (
+                ((start - own) * scale, (end - own) * scale)
+                for start, end, own in ((top, bottom, first[0]), (left, right, first[1]))
+            )
+            inner = (pixels[:, above:below, before:behind].clip(0, 1) * 255).round()  # (3, h, w)
+            found[top * scale : bottom * scale, left * scale : right * scale] = inner.transpose(1, 2, 0)
+            yield Progress("tiles", number, len(places), "tiles")
+        png = base64.b64encode(encode_png(found)).decode()
+        yield Item(index, {"png": png, "size": [high * scale, wide * scale], "scale": scale})
+        yield Progress("pictures", index + 1, len(images), "pictures")
+    yield Done("complete", {"count": len(images)})
+
+
 def poses_of(loaded: Any, images: Sequence[Any], *, boxes: Sequence[Any] | None = None) -> Work:
     """Items with `objects`, `points` and `size` [height, width]: the poses of persons in a picture. `points` are the
     names of the points of a body; each object has `label`, `box` and `points`: of each point [x, y, how likely it is
@@ -543,6 +594,7 @@ detect_objects = stream_of("detect", find_objects, remote=False, check=check_fil
 detect_labels = stream_of("detect-labels", find_labels, remote=False, check=check_files)
 estimate_depth = stream_of("depth", depths_of, remote=False, check=check_files)
 estimate_poses = stream_of("pose", poses_of, remote=False, check=check_files)
+upscale_images = stream_of("upscale", larger_pictures, remote=False, check=check_files)
 segment_images = stream_of("segment", label_areas, remote=False, check=check_files)
 segment_labels = stream_of("segment-labels", find_areas, remote=False, check=check_files)
 cut_out_objects = stream_of("cut-out", cut_out, remote=False, check=check_files)

@@ -88,6 +88,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     ),
     "Yolo": _defaults({"longest_edge": 640}, 2, do_normalize=False, ensure_multiple_of=32),
     "Mask2Former": _defaults(LONG, 2, IMAGENET, size_divisor=32),
+    "Swin2SR": _defaults(SQUARE, 2, do_resize=False, do_normalize=False, do_pad=True, size_divisor=8),
     "Sam2": _defaults({"height": 1024, "width": 1024}, 2, IMAGENET),
     "Sam": _defaults({"longest_edge": 1024}, 2, IMAGENET, do_pad=True, pad_size={"height": 1024, "width": 1024}),
 }
@@ -154,7 +155,7 @@ class ImageProcessor:
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
     ensure_multiple_of: int = 1  # DPT and YOLO: of pixels, that each side has
-    size_divisor: int = 0  # Mask2Former: each side is rounded up to a multiple of it
+    size_divisor: int = 0  # Mask2Former: each side is rounded up to a multiple of it; Swin2SR: to the next larger one
     patch_size: int = 14
     merge_size: int = 2  # rows, and columns, of patches that become one vector
     max_num_patches: int = 256  # SigLIP 2: of a picture
@@ -199,6 +200,9 @@ class ImageProcessor:
             names = (("shortest_edge", "min_pixels"), ("longest_edge", "max_pixels"))
             own = {edge: settings[name] for edge, name in names if settings.get(name) is not None}
             found["size"] = _size({**found["size"], **own}, None, kind)
+        if kind == "Swin2SR" and type(settings.get("pad_size")) is int:  # of older files
+            found |= {"size_divisor": settings["pad_size"], "pad_size": None}
+            settings = {**settings, "pad_size": None}
         sides = settings.get("patch_size")
         if kind == "Pixtral" and isinstance(sides, dict) and set(sides) == {"height", "width"}:
             found["patch_size"] = sides["height"] if sides["height"] == sides["width"] else sides
@@ -226,6 +230,8 @@ class ImageProcessor:
         both, multiple = ("patch_size", "merge_size"), ("ensure_multiple_of",)
         if type(self.size_divisor) is not int or not 0 <= self.size_divisor <= 256:
             _wrong("size_divisor", self.size_divisor, "a whole number from 0 to 256")
+        if self.kind == "Swin2SR" and not self.size_divisor:
+            _wrong("size_divisor", self.size_divisor, "a whole number from 1 to 256")
         factors = {
             **dict.fromkeys((*OF_PIXELS, "Pixtral"), both),
             "Siglip2": ("patch_size",),
@@ -541,6 +547,8 @@ class ImageProcessor:
         if self.kind == "DepthPro" and self.do_resize:  # between the nearest pixels, however much smaller it becomes
             size = self.size["height"], self.size["width"]
             x = ops.interpolate(x.unsqueeze(0), size=size, mode="bilinear", align_corners=False)[0]
+        if self.kind == "Swin2SR" and self.do_pad:
+            x = _mirrored(x, self.size_divisor)
         return x / std if self.include_top else x.contiguous()
 
     def margins(self, height: int, width: int) -> tuple[int, int]:
@@ -708,6 +716,18 @@ def _kind(settings: Mapping[str, Any], usual: str | None) -> str:
             hint=f"Known: {', '.join(f'{name}ImageProcessor' for name in DEFAULTS)}",
         )  # fmt: skip
     return short
+
+
+def _mirrored(x: Tensor, divisor: int) -> Tensor:
+    """A picture (3, H, W) whose sides become the next larger multiples of `divisor` → (3, h, w): behind its last pixels
+    is its reflection, which begins with them.
+    """
+    for dim in (1, 2):
+        side = int(x.shape[dim])
+        there_and_back = [*range(side), *reversed(range(side))]
+        places = [there_and_back[i % (2 * side)] for i in range((side // divisor + 1) * divisor)]
+        x = x.index_select(dim, ops.tensor(places, dtype="int64", device=x.device))
+    return x
 
 
 def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:

@@ -48,6 +48,7 @@ ENDS = {
     "pose-estimation": "ForPoseEstimation",
     "image-features": "Model",
     "image-classification": "ForImageClassification",
+    "image-to-image": "ForImageSuperResolution",
     "image-to-text": "Model",
     "mask-generation": "Model",
     "object-detection": "ForObjectDetection",
@@ -175,6 +176,8 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
         return [found.predicted_depth * 2 * torch.tan(angle / 2).reshape(-1, 1, 1)]
     if task == "depth-estimation":
         return [found.predicted_depth]
+    if task == "image-to-image":
+        return [found.reconstruction]
     if hasattr(found, "masks_queries_logits"):  # before they are brought to the picture's size
         labels = found.class_queries_logits.softmax(-1)[..., :-1]
         return [torch.einsum("bqc, bqhw -> bchw", labels, found.masks_queries_logits.sigmoid())]

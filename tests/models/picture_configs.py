@@ -402,6 +402,18 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
     },
 }  # fmt: skip
+_SWIN2SR = {
+    "model_type": "swin2sr", "image_size": 8, "embed_dim": 8, "depths": [2], "num_heads": [2], "window_size": 4,
+}  # fmt: skip
+CONFIGS |= {
+    "swin2sr": _SWIN2SR | {"embed_dim": 12, "depths": [2, 1], "num_heads": [2, 3], "upscale": 4},
+    "swin2sr_aux": _SWIN2SR | {
+        "upscale": 3, "upsampler": "pixelshuffle_aux", "resi_connection": "3conv", "img_range": 2.0, "qkv_bias": False,
+    },
+    "swin2sr_real": _SWIN2SR | {"upscale": 4, "upsampler": "nearest+conv"},
+    "swin2sr_light": _SWIN2SR | {"upsampler": "pixelshuffledirect", "embed_dim": 32, "num_heads": [4]},
+    "swin2sr_clean": _SWIN2SR | {"upscale": 1, "upsampler": "", "window_size": 8},  # one window has all
+}  # fmt: skip
 # The class of transformers that a configuration is read with, where the task does not tell it.
 CLASSES = {
     ("mask2former", "semantic-segmentation"): "Mask2FormerForUniversalSegmentation",
@@ -414,14 +426,14 @@ CLASSES = {
 # Run with weights in block types.
 QUANTISED = (
     "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin donut blip trocr "
-    "florence2"
+    "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin swin2sr_light donut "
+    "blip trocr florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
     "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 grounding_dino yolos detr rt_detr "
-    "segformer swin donut blip instructblip sam sam2 trocr florence2"
+    "segformer swin swin2sr_light donut blip instructblip sam sam2 trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
@@ -451,6 +463,8 @@ def sizes(name: str) -> list[tuple[int, int]]:
         return [(8, 20), (16, 12)]  # fewer and more rows and columns than its positions
     if config["model_type"] == "depth_pro":
         return [(24, 24)]
+    if config["model_type"] == "swin2sr":
+        return [(8, 16)]
     if config["model_type"] == "clipseg":
         return [(32, 32)]  # its positions are stretched
     first = (own, own) if isinstance(own, int) else tuple(own)

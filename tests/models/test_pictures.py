@@ -189,6 +189,17 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
             make(name, TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][0])(pyapp.zeros(*shape))
 
 
+def test_settings_of_swin2sr_that_are_refused() -> None:
+    for change in ({"patch_size": 2}, {"use_absolute_embeddings": True}, {"num_channels": 1}, {"num_channels_out": 4},
+                   {"upsampler": "magic"}, {"upscale": 5}, {"num_heads": [3]}, {"num_heads": [2, 2]}, {"depths": []},
+                   {"window_size": 0}, {"window_size": 1 << 12}, {"embed_dim": 1 << 20}, {"img_range": 0},
+                   {"resi_connection": "2conv"}, {"mlp_ratio": 100.0}, {"image_size": 0}):  # fmt: skip
+        with pytest.raises(ModelError, match=next(iter(change))):
+            make("swin2sr_light", "image-to-image", **change)
+    with pytest.raises(ArgumentError, match="from 4 pixels"):
+        make("swin2sr_light", "image-to-image")(pyapp.zeros(1, 3, 8, 1))
+
+
 def test_a_feed_forward_part_without_a_width_is_refused() -> None:
     with pytest.raises(ModelError, match="mlp_ratio is -1"):
         make("dinov2", "image-features", mlp_ratio=-1)

@@ -108,6 +108,8 @@ def test_speech_is_that_of_this_process(process: Process, model_folders: dict[st
     assert end_of(tasks.speak("it", {"noise": 0}, model=there)).where == "noise"
     assert "reads letters" in end_of(tasks.speak("it", {"phonemes": True}, model=there)).what
     assert "nothing to say" in end_of(tasks.speak("—", model=there)).what
+    assert "its own" in end_of(tasks.speak("it", {"description": "fast"}, model=here)).what
+    assert "follows none" in end_of(tasks.speak("it", {"description": "fast"}, model=there)).what
 
 
 def items(events: list[Any]) -> list[Any]:

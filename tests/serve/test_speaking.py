@@ -135,7 +135,7 @@ def test_what_is_refused(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"response_format": "aac"}, "response_format", "wav, pcm"), ({"speed": 5}, "speed", "from 0.25 to 4"),
         ({"speed": "fast"}, "speed", "a number"), ({"voice": 3}, "voice", "a string"),
         ({"voice": {"name": "x"}}, "voice", "a string"), ({"stream_format": "x"}, "stream_format", "audio, sse"),
-        ({"instructions": "cheerfully"}, "instructions", "follow none"), ({"phonemes": True}, "phonemes", "letters"),
+        ({"instructions": "cheerfully"}, "instructions", "follows none"), ({"phonemes": True}, "phonemes", "letters"),
         ({"seed": -1}, "seed", "from 0 to"), ({"tempo": 1}, "tempo", "no such field"),
         ({"model": "chat"}, "model", "cannot do this"), ({"model": "gpt"}, "model", "does not exist"),
     ):  # fmt: skip

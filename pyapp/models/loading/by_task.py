@@ -82,6 +82,7 @@ HEADS = {
     "ForSemanticSegmentation": ("semantic-segmentation",),
     "ForUniversalSegmentation": ("semantic-segmentation",),
     "ForDepthEstimation": ("depth-estimation",),
+    "ForImageSuperResolution": ("image-to-image",),
     "ForRetrieval": ("visual-document-retrieval",),
     "ForCTC": ("speech-recognition",),
     "ForRNNT": ("speech-recognition",),

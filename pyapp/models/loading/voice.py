@@ -1,17 +1,18 @@
 """Load models that speak (VITS and the voices of MMS; SpeechT5, with its vocoder and the vectors of voices), with their
 characters, and language models that write the codes of a codec (Orpheus), or have one (CSM); Kokoro, with the vectors
-of its voices.
+of its voices; Parler-TTS, with the tokenizers of texts and of descriptions.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyapp import hub
+from pyapp.audio.described_voice import DescribedVoice, PromptTokens
 from pyapp.audio.frame_voice import FrameVoice, SpokenTokens
 from pyapp.audio.spectrogram_voice import SpectrogramVoice, SpokenLetters
 from pyapp.audio.styled_voice import StyledVoice
@@ -21,6 +22,7 @@ from pyapp.engine.ops import cat
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.hub.resolver import HUB_NAME
 from pyapp.models.load import load_model, read_settings
 from pyapp.nn import Module
 from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
@@ -38,10 +40,14 @@ TASK = "text-to-speech"
 VOCABULARY = "vocab.json"
 LETTERS, VECTORS = "spm_char.model", "speaker_embeddings.npy"  # of SpeechT5: its letters, and those of voices
 STYLES = re.compile(r"voices/(?P<name>[\w.-]+)\.(pt|safetensors|npy)")  # of Kokoro's voices
-FILES = re.compile(f"{'|'.join(map(re.escape, (VOCABULARY, LETTERS, VECTORS)))}|{MORE_FILES.pattern}|{STYLES.pattern}")
+DESCRIBER = "description_tokenizer"  # the folder of the tokenizer of descriptions, where it is another one
+FILES = re.compile(
+    f"{'|'.join(map(re.escape, (VOCABULARY, LETTERS, VECTORS)))}|({DESCRIBER}/)?({MORE_FILES.pattern})|{STYLES.pattern}"
+)
 FRAMES = ("csm",)  # model types that write the codes of moments
 SPECTROGRAMS = ("speecht5",)  # and spectrograms
 STYLED = ("kokoro",)  # and that speak in the style of vectors
+DESCRIBED = ("parler_tts",)  # and in a voice that a text describes
 USUAL_VOCODER = "microsoft/speecht5_hifigan"
 
 
@@ -51,7 +57,7 @@ class LoadedVoice:
 
     name: str
     model: Any
-    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes
+    tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens
     settings: dict[str, Any]
 
     @property
@@ -80,6 +86,11 @@ class LoadedVoice:
         if isinstance(self.model, StyledVoice):
             return self.model.names
         return VOICES if isinstance(self.model, TokenVoice) else ()
+
+    @property
+    def described(self) -> bool:
+        """Whether a text describes the voice."""
+        return isinstance(self.model, DescribedVoice)
 
     @property
     def mixes(self) -> bool:
@@ -111,7 +122,9 @@ def load_voice(
     `codec`: the model is a language model that writes the codes of this codec (a folder or a name, such as
     hubertsiuzdak/snac_24khz), such as canopylabs/orpheus-3b-0.1-ft: what load_model takes.
 
-    A folder of CSM, such as sesame/csm-1b, has its codec and a tokenizer.json.
+    A folder of CSM, such as sesame/csm-1b, has its codec and a tokenizer.json, and so has one of Parler-TTS, such as
+    parler-tts/parler-tts-mini-v1. Where descriptions have another tokenizer than texts, as in parler-tts-mini-v1.1, it
+    is that of the text encoder's origin on the hub, which config.json names, or is in the folder description_tokenizer.
 
     SpeechT5, such as microsoft/speecht5_tts, has `codec` as its vocoder, by default microsoft/speecht5_hifigan, and
     speaks in the voices whose vectors a file has: `voices`, or speaker_embeddings.npy in its folder; NumPy's or
@@ -136,6 +149,8 @@ def load_voice(
         raise ModelError("this model has its own voices", where="voices", hint="Leave the file out")
     if settings["model_type"] in STYLED:
         return _of_styles(name, files, settings, dtype, device, report, cancel)
+    if settings["model_type"] in DESCRIBED:
+        return _of_descriptions(source, name, files, settings, dtype, device, report, cancel)
     if settings["model_type"] in FRAMES:
         words = tokenizer_of(source, name, files)
         with open_checkpoint(files["model"]) as checkpoint:
@@ -161,6 +176,49 @@ def _writes_spectrograms(source: Any, report: Callable[[Event], None], cancel: C
     files = source if isinstance(source, Mapping) else hub.resolve(source, report=report, cancel=cancel).files
     config = files.get("config.json", files.get("config"))
     return config is not None and read_settings(config).get("model_type") in SPECTROGRAMS
+
+
+def _of_descriptions(
+    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], dtype: str | None,
+    device: Device | str | None, report: Callable[[Event], None], cancel: Cancel,
+) -> LoadedVoice:  # fmt: skip
+    """Parler-TTS, with what reads texts and descriptions: one tokenizer, or two."""
+    words = tokenizer_of(source, name, files)
+    describer = _describer(source, name, files, settings, report, cancel) or words
+    with open_checkpoint(files["model"]) as checkpoint:
+        model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
+    check_tokenizer(words, model, name)
+    check_tokenizer(describer, model.text_encoder, name)
+    generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
+    return LoadedVoice(name, DescribedVoice(model.eval(), describer, generation), PromptTokens(words), settings)
+
+
+def _describer(
+    source: Any, name: str, files: Mapping[str, Any], settings: dict[str, Any], report: Callable[[Event], None],
+    cancel: Cancel,
+) -> Any:  # fmt: skip
+    """The tokenizer of descriptions beside that of texts; None: there is one for both. It is in the model's folder
+    description_tokenizer, or is that of the model on the hub that config.json names as the text encoder's origin.
+    """
+    if any(path.startswith(f"{DESCRIBER}/") for path in files):
+        return tokenizer_of(source, name, files, DESCRIBER)
+    reads = settings.get("text_encoder")
+    if not isinstance(reads, dict) or reads.get("vocab_size") == settings.get("vocab_size"):
+        return None
+    origin = reads.get("_name_or_path")
+    if not isinstance(origin, str) or not HUB_NAME.fullmatch(origin) or isinstance(source, Mapping):
+        raise ModelError(
+            "the tokenizer of descriptions is missing", where=name,
+            hint=f"Put the tokenizer of its text encoder, google/flan-t5-large of the published models, into the "
+            f"folder {DESCRIBER} beside the model",
+        )  # fmt: skip
+    chosen = hub.resolve_files(origin, _of_tokenizer, report=report, cancel=cancel)
+    return tokenizer_of(chosen, origin, chosen)
+
+
+def _of_tokenizer(names: Sequence[str]) -> list[str]:
+    """The files of a tokenizer among those of a repository."""
+    return [name for name in names if MORE_FILES.fullmatch(name) and "/" not in name]
 
 
 def _of_styles(

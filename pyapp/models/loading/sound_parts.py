@@ -1,0 +1,91 @@
+"""Models of sound whose parts are other architectures: what reads texts, and the codec."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from pyapp.dataclass import dataclass
+from pyapp.errors import ModelError
+from pyapp.formats.checkpoint import TensorInfo
+
+from .._index import MODEL_TYPES as MODULES
+from .._index import TASKS as TASKS_OF
+from .config import require
+from .weights import Stored
+
+TEXT, CODEC = "text_encoder", "audio_encoder"
+MOST_CODEBOOKS, MOST_POSITIONS = 64, 1 << 20
+PARTS = {TEXT: "features", CODEC: "audio-codec"}  # what each part must be for
+
+
+@dataclass(frozen=True)
+class CodesConfig:
+    """The configurations of the parts of a model that writes codes, and `values`, the whole object of the
+    config.json.
+    """
+
+    model_type: ClassVar[str]
+
+    text_encoder: Any
+    audio_encoder: Any
+    decoder: Any
+    values: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {**self.values, "model_type": self.model_type}
+
+
+def check_code_decoder(config: Any) -> None:
+    """ModelError for sizes of a decoder of codes that cannot be."""
+    heads, width, positions = config.num_attention_heads, config.hidden_size, config.max_position_embeddings
+    require(
+        width % heads == 0 and width % 2 == 0 and width > 2,
+        f"{heads} heads do not divide hidden_size {width}, or it is odd or 2",
+    )
+    require(config.num_codebooks <= MOST_CODEBOOKS, f"num_codebooks is {config.num_codebooks}")
+    require(positions <= MOST_POSITIONS, f"max_position_embeddings is {positions}")
+
+
+def object_of(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object `name` of a config.json. ModelError where there is none."""
+    found = values.get(name)
+    require(isinstance(found, dict), f"{name} is {found!r:.60}, expected an object")
+    assert isinstance(found, dict)
+    return found
+
+
+def part_config(values: Mapping[str, Any], name: str) -> Any:
+    """The configuration of a part. ModelError for an architecture that is not known."""
+    own, task = object_of(values, name), PARTS[name]
+    kind = own.get("model_type")
+    module = MODULES.get(kind) if isinstance(kind, str) else None
+    if module is None or task not in TASKS_OF[module]:
+        raise ModelError(f"the {name} {kind!r:.50} is not known for {task}")
+    found = importlib.import_module(f"pyapp.models.{module}").Config.from_dict(own)
+    require(name != TEXT or hasattr(found, "d_model"), f"the {name} {kind!r:.50} is no T5, which reads texts here")
+    return found
+
+
+def part_of(config: Any, name: str) -> Any:
+    """The module of a part."""
+    return _module(config).TASKS[PARTS[name]](config)
+
+
+def stored_codec(config: Any, tensors: Mapping[str, TensorInfo]) -> dict[str, Stored]:
+    """How a file stores the codec of a model."""
+    before = f"{CODEC}."
+    own = {name.removeprefix(before): info for name, info in tensors.items() if name.startswith(before)}
+    found: Mapping[str, Stored] = _module(config).stored(config, own)
+    return {
+        f"{before}{name}": replace(plan, names=tuple(f"{before}{part}" for part in plan.names))
+        for name, plan in found.items()
+    }
+
+
+def _module(config: Any) -> Any:
+    """The architecture of a configuration."""
+    return importlib.import_module(f"pyapp.models.{MODULES[config.to_dict()['model_type']]}")
