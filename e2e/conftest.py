@@ -166,9 +166,10 @@ def plain_browser(launch: Launch) -> BrowserContext:
     """One browser for all tests that change files of the site, or break it on purpose.
 
     It has no service worker, which would store each of these sites whole; their servers send the headers for isolation.
+    Like pages of http:// addresses (localhost is an exception) it has no crypto.randomUUID either.
     """
     context = launch()
-    context.add_init_script("delete Navigator.prototype.serviceWorker")
+    context.add_init_script("delete Navigator.prototype.serviceWorker; delete Crypto.prototype.randomUUID")
     return context
 
 

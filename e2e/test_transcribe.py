@@ -442,30 +442,32 @@ def test_a_queue_that_is_stopped_while_it_reads(
     transcribe: TranscribePage, hub: FakeHub, dist: Path, tmp_path: Path
 ) -> None:
     """Files, a sample and an address wait behind it. Nothing was begun: there is nothing to save, and the transcript
-    before it is not taken for one of the queue. The rest is transcribed by a button."""
+    before it is not taken for one of the queue. The rest is transcribed by a button. A long name makes no page wide."""
+    third = f"{'three' * 48}.wav"
     sound = write_recording(tmp_path / "talk.wav", speechlike(10)).read_bytes()
     hub.add("sounds", "far.wav", sound)
     sample = samples(dist)[0]
     transcribe.page.evaluate(
-        """async ([sound, sample, address]) => {
+        """async ([sound, third, sample, address]) => {
           const { transcribe } = pyappPage;
           const bytes = Uint8Array.from(atob(sound), (character) => character.charCodeAt(0));
           const taken = transcribe.takeAll(["one.wav", "two.wav"].map((name) => new File([bytes], name)));
-          transcribe.takeAll([new File([bytes], "three.wav")]);
+          transcribe.takeAll([new File([bytes], third)]);
           transcribe.trySample(sample);
           transcribe.takeAddress(address);
           while (!transcribe.button.running) await new Promise((resolve) => setTimeout(resolve));
           transcribe.button.stop();
           await taken;
         }""",
-        [base64.b64encode(sound).decode(), sample, f"{hub.url}sounds/resolve/main/far.wav"],
+        [base64.b64encode(sound).decode(), third, sample, f"{hub.url}sounds/resolve/main/far.wav"],
     )
     queue = transcribe.page.locator("#queue-list")
-    left = ["two.wav", "three.wav", sample["title"], f"{hub.url}sounds/resolve/main/far.wav"]
+    left = ["two.wav", third, sample["title"], f"{hub.url}sounds/resolve/main/far.wav"]
     expect(queue).to_have_text(
         re.compile("one.*stopped" + ".*".join(f"{re.escape(name)}not transcribed" for name in left))
     )
     expect(transcribe.page.locator("#queue-save")).to_be_hidden()
+    assert transcribe.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     transcribe.page.get_by_role("button", name="Transcribe the other 4").click()
     expect(queue).to_have_text(re.compile(".*".join(f"{re.escape(name)}done" for name in left)), timeout=60_000)
     expect(transcribe.page.get_by_role("button", name="Transcribe the other")).to_have_count(0)

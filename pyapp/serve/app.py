@@ -55,7 +55,9 @@ INSTEAD = {
     "/chat": "ask /v1/chat/completions",
     "/complete": "ask /v1/messages",
     "/messages/batches": "ask /v1/messages for each of them",
-    **dict.fromkeys(("/api/pull", "/api/create", "/api/copy"), "models are given to `pyapp serve`"),
+    **dict.fromkeys(
+        ("/api/pull", "/api/create", "/api/copy", "/api/delete", "/api/push"), "models are given to `pyapp serve`"
+    ),
 }
 REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 

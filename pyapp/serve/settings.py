@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 from pyapp.text.options import check_cache_type, check_number
+
+# As browsers write it: scheme, host and port in small letters, no path (RFC 6454, section 6.2); "null" of files.
+ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^\sA-Z/?#]+")
 
 
 @dataclass(frozen=True)
@@ -85,3 +90,7 @@ class Settings:
         for name in ("grace", "idle"):
             check_number(name, getattr(self, name), 0, 1e7)
         check_cache_type(self.cache_type)
+        for origin in self.origins:
+            if not ORIGIN.fullmatch(origin):
+                hint = 'Write it as browsers do, without a path: https://example.org or http://localhost:3000; "*": all'
+                raise OptionError("no page has this origin", where=origin, hint=hint)

@@ -87,7 +87,8 @@ def test_what_is_refused(client: Any) -> None:
         ({"messages": [{"role": "user", "content": "a", "images": ["AAAA"]}]}, "reads no pictures"),
     ):
         assert what in asked(client, "chat", 404 if "model" in body else 400, **body)["error"]
-    assert "models are given to `pyapp serve`" in asked(client, "pull", 404, model="a")["error"]
+    for what in ("pull", "push"):
+        assert "models are given to `pyapp serve`" in asked(client, what, 404, model="a")["error"]
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     text = json.dumps({"prompt": "a", "options": {"num_predict": 1}})
     assert lines_of(client.post("/api/generate", content=text, headers=form))[-1]["done"]

@@ -71,9 +71,12 @@ def test_openais_client_over_https(server: Process, certificate: dict[str, str])
         (["--tls-certificate", "key", "--tls-key", "key"], "no certificate"),
         (["--tls-key", "key"], "--tls-certificate"),
         (["--tls-certificate", "certificate"], "--tls-key"),
+        (["--cors", "example.org"], "example.org: no page has this origin"),
+        (["--cors", "https://example.org/"], "https://example.org/: no page has this origin"),
+        (["--cors", "http://localhost:3000", "--cors", "HTTPS://Example.org"], "HTTPS://Example.org: no page"),
     ],
 )
-def test_files_that_do_not_fit_are_told(
+def test_settings_that_do_not_fit_are_told(
     certificate: dict[str, str],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

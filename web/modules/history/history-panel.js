@@ -69,17 +69,18 @@ export class HistoryPanel {
     const place = entries.length ? amount : "Nothing yet. What you make is kept here, in this browser only.";
     this.summary.textContent = this.store.keeps ? place : "This browser keeps nothing for this page (a private window, perhaps): what is listed here is gone when the page is closed.";
     this.oldest.hidden = !over || !room.oldest;
-    if (room.oldest) this.oldest.textContent = `Delete the oldest: “${room.oldest.title}”, ${megabytes(room.oldest.bytes)}`;
+    if (room.oldest) this.oldest.replaceChildren("Delete the oldest: “", h("bdi", {}, room.oldest.title), `”, ${megabytes(room.oldest.bytes)}`);
   }
 
   /** @param {HistoryEntry} entry */
   #row(entry) {
     const { id, title, about, updated, bytes } = entry;
     const shown = id === this.current;
-    const facts = [whenOf(updated), about, megabytes(bytes)].filter(Boolean).join(" · ");
+    const facts = [about, megabytes(bytes)].filter(Boolean).map((fact) => ` · ${fact}`);
+    const when = h("bdi", {}, whenOf(updated)); // in the user's language, which may run the other way
     return h("li", { class: "history-row" },
       h("button", { type: "button", class: "history-open", "aria-current": shown ? "true" : null, "data-key": `open ${id}`, onclick: () => this.#open(id) },
-        h("span", { class: "history-title", dir: "auto" }, title || "Untitled"), h("span", { class: "history-facts" }, facts)),
+        h("span", { class: "history-title", dir: "auto" }, title || "Untitled"), h("span", { class: "history-facts" }, when, ...facts)),
       h("button", { type: "button", class: "quiet", "aria-label": `Rename ${title || "Untitled"}`, title: "Rename", "data-key": `rename ${id}`, onclick: (/** @type {any} */ event) => this.#rename(entry, event.target.closest("li")) }, "✎"),
       h("button", { type: "button", class: "quiet", "aria-label": `Delete ${title || "Untitled"}`, title: "Delete", "data-key": `delete ${id}`, onclick: single(() => this.#remove(id)) }, "×"));
   }
@@ -143,7 +144,7 @@ export class HistoryPanel {
     const item = this.deleted.at(-1);
     if (!item) return this.note.replaceChildren(said);
     const undo = h("button", { type: "button", class: "quiet", onclick: () => this.#restore(item) }, "Undo");
-    this.note.replaceChildren(`${said} “${item.entry.title || "Untitled"}” is deleted. `.trimStart(), undo);
+    this.note.replaceChildren(`${said} “`.trimStart(), h("bdi", {}, item.entry.title || "Untitled"), "” is deleted. ", undo);
     undo.focus();
   }
 

@@ -13,6 +13,7 @@
  * @typedef {{entry: HistoryEntry, content: any, files: KeptFile[]}} HistoryItem
  */
 import { UserError, megabytes, nameOf } from "../shared/protocol.js";
+import { randomId } from "../shared/random-id.js";
 import { asked, change, takeRecords } from "./database.js";
 
 const DATABASE = "pyapp-history";
@@ -103,7 +104,7 @@ export class HistoryStore {
   /** A new entry; `put` stores it. @param {string} title @returns {HistoryEntry} */
   begin(title) {
     const now = Date.now();
-    return { id: crypto.randomUUID(), kind: this.kind, title, about: "", created: now, updated: now, bytes: 0, revision: 0 };
+    return { id: randomId(), kind: this.kind, title, about: "", created: now, updated: now, bytes: 0, revision: 0 };
   }
 
   /**
@@ -131,7 +132,7 @@ export class HistoryStore {
         const [entries, table] = [transaction.objectStore(ENTRIES), transaction.objectStore(FILES)];
         const there = await asked(entries.get(entry.id));
         const other = there && (there.revision ?? 0) !== (entry.revision ?? 0);
-        const id = other ? crypto.randomUUID() : entry.id;
+        const id = other ? randomId() : entry.id;
         const given = storable ?? (other ? await asked(table.getAll(rangeOf(entry.id))) : null);
         if (given) {
           table.delete(rangeOf(id));
@@ -163,7 +164,7 @@ export class HistoryStore {
     for (const { entry, content, files } of items) {
       const there = await this.read(entry.id);
       if (there && textOf(there.content) === textOf(content)) continue;
-      const fresh = { ...entry, kind: this.kind, id: there ? crypto.randomUUID() : entry.id, revision: 0 };
+      const fresh = { ...entry, kind: this.kind, id: there ? randomId() : entry.id, revision: 0 };
       await this.put(fresh, content, { files, updated: entry.updated });
       added += 1;
     }

@@ -51,6 +51,7 @@ export function setUpThreads(app) {
 
 /** @param {{about: any, crashes: number}} engine of engine.js @returns {string} */
 function explain({ about, crashes }) {
+  if (!isSecureContext) return "Models compute on one thread: browsers let threads share memory only on pages of https:// addresses and localhost.";
   if (!mayShare()) {
     return "This browser or host does not let the page share memory between threads, so models compute on one thread. "
       + "They are faster where the host sends the headers for cross-origin isolation, or the browser keeps the page's service worker.";

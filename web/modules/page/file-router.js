@@ -68,7 +68,8 @@ export class FileRouter {
     const together = !given && lab && kinds.size > 1 && !kinds.has("model") && (lab === this.views.shown || (kinds.has("notebook") && !folder));
     const kind = /** @type {const} */ (["model", "notebook", "sound", "picture", "text", "unknown", "other"]).find((one) => kinds.has(one));
     const taken = together ? [...kinds.values()].flat() : kind && kinds.get(kind);
-    if (!kind || !taken) throw new UserError("There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
+    const hidden = files.length > 0 && folder === undefined;
+    if (!kind || !taken) throw new UserError(hidden ? "Files whose names begin with a dot are left out." : "There are no files in this folder.", { where: folder, hint: "Drop a recording, a picture, a text, or the files of a model." });
     const forCells = kind === "model" && !given && lab === this.views.shown && (await isForPrograms(taken));
     if (kind === "model" && !forCells) await this.#takeModel(taken, folder, given);
     else {

@@ -4,9 +4,9 @@
  * @typedef {{id: number, emit: (...events: object[]) => void, signal: AbortSignal}} RequestContext of the request that a handler answers
  * @typedef {(params: any, context: RequestContext) => any} Handler
  */
-import { UserError } from "../shared/protocol.js";
 import { Inlet } from "./inlet.js";
 import { FileSource } from "./sources.js";
+import { noStore } from "./store.js";
 
 /**
  * @param {{python: import("./python.js").Python, models: import("./model-files.js").ModelFiles, storePromise: Promise<any>,
@@ -17,9 +17,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   const store = async () => {
     const opened = await storePromise;
     if (opened) return opened;
-    throw new UserError("This browser does not store files for this page. It may be a private window.", {
-      hint: "Models still work, but are downloaded again at each visit.",
-    });
+    throw noStore("Models still work, but are downloaded again at each visit.");
   };
 
   /** What every task needs but llama2.c's stories and the transcripts. */

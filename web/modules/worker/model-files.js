@@ -9,6 +9,7 @@
  * @typedef {{id?: string, kind: Model["kind"], repo?: string, revision?: string}} StoredModel
  */
 import { UNREADABLE, UserError, nameOf as errorName, storageFull, throwIfCancelled, unreadable } from "../shared/protocol.js";
+import { randomId } from "../shared/random-id.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { download } from "./download.js";
@@ -16,6 +17,7 @@ import { sortFiles } from "./dropped-files.js";
 import { firstBytes, lastPart, listFiles, modelsOf, networkOf, parseHubName, textOf } from "./hub-listing.js";
 import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
+import { noStore } from "./store.js";
 
 const SHOWN_EVERY = 60; // ms between two progress events
 /** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. @type {Record<string, number>} */
@@ -311,12 +313,12 @@ export class ModelFiles {
     const dropped = this.dropped.get(id);
     const store = await this.storePromise;
     if (!dropped) throw new UserError("This model is not there any more.", { hint: "Choose its files again." });
-    if (!store) throw new UserError("This browser does not store files for this page.", { hint: "It may be a private window. Choose the files again at the next visit." });
+    if (!store) throw noStore("Choose the files again at the next visit.");
     const total = dropped.files.reduce((sum, { file }) => sum + file.size, 0);
     await checkFree(total);
     const { title, task } = dropped;
     const files = dropped.files.map(({ role, path, file }) => ({ role, path, size: file.size, sha256: /** @type {null} */ (null) }));
-    const model = { id: `kept:${crypto.randomUUID()}`, title, task, description: "From your computer; a copy is kept here.", kind: /** @type {const} */ ("kept"), files };
+    const model = { id: `kept:${randomId()}`, title, task, description: "From your computer; a copy is kept here.", kind: /** @type {const} */ ("kept"), files };
     const report = reporter(emit, "Copying");
     let done = 0;
     const written = [];

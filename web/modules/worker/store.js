@@ -229,6 +229,11 @@ export class Store {
   }
 }
 
+/** The error where there is none. @param {string} hint what to do without */
+export const noStore = (hint) => new UserError("This browser does not store files for this page.", {
+  hint: `${isSecureContext ? "It may be a private window." : "Browsers do so only for https:// addresses and localhost."} ${hint}`,
+});
+
 /** @returns {Promise<Store | null>} null if the browser does not store files for this page */
 export async function openStore() {
   try {

@@ -14,6 +14,7 @@
  */
 import { addressOf } from "../../pictures/svg-picture.js";
 import { UserError } from "../../shared/protocol.js";
+import { randomId } from "../../shared/random-id.js";
 import { counted } from "../../shared/words.js";
 
 export const FORMAT = "pyapp.conversations";
@@ -94,7 +95,7 @@ export class Conversation {
    * @param {Turn["role"]} role @param {string} text @param {string | null} [parent] @param {import("./pictures.js").Picture[]} [pictures] @returns {Turn}
    */
   add(role, text, parent = this.leaf, pictures = []) {
-    const turn = { id: crypto.randomUUID(), parent, role, text, created: Date.now(), ...(pictures.length && { pictures }) };
+    const turn = { id: randomId(), parent, role, text, created: Date.now(), ...(pictures.length && { pictures }) };
     this.turns.set(turn.id, turn);
     this.leaf = turn.id;
     if (role === "user") this.entry.title ||= titleOf(text || pictures.map(({ name }) => name).join(", "));

@@ -7,6 +7,7 @@
 import { checkPixels, decodedPicture, onCanvas } from "../../pictures/decoded-picture.js";
 import { addressOf } from "../../pictures/svg-picture.js";
 import { UserError } from "../../shared/protocol.js";
+import { randomId } from "../../shared/random-id.js";
 
 const SEEN_PIXELS = 1 << 22; // of a picture: more than the models here look at, or have room for
 const KEPT_BYTES = 8 << 20; // of a file that is kept as it is
@@ -32,7 +33,7 @@ export async function readied(file) {
   const same = !smaller && file.size <= KEPT_BYTES && KEPT_TYPES.includes(file.type);
   const blob = same ? new Blob([await file.arrayBuffer()], { type: file.type }) : await encoded(canvas, file.name);
   small.set(blob, Promise.resolve(addressIn(canvas)));
-  return { picture: { file: `picture ${crypto.randomUUID()}`, name: file.name || "picture", width, height }, blob, from: smaller ? from : "" };
+  return { picture: { file: `picture ${randomId()}`, name: file.name || "picture", width, height }, blob, from: smaller ? from : "" };
 }
 
 /** @param {HTMLCanvasElement} canvas @param {string} name @returns {Promise<Blob>} */
