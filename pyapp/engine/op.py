@@ -29,7 +29,7 @@ from .launch import MissingKernel, capturing, refuse_capture
 from .operands import as_tensor, at_home, moved
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
-from .user_errors import MISTAKES, describe, names_itself, tell, warn
+from .user_errors import MISTAKES, NotDense, describe, names_itself, tell, warn
 
 Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
@@ -297,7 +297,7 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                 found = operation._by_position(args, kwargs)
                 if found is None:
                     return operation._by_name(args, kwargs)
-                args = found
+                args, kwargs = found, {}
             if REGIONS.count and operation.autocast is not None and AUTOCAST.dtype is not None:
                 return run_by_rule(operation.autocast, operation.call, args)
             for argument in args:
@@ -317,6 +317,8 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                     pass
             return operation._without_claim(args, {})
         except MISTAKES as error:
+            if isinstance(error, NotDense) and (found := error.run(operation.name, args, kwargs)) is not NotImplemented:
+                return found
             if (moved := at_home(args)) is not args:
                 return call(*moved, **kwargs)
             tell(error, name, args, kwargs)
@@ -338,6 +340,8 @@ def _view_dispatcher(operation: Op) -> Callable[..., Any]:
                 return operation._with_gradient(args)
             return _link_to_base(operation, args, definition(*args))
         except MISTAKES as error:
+            if isinstance(error, NotDense) and (found := error.run(operation.name, args, {})) is not NotImplemented:
+                return found
             tell(error, name, args, {})
             raise
 

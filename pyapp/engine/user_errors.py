@@ -49,6 +49,16 @@ _PACKAGE = __name__.split(".")[0] + "."
 _LONGEST_CALL = 400
 
 
+class NotDense(OperationNotImplementedError):
+    """Raised by a tensor that is not dense, when an operation reads where its elements lie. So operations need not ask
+    first whether their tensors are dense.
+    """
+
+    def run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the operation for such tensors. NotImplemented if there is none."""
+        return NotImplemented
+
+
 def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
     """Sets the error's function name and call. The outermost function, which the user called, is the last to do so.
     Call it in `except MISTAKES as error:`, before `raise`.
@@ -107,7 +117,8 @@ def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], ranges
 def describe(value: object) -> str:
     """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
     if isinstance(value, Tensor):
-        return f"{value.dtype.name}{list(value.shape)} on {value.device}"
+        kind = "" if value.dense else "sparse "
+        return f"{kind}{value.dtype.name}{list(value.shape)} on {value.device}"
     try:
         return repr(value)
     except RecursionError:  # lists in lists
@@ -142,6 +153,8 @@ def named(function: Any, name: str | None = None) -> Any:
         try:
             return into_out(function, args, kwargs) if "out" in kwargs else function(*args, **kwargs)
         except MISTAKES as error:
+            if isinstance(error, NotDense) and (found := error.run(name, args, kwargs)) is not NotImplemented:
+                return found
             tell(error, name, args, kwargs)
             raise
 
