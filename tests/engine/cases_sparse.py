@@ -95,7 +95,9 @@ WRONG: dict[str, Callable[[Any, Any], Any]] = {
     "select outside": lambda t, a: a[5],
     "row starts of COO": lambda t, a: a.crow_indices(),
     "sparse and dense dims": lambda t, a: t.ones(2, 2, 2).to_sparse(2).permute(2, 0, 1),
-    "starts that descend": lambda t, a: t.sparse_csr_tensor([0, 2, 1], [0, 1], [1.0, 2.0], (2, 2), check_invariants=True),
+    "starts that descend": lambda t, a: t.sparse_csr_tensor(
+        [0, 2, 1], [0, 1], [1.0, 2.0], (2, 2), check_invariants=True
+    ),
     "division": lambda t, a: a / a,
     "sparse gradients": lambda t, a: _step(t, "Adam", {}),
     "weight decay": lambda t, a: _step(t, "Adagrad", {"weight_decay": 0.1}),

@@ -156,7 +156,8 @@ class SparseTensor(Tensor):
         return found
 
     def __repr__(self) -> str:
-        return str(importlib.import_module(".printing", __package__).sparse_repr(self))
+        text = str(importlib.import_module(".printing", __package__).sparse_repr(self))
+        return f"Parameter containing:\n{text}" if self.is_parameter else text
 
     # -- gradients are those of the values
 
