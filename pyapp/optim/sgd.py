@@ -58,7 +58,7 @@ class SGD(Optimizer):
                 buffer = change.clone()
             entry["momentum_buffer"] = buffer
             grad = change + buffer * group["momentum"] if group["nesterov"] else buffer
-        parameter.add_(grad, alpha=-group["lr"])
+        parameter.add_(grad * -group["lr"])
 
     def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
         return (self._new(entry, "momentum_buffer", parameter),) if group["momentum"] else ()

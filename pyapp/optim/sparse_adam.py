@@ -37,4 +37,4 @@ class SparseAdam(Optimizer):
         squares.add_(with_values(grad, of_square))
         rate = group["lr"] * sqrt(1 - beta2**step) / (1 - beta1**step)
         change = (mean + of_mean) / ((square + of_square).sqrt() + group["eps"])
-        parameter.add_(with_values(grad, change), alpha=-rate)
+        parameter.add_(with_values(grad, change * -rate))

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ...dtype import result_dtype
+from ...in_place import tracked
 from ...lazy import np
 from ...memory_format import sparse_coo
 from ...operands import same_device, with_priority
@@ -184,9 +185,9 @@ def add_into(x: Tensor, other: SparseTensor, alpha: Any = 1) -> Tensor:
     other = coalesced(other)
     sizes = sparse_sizes(other)
     there = to_place(keys_of(other), x.device)
-    rows = x.view(prod(sizes), *dense_sizes(other)) if x.is_contiguous() else None
-    if rows is None or x._requires_grad:
+    if tracked(x, other) or not x.is_contiguous():
         return x.copy_(add(x, other, alpha))
+    rows = x.view(prod(sizes), *dense_sizes(other))
     rows[there] = rows.index_select(0, there) + (other.elements * alpha).to(x.dtype)
     return x
 
