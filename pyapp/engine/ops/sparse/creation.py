@@ -148,7 +148,7 @@ def _compressed(
         shape = _sizes(as_shape((size,)))
         if len(shape) != 2 or shape[major] != lines:
             raise ValueError(f"{kind}: {lines + 1} starts of lines do not fit the size {shape}")
-    of_line = np.repeat(np.arange(lines), np.diff(begins))
+    of_line = np.repeat(np.arange(lines), np.diff(begins).astype(np.intp))
     pair = (array(other), of_line) if major else (of_line, array(other))
     places = to_place(np.stack(pair), elements.device)  # (2, n)
     ascending = (np.diff(keys(array(places)[[major, 1 - major]], (lines, max(shape[1 - major], 1)))) > 0).all()

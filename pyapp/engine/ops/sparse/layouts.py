@@ -124,7 +124,7 @@ class SparseTensor(Tensor):
     if TYPE_CHECKING:
 
         def to(self, *args: Any, **kwargs: Any) -> SparseTensor: ...
-        def clone(self) -> SparseTensor: ...
+        def clone(self, memory_format: Any = None) -> SparseTensor: ...
 
     # -- what Tensor's own methods do not know
 
@@ -197,7 +197,7 @@ class SparseTensor(Tensor):
         return self
 
     @property
-    def _requires_grad(self) -> bool:  # type: ignore[override]
+    def _requires_grad(self) -> bool:
         return self.elements._requires_grad
 
     @property

@@ -12,16 +12,18 @@ from ...op import op
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..create import zeros
-from ..scattering import _index_add
+from ..scattering import add_rows
+from ..stacking import cat
 from ..view import reshape
 from .layouts import SparseTensor, array, coalesced, form, in_layout, keys, like, sparse, to_place
 
-PIECE = 1 << 25  # elements of rows that are looked up at a time
+PIECE = 1 << 22  # elements of rows that are looked up at a time, for which there is memory
 
 
-def _pieces(count: int, columns: int) -> list[slice]:
-    """Parts of `count` elements whose rows take little memory together."""
-    most = max(1, PIECE // max(columns, 1))
+def _pieces(count: int, rows: Tensor) -> list[slice]:
+    """Parts of `count` elements, for each of which a row is looked up."""
+    most = PIECE if rows.device.backend.host_visible else PIECE << 3  # where each launch costs more
+    most = max(1, most // max(rows.shape[1], 1))
     return [slice(first, min(first + most, count)) for first in range(0, count, most)]
 
 
@@ -29,8 +31,8 @@ def _pieces(count: int, columns: int) -> list[slice]:
 def _product(values: Tensor, rows: Tensor, columns: Tensor, b: Tensor, count: int) -> Tensor:
     """The rows of b (K, N) at `columns`, times values (n,), added up by `rows` → (count, N)."""
     y = zeros(count, b.shape[1], dtype=b.dtype, device=b.device)
-    for part in _pieces(values.shape[0], b.shape[1]):
-        y = _index_add(y, 0, rows[part], b.index_select(0, columns[part]) * values[part].unsqueeze(1))
+    for part in _pieces(values.shape[0], b):
+        y = add_rows(y, rows[part], b.index_select(0, columns[part]) * values[part].unsqueeze(1))
     return y
 
 
@@ -45,15 +47,10 @@ def _d_product(g: Tensor, _: Any, values: Tensor, rows: Tensor, columns: Tensor,
 def _products_of_rows(a: Tensor, rows: Tensor, b: Tensor, columns: Tensor) -> Tensor:
     """The products of row rows[i] of a (M, K) and row columns[i] of b (N, K), added up → (n,)."""
     parts = [
-        (a.index_select(0, rows[part]) * b.index_select(0, columns[part])).sum(1)
-        for part in _pieces(rows.shape[0], a.shape[1])
+        (a.index_select(0, rows[part]) * b.index_select(0, columns[part])).sum(1, dtype=a.dtype)
+        for part in _pieces(rows.shape[0], a)
     ]
-    y = zeros(rows.shape[0], dtype=a.dtype, device=a.device)
-    if len(parts) == 1:
-        return parts[0]
-    for part, found in zip(_pieces(rows.shape[0], a.shape[1]), parts, strict=True):
-        y[part] = found
-    return y
+    return cat(parts) if parts else zeros(0, dtype=a.dtype, device=a.device)
 
 
 @_products_of_rows.gradient
@@ -136,7 +133,7 @@ def _sparse_by_sparse(a: SparseTensor, b: SparseTensor) -> SparseTensor:
 def runs(starts: Any, lines: Any) -> tuple[Any, Any]:
     """For each of `lines` all positions of that line, from its start to the next: (the number in `lines`, the
     position)."""
-    lengths = np.diff(starts)[lines]
+    lengths = np.diff(starts)[lines].astype(np.intp)
     total = int(lengths.sum())
     at = np.repeat(np.arange(len(lines)), lengths)
     before = np.cumsum(lengths) - lengths
