@@ -197,11 +197,11 @@ class SparseTensor(Tensor):
         return self
 
     @property
-    def _requires_grad(self) -> bool:
+    def _requires_grad(self) -> bool:  # type: ignore[override]
         return self.elements._requires_grad
 
     @property
-    def _grad(self) -> Tensor | None:  # type: ignore[override]
+    def _grad(self) -> Tensor | None:
         """In the pattern of the tensor: what is not kept has no gradient."""
         if not self.own or self.elements._grad is None:
             return None
