@@ -17,7 +17,7 @@ from .launch import refuse_capture
 from .op import Op, claim_in_place_of, op
 from .operands import at_home
 from .tensor import Tensor, make
-from .user_errors import MISTAKES, NotDense, describe, named, names_itself, tell
+from .user_errors import MISTAKES, describe, named, names_itself, tell
 
 
 def tracked(x: Tensor, *sources: Any) -> bool:
@@ -190,13 +190,12 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
             with no_grad():
                 return _finish(x, own, call(x, *args, **kwargs))
         except MISTAKES as error:
-            if isinstance(error, NotDense) and (found := error.run(own, (x, *args), kwargs)) is not NotImplemented:
-                return found
             given = (x, *args)
             if (moved := at_home(given)) is not given and moved[0] is x:
                 return method(*moved, **kwargs)
-            tell(error, own, given, kwargs)
-            raise
+            if (found := tell(error, own, given, kwargs)) is None:
+                raise
+            return found  # type: ignore[no-any-return]
 
     method.__name__ = own
     method.__doc__ = f"`{name}`, in place."

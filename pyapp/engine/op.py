@@ -29,7 +29,7 @@ from .launch import MissingKernel, capturing, refuse_capture
 from .operands import as_tensor, at_home, moved
 from .out_arguments import into_out
 from .tensor import Tensor, set_attribute, set_node, set_requires_grad
-from .user_errors import MISTAKES, NotDense, describe, names_itself, tell, warn
+from .user_errors import MISTAKES, describe, names_itself, tell, warn
 
 Kernel = Callable[..., Any]
 OPS: dict[str, Op] = {}
@@ -287,7 +287,6 @@ class Op:
 
 def _dispatcher(operation: Op) -> Callable[..., Any]:
     """The dispatch of an op, as a function: Python calls a function faster than an object."""
-    name = operation.name.lstrip("_")
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -317,19 +316,17 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                     pass
             return operation._without_claim(args, {})
         except MISTAKES as error:
-            if isinstance(error, NotDense) and (found := error.run(operation.name, args, kwargs)) is not NotImplemented:
-                return found
             if (moved := at_home(args)) is not args:
                 return call(*moved, **kwargs)
-            tell(error, name, args, kwargs)
-            raise
+            if (result := tell(error, operation.name, args, kwargs)) is None:
+                raise
+            return result
 
     return _as_function(operation, call)
 
 
 def _view_dispatcher(operation: Op) -> Callable[..., Any]:
     """The dispatch of a view op, whose only tensor comes first: its definition serves every device."""
-    name = operation.name.lstrip("_")
     definition: Any = operation.definition
 
     def call(*args: Any) -> Any:
@@ -340,10 +337,9 @@ def _view_dispatcher(operation: Op) -> Callable[..., Any]:
                 return operation._with_gradient(args)
             return _link_to_base(operation, args, definition(*args))
         except MISTAKES as error:
-            if isinstance(error, NotDense) and (found := error.run(operation.name, args, {})) is not NotImplemented:
-                return found
-            tell(error, name, args, {})
-            raise
+            if (found := tell(error, operation.name, args, {})) is None:
+                raise
+            return found
 
     return _as_function(operation, call)
 

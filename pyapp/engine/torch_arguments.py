@@ -13,7 +13,7 @@ from .device import cpu, get_default_device
 from .op import _NUMPY_NAMES, Op, named_first
 from .out_arguments import into_out
 from .tensor import Tensor
-from .user_errors import MISTAKES, NotDense, named, tell, unnamed
+from .user_errors import MISTAKES, named, tell, unnamed
 
 _OWN = {"x", "a", "weights"}  # the engine's names of the argument that torch calls `input`
 
@@ -50,10 +50,9 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
                     args = named_first(name, names, args, kwargs)
             return function(*args, **kwargs)
         except MISTAKES as error:
-            if isinstance(error, NotDense) and (found := error.run(name, args, kwargs)) is not NotImplemented:
-                return found
-            tell(error, name, args, kwargs)
-            raise
+            if (found := tell(error, name, args, kwargs)) is None:
+                raise
+            return found
 
     call.__name__ = name
     return call

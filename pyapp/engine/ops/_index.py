@@ -1679,6 +1679,7 @@ OP_MODULES: dict[str, str] = {
     "_roll": "reordering",
     "_root": "reduce",
     "_rope": "rotary",
+    "_rows_for_sparse_gradient": "sparse.table_rows",
     "_running_places": "scans",
     "_sample": "sampling",
     "_scaled_bessel": "elementwise.bessel",

@@ -9,7 +9,7 @@ from ...engine.op import op
 from ...engine.ops import empty
 from ...engine.ops.embedding_lookup import embedding_bag as bags_of_rows
 from ...engine.user_errors import describe
-from ...errors import ArgumentError, UnsupportedValueError
+from ...errors import ArgumentError
 from ..module import Module
 from ..parameter import Initialization, Parameter, new_parameter
 from .from_function import torch_function
@@ -24,22 +24,6 @@ one_hot = torch_function(ops.one_hot, "one_hot")
 def _scaled_gradient(x: Tensor, scale: Tensor) -> Tensor:
     """x itself; its gradient is multiplied by `scale`."""
     return x
-
-
-def _d_rows(g: Tensor, _: Any, weight: Tensor, ids: Tensor, padding: int | None) -> Any:
-    from ...engine.ops.sparse.layouts import sparse  # late: few models have sparse gradients
-
-    places, rows = ids.to("int64").reshape(1, -1), g.reshape(-1, weight.shape[1])  # (1, N), (N, D)
-    if padding is not None:
-        kept = (places[0] != padding).nonzero().squeeze(1)
-        places, rows = places.index_select(1, kept), rows.index_select(0, kept)
-    return sparse(places, rows.to(weight.dtype), weight.shape), None
-
-
-@op(vjp=_d_rows, saves="none")
-def _rows_for_sparse_gradient(weight: Tensor, ids: Tensor, padding: int | None) -> Tensor:
-    """ops.embedding; the gradient of the weight is a sparse tensor of the rows that were looked up."""
-    return ops.embedding(weight, ids)
 
 
 def _renormalize(weight: Tensor, ids: Tensor, max_norm: float, norm_type: float) -> None:
@@ -81,14 +65,12 @@ def embedding(
     `sparse`: the gradient of the weight is a sparse tensor, of these rows alone (for SparseAdam, SGD and Adagrad).
     """
     _check_padding("embedding", weight, padding_idx)
-    if sparse and scale_grad_by_freq:
-        raise NotImplementedError("embedding: a sparse gradient is not scaled by the frequency; leave out one of both")
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
     if sparse:
-        padding = None if padding_idx is None else padding_idx % weight.shape[0]
-        found: Tensor = _rows_for_sparse_gradient(weight, input, padding)
-        return found
+        from ...engine.ops.sparse.table_rows import rows_for_sparse_gradient  # late: few models need it
+
+        return rows_for_sparse_gradient(weight, input, padding_idx, scale_grad_by_freq)
     rows = ops.embedding(weight, input)
     if not rows.requires_grad or (padding_idx is None and not scale_grad_by_freq):
         return rows
@@ -122,7 +104,9 @@ def _bags(input: Tensor, starts: Tensor | None) -> tuple[int, Tensor]:
     return starts.shape[0], ops.searchsorted(starts, ops.arange(input.shape[0], device=input.device), right=True) - 1
 
 
-def _check_bag(input: Tensor, mode: str, per_sample_weights: Tensor | None, by_frequency: bool) -> None:
+def _check_bag(input: Tensor, mode: str, per_sample_weights: Tensor | None, by_frequency: bool, sparse: bool) -> None:
+    if sparse and mode == "max":
+        raise ArgumentError("embedding_bag: a maximum has no sparse gradient; leave out sparse=True")
     if mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
         raise ArgumentError(f"embedding_bag: mode is sum, mean or max (weights: sum), not {mode!r}")
     if by_frequency and mode == "max":
@@ -153,18 +137,16 @@ def embedding_bag(
     multiply the rows of a sum. `padding_idx` is left out. An empty bag is zero. The other arguments are those of
     embedding.
     """
-    _check_bag(input, mode, per_sample_weights, scale_grad_by_freq)
+    _check_bag(input, mode, per_sample_weights, scale_grad_by_freq, sparse)
     _check_padding("embedding_bag", weight, padding_idx)
     starts = _starts(input, offsets, include_last_offset)
-    if sparse and mode == "max":
-        raise UnsupportedValueError("embedding_bag: a maximum has no sparse gradient; leave out sparse=True")
     if per_sample_weights is None and padding_idx is None and not scale_grad_by_freq and not sparse:
         if mode != "max":
             if max_norm is not None:
                 _renormalize(weight, input, max_norm, norm_type)
             return bags_of_rows(weight, input, starts, mode == "mean")
         if starts is None and input.shape[1]:
-            return embedding(input, weight, None, max_norm, norm_type).amax(1)
+            return embedding(input, weight, None, max_norm, norm_type, False, sparse).amax(1)
     count, bags = _bags(input, starts)
     ids = input.reshape(-1)
     scale = None if per_sample_weights is None else per_sample_weights.reshape(-1)

@@ -173,9 +173,9 @@ def _sub(x: Any, other: Any, alpha: Any = 1) -> Tensor:
 
 
 @form("_accumulate")
-def _accumulate(x: Tensor, other: SparseTensor) -> None:
+def _accumulate(x: Tensor, other: SparseTensor) -> Tensor:
     """Adds to a dense tensor in place."""
-    add_into(x, other)
+    return add_into(x, other)
 
 
 def add_into(x: Tensor, other: SparseTensor, alpha: Any = 1) -> Tensor:

@@ -65,8 +65,10 @@ class SparseArgument(NotDense):
             if result is NotImplemented and name[-1:] == "_" and name[:-1] in FORMS:
                 return _in_place(name, args, kwargs)
             return result
+        except NotDense:
+            return NotImplemented
         except MISTAKES as error:
-            tell(error, name.lstrip("_"), args, kwargs)
+            tell(error, name, args, kwargs)
             raise error from None
 
 
