@@ -12,6 +12,9 @@ TOP_LEVEL = {
     "compiler": """
         compile
     """,
+    "engine.display": """
+        set_printoptions
+    """,
     "engine.dtype": """
         set_default_dtype
     """,

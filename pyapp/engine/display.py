@@ -164,3 +164,6 @@ def annotated(text: str, notes: list[str], new_line: bool = False) -> str:
         text += f", {note}" if fits else ",\n       " + note
         column = column + len(note) + 2 if fits else 7 + len(note)
     return text + ")"
+
+
+__top_level__ = ["set_printoptions"]

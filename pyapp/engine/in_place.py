@@ -195,7 +195,7 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
                 return method(*moved, **kwargs)
             if (found := tell(error, own, given, kwargs)) is None:
                 raise
-            return found  # type: ignore[no-any-return]
+            return found
 
     method.__name__ = own
     method.__doc__ = f"`{name}`, in place."

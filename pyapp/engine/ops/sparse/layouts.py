@@ -10,12 +10,12 @@ not have: that raises a NotDense, and the op is computed by its form for sparse 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...device import Device
-from ...dtype import DType, bool_, int64, uint8
+from ...dtype import bool_, int64, uint8
 from ...grad_mode import STATE
 from ...lazy import np
 from ...memory_format import layout, sparse_coo, sparse_csc, sparse_csr
@@ -54,7 +54,7 @@ class SparseArgument(NotDense):
             "there is no form of this operation for sparse tensors: use to_dense(), or the values() of a coalesced one"
         )
 
-    def run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
         importlib.import_module(".forms", __package__)  # registers all
         found = FORMS.get(name)
         if found is None:
@@ -76,9 +76,9 @@ def _no_form(*_: Any, **__: Any) -> Any:
     return NotImplemented
 
 
-def _in_place(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _in_place(name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     """`name_` of a sparse tensor, which takes the parts of the result, or of a dense one, into which it is copied."""
-    x, found = args[0], FORMS[name[:-1]](*args, **kwargs)
+    x, found = next(iter(args)), FORMS[name[:-1]](*args, **kwargs)
     if found is NotImplemented:
         return found
     if not isinstance(x, SparseTensor):
@@ -380,7 +380,3 @@ def dense_of(x: SparseTensor) -> Tensor:
     if x.dtype.is_storage_only:
         return dense_of(like(x, x.elements.view(uint8))).view(x.dtype)
     return reshape(added(x.elements, keys_of(x), prod(sparse_sizes(x))), x.shape)
-
-
-def as_dtype_of(x: Any, kind: DType) -> Any:
-    return x if x.dtype is kind else x.to(kind)
