@@ -12,11 +12,15 @@ TOP_LEVEL = {
     "compiler": """
         compile
     """,
+    "engine.display": """
+        set_printoptions
+    """,
     "engine.dtype": """
         set_default_dtype
     """,
     "engine.memory_format": """
-        channels_last channels_last_3d contiguous_format layout memory_format preserve_format strided
+        channels_last channels_last_3d contiguous_format layout memory_format preserve_format sparse_coo sparse_csc
+        sparse_csr strided
     """,
     "engine.shape": """
         Size

@@ -210,7 +210,8 @@ class GradScaler:
         with no_grad():
             for gradient in gradients:
                 gradient.mul_(1.0 / self._scale)
-                found.setdefault(gradient.device, []).append(gradient.isfinite().all())
+                kept = gradient if gradient.dense else gradient.coalesce().values()
+                found.setdefault(gradient.device, []).append(kept.isfinite().all())
             self._finite[id(optimizer)] = [stack(flags).all() for flags in found.values()]
 
     def _is_finite(self, optimizer: int) -> bool:

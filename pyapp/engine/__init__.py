@@ -5,7 +5,6 @@ from . import ops, quant
 from .autograd import enable_grad, grad, is_grad_enabled, no_grad, set_grad_enabled
 from .device import Device
 from .device import Device as device
-from .display import set_printoptions
 from .dtype import (
     DType,
     as_dtype,
@@ -77,7 +76,6 @@ __all__ = [
     "quant",
     "set_grad_enabled",
     "set_num_threads",
-    "set_printoptions",
     "uint8",
     "uint16",
     "uint32",

@@ -391,8 +391,8 @@ class _Pending:
         elif key in self._own and known.dtype is gradient.dtype:
             known._accumulate(gradient)
         else:
-            self._sums[key] = known + gradient
-            if self.in_place:
+            self._sums[key] = total = known + gradient
+            if self.in_place and total.dense:
                 self._own.add(key)
 
     def add_slice(self, node: Node, gradient: Tensor) -> bool:

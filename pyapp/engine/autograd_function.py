@@ -33,6 +33,7 @@ class Gradients(dict[int, Tensor]):
     """The gradients of a node's outputs, for those that have one. Two of these objects can be added."""
 
     dtype = None
+    dense = True
 
     def __add__(self, other: Gradients) -> Gradients:
         both = Gradients(self)

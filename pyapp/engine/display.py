@@ -101,23 +101,29 @@ def tensor_repr(x: Tensor) -> str:
     if x.dtype.is_quantized:
         blocks = f"{x.dtype.name} blocks{', transposed' if x.strides != (x.shape[1], 1) else ''}"
         return f"tensor(<{blocks}>, size={x.shape}, dtype={x.dtype!r})"
-    kind, longest = x.dtype, 0
+    kind = x.dtype
     if x.device.type == "meta":
         notes = [f"device='{x.device}'", f"size={tuple(x.shape)}"]
         notes += [] if kind is _dtype.Default.dtype else [f"dtype={kind!r}"]
-        return _annotated("tensor(...", notes + _of_graph(x))
-    array = x.detach().numpy()
+        return annotated("tensor(...", notes + of_graph(x))
     if kind not in (_dtype.Default.dtype, _dtype.int64, _dtype.bool_, _dtype.complex64):
         notes.append(f"dtype={kind!r}")
     if x.device.type != "cpu":
         notes.append(f"device='{x.device}'")
-    notes += _of_graph(x)
-    if array.size == 0:
+    notes += of_graph(x)
+    if x.numel() == 0:
         if kind in (_dtype.int64, _dtype.bool_, _dtype.complex64):  # there is no element that shows it
             notes.insert(0, f"dtype={kind!r}")
-        if array.shape != (0,):
-            notes.insert(0, f"size={array.shape}")
-        return _annotated("tensor([]", notes)
+        if x.shape != (0,):
+            notes.insert(0, f"size={tuple(x.shape)}")
+    return annotated(f"tensor({numbers(x, 7)}", notes)
+
+
+def numbers(x: Tensor, indent: int) -> str:
+    """The elements, in lines that begin at that column."""
+    array, kind, longest = x.detach().numpy(), x.dtype, 0
+    if array.size == 0:
+        return "[]"
     summarize = array.size > _OPTIONS["threshold"]
     shown = _shown(array, summarize)
     if kind.is_floating_point:
@@ -138,21 +144,26 @@ def tensor_repr(x: Tensor) -> str:
         def text(value: Any) -> str:
             return str(value.item()).rjust(width if array.ndim else 0)
 
-    body = _body(array, text, 7, summarize, longest) if array.ndim else text(array[()])
-    return _annotated(f"tensor({body}", notes)
+    return _body(array, text, indent, summarize, longest) if array.ndim else text(array[()])
 
 
-def _of_graph(x: Tensor) -> list[str]:
-    if x.node is not None:
-        return [f"grad_fn=<{x.node.name()}>"]
+def of_graph(x: Tensor) -> list[str]:
+    """Whether it has a gradient."""
+    node = None if x.is_leaf else x.grad_fn
+    if node is not None:
+        return [f"grad_fn=<{node.name()}>"]
     return ["requires_grad=True"] if x.requires_grad else []
 
 
-def _annotated(text: str, notes: list[str]) -> str:
-    """Appends the notes; one that does not fit goes on a new line."""
+def annotated(text: str, notes: list[str], new_line: bool = False) -> str:
+    """Appends the notes; one that does not fit goes on a new line, and the first one with `new_line`."""
     column = len(text) - text.rfind("\n") + 1
     for note in notes:
-        fits = column + len(note) + 2 <= _OPTIONS["linewidth"]
+        fits = not new_line and column + len(note) + 2 <= _OPTIONS["linewidth"]
+        new_line = False
         text += f", {note}" if fits else ",\n       " + note
         column = column + len(note) + 2 if fits else 7 + len(note)
     return text + ")"
+
+
+__top_level__ = ["set_printoptions"]

@@ -193,8 +193,9 @@ def in_place(name: str, operation: Any, public: Any) -> Any:
             given = (x, *args)
             if (moved := at_home(given)) is not given and moved[0] is x:
                 return method(*moved, **kwargs)
-            tell(error, own, given, kwargs)
-            raise
+            if (found := tell(error, own, given, kwargs)) is None:
+                raise
+            return found
 
     method.__name__ = own
     method.__doc__ = f"`{name}`, in place."

@@ -25,7 +25,7 @@ class memory_format(_Named):
 
 
 class layout(_Named):
-    """How elements are kept: strided."""
+    """How elements are kept: strided, or with the indices of those that are not 0 (ops/sparse/layouts.py)."""
 
 
 contiguous_format = memory_format("contiguous_format")
@@ -33,8 +33,12 @@ channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 preserve_format = memory_format("preserve_format")
 strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
 
 
 __top_level__ = [
-    "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format", "strided",
+    "channels_last", "channels_last_3d", "contiguous_format", "layout", "memory_format", "preserve_format",
+    "sparse_coo", "sparse_csc", "sparse_csr", "strided",
 ]  # fmt: skip

@@ -287,7 +287,6 @@ class Op:
 
 def _dispatcher(operation: Op) -> Callable[..., Any]:
     """The dispatch of an op, as a function: Python calls a function faster than an object."""
-    name = operation.name.lstrip("_")
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -297,7 +296,7 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
                 found = operation._by_position(args, kwargs)
                 if found is None:
                     return operation._by_name(args, kwargs)
-                args = found
+                args, kwargs = found, {}
             if REGIONS.count and operation.autocast is not None and AUTOCAST.dtype is not None:
                 return run_by_rule(operation.autocast, operation.call, args)
             for argument in args:
@@ -319,15 +318,15 @@ def _dispatcher(operation: Op) -> Callable[..., Any]:
         except MISTAKES as error:
             if (moved := at_home(args)) is not args:
                 return call(*moved, **kwargs)
-            tell(error, name, args, kwargs)
-            raise
+            if (result := tell(error, operation.name, args, kwargs)) is None:
+                raise
+            return result
 
     return _as_function(operation, call)
 
 
 def _view_dispatcher(operation: Op) -> Callable[..., Any]:
     """The dispatch of a view op, whose only tensor comes first: its definition serves every device."""
-    name = operation.name.lstrip("_")
     definition: Any = operation.definition
 
     def call(*args: Any) -> Any:
@@ -338,8 +337,9 @@ def _view_dispatcher(operation: Op) -> Callable[..., Any]:
                 return operation._with_gradient(args)
             return _link_to_base(operation, args, definition(*args))
         except MISTAKES as error:
-            tell(error, name, args, {})
-            raise
+            if (found := tell(error, operation.name, args, {})) is None:
+                raise
+            return found
 
     return _as_function(operation, call)
 

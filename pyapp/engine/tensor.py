@@ -102,6 +102,7 @@ class Tensor(_Slots, TensorMethods):
     _grad: Tensor | None = None
     is_parameter: bool = False  # marked by nn.Parameter
     shard_group: Any = None  # of a parameter: the processes that have its other rows
+    dense: bool = True  # every element has its place in memory
     weak: bool = False  # made from a bare Python number: does not widen what it meets
     hooks: list[Any] | None = None
     after_hooks: list[Any] | None = None

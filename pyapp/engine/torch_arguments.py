@@ -50,8 +50,9 @@ def by_torch_names(function: Any, name: str, arguments: tuple[str, ...] = (), al
                     args = named_first(name, names, args, kwargs)
             return function(*args, **kwargs)
         except MISTAKES as error:
-            tell(error, name, args, kwargs)
-            raise
+            if (found := tell(error, name, args, kwargs)) is None:
+                raise
+            return found
 
     call.__name__ = name
     return call

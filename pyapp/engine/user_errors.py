@@ -49,24 +49,35 @@ _PACKAGE = __name__.split(".")[0] + "."
 _LONGEST_CALL = 400
 
 
-def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> None:
-    """Sets the error's function name and call. The outermost function, which the user called, is the last to do so.
-    Call it in `except MISTAKES as error:`, before `raise`.
+class NotDense(OperationNotImplementedError):
+    """Raised by a tensor that is not dense when its memory is read: operations need not ask first. `run` gives the
+    result of an operation for such tensors, or NotImplemented.
     """
+
+    run: Callable[[str, Iterable[Any], dict[str, Any]], Any]
+
+
+def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+    """Sets the error's function name and call. The outermost function, which the user called, is the last to do so.
+    Call it in `except MISTAKES as error:`, before `raise`: unless it gives the result, for tensors that are not dense.
+    """
+    if isinstance(error, NotDense) and (found := error.run(name, args, kwargs)) is not NotImplemented:
+        return found
+    name = name.lstrip("_")
     call = describe_call(name, args, kwargs, INDEX_OUT_OF_RANGE in str(error))
     if isinstance(error, OperationError):
         if error.call is None:
             error.what = _PREFIX.sub("", error.what, count=1)
         error.where, error.call = name, call
         error.args = (error.message,)
-        return
+        return None
     if isinstance(error, (MemoryError, ValueError)) and _TOO_LARGE.match(str(error)):
         raise MemoryError(f"{name}: there is no memory for the result, or for a step on the way; in {call}") from None
     kind = _KINDS.get(type(error))
     if kind is None and type(error).__module__.startswith("numpy"):
         kind = next((_KINDS[base] for base in (IndexError, ValueError, TypeError) if isinstance(error, base)), None)
     if kind is None:
-        return
+        return None
     raised = kind(_what(error), where=name, call=call).with_traceback(error.__traceback__)
     raise raised from error.__cause__
 
@@ -107,7 +118,8 @@ def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], ranges
 def describe(value: object) -> str:
     """An argument in an error message: a tensor's dtype, shape and device, anything else itself."""
     if isinstance(value, Tensor):
-        return f"{value.dtype.name}{list(value.shape)} on {value.device}"
+        kind = "" if value.dense else "sparse "
+        return f"{kind}{value.dtype.name}{list(value.shape)} on {value.device}"
     try:
         return repr(value)
     except RecursionError:  # lists in lists
@@ -142,8 +154,9 @@ def named(function: Any, name: str | None = None) -> Any:
         try:
             return into_out(function, args, kwargs) if "out" in kwargs else function(*args, **kwargs)
         except MISTAKES as error:
-            tell(error, name, args, kwargs)
-            raise
+            if (found := tell(error, name, args, kwargs)) is None:
+                raise
+            return found
 
     functools.update_wrapper(call, function)
     call.__name__ = name

@@ -192,13 +192,31 @@ class PickleWriter:
         if value.is_parameter:
             self._global("torch._utils _rebuild_parameter")
             self._out += b"("
-            self._strided(value, False)
+            if value.dense:
+                self._strided(value, False)
+            else:
+                self._sparse(value)
             self._save(value.requires_grad)
             self._call("collections OrderedDict")
             self._out += b"tR"
-        else:
+        elif value.dense:
             self._strided(value, value.requires_grad)
+        else:
+            self._sparse(value)
         self._remember(value)
+
+    def _sparse(self, value: Any) -> None:
+        """A sparse tensor by its parts; torch does not write whether it requires a gradient."""
+        kind = value.layout.name
+        other = 0 if kind == "sparse_csc" else 1
+        indices = [value.places] if value.pointers is None else [value.pointers, value.places[other]]
+        parts = [*indices, value.elements.detach(), Size(value.shape)]
+        self._kept.append(parts)
+        self._global("torch._utils _rebuild_sparse_tensor")
+        self._out += b"("
+        self._call("torch.serialization _get_layout", f"torch.{kind}")
+        self._items([*parts, value.coalesced] if kind == "sparse_coo" else parts, b"t")
+        self._out += b"tR"
 
     def _blocks(self, value: Tensor) -> None:
         """A block-quantised matrix as a dict of plain data (block_rows.py): torch has no such types."""

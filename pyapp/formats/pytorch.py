@@ -93,6 +93,18 @@ class _Strided:
 
 
 @dataclass(frozen=True, slots=True)
+class _Sparse:
+    """A sparse tensor: the parts by their names, indices first, and the values last."""
+
+    layout: str
+    parts: dict[str, _Strided]
+    shape: tuple[int, ...]
+    coalesced: bool
+    requires_grad: bool = False
+    is_parameter: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Blocks:
     """A block-quantised matrix that pyapp saved (block_rows.py): its rows of bytes and the text that names its type."""
 
@@ -151,7 +163,32 @@ def resolved(x: Tensor, view: _Strided) -> Tensor:
     return -x if view.negated else x
 
 
-def _parameter(data: Any, grad: Any = True, *_: Any) -> _Strided:
+_SPARSE_PARTS = {
+    "sparse_coo": ("indices", "values"), "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+}  # fmt: skip
+
+
+def _layout(name: Any) -> str:
+    if type(name) is not str or name.removeprefix("torch.") not in _SPARSE_PARTS:
+        raise ValueError("not a layout that pyapp has")
+    return name.removeprefix("torch.")
+
+
+def _rebuild_sparse(layout: Any, data: Any) -> _Sparse:
+    """(indices…, values, size[, whether it is coalesced])."""
+    names = _SPARSE_PARTS.get(layout) if type(layout) is str else None
+    if names is None or type(data) is not tuple or len(data) not in (len(names) + 1, len(names) + 2):
+        raise ValueError("not a sparse tensor's arguments")
+    parts, shape, rest = data[: len(names)], data[len(names)], data[len(names) + 1 :]
+    if not all(type(part) is _Strided for part in parts) or not _counts(shape) or len(shape) > RANK_LIMIT:
+        raise ValueError("not a sparse tensor's parts")
+    return _Sparse(layout, dict(zip(names, parts, strict=True)), shape, rest[:1] == (True,))
+
+
+def _parameter(data: Any, grad: Any = True, *_: Any) -> _Strided | _Sparse:
+    if type(data) is _Sparse:
+        return replace(data, requires_grad=grad is True, is_parameter=True)
     if type(data) is not _Strided:
         raise ValueError("not a parameter's data")
     return replace(data, requires_grad=grad is True, is_parameter=True)
@@ -216,6 +253,8 @@ _KNOWN: dict[str, Any] = {
     "torch._utils._rebuild_tensor": Builder("_rebuild_tensor", _rebuild),
     "torch._utils._rebuild_tensor_v2": Builder("_rebuild_tensor_v2", _rebuild),
     "torch._utils._rebuild_tensor_v3": Builder("_rebuild_tensor_v3", _rebuild_v3),
+    "torch._utils._rebuild_sparse_tensor": Builder("_rebuild_sparse_tensor", _rebuild_sparse),
+    "torch.serialization._get_layout": Builder("_get_layout", _layout),
     "torch._utils._rebuild_parameter": Builder("_rebuild_parameter", _parameter),
     "torch.Size": Builder("Size", _size),
     "torch.device": Builder("device", lambda *parts: ":".join(map(str, parts)) if len(str(parts)) < 50 else ""),
@@ -301,9 +340,9 @@ class PyTorchFile(Checkpoint):
     the value wraps a model ("state_dict", "model_state_dict" or "model", with no tensor beside it), only the model's
     tensors are listed; the numbers and texts beside it are `metadata`.
 
-    Block-quantised matrices that pyapp saved are tensors of their type. A single tensor is called "tensor". NumPy's
-    arrays of numbers are tensors too, its scalars numbers. Tensors that share a storage are read separately; those with
-    a storage of their own are mapped, if they are dense and not compressed.
+    Block-quantised matrices that pyapp saved are tensors of their type; the parts of a sparse tensor are tensors. A
+    single tensor is called "tensor". NumPy's arrays of numbers are tensors too, its scalars numbers. Tensors that share
+    a storage are read separately; those with a storage of their own are mapped, if they are dense and not compressed.
     """
 
     known: Mapping[str, Any] = _KNOWN  # what a pickle may ask for
@@ -465,6 +504,8 @@ class PyTorchFile(Checkpoint):
             if not value.dtype:
                 return  # of objects, strings or records
             value = self._of_array(value)
+        if type(value) is _Sparse:
+            value = value.parts
         matrix = self._blocks(value) if type(value) is dict and BLOCKS in value else None
         if matrix is not None:
             self._matrices[name], value = matrix, matrix.rows

@@ -11,17 +11,18 @@ import zipfile
 from collections import Counter
 from typing import IO, Any
 
+from pyapp.engine import ops
 from pyapp.engine.device import Device, cpu
 from pyapp.engine.dtype import DTYPES, as_dtype
 from pyapp.engine.lazy import np
 from pyapp.engine.storage import Storage
 from pyapp.engine.tensor import Tensor, check_device, make
-from pyapp.errors import FileFormatError
+from pyapp.errors import FileFormatError, OperationError
 
 from .opening import open_checkpoint, sniff
 from .pickle_writer import PickleWriter
 from .pickled_arrays import PickledArray, PickledDType
-from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Strided, resolved
+from .pytorch import BLOCKS, DEPTH_LIMIT, VISITS_LIMIT, PyTorchFile, _DType, _Sparse, _Strided, resolved
 from .sink import AnySink, open_sink
 from .source import AnySource, ByteSource, BytesSource, FileSource, close_source, open_source, read_into
 
@@ -88,18 +89,20 @@ class _Saved(PyTorchFile):
             return as_dtype(value.name)
         if type(value) is PickledArray:
             return self._array(value)
-        if type(value) not in (_Strided, dict, list, tuple, Counter):
+        if type(value) not in (_Strided, _Sparse, dict, list, tuple, Counter):
             return self._plain(value)
         known = self._made.get(id(value))
         if known is not None:
             return known
         is_matrix = type(value) is dict and BLOCKS in value
-        if is_matrix or type(value) in (_Strided, tuple, Counter):
+        if is_matrix or type(value) in (_Strided, _Sparse, tuple, Counter):
             made: Any = value
             if is_matrix:
                 made = self._matrix(value)
             elif type(value) is _Strided:
                 made = self._tensor(value)
+            elif type(value) is _Sparse:
+                made = self._sparse(value)
             elif type(value) is tuple:
                 made = tuple(self.build(inner, depth + 1) for inner in value)
             self._made[id(value)] = made
@@ -134,6 +137,19 @@ class _Saved(PyTorchFile):
         tensor = self._read_matrix("tensor", blocks, data, False).to(self._device)
         tensor.is_parameter = blocks.is_parameter
         return tensor
+
+    def _sparse(self, value: _Sparse) -> Tensor:
+        parts = [self.build(part) for part in value.parts.values()]
+        if any(part.dtype.category != 1 for part in parts[:-1]):
+            self._broken("a sparse tensor has indices that are no integers")
+        make = ops.declared(f"{value.layout}_tensor").public
+        flags = {"is_coalesced": value.coalesced} if value.layout == "sparse_coo" else {}
+        try:
+            tensor: Tensor = make(*parts, value.shape, **flags, check_invariants=True)
+            tensor.is_parameter = value.is_parameter
+            return tensor.requires_grad_(value.requires_grad)
+        except OperationError as error:
+            self._broken(f"a sparse tensor does not fit together: {error.what}")
 
     def _tensor(self, value: _Strided) -> Tensor:
         if value.dtype not in DTYPES:

@@ -5,7 +5,21 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from . import adafactor, adam, adamw8bit, adaptive, asgd, lbfgs, lion, lr_scheduler, masters, muon, optimizer, sgd
+from . import (
+    adafactor,
+    adam,
+    adamw8bit,
+    adaptive,
+    asgd,
+    lbfgs,
+    lion,
+    lr_scheduler,
+    masters,
+    muon,
+    optimizer,
+    sgd,
+    sparse_adam,
+)
 from .adafactor import *  # noqa: F403
 from .adam import *  # noqa: F403
 from .adamw8bit import *  # noqa: F403
@@ -17,8 +31,9 @@ from .masters import *  # noqa: F403
 from .muon import *  # noqa: F403
 from .optimizer import *  # noqa: F403
 from .sgd import *  # noqa: F403
+from .sparse_adam import *  # noqa: F403
 
-_FAMILIES = (adafactor, adam, adamw8bit, adaptive, asgd, lbfgs, lion, masters, muon, optimizer, sgd)
+_FAMILIES = (adafactor, adam, adamw8bit, adaptive, asgd, lbfgs, lion, masters, muon, optimizer, sgd, sparse_adam)
 __all__ = ["lr_scheduler"]
 __all__ += [name for family in _FAMILIES for name in family.__all__]
 

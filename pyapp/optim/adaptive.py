@@ -9,7 +9,7 @@ from typing import Any
 from ..engine import Tensor
 from ..engine.element_programs import ElementProgram, Numbers
 from ..engine.ops.element_updates import update_elements
-from .optimizer import Group, Optimizer, check_range, counted, decayed
+from .optimizer import Group, Optimizer, check_range, counted, decayed, with_values
 
 __all__ = ["Adadelta", "Adagrad", "RMSprop", "Rprop"]
 
@@ -36,6 +36,14 @@ class Adagrad(Optimizer):
         settings = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
         start = {"initial_accumulator_value": initial_accumulator_value}
         super().__init__(params, {**settings, **start}, maximize, **flags)
+
+    def _update_kept(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        if group["weight_decay"]:
+            raise RuntimeError("Adagrad: weight decay changes every row, which a sparse gradient does not have")
+        entry, grad = self.state[parameter], grad.coalesce()
+        (total,), ((eps, rate),) = self._states(group, parameter, entry), self._advance(group, parameter, entry)
+        total.add_(grad.square())
+        parameter.add_(with_values(grad, grad.values() / (total.sparse_mask(grad).values().sqrt() + eps) * rate))
 
     def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
         return (self._new(entry, "sum", parameter, float(group["initial_accumulator_value"])),)

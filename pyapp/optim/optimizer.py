@@ -17,7 +17,7 @@ from ..engine import Tensor, enable_grad, float32, float64, no_grad
 from ..engine.autograd import RemovableHandle
 from ..engine.element_programs import HeldNumbers, Numbers
 from ..engine.launch import Recorder, recorder, stop_capture
-from ..engine.ops import full_like, view_as_real, zeros_like
+from ..engine.ops import full_like, sparse_coo_tensor, view_as_real, zeros_like
 from ..engine.user_errors import describe
 
 __all__ = ["Optimizer"]
@@ -266,8 +266,16 @@ class Optimizer:
                 for parameter in group["params"]:
                     grad = parameter.grad
                     if grad is not None:
-                        self._update(group, parameter, -grad if group.get("maximize") else grad)
+                        update = self._update if grad.dense else self._update_kept
+                        update(group, parameter, -grad if group.get("maximize") else grad)
         return loss
+
+    def _update_kept(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        """One step of the elements of a parameter that a sparse gradient keeps. RuntimeError where there is none."""
+        raise RuntimeError(
+            f"{type(self).__name__}: takes no sparse gradients, which embeddings with sparse=True have; use "
+            "SparseAdam, SGD or Adagrad"
+        )
 
     def _update(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
         """One step of one parameter, in place. `grad` has its shape and must not be changed."""
@@ -466,3 +474,8 @@ def add_scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:
 def update_mean(mean: Tensor, value: Tensor, share: float) -> Tensor:
     """A moving mean, in place: mean + share * (value - mean)."""
     return mean.add_((value - mean).mul_(share))
+
+
+def with_values(grad: Tensor, values: Tensor) -> Tensor:
+    """A coalesced sparse tensor with other values."""
+    return sparse_coo_tensor(grad.indices(), values, grad.shape, is_coalesced=True, check_invariants=False)

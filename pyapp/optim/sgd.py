@@ -46,6 +46,20 @@ class SGD(Optimizer):
         ((rate, _, _, *rest),) = self._advance(group, parameter, entry)
         self._write(group, parameter, grad, states, ((rate, 0.0, 1.0, *rest),))  # the buffer begins as the gradient
 
+    def _update_kept(self, group: Group, parameter: Tensor, grad: Tensor) -> None:
+        """As in torch: the momentum is sparse, too, and rows that have none are left as they are."""
+        if group["weight_decay"]:
+            raise RuntimeError("SGD: weight decay changes every row, which a sparse gradient does not have")
+        if group["momentum"]:
+            entry, change = self.state[parameter], grad.coalesce()
+            if "momentum_buffer" in entry:
+                buffer = entry["momentum_buffer"] * group["momentum"] + change * (1 - group["dampening"])
+            else:
+                buffer = change.clone()
+            entry["momentum_buffer"] = buffer
+            grad = change + buffer * group["momentum"] if group["nesterov"] else buffer
+        parameter.add_(grad * -group["lr"])
+
     def _states(self, group: Group, parameter: Tensor, entry: dict[str, Any]) -> tuple[Tensor, ...]:
         return (self._new(entry, "momentum_buffer", parameter),) if group["momentum"] else ()
 

@@ -24,7 +24,8 @@ def test_the_guide_to_training(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    *_, accuracy, shape, profile, weights = shown("training.md", capsys)
+    *_, accuracy, shape, profile, weights, nodes, ratings = shown("training.md", capsys)
+    assert float(nodes) > 0.85 and ratings.startswith("400 50000 ") and float(ratings.split()[2]) < 0.1
     assert float(accuracy) > 0.85 and weights == "['head.weight', 'head.bias'] []\n"
     assert "512, 64" in shape
     assert (tmp_path / "trace.json").is_file() and list((tmp_path / "log").iterdir())

@@ -245,11 +245,6 @@ def test_memory_is_exchanged_by_dlpack() -> None:
         pyapp.from_dlpack([1.0])
 
 
-def test_tensors_are_not_sparse() -> None:
-    with pytest.raises(NotImplementedError, match="no sparse tensors"):
-        pyapp.eye(3).to_sparse()
-
-
 def test_lists_that_are_nested_too_deep() -> None:
     deep: Any = []
     for _ in range(5000):

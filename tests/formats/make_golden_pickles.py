@@ -55,9 +55,17 @@ def models() -> None:
     torch.save(found, GOLDEN / "model_zip.pt")
 
 
+def sparse() -> None:
+    """Sparse tensors in each layout, and a parameter."""
+    coo = torch.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
+    whole = {"coo": coo.coalesce(), "csr": coo.to_sparse_csr(), "csc": coo.to_sparse_csc()}
+    torch.save({**whole, "parameter": torch.nn.Parameter(coo)}, GOLDEN / "sparse.pt")
+
+
 def main() -> None:
     models()
     programs()
+    sparse()
     raw = torch.arange(48, dtype=torch.uint8)
     state = OrderedDict((n, raw.clone().view(getattr(torch, n))) for n in TYPES.split() if n != "bool")
     state["bool"] = raw % 2 == 0

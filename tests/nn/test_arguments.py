@@ -44,8 +44,8 @@ def test_gradients_of_rows_are_scaled_by_how_often_they_occur() -> None:
         assert layer.weight.grad.flatten().tolist() == pytest.approx([0, 1, 0, 1])
     with pytest.raises(ValueError, match="maximum's gradient"):
         nn.EmbeddingBag(4, 1, scale_grad_by_freq=True, mode="max")(ids)
-    with pytest.raises(NotImplementedError, match="EmbeddingBag: sparse gradients are not supported"):
-        nn.EmbeddingBag(4, 1, sparse=True)
+    with pytest.raises(ValueError, match="a maximum has no sparse gradient"):
+        nn.EmbeddingBag(4, 1, sparse=True, mode="max")(ids)
 
 
 def test_long_rows_are_shrunk_where_they_are_looked_up() -> None:

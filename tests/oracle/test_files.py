@@ -84,6 +84,17 @@ def test_shards_of_wide_types(tmp_path: Path) -> None:
         assert read.read("c").shape == (3, 8, 2)
 
 
+def test_torch_reads_sparse_tensors(tmp_path: Path) -> None:
+    coo = pyapp.sparse_coo_tensor([[1, 0, 1], [2, 0, 1]], [3.0, 4.0, 5.0], (2, 3))
+    hybrid = pyapp.sparse_coo_tensor([[1, 0]], [[1, 2], [3, 4]], (2, 2))
+    value = {"coo": coo, "csr": coo.to_sparse_csr(), "csc": coo.to_sparse_csc(), "hybrid": hybrid}
+    pyapp.save({**value, "parameter": pyapp.nn.Parameter(coo)}, tmp_path / "m.pt")
+    found = torch.load(tmp_path / "m.pt", weights_only=True)
+    assert isinstance(found.pop("parameter"), torch.nn.Parameter)
+    for name, theirs in found.items():
+        assert repr(theirs).replace("torch.", "pyapp.") == repr(value[name])
+
+
 def test_torch_reads_block_quantised_tensors_as_dicts(tmp_path: Path) -> None:
     from pyapp.engine import quant
     from pyapp.formats.pytorch import BLOCKS

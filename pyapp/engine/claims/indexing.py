@@ -10,7 +10,7 @@ from ..device import Device, cpu
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..launch import capturing
-from ..op import claims
+from ..op import claims, claims_in_place
 from ..operands import dense
 from ..ops.create import zeros
 from ..ops.index import _basic, fill_
@@ -223,6 +223,17 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     y = dense(x).clone()
     chosen = _chosen(y, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)))
     return y if chosen is not None and _put(chosen, source, "add") else NotImplemented
+
+
+@claims_in_place("_index_add")
+def _index_add_into(x: Tensor, dim: int, index: Tensor, source: Tensor) -> bool:
+    if x.dtype not in _OPCODES["add"].types or not x.is_contiguous():
+        return False
+    chosen = _chosen(x, (*(_ALL,) * dim, index, *(_ALL,) * (len(x.shape) - dim - 1)))
+    if chosen is None or not _put(chosen, source, "add"):
+        return False
+    x.storage.version += 1
+    return True
 
 
 def _fill_chosen(x: Tensor, entries: tuple[Any, ...], source: Any) -> bool:

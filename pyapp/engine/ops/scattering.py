@@ -96,6 +96,17 @@ def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return tensor_of(result, x.dtype)
 
 
+def add_rows(x: Tensor, index: Tensor, rows: Tensor) -> Tensor:
+    """x (n, ...) with rows (count, ...) added at an index (count,), which is within it: x itself where a kernel can. x
+    is the caller's own.
+    """
+    claim = _index_add.claim_in_place
+    if claim is not None and claim(x, 0, index, rows):
+        return x
+    found: Tensor = _index_add(x, 0, index, rows)
+    return found
+
+
 @function(method=True, in_place=True)
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float = 1) -> Tensor:
     """x with the entries of source along dim added at a 1-dim index; equal indices add up."""

@@ -1,4 +1,4 @@
-"""Tensor methods of torch with a constant answer in pyapp: tensors are dense, and belong to one process."""
+"""Tensor methods of torch with a constant answer in pyapp: tensors belong to one process."""
 
 from __future__ import annotations
 
@@ -61,33 +61,12 @@ def get_device(x: Tensor) -> int | None:
 
 
 function("is_inference", method=True)(_no)
-for _name in ("as_subclass", "coalesce", "pin_memory", "share_memory_", "to_dense"):
+for _name in ("as_subclass", "pin_memory", "share_memory_"):
     method(_name)(_itself)
 for _name in ("is_pinned", "is_shared"):
     method(_name)(_no)
-for _name in ("is_mps", "is_nested", "is_sparse"):
+for _name in ("is_mps", "is_nested"):
     attribute(_name)(_no)
-
-
-@method()
-def to_sparse(x: Tensor, *_: Any, **__: Any) -> Tensor:
-    """Raises NotImplementedError: tensors are dense."""
-    raise NotImplementedError(
-        f"to_sparse: {describe(x)} stays dense, because there are no sparse tensors; nonzero() returns the "
-        "indices of the elements that are not zero, and x[x != 0] the elements"
-    )
-
-
-@method()
-def indices(x: Tensor) -> Tensor:
-    """The indices of the elements that are not zero: (dims, count), int64."""
-    return x.nonzero().t()
-
-
-@method()
-def values(x: Tensor) -> Tensor:
-    """The elements that are not zero: (count,)."""
-    return x[x != 0]
 
 
 @attribute("is_cpu")

@@ -62,11 +62,15 @@ def embedding(
 
     `max_norm`: rows that are looked up and have a larger p-norm (p is `norm_type`) are first shrunk to it, in the
     weight itself. `scale_grad_by_freq`: the gradient of a row is divided by the count of its id in the input.
+    `sparse`: the gradient of the weight is a sparse tensor, of these rows alone (for SparseAdam, SGD and Adagrad).
     """
-    refuse_sparse("embedding", sparse)
     _check_padding("embedding", weight, padding_idx)
     if max_norm is not None:
         _renormalize(weight, input, max_norm, norm_type)
+    if sparse:
+        from ...engine.ops.sparse.table_rows import rows_for_sparse_gradient  # late: few models need it
+
+        return rows_for_sparse_gradient(weight, input, padding_idx, scale_grad_by_freq)
     rows = ops.embedding(weight, input)
     if not rows.requires_grad or (padding_idx is None and not scale_grad_by_freq):
         return rows
@@ -100,7 +104,9 @@ def _bags(input: Tensor, starts: Tensor | None) -> tuple[int, Tensor]:
     return starts.shape[0], ops.searchsorted(starts, ops.arange(input.shape[0], device=input.device), right=True) - 1
 
 
-def _check_bag(input: Tensor, mode: str, per_sample_weights: Tensor | None, by_frequency: bool) -> None:
+def _check_bag(input: Tensor, mode: str, per_sample_weights: Tensor | None, by_frequency: bool, sparse: bool) -> None:
+    if sparse and mode == "max":
+        raise ArgumentError("embedding_bag: a maximum has no sparse gradient; leave out sparse=True")
     if mode not in ("sum", "mean", "max") or (per_sample_weights is not None and mode != "sum"):
         raise ArgumentError(f"embedding_bag: mode is sum, mean or max (weights: sum), not {mode!r}")
     if by_frequency and mode == "max":
@@ -131,12 +137,11 @@ def embedding_bag(
     multiply the rows of a sum. `padding_idx` is left out. An empty bag is zero. The other arguments are those of
     embedding.
     """
-    _check_bag(input, mode, per_sample_weights, scale_grad_by_freq)
+    _check_bag(input, mode, per_sample_weights, scale_grad_by_freq, sparse)
     _check_padding("embedding_bag", weight, padding_idx)
     starts = _starts(input, offsets, include_last_offset)
-    if per_sample_weights is None and padding_idx is None and not scale_grad_by_freq:
+    if per_sample_weights is None and padding_idx is None and not scale_grad_by_freq and not sparse:
         if mode != "max":
-            refuse_sparse("embedding_bag", sparse)
             if max_norm is not None:
                 _renormalize(weight, input, max_norm, norm_type)
             return bags_of_rows(weight, input, starts, mode == "mean")
@@ -165,7 +170,8 @@ def embedding_bag(
 
 class Embedding(Module):
     """Integer ids (...) → rows (..., dim) of a weight (num, dim), initially standard normal. The row `padding_idx` is
-    initially zero and gets no gradient. `max_norm`, `norm_type`, `scale_grad_by_freq`: see functional.embedding.
+    initially zero and gets no gradient. `max_norm`, `norm_type`, `scale_grad_by_freq`, `sparse`: see
+    functional.embedding.
     """
 
     def __init__(
@@ -185,12 +191,11 @@ class Embedding(Module):
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"{type(self).__name__}: padding_idx {padding_idx} is outside {num_embeddings} rows")
-        refuse_sparse(type(self).__name__, sparse)
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
-        self.sparse = False
+        self.sparse = sparse
         if _weight is not None:
             if _weight.shape != (num_embeddings, embedding_dim):
                 raise ArgumentError(
@@ -221,9 +226,11 @@ class Embedding(Module):
                 self.weight[self.padding_idx] = 0.0
 
     def forward(self, input: Tensor) -> Tensor:
-        if self.padding_idx is None and self.max_norm is None and not self.scale_grad_by_freq:
+        if self.padding_idx is None and self.max_norm is None and not (self.scale_grad_by_freq or self.sparse):
             return ops.embedding(self.weight, input)
-        return embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+        return embedding(
+            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+        )
 
     def logits(self, x: Tensor) -> Tensor:
         """x (..., dim) times every row → (..., num), of models whose last layer is the embedding."""
@@ -231,9 +238,10 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        for name, usual in (("padding_idx", None), ("max_norm", None), ("norm_type", 2.0), ("scale_grad_by_freq", 0)):
+        usual = {"padding_idx": None, "max_norm": None, "norm_type": 2.0, "scale_grad_by_freq": False, "sparse": False}
+        for name, default in usual.items():
             value = getattr(self, name)
-            text += "" if value == usual else f", {name}={value}"
+            text += "" if value == default else f", {name}={value}"
         return text
 
 
@@ -263,16 +271,10 @@ class EmbeddingBag(Embedding):
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return embedding_bag(
-            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, False,
+            input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
             per_sample_weights, self.include_last_offset, self.padding_idx,
         )  # fmt: skip
 
     def extra_repr(self) -> str:
         text, padding = super().extra_repr(), f", padding_idx={self.padding_idx}"
         return f"{text.replace(padding, '')}, mode={self.mode!r}{'' if self.padding_idx is None else padding}"
-
-
-def refuse_sparse(name: str, sparse: bool) -> None:
-    """NotImplementedError if sparse gradients are requested: gradients are always dense."""
-    if sparse:
-        raise NotImplementedError(f"{name}: sparse gradients are not supported; leave out sparse=True for dense ones")
