@@ -19,7 +19,7 @@ export function sortFiles(picked, task) {
   }
   const whole = files.filter(({ file }) => file.size > 0);
   if (!whole.length) throw new UserError("This file is empty.", { where: files[0]?.name, hint: "Choose the complete file." });
-  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, translate: writer, speak: voice })[task] ?? seer;
+  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, translate: textModel, speak: voice })[task] ?? seer;
   const model = sort(files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
@@ -78,15 +78,11 @@ function textModel(files) {
 }
 
 const EMBEDDER = "Choose the folder of an encoder: config.json, model.safetensors, tokenizer.json, with modules.json and 1_Pooling if it has them; or one .gguf file.";
-const WRITER = "Choose the folder of a model that translates: config.json, model.safetensors, tokenizer.json or its pieces (source.spm, spiece.model); or one .gguf file of T5.";
 const VOICE = "Choose the folder of a voice: config.json, model.safetensors, vocab.json, tokenizer_config.json.";
 const SEER = "Choose the folder of a model of pictures: config.json, preprocessor_config.json, model.safetensors, and the files of its tokenizer, if it has one.";
 
 /** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. @param {NamedFile[]} files @returns {SortedFiles} */
 const embedder = (files) => folderModel(files, EMBEDDER);
-
-/** What writes a text for a text. @param {NamedFile[]} files @returns {SortedFiles} */
-const writer = (files) => folderModel(files, WRITER);
 
 /** A reader of lines, or another model of pictures: a folder, or YOLO's weights. @param {NamedFile[]} files @returns {SortedFiles} */
 const seer = ([file, ...others]) => {
