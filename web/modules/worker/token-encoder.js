@@ -15,8 +15,7 @@ export function encoderOf(Tokenizer, json) {
   const inBytes = byteFallback(document);
   if (inBytes) return (text) => Uint32Array.from(inBytes(encode(text)));
   const unknown = document.model?.vocab?.[document.model.unk_token]; // of words and pieces
-  const known = (/** @type {number | undefined} */ id) => id !== undefined;
-  return (text) => Uint32Array.from(encode(text).ids.map((/** @type {number | undefined} */ id) => id ?? unknown).filter(known));
+  return (text) => Uint32Array.from(encode(text).ids.flatMap((/** @type {number | undefined} */ id) => id ?? unknown ?? []));
 }
 
 /**
