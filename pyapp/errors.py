@@ -6,6 +6,13 @@ IndexError of the mistake, and a RuntimeError, which PyTorch raises for many of 
 
 from __future__ import annotations
 
+import errno
+
+NO_ROOM = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+)  # of an OSError: nothing more can be written
 LONGEST = 2000  # characters of what happened: names in hostile files are as long as the files
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..engine.ops.random import default_generator
 from ..errors import FileFormatError
-from ..formats.sink import full_disk_named, open_sink
+from ..formats.sink import full_disk_named, made_folder, open_sink
 from ..formats.tfevents import EventWriter
 
 __all__ = [
@@ -535,11 +535,11 @@ class BackupAndRestore(Callback):
         self._done = epoch + 1 >= self.params.get("epochs", 0) or self.model.stop_training
 
     def _keep(self, epoch: int) -> None:
-        self.backup_dir.mkdir(parents=True, exist_ok=True)
         state = default_generator.get_state()
-        before = set(self.backup_dir.glob("training-*.safetensors"))
         name = f"training-{uuid.uuid4().hex[:12]}.safetensors"
-        self.model.save_training(self.backup_dir / name)
+        with made_folder(self.backup_dir):
+            before = set(self.backup_dir.glob("training-*.safetensors"))
+            self.model.save_training(self.backup_dir / name)
         with open_sink(self._note) as file:  # from here on the new file counts
             file.write(json.dumps({"epoch": epoch, "file": name, "random": list(state)}).encode())
         for path in before:
