@@ -99,7 +99,7 @@ def full_disk_named(path: str | os.PathLike[str]) -> Iterator[None]:
             raise
         full, hint = "the disk is full", "Free some space, or choose another folder, and try again"
         if error.errno == errno.EFBIG:
-            full, hint = "the file would be larger than is allowed here", "Choose another disk, or raise ulimit -f"
+            full, hint = "file too large", "Choose another disk, or raise the limit: ulimit -f"
         raise StorageFullError(full, where=os.fspath(path), hint=hint) from error
 
 

@@ -14,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import BatchNorm1d, Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import as_bias, attend, visible_keys
 from pyapp.nn.parameter import new_parameter
@@ -277,7 +277,7 @@ class SpeechT5(Module):
         """ids (B, S), attention_mask (B, S) → (B, S, D). ArgumentError for more than the model reads."""
         most = self.config.max_text_positions
         if ids.ndim != 2 or not 1 <= ids.shape[1] <= most:
-            raise ArgumentError(f"SpeechT5: ids are (B, S) with S from 1 to {most}, not {describe(ids)}")
+            raise InputError(f"SpeechT5: ids are (B, S) with S from 1 to {most}, not {describe(ids)}")
         encoder = self.speecht5.encoder
         found: Tensor = encoder.wrapped_encoder(encoder.prenet(ids), attention_mask)
         return found

@@ -157,6 +157,7 @@ LIMITS, MASK = "sentence_bert_config.json", "2_MultiVectorMask/config.json"
         ("late_interaction", MASK, {"keep_only_token_ids": [-1]}, "no list of ids"),
         ("late_interaction", MASK, {"skiplist_words": 3}, "no list of words"),
         ("pylates", "config_sentence_transformers.json", {"query_prefix": 3}, "expected a text"),
+        ("pylates", "config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "none of the prompts"),
         ("logits", "1_LogitScore/config.json", {"true_token_id": -1}, "true_token_id is -1"),
         ("logits", "1_LogitScore/config.json", {"false_token_id": 10**6}, "the model has 60 tokens"),
         ("dense_parts", "3_Dense/config.json", {"activation_function": "os.system"}, "'system' is not known"),
