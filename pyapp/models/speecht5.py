@@ -23,7 +23,7 @@ from pyapp.nn.sequence_to_sequence import CachedMemory, DecoderLayer, FixedPosit
 from pyapp.nn.sinusoids import interleaved_sinusoids
 from pyapp.nn.sound import SoundAttention, SoundLayer
 
-from .loading.config import FileConfig, require
+from .loading.config import FileConfig, check_padding, require
 from .loading.hifi_gan_config import LARGEST
 
 MODEL_TYPES = ("speecht5",)
@@ -75,6 +75,7 @@ class Config(FileConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         width = self.hidden_size
+        check_padding(self.pad_token_id, self.vocab_size)
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             require(0 < heads and width % heads == 0, f"{heads} heads do not divide hidden_size {width}")
         require(width % 2 == 0, f"hidden_size is {width}, expected an even number")

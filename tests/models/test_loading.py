@@ -466,6 +466,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("gemma3", {"query_pre_attn_scalar": -256.0}, "query_pre_attn_scalar"),
     ("gemma2", {"attn_logit_softcapping": -2.0}, "attn_logit_softcapping is -2.0, expected a number > 0"),
     ("recurrent_gemma", {"logits_soft_cap": 0.0}, "logits_soft_cap"), ("llama", {"rms_norm_eps": 1e308}, "a finite"),
+    ("rwkv6", {"hidden_size": 10**400}, "hidden_size"), ("phi3", {"hidden_act": ["silu"]}, "hidden_act|activation"),
     ("granitemoe", {"logits_scaling": 0}, "logits_scaling"), ("qwen3_next", {"kind": ["a"]}, "kind is"),
     ("falcon_h1", {"mlp_multipliers": [1.0, 10**400]}, "mlp_multipliers has 1000.*fit into float32"),
     ("falcon_h1", {"ssm_multipliers": [1.0, float("nan"), 1.0, 1.0, 1.0]}, "ssm_multipliers has nan"),
