@@ -17,6 +17,7 @@ from typing import Any
 
 from ..engine.ops.random import default_generator
 from ..errors import FileFormatError
+from ..formats.safe_json import parse_json
 from ..formats.sink import full_disk_named, made_folder, open_sink
 from ..formats.tfevents import EventWriter
 
@@ -517,12 +518,12 @@ class BackupAndRestore(Callback):
         if not self._note.is_file():
             return
         try:
-            note = json.loads(self._note.read_text())
+            note = parse_json(self._note.read_bytes())
             epoch, file, random = int(note["epoch"]), str(note["file"]), note["random"]
             default = [int(random[0]), int(random[1])]
             if Path(file).name != file:
                 raise ValueError(f"{file!r} is not a file of the folder")
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
             hint = "Delete the folder to start again"
             raise FileFormatError(f"this is not what BackupAndRestore writes ({error})", where=str(self._note),
                                   hint=hint) from error  # fmt: skip
