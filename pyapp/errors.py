@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import errno
 
-NO_ROOM = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-)  # of an OSError: nothing more can be written
+# Numbers of an OSError: the disk is full, or the user's share of it, or the file would be too large.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST = 2000  # characters of what happened: names in hostile files are as long as the files
 
 
