@@ -10,8 +10,9 @@ from pathlib import Path
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import FileFormatError, ModelError, ModelNotFoundError
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, write_safetensors
+from pyapp.formats.folders import made_folder
 from pyapp.formats.safe_json import json_object
-from pyapp.formats.sink import made_folder, open_sink
+from pyapp.formats.sink import open_sink
 from pyapp.formats.source import FileSource, read_whole
 from pyapp.nn import Experts, Module, Parameter
 from pyapp.nn.layers.linear import TransposedLinear

@@ -18,8 +18,9 @@ from typing import Any
 
 from pyapp.engine.lazy import np
 
+from .folders import made_folder
 from .png import encode_png
-from .sink import full_disk_named, made_folder
+from .sink import full_disk_named
 
 POLYNOMIAL = 0x82F63B78  # Castagnoli's, with its bits reversed
 MASK = 0xA282EAD8

@@ -17,8 +17,9 @@ from typing import Any
 
 from ..engine.ops.random import default_generator
 from ..errors import FileFormatError
+from ..formats.folders import made_folder
 from ..formats.safe_json import parse_json
-from ..formats.sink import full_disk_named, made_folder, open_sink
+from ..formats.sink import full_disk_named, open_sink
 from ..formats.tfevents import EventWriter
 
 __all__ = [

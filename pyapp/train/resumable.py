@@ -16,7 +16,8 @@ from pyapp.engine import get_num_threads, instruction_set
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
-from pyapp.formats.sink import full_disk_named, gone_if_empty
+from pyapp.formats.folders import gone_if_empty
+from pyapp.formats.sink import full_disk_named
 
 from . import checkpoints, curves
 from .trainer import Trainer

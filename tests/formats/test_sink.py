@@ -17,8 +17,9 @@ import pytest
 import pyapp
 from pyapp.errors import StorageFullError
 from pyapp.formats import open_checkpoint, write_gguf, write_npz, write_safetensors
+from pyapp.formats.folders import made_folder
 from pyapp.formats.sharded import write_sharded_safetensors
-from pyapp.formats.sink import made_folder, open_sink
+from pyapp.formats.sink import open_sink
 
 VALUES = {"w": np.arange(6.0, dtype=np.float32).reshape(2, 3)}
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.formats import write_llama2c, write_safetensors
-from pyapp.formats.sink import made_folder, open_sink
+from pyapp.formats.folders import made_folder
+from pyapp.formats.sink import open_sink
 from pyapp.models.load import LoadedModel
 from pyapp.nn import Module
 from pyapp.nn.state import all_tensors

@@ -11,7 +11,7 @@ from typing import Any
 from pyapp import hub
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event
-from pyapp.formats.sink import gone_if_empty
+from pyapp.formats.folders import gone_if_empty
 from pyapp.models.load import TEXT, read_settings
 from pyapp.models.loading.by_task import MORE_FILES, known_tasks
 

@@ -13,7 +13,7 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Metric, Progress
-from pyapp.formats.sink import gone_if_empty
+from pyapp.formats.folders import gone_if_empty
 from pyapp.models.ctc_reader import Config, CtcReader
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW

@@ -16,7 +16,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Progress
-from pyapp.formats.sink import gone_if_empty
+from pyapp.formats.folders import gone_if_empty
 from pyapp.models.whisper import Config, Whisper
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW

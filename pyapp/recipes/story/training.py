@@ -14,7 +14,8 @@ from pyapp.engine import Tensor
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Metric, Progress
-from pyapp.formats.sink import gone_if_empty, open_sink
+from pyapp.formats.folders import gone_if_empty
+from pyapp.formats.sink import open_sink
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
