@@ -6,6 +6,10 @@ IndexError of the mistake, and a RuntimeError, which PyTorch raises for many of 
 
 from __future__ import annotations
 
+import errno
+
+# Numbers of an OSError: the disk is full, or the user's share of it, or the file would be too large.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LONGEST = 2000  # characters of what happened: names in hostile files are as long as the files
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyapp.engine import Tensor, no_grad
 from pyapp.errors import FileFormatError, ModelError, ModelNotFoundError
 from pyapp.formats import ByteSource, Checkpoint, open_checkpoint, write_safetensors
+from pyapp.formats.folders import made_folder
 from pyapp.formats.safe_json import json_object
 from pyapp.formats.sink import open_sink
 from pyapp.formats.source import FileSource, read_whole
@@ -50,11 +51,10 @@ def save_adapter(model: Module, folder: str | os.PathLike[str], name: str = "def
     layers = [layer for _, layer in adapted_layers(model, name)]
     config["fan_in_fan_out"] = bool(layers) and all(isinstance(layer, TransposedLinear) for layer in layers)
     config["inference_mode"] = True
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    write_safetensors(place / WEIGHTS, tensors, {"format": "pt"})
-    with open_sink(place / CONFIG) as file:
-        file.write((json.dumps(config, indent=2, sort_keys=True) + "\n").encode())
+    with made_folder(folder) as place:
+        write_safetensors(place / WEIGHTS, tensors, {"format": "pt"})
+        with open_sink(place / CONFIG) as file:
+            file.write((json.dumps(config, indent=2, sort_keys=True) + "\n").encode())
 
 
 def read_config(folder: str | os.PathLike[str]) -> LoraConfig:

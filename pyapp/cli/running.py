@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import io
 import os
 import select
@@ -14,7 +13,7 @@ from typing import Any, BinaryIO, TextIO
 import click
 
 from pyapp.cli.views import View, plain
-from pyapp.errors import PyappError
+from pyapp.errors import NO_ROOM, PyappError
 from pyapp.events import Cancel
 from pyapp.interrupts import STOPPED
 
@@ -141,7 +140,7 @@ def output_error(error: Exception, stream: TextIO) -> Exception:
     """
     if not isinstance(error, OSError) or error.filename is not None:
         return error
-    lost = error if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else None  # files have names
+    lost = error if error.errno in NO_ROOM else None  # files have names
     try:
         stream.flush()
     except OSError as failed:

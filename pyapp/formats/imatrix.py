@@ -69,7 +69,7 @@ def _of_gguf(file: GgufFile, where: str) -> dict[str, Array]:
 
 def _matrix(file: GgufFile, name: str) -> Array:
     info = file.tensors[name]
-    if info.dtype != "float32" or len(info.shape) not in (1, 2):
+    if info.dtype != "float32" or len(info.shape) not in (1, 2) or 0 in info.shape:
         _broken(f"{name[:100]!r} is {info.dtype} {list(info.shape)}, expected a matrix of float32", file.source.name)
     array: Any = file.read(name).numpy()
     return array.reshape(-1, info.shape[-1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -148,7 +149,8 @@ def write_sharded_safetensors(
     folder: str | Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None, limit: int = 5 << 30
 ) -> Path:
     """Writes tensors to files of at most `limit` bytes of data each (or with one larger tensor), and the index. Returns
-    the index. The index is written last, so its presence means that all files are complete.
+    the index. The index is written last, so its presence means that all files are complete. After an error those that
+    are new are gone again.
     """
     if limit < 1:
         raise ValueError(f"write_sharded_safetensors: the limit is {limit} bytes")
@@ -161,15 +163,21 @@ def write_sharded_safetensors(
             filled = 0
         groups[-1][name] = tensor
         filled, total = filled + size, total + size
-    places: dict[str, str] = {}
-    for number, group in enumerate(groups, 1):
-        file = f"model-{number:05d}-of-{len(groups):05d}.safetensors"
-        write_safetensors(Path(folder) / file, group, metadata)
-        places.update(dict.fromkeys(group, file))
     index = Path(folder) / INDEX
-    text = json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2) + "\n"
-    with open_sink(index) as written:
-        written.write(text.encode())
+    files = {f"model-{n:05d}-of-{len(groups):05d}.safetensors": group for n, group in enumerate(groups, 1)}
+    new = [path for path in map(Path(folder).joinpath, files) if not path.exists()]
+    places = {name: file for file, group in files.items() for name in group}
+    try:
+        for file, group in files.items():
+            write_safetensors(Path(folder) / file, group, metadata)
+        text = json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2) + "\n"
+        with open_sink(index) as written:
+            written.write(text.encode())
+    except BaseException:
+        for path in new:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+        raise
     return index
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any, TypeAlias
 
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
-from pyapp.errors import PyappError, StorageFullError
+from pyapp.errors import NO_ROOM, PyappError, StorageFullError
 
 AnySink: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
@@ -94,10 +94,12 @@ def full_disk_named(path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or isinstance(error, PyappError):
+        if error.errno not in NO_ROOM or isinstance(error, PyappError):
             raise
-        hint = "Free some space, or choose another folder, and try again"
-        raise StorageFullError("the disk is full", where=os.fspath(path), hint=hint) from error
+        full, hint = "the disk is full", "Free some space, or choose another folder, and try again"
+        if error.errno == errno.EFBIG:
+            full, hint = "file too large", "Choose another disk, or raise the limit: ulimit -f"
+        raise StorageFullError(full, where=os.fspath(path), hint=hint) from error
 
 
 def _new_file(partial: Path) -> IO[bytes]:

@@ -14,11 +14,11 @@ import struct
 import time
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from pyapp.engine.lazy import np
 
+from .folders import made_folder
 from .png import encode_png
 from .sink import full_disk_named
 
@@ -121,17 +121,16 @@ class EventWriter:
     """
 
     def __init__(self, folder: str | os.PathLike[str], suffix: str = "") -> None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
         host = socket.gethostname() or "host"
-        for number in range(1000):
-            self.path = Path(folder) / f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{number}{suffix}"
-            try:
-                self._file = open(self.path, "xb")
-            except FileExistsError:
-                continue
-            break
-        self._file.write(record(_event(None, field(3, b"brain.Event:2"))))
-        self._file.flush()
+        with made_folder(folder) as place:
+            for number in range(1000):
+                self.path = place / f"events.out.tfevents.{int(time.time())}.{host}.{os.getpid()}.{number}{suffix}"
+                try:
+                    self._file = open(self.path, "xb")
+                except FileExistsError:
+                    continue
+                break
+            self._write_event(_event(None, field(3, b"brain.Event:2")))
 
     def purge(self, step: int) -> None:
         """Tells TensorBoard that the run began anew at a step: what earlier files have from there on is not shown."""

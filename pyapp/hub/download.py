@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from pyapp.errors import Cancelled, DownloadError, ModelNotFoundError, PyappError
+from pyapp.errors import NO_ROOM, Cancelled, DownloadError, ModelNotFoundError, PyappError
 from pyapp.events import Cancel, Event
 from pyapp.formats.safe_json import parse_json
 
@@ -293,7 +293,7 @@ def full_disk(folder: Path, setting: str = Remote.cache_setting) -> Iterator[Non
     except OSError as error:
         if isinstance(error, PyappError):
             raise
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_ROOM:
             raise storage_full(folder, None, setting) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG):
             raise DownloadError(

@@ -159,8 +159,8 @@ def _member(archive: zipfile.ZipFile, name: str, where: str, most: int | None = 
             f"{where}: {name} announces {info.file_size:,} bytes, of which {info.compress_size:,} are in the file",
             hint="Do not use this file",
         )
-    if info.flag_bits & 1:
-        raise FileFormatError(f"{where}: {name} is encrypted")
+    if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise FileFormatError(f"{where}: {name} is encrypted, or packed in a way that Keras does not use")
     if info.header_offset < 0:
         raise FileFormatError(f"{where}: {name} lies before the beginning of the file", hint="Copy it again")
     with archive.open(info) as member:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import Tensor, no_grad, ops
 from ..engine.lazy import np
 from ..errors import FileFormatError
+from ..formats.safe_json import parse_json
 from ..train.names import snake_case
 from .core import Layer, ModuleLayer
 from .layers import RNN, TextVectorization
@@ -437,9 +438,9 @@ def _read_own_optimizer(model: Model, file: WeightsFile, group: Any) -> None:
         optimizer.build(model.trainable_weights)
     before = optimizer.state_dict()
     try:
-        note = json.loads(group.attrs["steps"])
+        note = parse_json(group.attrs["steps"])
         steps, scaling = int(note["steps"]), dict(note["scaling"])
-    except (KeyError, TypeError, ValueError, OSError, RuntimeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OSError, RuntimeError, OverflowError) as error:
         raise FileFormatError(f"{file.where}: the optimiser's state has no number of steps") from error
     held_by_name = {f"{k}.{name}": held for k, entry in enumerate(before["states"]) for name, held in entry.items()}
     fits = held_by_name.keys() == set(group) and all(

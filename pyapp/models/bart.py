@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import Linear, Module
 from pyapp.nn.encoders import visible_keys
 from pyapp.nn.sequence_to_sequence import BartLanguageModel, BartModel, WholeMemory, check_ids
@@ -91,10 +91,10 @@ class BartForSequenceClassification(BartHeaded):
         self.classification_head = ClassificationHead(config.d_model, len(config.labels))
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → logits (B, labels). ArgumentError for a text without an end token."""
+        """ids (B, T) → logits (B, labels). InputError for a text without an end token."""
         ends = (ids == self.config.eos_token_id).to("int32")  # (B, T)
         if not ends.amax(1).amin().item():
-            raise ArgumentError(
+            raise InputError(
                 f"BartForSequenceClassification: a text has no end token (eos_token_id {self.config.eos_token_id})"
             )
         places = ops.arange(1, ids.shape[1] + 1, dtype="int32", device=ids.device)

@@ -13,7 +13,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, LayerNorm, Linear, Module, ReLU, Sequential
 from pyapp.nn.encoders import BertEncoder
 from pyapp.nn.functional import interpolate
@@ -224,7 +224,7 @@ class SoundEncoder(WindowEncoder):
         side, fold, bins = config.spec_size, config.fold, config.num_mel_bins
         count = 4 if config.enable_fusion else 1
         if x.ndim != 4 or x.shape[1] != count or x.shape[3] != bins or not 1 <= x.shape[2] <= side * fold:
-            raise ArgumentError(
+            raise InputError(
                 f"spectrograms are (B, {'4, ' if count > 1 else ''}frames, {bins}) of up to {side * fold} frames, not "
                 f"{describe(x)}"
             )

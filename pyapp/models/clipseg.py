@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.engine import Tensor, ops
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import Conv2d, ConvTranspose2d, LayerNorm, Linear, Module, ModuleList, ReLU, Sequential
 from pyapp.nn.layers.feed_forward import FeedForward
 from pyapp.nn.sequence_to_sequence import Attention
@@ -180,7 +180,7 @@ class ClipSeg(PictureAndText):
         check_pictures("CLIPSeg", pixel_values, self.config.num_channels, least=patch)
         high, wide = int(pixel_values.shape[2]), int(pixel_values.shape[3])
         if high != wide or high % patch:
-            raise ArgumentError(f"CLIPSeg: pictures are squares in multiples of {patch} pixels, not {high} x {wide}")
+            raise InputError(f"CLIPSeg: pictures are squares in multiples of {patch} pixels, not {high} x {wide}")
         seen = [x.detach() for x in self.clip.vision_model.outputs(pixel_values)]
         return self.decoder(seen, texts, (high // patch, wide // patch))
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.detection import (
     Backbone,
@@ -177,7 +177,7 @@ class Transformer(Module):
         if config.two_stage:
             if source.shape[1] < config.two_stage_num_proposals:
                 needed = f"{source.shape[1]:,} places, {config.two_stage_num_proposals:,} are needed"
-                raise ArgumentError(f"a picture of {describe(pixel_values)} has {needed}")
+                raise InputError(f"a picture of {describe(pixel_values)} has {needed}: make it larger")
             boxes = self.promising(source, sizes, labels[-1], heads[-1])
             waves = sines_of_numbers(boxes, config.d_model // 2).flatten(2)  # (B, Q, 2 * D)
             places, x = ops.chunk(self.pos_trans_norm(self.pos_trans(waves)), 2, 2)

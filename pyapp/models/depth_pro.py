@@ -14,7 +14,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import Conv2d, ConvTranspose2d, Identity, Linear, Module, ModuleList
 from pyapp.nn.fused_maps import ResidualFilters
 from pyapp.nn.scaled_vision import ScaledEncoder
@@ -337,7 +337,7 @@ class DepthPro(ImageModel):
         height, width = pixel_values.shape[2:]
         least = ceil(config.patch_size / config.scaled_images_ratios[0])
         if height != width or height < least:
-            raise ArgumentError(f"Depth Pro: takes squares from {least} pixels a side, not {describe(pixel_values)}")
+            raise InputError(f"Depth Pro: takes squares from {least} pixels a side, not {describe(pixel_values)}")
         base = least_map(config, height, width)
         encoder = self.depth_pro.encoder
         maps = encoder.patch_encoder(pixel_values, base)

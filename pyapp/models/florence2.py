@@ -14,7 +14,7 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
-from pyapp.errors import ArgumentError, OptionError
+from pyapp.errors import InputError, OptionError
 from pyapp.nn import Conv2d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import Words
 from pyapp.nn.layers.feed_forward import FeedForward
@@ -29,6 +29,7 @@ IMAGE_PROCESSOR = "CLIP"  # of files that name none
 BASE = ""
 IGNORED = r".*visual_temporal_embed\.pos_idx_to_embed"  # computed
 WIDEST = 1 << 14
+WIDEST_WINDOW = 1 << 6
 DEEPEST = 1 << 8
 # What the names of tasks stand for in prompts, as in transformers' Florence2Processor.
 TASK_PROMPTS = {
@@ -108,6 +109,9 @@ class TowerConfig:
         require(plausible, f"patch_prenorm is {before!r:.60}, expected {stages} times true or false")
         for width, heads, groups in zip(self.embed_dim, self.num_heads, self.num_groups, strict=True):
             require(width % heads == 0 and width % groups == 0, f"{heads} heads or {groups} groups of {width} columns")
+        require(
+            self.window_size <= WIDEST_WINDOW, f"window_size is {self.window_size:,}, expected up to {WIDEST_WINDOW}"
+        )
         sizes = self.in_channels, self.window_size, self.projection_dim, self.max_position_embeddings
         require(max(sizes) <= WIDEST and 0 < self.mlp_ratio <= 64, f"the sizes {sizes} of the tower are too large")
 
@@ -286,7 +290,7 @@ class Positions(Module):
         """(rows * columns, D)."""
         most = self.row_embeddings.num_embeddings
         if max(rows, columns) > most:
-            raise ArgumentError(f"Florence-2: a picture of {rows} x {columns} vectors, the model knows {most} places")
+            raise InputError(f"Florence-2: a picture of {rows} x {columns} vectors, the model knows {most} places")
         device = self.row_embeddings.weight.device
         down, across = (ops.arange(count, dtype="int32", device=device) for count in (rows, columns))
         x = self.column_embeddings(across).unsqueeze(0).expand(rows, columns, -1)
@@ -394,7 +398,7 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
             own = encoder.embed_tokens(prompt) * encoder.scale
             words = ops.cat([words, own.to(words.dtype).expand(ids.shape[0], *own.shape[1:])], 1)
         if words.shape[1] > self.most:
-            raise ArgumentError(
+            raise InputError(
                 f"Florence-2: a picture and its prompt of {words.shape[1]:,} vectors, the model reads {self.most:,}"
             )
         found: Tensor = encoder(words, None)

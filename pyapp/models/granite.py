@@ -13,7 +13,7 @@ from pyapp.nn.decoder import RotaryTable, Text
 from pyapp.nn.layers.gated import GatedFeedForward
 from pyapp.nn.scaled_decoder import ScaledBlock, ScaledLanguageModel
 
-from .loading.config import check_positive, require
+from .loading.config import require
 from .loading.gguf import TENSOR_SCALINGS, Gguf, biases, pairs_of_llama
 from .loading.multipliers import MULTIPLIER_KEYS, MultiplierConfig
 
@@ -40,10 +40,6 @@ class Config(MultiplierConfig):
             usual = {"use_post_norm": True}
             usual |= {"attention_multiplier": size**-0.5} if type(size) is int and size > 0 else {}
         return usual | values | {"kind": kind}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "logits_scaling")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

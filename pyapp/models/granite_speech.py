@@ -17,7 +17,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import BatchNorm1d, Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import attend
 from pyapp.nn.layers.feed_forward import FeedForward
@@ -256,7 +256,7 @@ class Encoder(Module):
         """x (B, T, numbers) → (B, T, D). ArgumentError for another shape."""
         numbers = self.input_linear.in_features
         if x.ndim != 3 or x.shape[2] != numbers or not x.shape[1]:
-            raise ArgumentError(f"spectrograms are (B, T, {numbers}), not {describe(x)}")
+            raise InputError(f"spectrograms are (B, T, {numbers}), not {describe(x)}")
         x = self.input_linear(x)
         for number, layer in enumerate(self.layers, 1):
             x = layer(x)

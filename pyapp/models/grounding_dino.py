@@ -14,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.detection import (
     PointAttention,
@@ -352,7 +352,7 @@ class Transformer(Module):
         sizes = [(int(x.shape[2]), int(x.shape[3])) for x in maps]
         count, most = sum(rows * columns for rows, columns in sizes), self.config.num_queries
         if count < most:
-            raise ArgumentError(f"a picture of {describe(pixel_values)} has {count:,} places, {most:,} are needed")
+            raise InputError(f"a picture of {describe(pixel_values)} has {count:,} places, {most:,} are needed")
         source, text = self.encode(maps, ids, tokens)
         boxes, numbers = self.boxes(source, sizes, text, tokens), ops.arange(most, dtype="int32", device=ids.device)
         x = self.query_position_embeddings(numbers).unsqueeze(0)

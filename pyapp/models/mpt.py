@@ -63,7 +63,8 @@ class Config(FileConfig):
         for name, expected in plain:
             found = values.get(name, expected)
             require(found == expected, f"{name} is {found!r:.40}, and only {expected!r} is known")
-        own: dict[str, Any] = {"alibi_bias_max": given.get("alibi_bias_max", 8)}
+        most = given.get("alibi_bias_max")
+        own: dict[str, Any] = {"alibi_bias_max": 8 if most is None else most}
         own |= {name: given.get(name) for name in ("clip_qkv", "softmax_scale")}
         for name, value in own.items():
             plausible = value is None or (type(value) in (int, float) and 0 < value <= LARGEST)

@@ -99,8 +99,7 @@ class Config:
         encoder = values.get("encoder_config")
         require(isinstance(encoder, Mapping), f"encoder_config is {encoder!r:.60}, expected an object")
         assert isinstance(encoder, Mapping)
-        given = dict(values) if values.get("durations") is None else {**values, "durations": list(values["durations"])}
-        return read_config(cls, {**given, "encoder": read_config(EncoderConfig, encoder)})
+        return read_config(cls, {**values, "encoder": read_config(EncoderConfig, encoder)})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -81,6 +81,7 @@ class TowerConfig(FileConfig):
             width <= 1 << 16 and width % heads == 0 and width // heads % 4 == 0,
             f"num_heads {heads} do not divide the tower's width {width:,} into heads of a multiple of 4",
         )
+        require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
         require(self.depth <= 1 << 10, f"a tower of {self.depth:,} layers")
         require(self.inner <= 1 << 20 and self.out_size <= 1 << 17, "the tower's layers are too wide")
         require(max(self.patch_size, self.spatial_merge_size) <= 256, f"patch_size is {self.patch_size:,}")

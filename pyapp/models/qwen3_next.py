@@ -95,7 +95,7 @@ class Config(DecoderConfig):
         require(type(step) is int and step >= 1, f"full_attention_interval is {step!r:.40}")
         kinds = values.get("layer_types") or [LINEAR if (i + 1) % step else ATTENTION for i in range(layers)]
         kind = values.get("kind", values.get("model_type", cls.model_type))
-        usual = {"qwen3_next": 512, "qwen3_5_moe_text": 256, "qwen3_5_moe": 256}.get(kind, 0)
+        usual = {"qwen3_next": 512, "qwen3_5_moe_text": 256, "qwen3_5_moe": 256}.get(str(kind), 0)
         chosen = 10 if kind == "qwen3_next" else 8
         given = {"num_experts": usual, "num_experts_per_tok": chosen, "mlp_only_layers": []} | values
         return given | {"layer_types": kinds, "kind": kind}

@@ -19,7 +19,7 @@ from pyapp.nn.layers.normalization import OffsetRMSNorm
 from pyapp.nn.parameter import Initialization, new_parameter
 from pyapp.nn.state_space import causal_convolution
 
-from .loading.config import LIMITS, DecoderConfig, require
+from .loading.config import LIMITS, DecoderConfig, check_positive, require
 
 MODEL_TYPES = ("recurrent_gemma",)
 RECURRENT, ATTENTION = "recurrent", "attention"  # kinds of layers
@@ -48,6 +48,7 @@ class Config(DecoderConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_positive(self, "logits_soft_cap")
         heads, width, kernel = self.num_attention_heads, self.lru_width, self.conv1d_width
         require(width <= LIMITS["hidden_size"], f"lru_width is {width:,}, expected at most {LIMITS['hidden_size']:,}")
         require(width % heads == 0, f"num_attention_heads {heads} does not divide lru_width {width}")

@@ -14,7 +14,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import InputError
 from pyapp.nn import BatchNorm1d, Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import as_bias, attend, visible_keys
 from pyapp.nn.parameter import new_parameter
@@ -23,7 +23,7 @@ from pyapp.nn.sequence_to_sequence import CachedMemory, DecoderLayer, FixedPosit
 from pyapp.nn.sinusoids import interleaved_sinusoids
 from pyapp.nn.sound import SoundAttention, SoundLayer
 
-from .loading.config import FileConfig, require
+from .loading.config import FileConfig, check_padding, require
 from .loading.hifi_gan_config import LARGEST
 
 MODEL_TYPES = ("speecht5",)
@@ -75,6 +75,7 @@ class Config(FileConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         width = self.hidden_size
+        check_padding(self.pad_token_id, self.vocab_size)
         for heads in (self.encoder_attention_heads, self.decoder_attention_heads):
             require(0 < heads and width % heads == 0, f"{heads} heads do not divide hidden_size {width}")
         require(width % 2 == 0, f"hidden_size is {width}, expected an even number")
@@ -277,7 +278,7 @@ class SpeechT5(Module):
         """ids (B, S), attention_mask (B, S) → (B, S, D). ArgumentError for more than the model reads."""
         most = self.config.max_text_positions
         if ids.ndim != 2 or not 1 <= ids.shape[1] <= most:
-            raise ArgumentError(f"SpeechT5: ids are (B, S) with S from 1 to {most}, not {describe(ids)}")
+            raise InputError(f"SpeechT5: ids are (B, S) with S from 1 to {most}, not {describe(ids)}")
         encoder = self.speecht5.encoder
         found: Tensor = encoder.wrapped_encoder(encoder.prenet(ids), attention_mask)
         return found

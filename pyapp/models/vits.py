@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.formats.checkpoint import TensorInfo
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import until
@@ -494,7 +494,7 @@ class Vits(Module):
         """ids and attention_mask (B, T), which is 0 for padding at the end."""
         kind = type(self).__name__
         if ids.ndim != 2 or not 1 <= ids.shape[1] <= MOST_TOKENS:
-            raise ArgumentError(f"{kind}: ids are (B, T) with T from 1 to {MOST_TOKENS}, not {describe(ids)}")
+            raise InputError(f"{kind}: ids are (B, T) with T from 1 to {MOST_TOKENS}, not {describe(ids)}")
         if attention_mask is not None and attention_mask.shape != ids.shape:
             raise ArgumentError(f"{kind}: attention_mask is {describe(attention_mask)}, the ids {describe(ids)}")
         found: Spoken = self.text_encoder(ids, attention_mask)

@@ -13,7 +13,7 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, no_grad, ops
 from pyapp.engine.lazy import np
 from pyapp.engine.user_errors import describe
-from pyapp.errors import ArgumentError
+from pyapp.errors import ArgumentError, InputError
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import as_bias, attend, until, visible_keys
 from pyapp.nn.layers.feed_forward import FeedForward
@@ -243,7 +243,7 @@ class Encoder(MaskedEncoder):
         """input_features (B, F, C), attention_mask (B, F) → (B, T, D). ArgumentError for another shape."""
         size = self.config.feature_projection_input_dim
         if input_features.ndim != 3 or input_features.shape[2] != size or not input_features.shape[1]:
-            raise ArgumentError(f"filter banks are (B, F, {size}), not {describe(input_features)}")
+            raise InputError(f"filter banks are (B, F, {size}), not {describe(input_features)}")
         if attention_mask is not None and attention_mask.shape != input_features.shape[:2]:
             raise ArgumentError(f"attention_mask is {describe(attention_mask)}, the banks {describe(input_features)}")
         x = self.partly_hidden(self.feature_projection(input_features), attention_mask)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import Device, Tensor, ops
 from ..engine.user_errors import describe
-from ..errors import ArgumentError
+from ..errors import ArgumentError, InputError
 from .layers.containers import ModuleList
 from .layers.embedding import Embedding
 from .layers.gated import activated, activation_named
@@ -103,13 +103,11 @@ class Encoder(Module):
         return self.word_embeddings.weight.device
 
     def check(self, ids: Tensor, attention_mask: Tensor | None, type_ids: Tensor | None = None) -> None:
-        """ArgumentError for ids that are not (B, T) with T from 1 to `most`, and for a mask or type ids of another
+        """InputError for ids that are not (B, T) with T from 1 to `most`, and for a mask or type ids of another
         shape.
         """
         if ids.ndim != 2 or not 1 <= ids.shape[1] <= self.most:
-            raise ArgumentError(
-                f"{type(self).__name__}: ids are (B, T) with T from 1 to {self.most}, not {describe(ids)}"
-            )
+            raise InputError(f"{type(self).__name__}: ids are (B, T) with T from 1 to {self.most}, not {describe(ids)}")
         for name, given in (("attention_mask", attention_mask), ("type_ids", type_ids)):
             if given is not None and given.shape != ids.shape:
                 raise ArgumentError(f"{type(self).__name__}: {name} is {describe(given)}, the ids {describe(ids)}")

@@ -95,7 +95,7 @@ class Mamba2Mixer(Module):
             self.register_buffer("factors", None, persistent=False)
         else:
             rows = zip(settings.factors, (inner, *self.parts, heads), strict=True)
-            self.register_buffer("factors", cat([full((size,), x) for x, size in rows]), persistent=False)
+            self.register_buffer("factors", cat([full((size,), float(x)) for x, size in rows]), persistent=False)
         if Initialization.on:
             with no_grad():
                 self.A_log.copy_(arange(1, heads + 1, dtype="float32").log())

@@ -7,10 +7,13 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ..engine import Device, Tensor, ops
 from ..engine.lazy import np
+from ..engine.user_errors import describe
+from ..errors import InputError
 from .detection import PlacesLayer, PositionedAttention, PredictionHead, boxes_of_places
 from .layers.channel_normalization import BatchNorm2d
 from .layers.containers import ModuleList, Sequential
@@ -125,8 +128,17 @@ class HybridEncoder(Module):
         self.pan_blocks = ModuleList(joint() for _ in range(joints))
 
     def forward(self, maps: list[Tensor]) -> list[Tensor]:
-        """maps (B, C, H, W) each, the finest first → the same shapes."""
+        """maps (B, C, H, W) each, the finest first → the same shapes. InputError unless each has half the sides of the
+        one before it.
+        """
         maps = list(maps)
+        sides = [tuple(x.shape[2:]) for x in maps]
+        if any(finer != (2 * coarser[0], 2 * coarser[1]) for finer, coarser in pairwise(sides)):
+            shown = ", ".join(f"{height} x {width}" for height, width in sides)
+            raise InputError(
+                f"the maps of the pictures are {shown}, and each must have half the sides of the one before: "
+                "use the image processor of the model"
+            )
         for number, layers in zip(self.numbers, self.encoder, strict=False):
             maps[number] = layers(maps[number])
         found = [maps[-1]]
@@ -201,7 +213,7 @@ class Promising(Module):
         self.decoder = decoder
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
-        """pixel_values (B, 3, H, W) → logits (B, Q, labels) and boxes (B, Q, 4)."""
+        """pixel_values (B, 3, H, W) → logits (B, Q, labels) and boxes (B, Q, 4). InputError for other sizes."""
         network = self.backbone.model
         maps = network.encoder.maps(network.embedder(pixel_values))
         maps = [layer(maps[stage]) for stage, layer in zip(self.config.stages, self.encoder_input_proj, strict=True)]
@@ -210,6 +222,9 @@ class Promising(Module):
             maps = [layer(x) for layer, x in zip(self.decoder_input_proj, maps, strict=True)]
         sizes = [(int(x.shape[2]), int(x.shape[3])) for x in maps]
         source = ops.cat([as_sequence(x) for x in maps], 1)  # (B, S, D)
+        if source.shape[1] < self.config.num_queries:
+            needed = f"{source.shape[1]:,} places, {self.config.num_queries:,} are needed"
+            raise InputError(f"a picture of {describe(pixel_values)} has {needed}: make it larger")
         boxes, inside = boxes_of_places(sizes, source.device)
         promising = self.enc_output(source * inside.to(source.dtype))
         scores = self.enc_score_head(promising).amax(2)  # (B, S)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, floor, isfinite, log, pi, sqrt
+from sys import float_info
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -65,7 +66,9 @@ def rotary_frequencies(
     try:
         found = scaling(dims, theta, parameters, config, length)
         finite = all(isfinite(step) for step in (*found.per_position, found.attention_factor))
-    except (OverflowError, ZeroDivisionError):
+    except ModelError:
+        raise
+    except (ArithmeticError, ValueError):  # a ValueError of log
         finite = False
     if not finite:
         raise ModelError(f"the rotary positions have no finite frequencies by {parameters!r:.200}", hint=HINT)
@@ -98,7 +101,7 @@ def _number(values: Mapping[str, Any], name: str, default: float | None = None) 
         value = default
     if value is None:
         raise ModelError(f"the configuration does not say {name}, which its rotary positions need", hint=HINT)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= float_info.max:
         raise ModelError(f"{name} is {value!r:.60}, expected a positive number", hint=HINT)
     return float(value)
 
@@ -109,7 +112,7 @@ def _rotated(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> int:
         head_dim = _number(config, "head_dim")
     else:
         head_dim = _number(config, "hidden_size") // _number(config, "num_attention_heads")
-    dims = int(head_dim * _number(parameters, "partial_rotary_factor", 1.0))
+    dims = int(min(head_dim * _number(parameters, "partial_rotary_factor", 1.0), 2 * LARGEST_HEAD))
     if dims < 2 or dims % 2 or dims > min(head_dim, LARGEST_HEAD):
         raise ModelError(f"{dims:,} columns of heads of {head_dim:,.0f} cannot be rotated in pairs", hint=HINT)
     return dims

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import Device, Tensor, no_grad, ops
 from ..engine.user_errors import describe
-from ..errors import ArgumentError
+from ..errors import ArgumentError, InputError
 from .encoders import attend_joined, until, visible_keys
 from .layers.channel_normalization import BatchNorm1d, GroupNorm
 from .layers.containers import ModuleList
@@ -281,7 +281,7 @@ class SoundEncoder(MaskedEncoder):
         """input_values (B, N), attention_mask (B, N) → hidden states (B, T, D). `states` as SoundLayers'."""
         kind = type(self).__name__
         if input_values.ndim != 2 or self.moments(input_values.shape[1]) < 1:
-            raise ArgumentError(f"{kind}: samples are (B, N), enough for a moment, not {describe(input_values)}")
+            raise InputError(f"{kind}: samples are (B, N), enough for a moment, not {describe(input_values)}")
         if attention_mask is not None and attention_mask.shape != input_values.shape:
             raise ArgumentError(
                 f"{kind}: attention_mask is {describe(attention_mask)}, the samples {describe(input_values)}"

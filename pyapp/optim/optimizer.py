@@ -19,6 +19,7 @@ from ..engine.element_programs import HeldNumbers, Numbers
 from ..engine.launch import Recorder, recorder, stop_capture
 from ..engine.ops import full_like, sparse_coo_tensor, view_as_real, zeros_like
 from ..engine.user_errors import describe
+from ..errors import shown
 
 __all__ = ["Optimizer"]
 
@@ -95,6 +96,7 @@ def _loading_with_hooks(load_state_dict: Callable[..., Any]) -> Callable[..., An
 _FLAGS = {"foreach": None, "capturable": False, "differentiable": False, "fused": None}  # torch's, and their defaults
 _FREE = {"lr", "initial_lr", "betas"}  # settings that never decide which kernels run
 _COUNTS = {"step", "mu_product", "eta", "mu"}  # Python numbers in pyapp, tensors of one element in torch's states
+MOST_STEPS = 1 << 53  # as a float has each whole number up to here
 
 
 class Optimizer:
@@ -381,10 +383,13 @@ class Optimizer:
 
     def _loaded(self, number: Any, name: str, value: Any, parameter: Tensor) -> Any:
         """One value of a loaded state, copied."""
+        if name in _COUNTS:
+            number_of = value.item() if isinstance(value, Tensor) else value
+            if not isinstance(number_of, int | float) or not abs(number_of) < MOST_STEPS:
+                raise ValueError(f"load_state_dict: {name} of parameter {number} is {shown(number_of, 40)}")
+            return number_of
         if not isinstance(value, Tensor):
             return deepcopy(value)
-        if name in _COUNTS:
-            return value.item()
         if not self._fits(name, value, parameter):
             raise ValueError(
                 f"load_state_dict: {name} of parameter {number} is {describe(value)}, the parameter "

@@ -7,7 +7,6 @@ several for the chat template; errors name the places of the request.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp.dataclass import dataclass
 from pyapp.events import Done
+from pyapp.formats.safe_json import parse_json
 from pyapp.text.chat_template import sources
 
 from .answers import data_line
@@ -332,7 +332,7 @@ def usage_of(choice: Choice) -> dict[str, int]:
 def input_of(arguments: str) -> Any:
     """The arguments of a call; none of a call that was cut off."""
     try:
-        return json.loads(arguments)
+        return parse_json(arguments)
     except ValueError:
         return {}
 

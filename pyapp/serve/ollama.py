@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 from pyapp import __version__
 from pyapp.events import Done, Event, Token
+from pyapp.formats.safe_json import parse_json
 from pyapp.text.chat_template import sources
 from pyapp.text.pictures import sees
 from pyapp.text.thinking import THINKING_TAGS
@@ -221,8 +222,8 @@ def calls_of(choice: Choice) -> list[dict[str, Any]]:
     found = []
     for call in choice.calls:
         try:
-            arguments = json.loads(call["function"]["arguments"])
-        except ValueError:  # cut off
+            arguments = parse_json(call["function"]["arguments"])
+        except ValueError:  # cut off, or nested too deeply
             arguments = {}
         found.append({"function": {"name": call["function"]["name"], "arguments": arguments}})
     return found

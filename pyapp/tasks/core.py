@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from pyapp.dataclass import dataclass
-from pyapp.errors import Cancelled, InputError, OperationError, OptionError, PyappError
+from pyapp.errors import NO_ROOM, Cancelled, InputError, OperationError, OptionError, PyappError
 from pyapp.events import Cancel, Done, Error, Event
 
 Events = AsyncGenerator[Event, None]
@@ -62,7 +62,9 @@ def error_event(error: Exception) -> Error:
         )
     if isinstance(error, OSError) and error.strerror:
         name = None if error.filename is None else str(error.filename) or '""'
-        return Error(error.strerror.lower(), name, "Check the name and your access rights" if name else None)
+        full = error.errno in NO_ROOM
+        hint = "Free some space, or take another place" if full else "Check the name and your access rights"
+        return Error(error.strerror.lower(), name, hint if name else None)
     if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "pyapp":
         return Error(f"the Python package {error.name.partition('.')[0]!r} is missing", hint=INSTALL_AGAIN)
     if isinstance(error, ImportError) and not (error.name or "").startswith("pyapp"):

@@ -17,6 +17,8 @@ from typing import Any
 
 from ..engine.ops.random import default_generator
 from ..errors import FileFormatError
+from ..formats.folders import made_folder
+from ..formats.safe_json import parse_json
 from ..formats.sink import full_disk_named, open_sink
 from ..formats.tfevents import EventWriter
 
@@ -517,12 +519,12 @@ class BackupAndRestore(Callback):
         if not self._note.is_file():
             return
         try:
-            note = json.loads(self._note.read_text())
+            note = parse_json(self._note.read_bytes())
             epoch, file, random = int(note["epoch"]), str(note["file"]), note["random"]
             default = [int(random[0]), int(random[1])]
             if Path(file).name != file:
                 raise ValueError(f"{file!r} is not a file of the folder")
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:
             hint = "Delete the folder to start again"
             raise FileFormatError(f"this is not what BackupAndRestore writes ({error})", where=str(self._note),
                                   hint=hint) from error  # fmt: skip
@@ -535,11 +537,11 @@ class BackupAndRestore(Callback):
         self._done = epoch + 1 >= self.params.get("epochs", 0) or self.model.stop_training
 
     def _keep(self, epoch: int) -> None:
-        self.backup_dir.mkdir(parents=True, exist_ok=True)
         state = default_generator.get_state()
-        before = set(self.backup_dir.glob("training-*.safetensors"))
         name = f"training-{uuid.uuid4().hex[:12]}.safetensors"
-        self.model.save_training(self.backup_dir / name)
+        with made_folder(self.backup_dir):
+            before = set(self.backup_dir.glob("training-*.safetensors"))
+            self.model.save_training(self.backup_dir / name)
         with open_sink(self._note) as file:  # from here on the new file counts
             file.write(json.dumps({"epoch": epoch, "file": name, "random": list(state)}).encode())
         for path in before:

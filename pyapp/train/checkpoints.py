@@ -17,6 +17,7 @@ from pyapp.engine import Tensor
 from pyapp.engine.ops.random import default_generator
 from pyapp.errors import FileFormatError, ModelError, PyappError
 from pyapp.formats import open_checkpoint, write_safetensors
+from pyapp.formats.safe_json import parse_json
 
 from .trainer import Trainer
 
@@ -50,7 +51,7 @@ def restore(path: Path, trainer: Trainer) -> None:
     """Restores the state of `save`. FileFormatError if the file is damaged or of another training."""
     with _opened(path) as checkpoint:
         try:
-            state = json.loads(checkpoint.metadata["training"])
+            state = parse_json(checkpoint.metadata["training"])
             parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
             for name in checkpoint.tensors:
                 part, _, rest = name.partition(".")
@@ -69,7 +70,7 @@ def restore(path: Path, trainer: Trainer) -> None:
             default_generator.manual_seed(seed).offset = int(offset)
         except FileFormatError:  # a tensor could not be read
             raise
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise FileFormatError(
                 f"this checkpoint does not continue this training ({error})", where=str(path), hint=START_ANEW
             ) from error
@@ -100,7 +101,7 @@ def check_settings(path: Path, wanted: Mapping[str, Any], usual: Mapping[str, An
     """
     with _opened(path) as checkpoint:
         try:
-            found = {**(usual or {}), **json.loads(checkpoint.metadata["settings"])}
+            found = {**(usual or {}), **parse_json(checkpoint.metadata["settings"])}
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(
                 "this file is not the checkpoint of a training", where=str(path), hint=START_ANEW

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from abc import ABC, abstractmethod
@@ -15,8 +14,10 @@ from typing import Any, ClassVar, TypeVar
 
 from pyapp.engine import get_num_threads, instruction_set
 from pyapp.engine.ops.random import default_generator
-from pyapp.errors import OptionError, PyappError, StorageFullError
+from pyapp.errors import OptionError, PyappError
 from pyapp.events import Cancel, Done, Event, Metric, Notice, Progress
+from pyapp.formats.folders import gone_if_empty
+from pyapp.formats.sink import full_disk_named
 
 from . import checkpoints, curves
 from .trainer import Trainer
@@ -201,16 +202,16 @@ def prepare_folder(folder: Path) -> None:
     """Makes the folder and checks that it can be written to, before hours of work. PyappError, or StorageFullError."""
     probe = folder / f".{os.getpid()}.probe"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"\0" * 4096)
-        probe.unlink()
+        with full_disk_named(folder), gone_if_empty(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                probe.write_bytes(b"\0" * 4096)
+            finally:
+                with suppress(OSError):  # of a folder that cannot be written to
+                    probe.unlink(missing_ok=True)
     except OSError as error:
-        with suppress(OSError):
-            probe.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFullError(
-                "the disk is full", where=str(folder), hint="Free some space, or take another folder"
-            ) from error
+        if isinstance(error, PyappError):
+            raise
         raise PyappError(
             f"cannot write to this folder: {(error.strerror or str(error)).lower()}", where=str(folder),
             hint="Take another folder, or change its access rights",

@@ -104,16 +104,21 @@ class Run:
             seed, offset = state["random"]
             default_generator.manual_seed(int(seed)).offset = int(offset)
             self.step = int(state["step"])
-            self.values = {name: [tuple(point) for point in points] for name, points in state["values"].items()}
+            if self.step < 0:
+                raise ValueError(f"it is at step {self.step}")
+            self.values = {
+                str(name): [(int(step), float(value)) for step, value in points]
+                for name, points in state["values"].items()
+            }
         except FileFormatError:
             raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             what = f"this checkpoint does not continue this script ({error})"
             raise FileFormatError(what, where=str(self.checkpoint), hint=hint) from error
 
     def draw(self) -> None:
         """loss.png with the logged numbers, if there are any and Pillow is installed."""
-        if self.values and curves.can_draw():
+        if any(self.values.values()) and curves.can_draw():
             curves.loss_curve(self.folder / "loss.png", self.values, {}, self.folder.name)
 
     def advice(self) -> str:

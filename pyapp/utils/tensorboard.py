@@ -16,6 +16,7 @@ from ..engine import Tensor
 from ..engine.lazy import np
 from ..engine.user_errors import describe
 from ..formats.png import encode_png
+from ..formats.sink import open_sink
 from ..formats.tensorboard_plugins import (
     MOST_THRESHOLDS,
     graph_def,
@@ -230,14 +231,16 @@ class SummaryWriter:
             _write_table(folder / "metadata.tsv", rows)
             described.append(f"metadata_path: {_quoted(f'{inside}/metadata.tsv')}")
         if pictures is not None:
-            (folder / "sprite.png").write_bytes(encode_png(_sprite(pictures)))
+            with open_sink(folder / "sprite.png") as file:
+                file.write(encode_png(_sprite(pictures)))
             height, width = pictures.shape[2:]
             described.append(
                 f"sprite {{\n    image_path: {_quoted(f'{inside}/sprite.png')}\n    single_image_dim: {width}\n"
                 f"    single_image_dim: {height}\n  }}"
             )
         self._embeddings.append("embeddings {\n" + "".join(f"  {line}\n" for line in described) + "}\n")
-        (Path(self.log_dir) / "projector_config.pbtxt").write_text("".join(self._embeddings))
+        with open_sink(Path(self.log_dir) / "projector_config.pbtxt") as file:
+            file.write("".join(self._embeddings).encode())
 
     def flush(self) -> None:
         """Has no effect: everything is in the files."""
@@ -265,8 +268,8 @@ def _setting(name: str, value: Any) -> Any:
 
 
 def _write_table(path: Path, rows: Sequence[Sequence[Any]]) -> None:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
+    with open_sink(path) as file:
+        file.writelines(("\t".join(map(str, row)) + "\n").encode() for row in rows)
 
 
 def _quoted(text: str) -> str:

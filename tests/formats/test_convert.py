@@ -3,6 +3,7 @@ errors."""
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import zipfile
@@ -198,6 +199,10 @@ def test_broken_imatrix_files_give_clear_errors() -> None:
             pass
     with pytest.raises(FileFormatError, match="negative or not finite"):
         read_imatrix(old_imatrix({"a": np.array([1, -1], np.float32)}))
+    empty = io.BytesIO()
+    write_gguf(empty, {"a.in_sum2": np.ones((2, 0), np.float32), "a.counts": np.ones((2, 1), np.float32)}, {})
+    with pytest.raises(FileFormatError, match="expected a matrix"):
+        read_imatrix(empty.getvalue())
 
 
 def test_a_hugging_face_model_is_not_called_what_other_programs_would_misread(tmp_path: Path) -> None:

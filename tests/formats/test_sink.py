@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -14,7 +15,10 @@ import numpy as np
 import pytest
 
 import pyapp
+from pyapp.errors import StorageFullError
 from pyapp.formats import open_checkpoint, write_gguf, write_npz, write_safetensors
+from pyapp.formats.folders import made_folder
+from pyapp.formats.sharded import write_sharded_safetensors
 from pyapp.formats.sink import open_sink
 
 VALUES = {"w": np.arange(6.0, dtype=np.float32).reshape(2, 3)}
@@ -131,10 +135,38 @@ def test_a_device_is_written_to_not_replaced() -> None:
 
 @pytest.mark.native_only
 def test_a_full_disk_is_named() -> None:
-    from pyapp.errors import StorageFullError
-
     with pytest.raises(StorageFullError, match="/dev/full: the disk is full"):
         write_safetensors("/dev/full", {"w": np.zeros(1 << 20)})
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.ENOSPC, "the disk is full"), (errno.EFBIG, "file too large")])
+def test_a_folder_that_could_not_be_filled_is_gone(tmp_path: Path, number: int, told: str) -> None:
+    def fill(folder: Path) -> None:
+        with made_folder(folder) as place:
+            (place / "half").write_bytes(b"x")
+            raise OSError(number, "full", "half")
+
+    with pytest.raises(StorageFullError, match=told):
+        fill(tmp_path / "a" / "b")
+    assert os.listdir(tmp_path) == []
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "kept").write_bytes(b"y")
+    with pytest.raises(StorageFullError):
+        fill(tmp_path / "old")
+    assert (tmp_path / "old" / "kept").read_bytes() == b"y"
+
+
+@pytest.mark.native_only
+def test_shards_that_are_not_all_there_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, done: Any = os.fsync) -> None:
+        if any(tmp_path.glob("*.safetensors")):
+            raise OSError(errno.ENOSPC, "full")
+        done(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageFullError, match="00002-of-00002"):
+        write_sharded_safetensors(tmp_path, {"a": pyapp.ones(4), "b": pyapp.ones(4)}, limit=16)
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_bytes_are_those_of_an_open_file(tmp_path: Path) -> None:

@@ -488,6 +488,10 @@ def test_hostile_archives(files: Path, tmp_path: Path) -> None:
         archive.writestr("../../config.json", "{}")
     with pytest.raises(FileFormatError, match="has no config.json"):
         keras.models.load_model(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("config.json", "{}")
+    with pytest.raises(FileFormatError, match="packed in a way that Keras does not use"):
+        keras.models.load_model(path)
     at = whole.rindex(b"PK\5\6") + 16  # where the end says that the table of contents begins
     begins = struct.unpack_from("<I", whole, at)[0] + 5000
     path.write_bytes(whole[:at] + struct.pack("<I", begins) + whole[at + 4 :])

@@ -135,6 +135,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         ("mobilebert", {"num_feedforward_networks": 10**6}, "above 256"),
         ("squeezebert", {"v_groups": 3}, "v_groups 3 does not divide"),
         ("squeezebert", {"embedding_size": 8}, "embedding_size 8 is not hidden_size"),
+        ("distilbert", {"pad_token_id": 1000}, "pad_token_id is 1000"),
     ],
 )
 def test_sizes_that_do_not_fit_are_named(name: str, change: dict[str, Any], what: str) -> None:

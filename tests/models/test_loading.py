@@ -465,6 +465,13 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("gemma2", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0, expected a number > 0"),
     ("gemma3", {"query_pre_attn_scalar": -256.0}, "query_pre_attn_scalar"),
     ("gemma2", {"attn_logit_softcapping": -2.0}, "attn_logit_softcapping is -2.0, expected a number > 0"),
+    ("recurrent_gemma", {"logits_soft_cap": 0.0}, "logits_soft_cap"), ("llama", {"rms_norm_eps": 1e308}, "a finite"),
+    ("rwkv6", {"hidden_size": 10**400}, "hidden_size"), ("phi3", {"hidden_act": ["silu"]}, "hidden_act|activation"),
+    ("granitemoe", {"logits_scaling": 0}, "logits_scaling"), ("qwen3_next", {"kind": ["a"]}, "kind is"),
+    ("falcon_h1", {"mlp_multipliers": [1.0, 10**400]}, "mlp_multipliers has 1000.*fit into float32"),
+    ("falcon_h1", {"ssm_multipliers": [1.0, float("nan"), 1.0, 1.0, 1.0]}, "ssm_multipliers has nan"),
+    ("llama", {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 1e38}}, "131,072 columns"),
+    ("llama", {"rope_scaling": {"rope_type": "linear", "factor": float("nan")}}, "rope_parameters has nan"),
 ]  # fmt: skip
 
 
@@ -535,7 +542,7 @@ def test_scaled_positions_lengthen_the_context() -> None:
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 96}, 384),
         ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32}, 128),
         ({"rope_type": "yarn", "factor": 4.0}, 512), ({"type": "linear", "factor": 1.5}, 192),
-        ({"rope_type": "dynamic", "factor": 2.0}, 256), ({"type": "linear", "factor": 1e300}, 1 << 24),
+        ({"rope_type": "dynamic", "factor": 2.0}, 256), ({"type": "linear", "factor": 1e30}, 1 << 24),
     ]  # fmt: skip
     for scaling, expected in scalings:
         model = make("llama", 0, rope_scaling=scaling)

@@ -178,7 +178,7 @@ def test_pieces_of_moments() -> None:
 HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"encoder_config": None}, "encoder_config"), ({"durations": [0, "x"]}, "durations"),
     ({"blank_token_id": 12}, "blank"), ({"decoder_hidden_size": 1 << 20}, "decoder_hidden_size"),
-    ({"num_decoder_layers": 1 << 20}, "num_decoder_layers"),
+    ({"durations": 3}, "durations"), ({"num_decoder_layers": 1 << 20}, "num_decoder_layers"),
     ({"encoder_config": ENCODER | {"num_attention_heads": 5}}, "divide"),
     ({"encoder_config": ENCODER | {"subsampling_factor": 6}}, "subsampling_factor"),
     ({"encoder_config": ENCODER | {"subsampling_conv_stride": 3}}, "stride"),

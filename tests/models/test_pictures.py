@@ -16,7 +16,7 @@ import pytest
 
 import pyapp
 from pyapp import nn
-from pyapp.errors import ArgumentError, ModelError
+from pyapp.errors import ArgumentError, InputError, ModelError
 from pyapp.models._index import MODEL_TYPES, SEEING, TASKS
 from pyapp.models.loading.image_processors import usual_processor
 from pyapp.text.sequence_to_sequence import SearchOptions, search
@@ -182,11 +182,15 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
     for name, shape, message in (
         ("vit", (1, 3, 12, 12), "takes 12 x 8"), ("vit", (1, 1, 12, 8), r"\(B, 3, H, W\)"),
         ("vit", (3, 12, 8), r"\(B, 3, H, W\)"), ("vit", (0, 3, 12, 8), r"\(B, 3, H, W\)"),
-        ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("depth_pro", (1, 3, 24, 28), "squares from 24"),
+        ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("d_fine", (1, 3, 64, 88), "half the sides"),
+        ("deformable_detr_two_stage", (1, 3, 8, 8), "make it larger"),
+        ("depth_pro", (1, 3, 24, 28), "squares from 24"),
         ("convnext", (1, 3, 16, 15), "from 16 pixels"),
     ):  # fmt: skip
-        with pytest.raises(ArgumentError, match=message):
+        with pytest.raises(InputError, match=message):  # the user's mistake, not one of pyapp's
             make(name, TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][0])(pyapp.zeros(*shape))
+    with pytest.raises(InputError, match="has 120 places, 300 are needed"):
+        make("d_fine", "object-detection", num_queries=300)(pyapp.zeros(1, 3, 64, 96))
 
 
 def test_settings_of_swin2sr_that_are_refused() -> None:
@@ -235,7 +239,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         for field, wrong in (
             ("depths", ([1], [1, 0], [1, 10**9], "many", [1, 1.5])), ("embed_dim", ([8, 13], [8, 10**9], [], [8])),
             ("patch_prenorm", ([1, 0], [True], "many")), ("patch_stride", ([2, 0], [2, -1], [10**9, 1])),
-            ("window_size", (0, -1, 10**12, "many")), ("projection_dim", (8, 10**12)), ("mlp_ratio", (0.0, 1e9)),
+            ("window_size", (0, -1, 65, 10**12, "many")), ("projection_dim", (8, 10**12)), ("mlp_ratio", (0.0, 1e9)),
         ):  # fmt: skip
             for value in wrong:
                 with pytest.raises(ModelError):

@@ -264,7 +264,8 @@ def test_hostile_configurations_and_shapes_are_refused() -> None:
                          ("switch_transformers", {"num_experts": 1 << 20}),
                          ("switch_transformers", {"is_gated_act": True}),
                          ("longt5", {"encoder_attention_type": "far"}), ("longt5", {"local_radius": 1 << 20}),
-                         ("marian", {"pad_token_id": 40}), ("t5gemma", {"decoder": [1]}),
+                         ("marian", {"pad_token_id": 40}), ("t5", {"decoder_start_token_id": 40}),
+                         ("t5gemma", {"decoder": [1]}),
                          ("t5gemma", {"encoder": {"head_dim": 1 << 40}}), ("t5gemma", {"bos_token_id": "first"}),
                          ("m2m_100", {"d_model": 2, "decoder_attention_heads": 1, "encoder_attention_heads": 1}),
                          ("mbart", {"activation_function": "none"})):  # fmt: skip

@@ -152,7 +152,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"encoder_attention_heads": 3}, "divide"), ({"speech_decoder_postnet_kernel": 4}, "kernel"),
     ({"speech_decoder_prenet_dropout": 1.0}, "dropout"), ({"encoder_layers": 1 << 20}, "encoder_layers"),
     ({"max_text_positions": 1 << 30}, "max_text_positions"), ({"num_mel_bins": 1 << 30}, "num_mel_bins"),
-    ({"layer_norm_eps": 1e-6}, "layer_norm_eps"),
+    ({"pad_token_id": 99}, "pad_token_id"), ({"layer_norm_eps": 1e-6}, "layer_norm_eps"),
 ]  # fmt: skip
 
 

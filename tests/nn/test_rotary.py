@@ -103,6 +103,7 @@ def test_layer_types() -> None:
         ({"rope_scaling": {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 1}}, "are both 1"),
         ({"rope_scaling": {"type": "dynamic", "factor": 1e300}, "head_dim": 4, "length": 256}, "no finite frequencies"),
         ({"rope_scaling": {"type": "linear", "factor": 1e-320}}, "no finite frequencies"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2.0, "beta_fast": 1e308}}, "no finite frequencies"),
         (
             {"rope_scaling": {"type": "longrope", "short_factor": [1] * 8}, "original_max_position_embeddings": 1},
             "no finite",

@@ -11,12 +11,24 @@ import pytest
 import pyapp
 from pyapp import nn
 from pyapp.nn import utils
+from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.utils import parametrizations, parametrize
+from tests.together import IN_BROWSER
 
 
 def layer(kind: Any = nn.Linear, *sizes: int) -> Any:
     pyapp.manual_seed(4)
     return kind(*(sizes or (3, 4)))
+
+
+def test_weights_that_will_be_read_take_no_memory() -> None:
+    """The sizes are those of a file, before its tensors are compared with them: here 512 GiB."""
+    size = 1 << (10 if IN_BROWSER else 17)
+    with skip_initialization():
+        made = parametrizations.weight_norm(nn.Conv1d(size, size, 128, groups=16), dim=2)
+    shapes = {name: tuple(value.shape) for name, value in made.state_dict().items() if name != "bias"}
+    parts = "parametrizations.weight."
+    assert shapes == {f"{parts}original0": (1, 1, 128), f"{parts}original1": (size, size // 16, 128)}
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,8 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     "damage",
     [
         {"losses": None}, {"losses": ["x"]}, {"position": "x"}, {"held_out": [[1]]}, {"optimizer": {"99": {}}},
-        {"optimizer": []}, {"schedule": {}}, {"random": 3},
+        {"optimizer": []}, {"schedule": {}}, {"random": 3}, {"position": float("inf")},
+        {"optimizer": {"0": {"step": float("nan")}}}, {"optimizer": {"0": {"step": 10**400}}},
     ],
 )  # fmt: skip
 def test_a_state_that_cannot_be_is_refused(tmp_path: Path, damage: dict[str, object]) -> None:
@@ -161,6 +162,16 @@ def test_a_state_that_cannot_be_is_refused(tmp_path: Path, damage: dict[str, obj
     write_safetensors(path, tensors, {"settings": "{}", "training": json.dumps(state)})
     with pytest.raises(FileFormatError, match="does not continue this training"):
         checkpoints.restore(path, small_trainer())
+
+
+def test_a_deep_state_is_refused(tmp_path: Path) -> None:
+    """The texts of the metadata are JSON within JSON."""
+    path = tmp_path / "checkpoint"
+    deep = "[" * 100_000
+    write_safetensors(
+        path, {"model.weight": Tensor.from_buffer(bytes(4), (1,), "float32")}, {"settings": deep, "training": deep}
+    )
+    refused(path, "not the checkpoint of a training|does not continue this training")
 
 
 def test_other_settings_are_named(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyapp import cli
-from pyapp.errors import OptionError
-from pyapp.formats.torch_files import load
-from pyapp.train.script import Run
+from pyapp.errors import FileFormatError, OptionError
+from pyapp.formats.torch_files import load, save
+from pyapp.train.script import FILE_NAME, Run
 
 pytestmark = pytest.mark.native_only
 
@@ -97,3 +98,13 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "which command to run" in capsys.readouterr().err
     with pytest.raises(OptionError):
         next(Run(tmp_path).steps(-1))
+
+
+@pytest.mark.parametrize("damage", [{"step": float("inf")}, {"step": -1}, {"values": {"loss": "a"}}, {"random": []}])
+def test_a_state_that_cannot_be_is_refused(tmp_path: Path, damage: dict[str, Any]) -> None:
+    state = {"step": 1, "values": {"loss": [(1, 0.5)]}, "random": [1, 0], "parts": {}}
+    save(state, tmp_path / FILE_NAME)
+    assert next(Run(tmp_path).steps(3)) == 2
+    save(state | damage, tmp_path / FILE_NAME)
+    with pytest.raises(FileFormatError, match="does not continue this script"):
+        next(Run(tmp_path).steps(3))

@@ -151,7 +151,7 @@ def load_task_model(
             if labels is None:
                 check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
             else:
-                check_new_head(found, name, task)
+                check_new_head(found, str(files["config"]), task)
 
     name, files = files_of(source, check, report, cancel, MORE_FILES)
     if labels is not None and "config" not in files:
@@ -166,6 +166,7 @@ def load_task_model(
     if labels is None:
         check_task(settings, name_of(files["config"]), task)
     else:
+        check_new_head(settings, name_of(files["config"]), task)
         settings |= with_labels(labels)
     tokenizer, answers = _tokenizer(name, source, files), None
     if task == "causal-lm":  # a ranking's: one that ranks nothing is refused before its weights are read

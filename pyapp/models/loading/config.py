@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from math import inf
-from sys import float_info
 from typing import Any, ClassVar, TypeVar
 
 from pyapp.dataclass import dataclass
-from pyapp.errors import ModelError
+from pyapp.errors import ModelError, shown
 from pyapp.nn.heads import Heads
 
 T = TypeVar("T")
 
 # The largest plausible values of whole numbers; others are limited by LARGEST.
 LARGEST = 1 << 31
+FLOAT_LIMIT = 3.4028234663852886e38  # the largest float32
 DEEPEST = 1 << 10  # layers of a model, or of a stage of one
 LIMITS = {
     "vocab_size": 1 << 22, "hidden_size": 1 << 17, "intermediate_size": 1 << 20, "moe_intermediate_size": 1 << 20,
@@ -63,8 +63,8 @@ def _is_required(field: Any) -> bool:
 
 
 def check_fields(config: Any) -> None:
-    """ModelError for a field that is not of its annotated type, and for whole numbers below 1 (0 of token ids and where
-    the default is 0) or above their limit.
+    """ModelError for a field that is not of its annotated type, for whole numbers below 1 (0 of token ids and where the
+    default is 0) or above their limit, and for lists and objects with numbers that no model computes with.
     """
     for field in fields(config):
         value, kinds = getattr(config, field.name), [kind.strip() for kind in str(field.type).split("|")]
@@ -72,7 +72,22 @@ def check_fields(config: Any) -> None:
             continue
         wanted = next((told for kind in kinds if (told := _problem(field, kind, value)) is not None), None)
         if wanted is not None:
-            raise ModelError(f"{field.name} is {value!r:.60}, expected {wanted}")
+            raise ModelError(f"{field.name} is {shown(value, 60)}, expected {wanted}")
+        if isinstance(value, list | tuple | dict) and (number := _unusable(value)) is not None:
+            raise ModelError(f"{field.name} has {shown(number, 40)}, expected numbers that fit into float32")
+
+
+def _unusable(value: Any) -> Any:
+    """A number of a list or an object, or of those in it, that is NaN or beyond float32's; None if there is none."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, int | float):
+            if found != found or FLOAT_LIMIT < abs(found) != inf:
+                return found
+        elif isinstance(found, list | tuple | dict):
+            waiting += found.values() if isinstance(found, dict) else found
+    return None
 
 
 def _problem(field: Any, kind: str, value: Any) -> str | None:
@@ -83,7 +98,7 @@ def _problem(field: Any, kind: str, value: Any) -> str | None:
         plausible = type(value) is int and lowest <= value <= most
         return None if plausible else f"a whole number from {lowest} to {most:,}"
     if kind == "float":
-        plausible = type(value) in (int, float) and abs(value) <= float_info.max  # whole numbers have no largest one
+        plausible = type(value) in (int, float) and abs(value) <= FLOAT_LIMIT  # whole numbers have no largest one
         return None if plausible else "a finite number"
     if kind == "bool":
         return None if type(value) is bool else "true or false"
@@ -104,7 +119,12 @@ def require(condition: bool, what: str, hint: str | None = None) -> None:
 
 def check_padding(padding: int | None, words: int) -> None:
     """ModelError for a padding token that the vocabulary does not have."""
-    require(padding is None or padding < words, f"pad_token_id is {padding}, of {words:,} tokens")
+    check_token("pad_token_id", padding, words)
+
+
+def check_token(name: str, number: int | None, words: int) -> None:
+    """ModelError for a token that the vocabulary does not have."""
+    require(number is None or number < words, f"{name} is {number}, of {words:,} tokens")
 
 
 def check_depth(layers: int) -> None:
@@ -175,7 +195,7 @@ def rope_parameters(values: Mapping[str, Any], theta: float = 10000.0) -> dict[s
         found["rope_type"] = "default"
     base = found["rope_theta"]
     require(
-        type(base) in (int, float) and 0 < base <= float_info.max, f"rope_theta is {base!r:.60}, expected a number > 0"
+        type(base) in (int, float) and 0 < base <= FLOAT_LIMIT, f"rope_theta is {base!r:.60}, expected a number > 0"
     )
     return found
 

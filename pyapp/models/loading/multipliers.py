@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 
-from .config import DecoderConfig
+from .config import DecoderConfig, check_positive
 from .gguf import KEYS
 
 MULTIPLIER_KEYS = KEYS | {
@@ -38,6 +38,10 @@ class MultiplierConfig(DecoderConfig):
     logits_scaling: float = 1.0
     residual_multiplier: float = 1.0
     attention_multiplier: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "logits_scaling")
 
     @property
     def logit_factor(self) -> float:

@@ -77,7 +77,8 @@ class MixedTextConfig:
             raise ModelError(f"the language model {kind!r:.50} in text_config is not known")
         architecture = importlib.import_module(f"pyapp.models.{module}")
         usual = getattr(architecture, "NESTED_DEFAULTS", {}) | dict(cls.usual)
-        return architecture.Config.from_dict({**usual, **text, **({"tie_word_embeddings": True} if tied else {})})
+        own = {name: value for name, value in text.items() if name != "kind"}  # the model_type says it
+        return architecture.Config.from_dict({**usual, **own, **({"tie_word_embeddings": True} if tied else {})})
 
     def check(self) -> None:
         """ModelError for values that cannot be."""

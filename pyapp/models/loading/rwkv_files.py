@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .config import require
+from .config import LIMITS, require
 
 # A tensor by which a file is known, of newer versions first: the versions have more and more tensors in common.
 VERSIONS = {
@@ -47,7 +47,8 @@ def with_sizes(values: Mapping[str, Any], inner: Callable[[int], int]) -> dict[s
     """
     given = {name: value for name, value in values.items() if value is not None}
     hidden: Any = given.get("hidden_size")
-    require(type(hidden) is int and hidden >= 1, f"hidden_size is {hidden!r:.60}, expected a whole number")
+    plausible = type(hidden) is int and 1 <= hidden <= LIMITS["hidden_size"]
+    require(plausible, f"hidden_size is {hidden!r:.60}, expected a whole number from 1 to {LIMITS['hidden_size']:,}")
     return {"attention_hidden_size": hidden, "intermediate_size": inner(hidden)} | given
 
 

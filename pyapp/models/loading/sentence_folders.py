@@ -7,7 +7,7 @@ Checkpoints of Stanford's ColBERT have their projection in the encoder's file, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -138,6 +138,7 @@ def embedder(
     """
     form = late_interaction_of(files, config)
     parts, settings = sentence_parts(files, dtype, device)
+    check_widths(encoder, parts)
     if form is None:
         return SentenceEmbedder(encoder, parts, settings)
     if STANFORD in _classes(config) and not parts:
@@ -148,6 +149,23 @@ def embedder(
     if poolings:
         raise ModelError("a model of late interaction has no pooling", where=MODULES)
     return MultiVectorEmbedder(encoder, parts, settings, form)
+
+
+def check_widths(encoder: Encoder, parts: Sequence[Module]) -> None:
+    """ModelError for a linear layer that does not take the vectors of the parts before it, as far as their width is
+    known.
+    """
+    width = getattr(encoder.config, "hidden_size", None)
+    for part in parts:
+        if width is None or not isinstance(part, Pooling | Dense | Norm | Normalize):
+            return
+        if isinstance(part, Pooling):
+            width *= len(part.modes)
+        elif isinstance(part, Dense):
+            if part.linear.in_features != width:
+                what = f"Dense has in_features {part.linear.in_features}, the vectors have {width} columns"
+                raise ModelError(what, where=MODULES)
+            width = part.linear.out_features
 
 
 def late_interaction_of(files: Mapping[str, Any], config: Mapping[str, Any]) -> LateInteraction | None:

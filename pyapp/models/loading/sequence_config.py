@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyapp.dataclass import dataclass
 
-from .config import FileConfig, check_depth, check_padding, require
+from .config import FileConfig, check_depth, check_padding, check_token, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,3 +33,4 @@ class SequenceToSequenceConfig(FileConfig):
             require(self.d_model % heads == 0, f"{heads} heads do not divide d_model {self.d_model}")
         check_depth(max(self.encoder_layers, self.decoder_layers))
         check_padding(self.pad_token_id, self.vocab_size)
+        check_token("decoder_start_token_id", self.decoder_start_token_id, self.vocab_size)

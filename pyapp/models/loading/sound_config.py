@@ -13,6 +13,7 @@ from .config import (
     check_depth,
     check_heads,
     check_padding,
+    check_token,
     read_config,
     require,
     rope_parameters,
@@ -115,6 +116,7 @@ class WriterConfig(FileConfig):
         check_depth(max(layers))
         check_heads(own.hidden_size, heads, heads, getattr(self, "head_dim", None), self.max_position_embeddings)
         check_padding(self.pad_token_id, self.vocab_size)
+        check_token("decoder_start_token_id", self.decoder_start_token_id, self.vocab_size)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pyapp.dataclass import dataclass
 from pyapp.nn.layers.gated import activation_named
 
-from .config import check_depth, check_fields, check_padding, read_config, require
+from .config import check_depth, check_fields, check_padding, check_token, read_config, require
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class T5Config:
         )
         check_depth(max(self.num_layers, self.decoder_layers))
         check_padding(self.pad_token_id, self.vocab_size)
+        check_token("decoder_start_token_id", self.decoder_start_token_id, self.vocab_size)
         activation_named(self.activation)
 
     @classmethod

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyapp.engine import Tensor
 from pyapp.formats import write_llama2c, write_safetensors
+from pyapp.formats.folders import made_folder
 from pyapp.formats.sink import open_sink
 from pyapp.models.load import LoadedModel
 from pyapp.nn import Module
@@ -26,19 +27,18 @@ def write_model(loaded: LoadedModel, folder: str | os.PathLike[str]) -> Path:
     only pyapp reads. llama2.c's become a model.bin of float32. Both get tokenizer.json, and the chat template in
     tokenizer_config.json. OSError or StorageFullError.
     """
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
     model: Any = loaded.model
-    if hasattr(model, "export_tensors"):
-        file = place / "model.bin"
-        write_llama2c(file, model.config.to_dict(), model.export_tensors(), version=1)
-    else:
-        file = place / "model.safetensors"
-        write_safetensors(file, _tensors(model), PYTORCH)
-        write_json(place / "config.json", getattr(model.config, "saved", model.config.to_dict)())
-    loaded.tokenizer.save(place / "tokenizer.json")
-    if loaded.tokenizer.settings:
-        write_json(place / SETTINGS, loaded.tokenizer.settings)
+    with made_folder(folder) as place:
+        if hasattr(model, "export_tensors"):
+            file = place / "model.bin"
+            write_llama2c(file, model.config.to_dict(), model.export_tensors(), version=1)
+        else:
+            file = place / "model.safetensors"
+            write_safetensors(file, _tensors(model), PYTORCH)
+            write_json(place / "config.json", getattr(model.config, "saved", model.config.to_dict)())
+        loaded.tokenizer.save(place / "tokenizer.json")
+        if loaded.tokenizer.settings:
+            write_json(place / SETTINGS, loaded.tokenizer.settings)
     return file
 
 
@@ -57,16 +57,15 @@ def write_tensors(
     become config.json, `files` are copied to their paths below the folder: those of its tokenizer, its image processor,
     and of sentence-transformers. OSError or StorageFullError.
     """
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    for name, source in files.items():
-        target = place / name
-        target.parent.mkdir(exist_ok=True)
-        with open_sink(target) as file:
-            file.write(source.read_bytes())
-    weights = place / "model.safetensors"
-    write_safetensors(weights, tensors, PYTORCH)
-    write_json(place / "config.json", settings)
+    with made_folder(folder) as place:
+        for name, source in files.items():
+            target = place / name
+            target.parent.mkdir(exist_ok=True)
+            with open_sink(target) as file:
+                file.write(source.read_bytes())
+        weights = place / "model.safetensors"
+        write_safetensors(weights, tensors, PYTORCH)
+        write_json(place / "config.json", settings)
     return weights
 
 

@@ -193,7 +193,7 @@ class SentenceSettings:
         ):
             raise ModelError("prompts are not texts by name", where="config_sentence_transformers.json")
         default = config.get("default_prompt_name")
-        if default is not None and default not in prompts:
+        if default is not None and (not isinstance(default, str) or default not in prompts):
             raise ModelError(
                 f"default_prompt_name {default!r:.60} is none of the prompts", where="config_sentence_transformers.json"
             )

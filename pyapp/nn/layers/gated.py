@@ -46,7 +46,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def activation_named(name: str) -> Callable[[Tensor], Tensor]:
     """The activation that a configuration names ("silu", "gelu_new" …). ModelError for an unknown one."""
-    if name not in _ACTIVATIONS:
+    if not isinstance(name, str) or name not in _ACTIVATIONS:
         raise ModelError(f"the activation {name!r:.50} is not known", hint=f"Known: {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[name]
 

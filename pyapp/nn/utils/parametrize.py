@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...engine import Tensor, no_grad
+from ...engine import Tensor, no_grad, ops
 from ...engine.thread_local import ThreadLocal
 from ...engine.user_errors import describe
 from ..layers.containers import ModuleDict, ModuleList
 from ..module import Module
-from ..parameter import Parameter
+from ..parameter import Initialization, Parameter, new_parameter
 
 
 class ParametrizationList(ModuleList):
@@ -23,12 +23,17 @@ class ParametrizationList(ModuleList):
 
     def __init__(self, modules: list[Module], original: Tensor) -> None:
         super().__init__(modules)
-        found = self._inverse(original.detach())
+        made, value = Initialization.on, original.detach()
+        if not made:  # the values are to be read
+            value = ops.empty(*original.shape, dtype=original.dtype, device="meta")
+        found = self._inverse(value)
         self.is_tensor = isinstance(found, Tensor)
         parts = {"original": found} if self.is_tensor else {f"original{i}": part for i, part in enumerate(found)}
         self._names = tuple(parts)
         for name, part in parts.items():
-            if getattr(original, "is_parameter", False):
+            if not made:
+                setattr(self, name, new_parameter(ops.zeros, *part.shape, dtype=part.dtype))
+            elif getattr(original, "is_parameter", False):
                 setattr(self, name, Parameter(part.clone(), original.requires_grad))
             else:
                 self.register_buffer(name, part.clone())
@@ -78,10 +83,11 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
     if value is None:
         raise ValueError(f"register_parametrization: {type(module).__name__} has no tensor {tensor_name!r}")
     held = ParametrizationList([parametrization], value)
-    with no_grad():
-        made = held()
-    if made.shape != value.shape or made.dtype is not value.dtype:
-        raise ValueError(f"register_parametrization: {describe(value)} would become {describe(made)}")
+    if Initialization.on:
+        with no_grad():
+            made = held()
+        if made.shape != value.shape or made.dtype is not value.dtype:
+            raise ValueError(f"register_parametrization: {describe(value)} would become {describe(made)}")
     delattr(module, tensor_name)
     if not is_parametrized(module):
         kind = type(module)

@@ -11,6 +11,7 @@ from typing import Any
 from pyapp import hub
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event
+from pyapp.formats.folders import gone_if_empty
 from pyapp.models.load import TEXT, read_settings
 from pyapp.models.loading.by_task import MORE_FILES, known_tasks
 
@@ -64,7 +65,8 @@ def finetune(
                 "is a setting of language models: of any other, all weights are trained", where=name,
                 hint="Leave it out",
             )  # fmt: skip
-    yield from train(asked)
+    with gone_if_empty(out):
+        yield from train(asked)
 
 
 def _training_of(asked: Request) -> tuple[Callable[[Request], Iterator[Event]], Callable[[Path], bool], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -12,7 +11,7 @@ from typing import IO, Any, Self
 from pyapp.audio.reader import open_audio
 from pyapp.dataclass import dataclass
 from pyapp.engine.lazy import np
-from pyapp.errors import StorageFullError
+from pyapp.errors import NO_ROOM, StorageFullError
 from pyapp.train.resumable import prepare_folder
 
 
@@ -36,7 +35,7 @@ class StretchFile:
             self._file.write(np.ascontiguousarray(samples, np.float32).data)
             self._file.flush()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in NO_ROOM:
                 raise
             raise StorageFullError(
                 "there is no room for the samples of long recordings, 230 MB for an hour", where=str(self._folder),

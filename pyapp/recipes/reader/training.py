@@ -13,6 +13,7 @@ from pyapp.engine import Tensor, no_grad, ops
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Metric, Progress
+from pyapp.formats.folders import gone_if_empty
 from pyapp.models.ctc_reader import Config, CtcReader
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
@@ -184,4 +185,5 @@ def train_reader(
     """
     chosen = settings_of(ReaderSettings, settings)
     yield Progress("preparing the fonts", 0, 1)
-    yield from ReaderTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())
+    with gone_if_empty(out):
+        yield from ReaderTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())

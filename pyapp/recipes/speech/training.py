@@ -16,6 +16,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Progress
+from pyapp.formats.folders import gone_if_empty
 from pyapp.models.whisper import Config, Whisper
 from pyapp.nn.init import normal_
 from pyapp.optim import AdamW
@@ -224,4 +225,5 @@ def train_speech(
     """
     chosen = settings_of(SpeechSettings, settings)
     yield Progress("preparing the sentences", 0, 1)
-    yield from SpeechTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())
+    with gone_if_empty(out):
+        yield from SpeechTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())

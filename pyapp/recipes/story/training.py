@@ -14,6 +14,7 @@ from pyapp.engine import Tensor
 from pyapp.engine.ops.random import Generator
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Event, Metric, Progress
+from pyapp.formats.folders import gone_if_empty
 from pyapp.formats.sink import open_sink
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.nn.init import normal_
@@ -208,4 +209,5 @@ def train_story(
     """
     chosen = settings_of(StorySettings, settings)
     yield Progress("preparing the stories", 0, 1)
-    yield from StoryTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())
+    with gone_if_empty(out):
+        yield from StoryTraining(Path(out), chosen).run(evaluate_every, save_every, cancel or Cancel())

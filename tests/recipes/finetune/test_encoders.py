@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,12 @@ def test_what_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
         list(finetune(models["bert"], data, tmp_path / "out", held_out_data=written(other, TOGETHER)))
     with pytest.raises(OptionError, match="not trained on this kind of data.*tables are for encoders"):
         list(finetune("stories", written(tmp_path / "data.csv", ["a"]), tmp_path / "out"))
+    nameless = tmp_path / "nameless"
+    shutil.copytree(models["bert"], nameless)
+    config = json.loads((nameless / "config.json").read_text())
+    (nameless / "config.json").write_text(json.dumps({**config, "model_type": None}))
+    with pytest.raises(ModelError, match="architecture None are not for sequence-classification"):
+        load_task_model(nameless, "sequence-classification", labels=("a", "b"))
     fnet = folder(tmp_path / "fnet", "fnet", "features", "FNetModel")
     with pytest.raises(ModelError, match="reads the padding"):
         run(fnet, tmp_path, CLASSES)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import pyapp
 from pyapp import cli
 from pyapp.adapters.files import read_config
-from pyapp.errors import OptionError, PyappError
+from pyapp.errors import OptionError, PyappError, StorageFullError
 from pyapp.events import Cancel, Done, Event, Item, Metric, Notice, Progress, Token
 from pyapp.formats import open_checkpoint
 from pyapp.models import load_model
@@ -97,6 +99,16 @@ def test_an_interrupted_run_gives_the_same_adapter(place: Path) -> None:
         assert all("lora_" in name or name.startswith("optimizer.") for name in checkpoint.tensors)
     with pytest.raises(PyappError, match="rank"):
         run(place, "parts", **{**settings, "rank": 3})
+
+
+def test_a_full_disk_leaves_no_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageFullError, match="checkpoint.safetensors: the disk is full"):
+        run(place, "new/full", steps=1)
+    assert not (place / "new").exists()
 
 
 def test_patience(place: Path) -> None:
