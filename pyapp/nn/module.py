@@ -13,7 +13,7 @@ from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from .parameter import Buffer, Parameter
-from .state import ExtraState, IncompatibleKeys, StateHooks, collect, load, new_state, register
+from .state import IncompatibleKeys, OwnState, StateHooks, collect, load, new_state, register
 
 __all__ = ["Module"]
 
@@ -29,7 +29,7 @@ def _check_name(what: str, name: str) -> None:
         raise KeyError(f"{what}: a name is a text without a dot, not {name!r}")
 
 
-class Module(ExtraState):
+class Module(OwnState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True

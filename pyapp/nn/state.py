@@ -52,8 +52,8 @@ def register(hooks: list[Any], hook: Any, prepend: bool = False) -> RemovableHan
     return RemovableHandle(hooks, hook)
 
 
-class ExtraState:
-    """State of a module that is not tensors. A class with such state overrides both methods."""
+class OwnState:
+    """What a module does with its own state, without that of its children: classes override it."""
 
     def get_extra_state(self) -> Any:
         """The extra state to save."""
@@ -63,10 +63,50 @@ class ExtraState:
         """Restores the result of get_extra_state."""
         raise RuntimeError(f"set_extra_state: {type(self).__name__} does not override this, so it has no extra state")
 
+    def _save_to_state_dict(self: Any, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Writes the tensors and the extra state into `destination`."""
+        for name, value in own_tensors(self):
+            destination[prefix + name] = value if keep_vars else value.detach()
+        if _overrides(self, "get_extra_state"):
+            destination[prefix + EXTRA] = self.get_extra_state()
 
-def _has_extra(module: Module, method: str) -> bool:
-    """Whether a class overrides the method of extra state `name`."""
-    return getattr(type(module), method) is not getattr(ExtraState, method)
+    def _load_from_state_dict(
+        self: Any, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        """Takes this module's tensors and extra state from the entries below the prefix. Classes that read older states
+        override it: they rename entries of `state_dict`, a copy, and call this one.
+        """
+        own = {prefix + name: value for name, value in own_tensors(self)}
+        extra = [prefix + EXTRA] if _overrides(self, "set_extra_state") else []
+        names = [*own, *extra]
+        missing_keys.extend(name for name in names if name not in state_dict)
+        unexpected_keys.extend(
+            name for name in state_dict
+            if name.startswith(prefix) and name not in names and name[len(prefix) :].split(".")[0] not in self._modules
+        )  # fmt: skip
+        wrong = _misfits(own, state_dict)
+        error_msgs.extend(wrong)
+        if not wrong:
+            _take(self, prefix, own, state_dict, local_metadata.get("assign_to_params_buffers", False))
+            for name in extra:
+                if name in state_dict:
+                    self.set_extra_state(state_dict[name])
+
+
+def _overrides(module: Module, method: str) -> bool:
+    """Whether a class has a method of its own in place of OwnState's."""
+    return getattr(type(module), method) is not getattr(OwnState, method)
+
+
+def _take(module: Any, prefix: str, own: Mapping[str, Tensor], state: Mapping[str, Any], assign: bool) -> None:
+    """Writes values of a state into tensors of a module; `own`: by name with the prefix."""
+    with no_grad():
+        for name, target in own.items():
+            if name in state and assign:
+                module._assign(name.removeprefix(prefix), state[name])
+            elif name in state:
+                target.copy_(state[name].to(target.device))
 
 
 Renames: TypeAlias = "Mapping[str, str] | Callable[[str], str]"
@@ -111,10 +151,7 @@ def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars:
     versions = getattr(destination, "_metadata", None)
     if versions is not None:
         versions[prefix[:-1]] = {"version": module._version}
-    for name, value in own_tensors(module):
-        destination[prefix + name] = value if keep_vars else value.detach()
-    if _has_extra(module, "get_extra_state"):
-        destination[prefix + EXTRA] = module.get_extra_state()
+    module._save_to_state_dict(destination, prefix, keep_vars)
     for name, child in module._modules.items():
         child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
     for hook, replaces in tuple(hooks.after_saving):
@@ -137,19 +174,32 @@ def _renamed(state: Mapping[str, Any], renames: Mapping[str, str] | None) -> dic
     return named
 
 
-def _run_before(module: Module, state: dict[str, Any], found: IncompatibleKeys, errors: list[str]) -> None:
-    """Runs the hooks before loading, from the top down. Each gets the entries below its module, and may change them."""
+def _run_before(
+    module: Module, state: dict[str, Any], metadata: Mapping[str, Any], assign: bool, found: IncompatibleKeys,
+    errors: list[str],
+) -> list[str]:  # fmt: skip
+    """Runs the hooks before loading, and classes' own _load_from_state_dict, from the top down. Each gets the entries
+    below its module, and may change them. Returns the paths of the modules that have loaded themselves.
+    """
+    loaded = []
     for path, owner in module._paths():
-        if owner._state_hooks is None or not owner._state_hooks.before_loading:
+        hooks = () if owner._state_hooks is None else tuple(owner._state_hooks.before_loading)
+        loads = _overrides(owner, "_load_from_state_dict")
+        if not hooks and not loads:
             continue
         prefix = f"{path}." if path else ""
         part = {name: value for name, value in state.items() if name.startswith(prefix)}
         before = list(part)
-        for hook in tuple(owner._state_hooks.before_loading):
-            hook(owner, part, prefix, {}, True, *found, errors)
+        own = metadata.get(path, {}) | ({"assign_to_params_buffers": True} if assign else {})
+        for hook in hooks:
+            hook(owner, part, prefix, own, True, *found, errors)
+        if loads:
+            owner._load_from_state_dict(part, prefix, own, True, *found, errors)
+            loaded.append(path)
         for name in before:
             del state[name]
         state.update(part)
+    return loaded
 
 
 def _run_after(module: Module, found: IncompatibleKeys) -> None:
@@ -178,37 +228,43 @@ def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _owner(module: Module, name: str) -> str:
+    """The path of the module to which the entry `name` of a state belongs: the longest that there is."""
+    path: list[str] = []
+    for part in name.split("."):
+        if part not in module._modules:
+            break
+        path, module = [*path, part], module._modules[part]
+    return ".".join(path)
+
+
 def load(
     module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool, renames: Mapping[str, str] | None
 ) -> IncompatibleKeys:
     """Module.load_state_dict. Nothing is written if something does not fit, except names that hooks after loading may
-    still excuse.
+    still excuse, and by classes with their own _load_from_state_dict.
     """
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"load_state_dict: takes a dict of tensors by name, not {describe(state_dict):.80}")
     state, found, errors = _renamed(state_dict, renames), IncompatibleKeys([], []), list[str]()
-    _run_before(module, state, found, errors)
+    metadata = getattr(state_dict, "_metadata", None) or {}
+    loaded = _run_before(module, state, metadata, assign, found, errors)
     if errors:
         raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(errors)}")
-    own = all_tensors(module)
+    paths = [(path, owner) for path, owner in module._paths() if path not in loaded]
+    own = {f"{path}.{name}" if path else name: value for path, owner in paths for name, value in own_tensors(owner)}
     extra = {
-        f"{path}.{EXTRA}" if path else EXTRA: owner
-        for path, owner in module._paths()
-        if _has_extra(owner, "set_extra_state")
+        f"{path}.{EXTRA}" if path else EXTRA: owner for path, owner in paths if _overrides(owner, "set_extra_state")
     }
-    newer = {
-        f"{path}.{name}" if path else name for path, owner in module._paths() for name in owner.lacking_in_older_states
-    }
+    newer = {f"{path}.{name}" if path else name for path, owner in paths for name in owner.lacking_in_older_states}
     found.missing_keys.extend(name for name in (*own, *extra) if name not in state and name not in newer)
-    found.unexpected_keys.extend(name for name in state if name not in own and name not in extra)
+    others = [name for name in state if name not in own and name not in extra]
+    if loaded:  # entries of those modules are reported by themselves
+        others = [name for name in others if _owner(module, name) not in loaded]
+    found.unexpected_keys.extend(others)
     excusing = any(m._state_hooks is not None and m._state_hooks.after_loading for m in module.modules())
     _check(module, found, strict and not excusing, _misfits(own, state))
-    with no_grad():
-        for name, target in own.items():
-            if name in state and assign:
-                module._assign(name, state[name])
-            elif name in state:
-                target.copy_(state[name].to(target.device))
+    _take(module, "", own, state, assign)
     for name, owner in extra.items():
         if name in state:
             owner.set_extra_state(state[name])
