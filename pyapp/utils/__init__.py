@@ -1,5 +1,5 @@
-"""What torch.utils has that makes sense here: `benchmark`, `data`, `checkpoint`, `dlpack`, `flop_counter`, `tensorboard`
-and `_pytree`."""
+"""What torch.utils has that makes sense here: `benchmark`, `data`, `checkpoint`, `dlpack`, `flop_counter`,
+`tensorboard` and `_pytree`."""
 
 from __future__ import annotations
 
