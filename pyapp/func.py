@@ -294,6 +294,8 @@ def vmap(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         from .engine.ops.random import default_generator
 
+        if not isinstance(in_dims, (int, tuple, list)):
+            raise ValueError(f"vmap: in_dims is a number, or a tuple with one for each argument, not {in_dims!r:.40}")
         pairs = _sizes(args, in_dims if isinstance(in_dims, int) else tuple(in_dims))
         pairs += [(leaf, 0 if isinstance(leaf, Tensor) else None) for leaf in tree_leaves(kwargs)] if kwargs else []
         for leaf, dim in pairs:
@@ -349,6 +351,9 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
     """The stacked parameters and buffers of modules of one kind, for vmap of functional_call."""
     if not models:
         raise RuntimeError("stack_module_state: takes at least one module")
+    if len({type(m) for m in models}) > 1 or len({tuple(m.state_dict()) for m in models}) > 1:
+        kinds = ", ".join(sorted({type(m).__name__ for m in models}))
+        raise RuntimeError(f"stack_module_state: takes modules of one class with the same parameters, not {kinds}")
     parameters = {
         name: stack([dict(m.named_parameters())[name].detach() for m in models]).requires_grad_()
         for name, _ in models[0].named_parameters()
