@@ -13,7 +13,7 @@ from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from .parameter import Buffer, Parameter
-from .state import IncompatibleKeys, OwnState, StateHooks, collect, load, new_state, register
+from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
 
 __all__ = ["Module"]
 
@@ -338,6 +338,12 @@ class Module(OwnState):
         """
         return collect(self, new_state() if destination is None else destination, prefix, keep_vars)
 
+    def _load_own(self, *given: Any) -> None:
+        """_load_from_state_dict, for classes that override it."""
+        from .state_loading import load_own
+
+        load_own(self, *given)
+
     def load_state_dict(
         self,
         state_dict: Mapping[str, Any],
@@ -352,6 +358,8 @@ class Module(OwnState):
         `assign`: the state's tensors, in their dtypes, replace those of the module. `renames`: parts of the state's
         names and their names in this module, {"gamma": "weight", "beta": "bias"}.
         """
+        from .state_loading import load
+
         return load(self, state_dict, strict, assign, renames)
 
     def _assign(self, name: str, value: Tensor) -> None:
