@@ -7,7 +7,7 @@ function, but no faster than a loop.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .engine import autograd
@@ -17,34 +17,17 @@ from .engine.user_errors import describe
 from .nn.layers.channel_normalization import BatchNorm
 from .nn.module import Module
 from .nn.utils.stateless import functional_call
+from .utils._pytree import tree_leaves, tree_map
 
 Function = Callable[..., Any]
 
 
-# -- nested containers
+# -- nested containers: dicts, lists, tuples and those that utils._pytree.register_pytree_node was told of
 
 
-def _leaves(value: Any) -> list[Any]:
-    """The elements of nested containers, in order."""
-    if isinstance(value, Mapping):
-        return [leaf for inner in value.values() for leaf in _leaves(inner)]
-    if isinstance(value, (list, tuple)):
-        return [leaf for inner in value for leaf in _leaves(inner)]
-    return [value]
-
-
-def _like(value: Any, leaves: Any) -> Any:
+def _like(value: Any, leaves: Iterator[Any]) -> Any:
     """The same containers with their elements replaced from an iterator."""
-    if isinstance(value, Mapping):
-        return {key: _like(inner, leaves) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        made = [_like(inner, leaves) for inner in value]
-        return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
-    return next(leaves)
-
-
-def _mapped(function: Function, value: Any) -> Any:
-    return _like(value, iter([function(leaf) for leaf in _leaves(value)]))
+    return tree_map(lambda _: next(leaves), value)
 
 
 # -- gradients
@@ -56,7 +39,7 @@ class _Inputs:
     """
 
     def __init__(self, value: Any, name: str) -> None:
-        given = _leaves(value)
+        given = tree_leaves(value)
         if any(not isinstance(x, Tensor) or not x.dtype.is_floating_point for x in given):
             raise TypeError(f"{name}: differentiates floating-point tensors, got {', '.join(map(describe, given))}")
         with autograd.enable_grad():
@@ -73,7 +56,7 @@ class _Inputs:
     def finish(self, results: Any) -> Any:
         """Results without their graph, unless the graph leads to other tensors than these inputs."""
         self.close()
-        return _mapped(lambda x: x if not isinstance(x, Tensor) or leads_out(x, self._own) else x.detach(), results)
+        return tree_map(lambda x: x if not isinstance(x, Tensor) or leads_out(x, self._own) else x.detach(), results)
 
 
 def leads_out(result: Tensor, own: set[int]) -> bool:
@@ -170,7 +153,7 @@ def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
 
     def pull(*cotangents: Any) -> Any:
         given = cotangents[0] if len(cotangents) == 1 else cotangents
-        found = _vjp(_leaves(value), inputs.tensors, _leaves(given))
+        found = _vjp(tree_leaves(value), inputs.tensors, tree_leaves(given))
         return inputs.finish(_like(primals, iter(found)))
 
     shown = inputs.finish(value)
@@ -189,7 +172,7 @@ class _Forward:
             result = func(*self.inputs.value)
             self.value: Any = result[0] if has_aux else result
             self.aux: Any = result[1] if has_aux else None
-            self.outputs = _leaves(self.value)
+            self.outputs = tree_leaves(self.value)
             self.weights = [zeros_like(y).requires_grad_() for y in self.outputs]
             self.found = _vjp(self.outputs, self.inputs.tensors, self.weights)
 
@@ -201,7 +184,7 @@ class _Forward:
 
     def along(self, tangents: tuple[Any, ...]) -> Any:
         """The derivative, in the structure of the value."""
-        given = _leaves(tangents)
+        given = tree_leaves(tangents)
         shapes, ours = [getattr(t, "shape", None) for t in given], [x.shape for x in self.inputs.tensors]
         if shapes != ours:
             raise RuntimeError(f"{self.name}: the tangents have the shapes {shapes}, the primals {ours}")
@@ -260,7 +243,7 @@ def jacrev(func: Function, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
             shaped = [p.reshape((*y.shape, *x.shape)) for p, x in zip(parts, inputs.tensors, strict=True)]
             return _like(chosen, iter(shaped))
 
-        jacobian = inputs.finish(_mapped(rows, value))
+        jacobian = inputs.finish(tree_map(rows, value))
         return (jacobian, inputs.finish(aux)) if has_aux else jacobian
 
     return wrapped
@@ -293,7 +276,7 @@ def _sizes(value: Any, dims: Any) -> list[tuple[Any, int | None]]:
         if len(dims) != len(value):
             raise ValueError(f"vmap: in_dims {dims!r} do not have the structure of the arguments")
         return [pair for key in keys for pair in _sizes(value[key], dims[key])]
-    return [(leaf, dims if isinstance(leaf, Tensor) else None) for leaf in _leaves(value)]
+    return [(leaf, dims if isinstance(leaf, Tensor) else None) for leaf in tree_leaves(value)]
 
 
 def vmap(
@@ -311,8 +294,10 @@ def vmap(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         from .engine.ops.random import default_generator
 
+        if not isinstance(in_dims, (int, tuple, list)):
+            raise ValueError(f"vmap: in_dims is a number, or a tuple with one for each argument, not {in_dims!r:.40}")
         pairs = _sizes(args, in_dims if isinstance(in_dims, int) else tuple(in_dims))
-        pairs += [(leaf, 0 if isinstance(leaf, Tensor) else None) for leaf in _leaves(kwargs)] if kwargs else []
+        pairs += [(leaf, 0 if isinstance(leaf, Tensor) else None) for leaf in tree_leaves(kwargs)] if kwargs else []
         for leaf, dim in pairs:
             if dim is not None and not -leaf.ndim <= dim < leaf.ndim:
                 raise ValueError(f"vmap: in_dims {dim} of {describe(leaf)}, which has {leaf.ndim} dims")
@@ -337,8 +322,8 @@ def vmap(
 
 
 def _stacked(made: list[Any], out_dims: Any) -> Any:
-    columns = list(zip(*map(_leaves, made), strict=True))
-    dims = [out_dims] * len(columns) if isinstance(out_dims, (int, type(None))) else _leaves(out_dims)
+    columns = list(zip(*map(tree_leaves, made), strict=True))
+    dims = [out_dims] * len(columns) if isinstance(out_dims, (int, type(None))) else tree_leaves(out_dims)
     if len(dims) != len(columns):
         raise ValueError(f"vmap: out_dims {out_dims!r} for {len(columns)} results")
     for column in columns:
@@ -366,6 +351,9 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Tensor], dic
     """The stacked parameters and buffers of modules of one kind, for vmap of functional_call."""
     if not models:
         raise RuntimeError("stack_module_state: takes at least one module")
+    if len({type(m) for m in models}) > 1 or len({tuple(m.state_dict()) for m in models}) > 1:
+        kinds = ", ".join(sorted({type(m).__name__ for m in models}))
+        raise RuntimeError(f"stack_module_state: takes modules of one class with the same parameters, not {kinds}")
     parameters = {
         name: stack([dict(m.named_parameters())[name].detach() for m in models]).requires_grad_()
         for name, _ in models[0].named_parameters()

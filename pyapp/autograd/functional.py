@@ -17,7 +17,7 @@ Inputs = Tensor | tuple[Tensor, ...]
 
 
 def _settled(found: Any, create_graph: bool) -> Any:
-    return found if create_graph else _func._mapped(lambda x: x.detach(), found)
+    return found if create_graph else _func.tree_map(lambda x: x.detach(), found)
 
 
 def _args(inputs: Inputs) -> tuple[Tensor, ...]:

@@ -5,6 +5,7 @@ unless validate_args is False.
 
 from . import constraints as constraints
 from . import transforms as transforms
+from . import utils as utils
 from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal, Uniform
 from .continuous_bernoulli import ContinuousBernoulli
 from .counts import Binomial, Geometric, Multinomial, NegativeBinomial, Poisson

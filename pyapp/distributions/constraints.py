@@ -9,7 +9,8 @@ from ..engine.ops.linalg.factor import cholesky_ex
 from ..engine.tensor import Tensor
 
 __all__ = [
-    "Constraint", "boolean", "corr_cholesky", "dependent", "greater_than", "greater_than_eq", "half_open_interval",
+    "Constraint", "boolean", "corr_cholesky", "dependent", "dependent_property", "greater_than", "greater_than_eq",
+    "half_open_interval",
     "independent", "integer_interval", "interval", "is_dependent", "less_than", "lower_cholesky", "lower_triangular",
     "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
     "real", "real_vector", "simplex", "square", "symmetric", "unit_interval",
@@ -18,20 +19,21 @@ __all__ = [
 
 class Constraint:
     """A condition on each element of a tensor, or on the last `event_dim` dims together; `text` completes "must be".
-    `limits` are those of an interval."""
+    `limits` are those of an interval. Subclasses write `check`."""
 
     event_dim = 0
     is_discrete = False
     text = "among those that the constraint allows"
+    name = ""  # in what it prints, where the class's name is another
     limits: tuple[Any, Any] = (None, None)
     base: Constraint | None = None  # of `independent`
     _holds: Callable[[Tensor], Tensor] | None = None
 
     def __init__(
         self, text: str = "", holds: Callable[[Tensor], Tensor] | None = None, event_dim: int = 0,
-        is_discrete: bool = False, limits: tuple[Any, Any] = (None, None),
+        is_discrete: bool = False, limits: tuple[Any, Any] = (None, None), name: str = "",
     ) -> None:  # fmt: skip
-        self.text, self._holds, self.limits = text or self.text, holds, limits
+        self.text, self._holds, self.limits, self.name = text or self.text, holds, limits, name or self.name
         self.event_dim, self.is_discrete = event_dim, is_discrete
 
     def check(self, value: Tensor) -> Tensor:
@@ -41,7 +43,9 @@ class Constraint:
         return self._holds(value)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.text!r})"
+        names = zip(("lower_bound", "upper_bound"), self.limits, strict=True)
+        shown = ", ".join(f"{name}={limit}" for name, limit in names if limit is not None)
+        return f"{self.name or type(self).__name__.lstrip('_')}({shown})"
 
 
 def _is_whole(x: Tensor) -> Tensor:
@@ -53,66 +57,127 @@ def _adds_up_to_one(x: Tensor) -> Tensor:
     return (x.sum(-1) - 1).abs() < (1e-2 if x.dtype.itemsize < 4 else 1e-5)
 
 
-def interval(low: Any, high: Any) -> Constraint:
-    """Numbers from `low` to `high`, both included."""
-    text = f"from {_said(low)} to {_said(high)}"
-    return Constraint(text, lambda x: (x >= low).logical_and(x <= high), limits=(low, high))
+class _Limited(Constraint):
+    """Numbers within limits, which are attributes too."""
+
+    def __init__(self, text: str, holds: Callable[[Tensor], Tensor], low: Any, high: Any, whole: bool = False) -> None:
+        super().__init__(text, holds, 0, whole, (low, high))
+        if low is not None:
+            self.lower_bound = low
+        if high is not None:
+            self.upper_bound = high
 
 
-def half_open_interval(low: Any, high: Any) -> Constraint:
-    """Numbers from `low` up to `high`, which is not among them."""
-    text = f"from {_said(low)} up to {_said(high)}"
-    return Constraint(text, lambda x: (x >= low).logical_and(x < high), limits=(low, high))
+class _Interval(_Limited):
+    """Numbers from `lower_bound` to `upper_bound`, both included."""
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        text = f"from {_said(lower_bound)} to {_said(upper_bound)}"
+        holds = lambda x: (x >= lower_bound).logical_and(x <= upper_bound)  # noqa: E731
+        super().__init__(text, holds, lower_bound, upper_bound)
 
 
-def integer_interval(low: Any, high: Any) -> Constraint:
-    """Whole numbers from `low` to `high`, both included."""
-    text = f"whole numbers from {_said(low)} to {_said(high)}"
-    return Constraint(
-        text, lambda x: _is_whole(x).logical_and(x >= low).logical_and(x <= high), is_discrete=True, limits=(low, high)
-    )
+class _HalfOpenInterval(_Limited):
+    """Numbers from `lower_bound` up to `upper_bound`, which is not among them."""
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        text = f"from {_said(lower_bound)} up to {_said(upper_bound)}"
+        holds = lambda x: (x >= lower_bound).logical_and(x < upper_bound)  # noqa: E731
+        super().__init__(text, holds, lower_bound, upper_bound)
 
 
-def greater_than(low: Any) -> Constraint:
-    """Numbers above `low`."""
-    return Constraint(f"above {_said(low)}", lambda x: x > low, limits=(low, None))
+class _IntegerInterval(_Limited):
+    """Whole numbers from `lower_bound` to `upper_bound`, both included."""
+
+    def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
+        text = f"whole numbers from {_said(lower_bound)} to {_said(upper_bound)}"
+        holds = lambda x: _is_whole(x).logical_and(x >= lower_bound).logical_and(x <= upper_bound)  # noqa: E731
+        super().__init__(text, holds, lower_bound, upper_bound, whole=True)
 
 
-def greater_than_eq(low: Any) -> Constraint:
-    """Numbers from `low`."""
-    return Constraint(f"at least {_said(low)}", lambda x: x >= low, limits=(low, None))
+class _IntegerGreaterThan(_Limited):
+    """Whole numbers from `lower_bound`."""
+
+    def __init__(self, lower_bound: Any) -> None:
+        text = f"whole numbers from {_said(lower_bound)}"
+        super().__init__(text, lambda x: _is_whole(x).logical_and(x >= lower_bound), lower_bound, None, whole=True)
 
 
-def less_than(high: Any) -> Constraint:
-    """Numbers below `high`."""
-    return Constraint(f"below {_said(high)}", lambda x: x < high, limits=(None, high))
+class _GreaterThan(_Limited):
+    """Numbers above `lower_bound`."""
+
+    def __init__(self, lower_bound: Any) -> None:
+        super().__init__(f"above {_said(lower_bound)}", lambda x: x > lower_bound, lower_bound, None)
 
 
-def independent(base: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
-    """`base` for all elements of the last dims together."""
-    if not reinterpreted_batch_ndims:
-        return base
+class _GreaterThanEq(_Limited):
+    """Numbers from `lower_bound`."""
 
-    def holds(x: Tensor) -> Tensor:
-        found = base.check(x)
-        return found.flatten(found.ndim - reinterpreted_batch_ndims).all(-1)
-
-    made = Constraint(base.text, holds, base.event_dim + reinterpreted_batch_ndims, base.is_discrete)
-    made.base = base
-    return made
+    def __init__(self, lower_bound: Any) -> None:
+        super().__init__(f"at least {_said(lower_bound)}", lambda x: x >= lower_bound, lower_bound, None)
 
 
-def multinomial(count: Any) -> Constraint:
-    """Vectors of whole numbers from 0 whose sum is `count`."""
-    return Constraint(
-        f"vectors of whole numbers whose sum is {_said(count)}",
-        lambda x: nonnegative_integer.check(x).all(-1).logical_and(x.sum(-1) == count), 1, True,
-    )  # fmt: skip
+class _LessThan(_Limited):
+    """Numbers below `upper_bound`."""
+
+    def __init__(self, upper_bound: Any) -> None:
+        super().__init__(f"below {_said(upper_bound)}", lambda x: x < upper_bound, None, upper_bound)
 
 
-def is_dependent(constraint: Constraint) -> bool:
-    """Whether a constraint depends on other values."""
-    return constraint is dependent
+class _IndependentConstraint(Constraint):
+    """`base_constraint` for all elements of the last dims together."""
+
+    def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
+        super().__init__(
+            base_constraint.text, None, base_constraint.event_dim + reinterpreted_batch_ndims,
+            base_constraint.is_discrete,
+        )  # fmt: skip
+        self.base = self.base_constraint = base_constraint
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
+
+    def check(self, value: Tensor) -> Tensor:
+        found = self.base_constraint.check(value)
+        count = self.reinterpreted_batch_ndims
+        return found.flatten(found.ndim - count).all(-1) if count else found
+
+    def __repr__(self) -> str:
+        return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
+
+
+class _Multinomial(Constraint):
+    """Vectors of whole numbers from 0 whose sum is `upper_bound`."""
+
+    def __init__(self, upper_bound: Any) -> None:
+        super().__init__(
+            f"vectors of whole numbers whose sum is {_said(upper_bound)}",
+            lambda x: nonnegative_integer.check(x).all(-1).logical_and(x.sum(-1) == upper_bound), 1, True,
+        )  # fmt: skip
+        self.upper_bound = upper_bound
+
+
+interval, half_open_interval, integer_interval = _Interval, _HalfOpenInterval, _IntegerInterval
+greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessThan
+independent, multinomial = _IndependentConstraint, _Multinomial
+
+
+class dependent_property(property):
+    """A property that gives a constraint which depends on the distribution's parameters: a decorator, alone or with
+    what is known about all of them (`is_discrete`, `event_dim`).
+    """
+
+    def __init__(
+        self, fn: Callable[[Any], Any] | None = None, *, is_discrete: bool | None = None, event_dim: int | None = None
+    ) -> None:
+        super().__init__(fn)
+        self.is_discrete, self.event_dim = is_discrete, event_dim
+
+    def __call__(self, fn: Callable[[Any], Any]) -> dependent_property:
+        return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+
+
+def is_dependent(constraint: Any) -> bool:
+    """Whether a constraint depends on other values: also a class's property that gives it."""
+    return constraint is dependent or isinstance(constraint, property)
 
 
 def _said(limit: Any) -> str:
@@ -135,34 +200,37 @@ def _is_symmetric(x: Tensor) -> Tensor:
     return _every(x.isclose(x.mT, atol=1e-6))
 
 
-real = Constraint("numbers, not NaN", lambda x: x == x)
+real = Constraint("numbers, not NaN", lambda x: x == x, name="Real")
 real_vector = independent(real, 1)
-positive = greater_than(0)
-nonnegative = greater_than_eq(0)
-unit_interval = interval(0, 1)
-boolean = Constraint("0 or 1", lambda x: (x == 0).logical_or(x == 1), is_discrete=True)
-nonnegative_integer = Constraint(
-    "whole numbers from 0", lambda x: _is_whole(x).logical_and(x >= 0), is_discrete=True, limits=(0, None)
-)
-positive_integer = Constraint(
-    "whole numbers from 1", lambda x: _is_whole(x).logical_and(x >= 1), is_discrete=True, limits=(1, None)
-)
+positive = greater_than(0.0)
+nonnegative = greater_than_eq(0.0)
+unit_interval = interval(0.0, 1.0)
+boolean = Constraint("0 or 1", lambda x: (x == 0).logical_or(x == 1), is_discrete=True, name="Boolean")
+nonnegative_integer = _IntegerGreaterThan(0)
+positive_integer = _IntegerGreaterThan(1)
 simplex = Constraint(
-    "vectors of numbers from 0 whose sum is 1", lambda x: (x >= 0).all(-1).logical_and(_adds_up_to_one(x)), 1
-)
+    "vectors of numbers from 0 whose sum is 1", lambda x: (x >= 0).all(-1).logical_and(_adds_up_to_one(x)), 1,
+    name="Simplex",
+)  # fmt: skip
 one_hot = Constraint(
-    "vectors of zeros and a single 1", lambda x: boolean.check(x).all(-1).logical_and(x.sum(-1) == 1), 1, True
+    "vectors of zeros and a single 1", lambda x: boolean.check(x).all(-1).logical_and(x.sum(-1) == 1), 1, True,
+    name="OneHot",
+)  # fmt: skip
+lower_triangular = Constraint("lower triangular matrices", lambda x: _every(x.tril() == x), 2, name="LowerTriangular")
+lower_cholesky = Constraint(
+    "lower triangular matrices with a diagonal above 0", _is_lower_cholesky, 2, name="LowerCholesky"
 )
-lower_triangular = Constraint("lower triangular matrices", lambda x: _every(x.tril() == x), 2)
-lower_cholesky = Constraint("lower triangular matrices with a diagonal above 0", _is_lower_cholesky, 2)
 corr_cholesky = Constraint(
     "lower triangular matrices with rows of length 1 and a diagonal above 0",
     lambda x: _is_lower_cholesky(x).logical_and(((x.square().sum(-1) - 1).abs() < 1e-5).all(-1)), 2,
+    name="CorrCholesky",
 )  # fmt: skip
-square = Constraint("square matrices", lambda x: x.new_full(x.shape[:-2], x.shape[-1] == x.shape[-2]).bool(), 2)
-symmetric = Constraint("symmetric matrices", _is_symmetric, 2)
+square = Constraint(
+    "square matrices", lambda x: x.new_full(x.shape[:-2], x.shape[-1] == x.shape[-2]).bool(), 2, name="Square"
+)
+symmetric = Constraint("symmetric matrices", _is_symmetric, 2, name="Symmetric")
 positive_definite = Constraint(
     "symmetric matrices with eigenvalues above 0",
-    lambda x: _is_symmetric(x).logical_and(cholesky_ex((x + x.mT) / 2 )[1] == 0), 2,
+    lambda x: _is_symmetric(x).logical_and(cholesky_ex((x + x.mT) / 2 )[1] == 0), 2, name="PositiveDefinite",
 )  # fmt: skip
-dependent = Constraint("what depends on other values", lambda x: x == x)
+dependent = Constraint("what depends on other values", lambda x: x == x, name="Dependent")

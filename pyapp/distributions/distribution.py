@@ -11,11 +11,10 @@ from ..engine.dtype import Default
 from ..engine.launch import recorder
 from ..engine.operands import at_home
 from ..engine.ops import as_tensor, broadcast_tensors, tensor
+from ..engine.shape import Size
 from ..engine.tensor import Tensor
 from .constraints import Constraint, independent
 from .transforms import sum_last
-
-Shape = tuple[int, ...]
 
 
 def as_tensors(*values: Any) -> list[Tensor]:
@@ -81,15 +80,15 @@ class Distribution:
             self._require("the value", self.support, value)
 
     @property
-    def batch_shape(self) -> Shape:
-        return self._batch_shape
+    def batch_shape(self) -> Size:
+        return Size(self._batch_shape)
 
     @property
-    def event_shape(self) -> Shape:
-        return self._event_shape
+    def event_shape(self) -> Size:
+        return Size(self._event_shape)
 
-    def _extended_shape(self, sample_shape: Any = ()) -> Shape:
-        return (*sample_shape, *self._batch_shape, *self._event_shape)
+    def _extended_shape(self, sample_shape: Any = ()) -> Size:
+        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
         """The same distribution with its batch expanded to `batch_shape`, as views of its parameters."""

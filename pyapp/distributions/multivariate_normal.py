@@ -8,7 +8,8 @@ from typing import Any
 from ..engine.ops import cholesky, inverse, randn, solve_triangular
 from ..engine.tensor import Tensor
 from ..engine.user_errors import describe
-from .constraints import lower_cholesky, real, real_vector
+from ..errors import LinAlgError
+from .constraints import lower_cholesky, positive_definite, real, real_vector, symmetric
 from .distribution import Distribution
 
 
@@ -31,12 +32,23 @@ class MultivariateNormal(Distribution):
                 f"MultivariateNormal: takes a mean (..., D) and one matrix (..., D, D), got {describe(loc)} and "
                 f"{', '.join(map(describe, given)) or 'no matrix'}"
             )
-        if scale_tril is None:
-            scale_tril = cholesky(covariance_matrix if precision_matrix is None else inverse(precision_matrix))
+        self._matrix = "covariance_matrix" if covariance_matrix is not None else "precision_matrix"
+        if scale_tril is not None:
+            self._matrix = "scale_tril"
+        else:
+            try:
+                scale_tril = cholesky(covariance_matrix if precision_matrix is None else inverse(precision_matrix))
+            except LinAlgError as error:
+                raise ValueError(f"MultivariateNormal: {self._matrix} must be {positive_definite.text}") from error
         size = loc.shape[-1]
         batch = (loc.unsqueeze(-1) + scale_tril).shape[:-2]
         self.loc, self.scale_tril = loc.expand(*batch, size), scale_tril.expand(*batch, size, size)
         super().__init__(batch, (size,), validate_args)
+        if self._matrix != "scale_tril" and self._checks():
+            self._require(self._matrix, symmetric, given[0])
+
+    def _given_names(self) -> tuple[str, str]:
+        return "loc", self._matrix
 
     @property
     def covariance_matrix(self) -> Tensor:

@@ -647,9 +647,13 @@ def grad(
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
     edges = [edge_of(t) for t in wanted]
     kept = create_graph if retain_graph is None else retain_graph
+    ends = [edge for edge in map(edge_of, roots) if isinstance(edge, Node)]
+    freed = next((e for end in ends for e in (end, *end.edges) if isinstance(e, Node) and e.args is None), None)
     found = gradients_at(edges, roots, weights, kept, create_graph, own=True)
     missing = [i for i, edge in enumerate(edges) if id(edge) not in found]
     if missing and not allow_unused and not materialize_grads:
+        if freed is not None:  # the way to the inputs was freed with it
+            raise freed._freed()
         raise RuntimeError(
             f"grad: inputs {missing} do not take part in the outputs; pass allow_unused=True to get None for them"
         )

@@ -380,6 +380,8 @@ class Tensor(_Slots, TensorMethods):
         return bool(self.item())
 
     def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("iteration over a 0-dim tensor")
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: object) -> bool:

@@ -51,6 +51,10 @@ class CallGraph:
         for leaf in leaves:
             first_seen.setdefault(id(leaf), -1)
         self.layers = self._in_keras_order(leaves, first_seen)
+        names = [layer.name for layer in self.layers]
+        twice = next((name for name in names if names.count(name) > 1), None) if len({*names}) < len(names) else None
+        if twice is not None:  # files tell layers apart by their names
+            raise ValueError(f"Model: two layers are called {twice!r}; give each its own name")
 
     def _in_keras_order(self, leaves: list[KerasTensor], first_seen: Mapping[int, int]) -> list[Layer]:
         """The layers from the inputs to the outputs: those farthest from the outputs first."""

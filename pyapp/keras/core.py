@@ -471,6 +471,8 @@ class Layer(Configured, Module):
             args = (first, *more)
         if kwargs:
             kwargs = {key: self._cast_tensors(value) for key, value in kwargs.items()}
+        if not args and not kwargs and (self.input_spec is not None or not self.built):
+            raise TypeError(f"layer {self.name} ({type(self).__name__}) was called without inputs")
         if self.input_spec is not None:
             self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:

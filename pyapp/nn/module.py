@@ -13,7 +13,7 @@ from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
 from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from .parameter import Buffer, Parameter
-from .state import ExtraState, IncompatibleKeys, StateHooks, collect, load, new_state, register
+from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
 
 __all__ = ["Module"]
 
@@ -29,7 +29,7 @@ def _check_name(what: str, name: str) -> None:
         raise KeyError(f"{what}: a name is a text without a dot, not {name!r}")
 
 
-class Module(ExtraState):
+class Module(OwnState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
     training: bool = True
@@ -338,6 +338,12 @@ class Module(ExtraState):
         """
         return collect(self, new_state() if destination is None else destination, prefix, keep_vars)
 
+    def _load_own(self, *given: Any) -> None:
+        """_load_from_state_dict, for classes that override it."""
+        from .state_loading import load_own
+
+        load_own(self, *given)
+
     def load_state_dict(
         self,
         state_dict: Mapping[str, Any],
@@ -352,6 +358,8 @@ class Module(ExtraState):
         `assign`: the state's tensors, in their dtypes, replace those of the module. `renames`: parts of the state's
         names and their names in this module, {"gamma": "weight", "beta": "bias"}.
         """
+        from .state_loading import load
+
         return load(self, state_dict, strict, assign, renames)
 
     def _assign(self, name: str, value: Tensor) -> None:

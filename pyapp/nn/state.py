@@ -6,10 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from ..engine import Tensor, no_grad
+from ..engine import Tensor
 from ..engine.autograd import RemovableHandle
-from ..engine.user_errors import describe
-from ..errors import StateError
 
 if TYPE_CHECKING:
     from .module import Module
@@ -52,8 +50,8 @@ def register(hooks: list[Any], hook: Any, prepend: bool = False) -> RemovableHan
     return RemovableHandle(hooks, hook)
 
 
-class ExtraState:
-    """State of a module that is not tensors. A class with such state overrides both methods."""
+class OwnState:
+    """What a module does with its own state, without that of its children: classes override it."""
 
     def get_extra_state(self) -> Any:
         """The extra state to save."""
@@ -63,10 +61,26 @@ class ExtraState:
         """Restores the result of get_extra_state."""
         raise RuntimeError(f"set_extra_state: {type(self).__name__} does not override this, so it has no extra state")
 
+    def _save_to_state_dict(self: Any, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Writes the tensors and the extra state into `destination`."""
+        for name, value in own_tensors(self):
+            destination[prefix + name] = value if keep_vars else value.detach()
+        if overrides(self, "get_extra_state"):
+            destination[prefix + EXTRA] = self.get_extra_state()
 
-def _has_extra(module: Module, method: str) -> bool:
-    """Whether a class overrides the method of extra state `name`."""
-    return getattr(type(module), method) is not getattr(ExtraState, method)
+    def _load_from_state_dict(
+        self: Any, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], strict: bool,
+        missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        """Takes this module's tensors and extra state from the entries below the prefix. Classes that read older states
+        override it: they rename entries of `state_dict`, a copy, and call this one.
+        """
+        self._load_own(state_dict, prefix, local_metadata, missing_keys, unexpected_keys, error_msgs)
+
+
+def overrides(module: Module, method: str) -> bool:
+    """Whether a class has a method of its own in place of OwnState's."""
+    return getattr(type(module), method) is not getattr(OwnState, method)
 
 
 Renames: TypeAlias = "Mapping[str, str] | Callable[[str], str]"
@@ -111,10 +125,7 @@ def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars:
     versions = getattr(destination, "_metadata", None)
     if versions is not None:
         versions[prefix[:-1]] = {"version": module._version}
-    for name, value in own_tensors(module):
-        destination[prefix + name] = value if keep_vars else value.detach()
-    if _has_extra(module, "get_extra_state"):
-        destination[prefix + EXTRA] = module.get_extra_state()
+    module._save_to_state_dict(destination, prefix, keep_vars)
     for name, child in module._modules.items():
         child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
     for hook, replaces in tuple(hooks.after_saving):
@@ -126,93 +137,3 @@ def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars:
             )
         destination = destination if changed is None else changed
     return destination
-
-
-def _renamed(state: Mapping[str, Any], renames: Mapping[str, str] | None) -> dict[str, Any]:
-    if not renames:
-        return dict(state)
-    named = {renamed(name, renames): value for name, value in state.items()}
-    if len(named) != len(state):
-        raise StateError(f"load_state_dict: renames {dict(renames)} give two tensors the same name")
-    return named
-
-
-def _run_before(module: Module, state: dict[str, Any], found: IncompatibleKeys, errors: list[str]) -> None:
-    """Runs the hooks before loading, from the top down. Each gets the entries below its module, and may change them."""
-    for path, owner in module._paths():
-        if owner._state_hooks is None or not owner._state_hooks.before_loading:
-            continue
-        prefix = f"{path}." if path else ""
-        part = {name: value for name, value in state.items() if name.startswith(prefix)}
-        before = list(part)
-        for hook in tuple(owner._state_hooks.before_loading):
-            hook(owner, part, prefix, {}, True, *found, errors)
-        for name in before:
-            del state[name]
-        state.update(part)
-
-
-def _run_after(module: Module, found: IncompatibleKeys) -> None:
-    """Runs the hooks after loading, from the bottom up. They may remove names from the lists."""
-    for child in module._modules.values():
-        _run_after(child, found)
-    for hook in tuple(module._state_hooks.after_loading) if module._state_hooks is not None else ():
-        if hook(module, found) is not None:
-            raise RuntimeError(f"load_state_dict: a post-hook of {type(module).__name__} must return None")
-
-
-def _check(module: Module, found: IncompatibleKeys, strict: bool, wrong: list[str]) -> None:
-    """StateError that lists every mismatch."""
-    kinds = ("missing", found.missing_keys), ("unexpected", found.unexpected_keys)
-    reports = [f"{kind} {', '.join(map(repr, names))}" for kind, names in kinds if strict and names]
-    if reports or wrong:
-        raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(reports + wrong)}")
-
-
-def _misfits(own: Mapping[str, Tensor], state: Mapping[str, Any]) -> list[str]:
-    """Descriptions of the values that are not tensors or have another shape."""
-    return [
-        f"{name!r} is {describe(target)}, the state holds {describe(state[name]):.80}"
-        for name, target in own.items()
-        if name in state and (not isinstance(state[name], Tensor) or state[name].shape != target.shape)
-    ]
-
-
-def load(
-    module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool, renames: Mapping[str, str] | None
-) -> IncompatibleKeys:
-    """Module.load_state_dict. Nothing is written if something does not fit, except names that hooks after loading may
-    still excuse.
-    """
-    if not isinstance(state_dict, Mapping):
-        raise TypeError(f"load_state_dict: takes a dict of tensors by name, not {describe(state_dict):.80}")
-    state, found, errors = _renamed(state_dict, renames), IncompatibleKeys([], []), list[str]()
-    _run_before(module, state, found, errors)
-    if errors:
-        raise StateError(f"load_state_dict: {type(module).__name__}: {'; '.join(errors)}")
-    own = all_tensors(module)
-    extra = {
-        f"{path}.{EXTRA}" if path else EXTRA: owner
-        for path, owner in module._paths()
-        if _has_extra(owner, "set_extra_state")
-    }
-    newer = {
-        f"{path}.{name}" if path else name for path, owner in module._paths() for name in owner.lacking_in_older_states
-    }
-    found.missing_keys.extend(name for name in (*own, *extra) if name not in state and name not in newer)
-    found.unexpected_keys.extend(name for name in state if name not in own and name not in extra)
-    excusing = any(m._state_hooks is not None and m._state_hooks.after_loading for m in module.modules())
-    _check(module, found, strict and not excusing, _misfits(own, state))
-    with no_grad():
-        for name, target in own.items():
-            if name in state and assign:
-                module._assign(name, state[name])
-            elif name in state:
-                target.copy_(state[name].to(target.device))
-    for name, owner in extra.items():
-        if name in state:
-            owner.set_extra_state(state[name])
-    if excusing:
-        _run_after(module, found)
-        _check(module, found, strict, [])
-    return found

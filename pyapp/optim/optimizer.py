@@ -5,6 +5,7 @@ Steps are written in tensor ops, so they run on the device of the parameter; the
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -145,7 +146,7 @@ class Optimizer:
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Adds a group; of named parameters also their `param_names`. TypeError for anything but float32, float64 or
-        complex leaf tensors, ValueError for a parameter that is in a group already.
+        complex leaf tensors, ValueError for a parameter that is in another group; a warning where one is there twice.
         """
         if not isinstance(group, Mapping) or "params" not in group:
             raise TypeError(
@@ -175,7 +176,12 @@ class Optimizer:
                 )
             if id(parameter) in known:
                 raise ValueError(f"{type(self).__name__}: a parameter {describe(parameter)} is in two groups")
-            known.add(id(parameter))
+        if len(set(map(id, params))) < len(params):
+            warnings.warn(
+                f"{type(self).__name__}: a parameter is in its group more than once, and changes as often in a step; "
+                "name tied weights once",
+                stacklevel=2,
+            )
         merged = {**self.defaults, **group, "params": params}
         if names:
             merged["param_names"] = names

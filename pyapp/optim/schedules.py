@@ -322,9 +322,18 @@ class CosineAnnealingWarmRestarts(_Annealing):
             step, length = step - length, length * self.T_mult
         return step, length
 
+    @property
+    def T_cur(self) -> float:
+        """Steps since the last restart."""
+        return self._place(self.last_epoch)[0]
+
+    @property
+    def T_i(self) -> int:
+        """Steps from the last restart to the next one."""
+        return self._place(self.last_epoch)[1]
+
     def state_dict(self) -> dict[str, Any]:
-        done, length = self._place(self.last_epoch)
-        return super().state_dict() | {"T_cur": done, "T_i": length}
+        return super().state_dict() | {"T_cur": self.T_cur, "T_i": self.T_i}
 
 
 class SequentialLR(LRScheduler):

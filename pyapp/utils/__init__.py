@@ -1,12 +1,12 @@
-"""What torch.utils has that makes sense here: `benchmark`, `data`, `checkpoint`, `dlpack`, `flop_counter`
-and `tensorboard`."""
+"""What torch.utils has that makes sense here: `benchmark`, `data`, `checkpoint`, `dlpack`, `flop_counter`,
+`tensorboard` and `_pytree`."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-_ROOMS = ("benchmark", "checkpoint", "data", "dlpack", "flop_counter", "tensorboard")
+_ROOMS = ("_pytree", "benchmark", "checkpoint", "data", "dlpack", "flop_counter", "tensorboard")
 
 
 def __getattr__(name: str) -> Any:

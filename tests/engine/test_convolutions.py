@@ -215,3 +215,17 @@ def test_expanded_depthwise_channels_last(size: int) -> None:
         ops.expanded_depthwise_conv2d_channels_last(x, weight, bias, depth_weight[:5], None)
     with pytest.raises(ValueError, match="does not fit"):
         ops.expanded_depthwise_conv2d_channels_last(x[..., :2], weight, bias, depth_weight, None)
+
+
+def test_results_and_gradients_are_dense() -> None:
+    """Programs call view() of them, as in torch: after a convolution, and of a critic's gradient (WGAN-GP)."""
+    for dims, convolve in ((1, pyapp.conv1d), (2, pyapp.conv2d)):
+        x = randn(4, 3, *(8,) * dims, requires_grad=True)
+        weight = randn(5, 3, *(3,) * dims, requires_grad=True)
+        y = convolve(x, weight, padding=1)
+        assert y.relu().view(4, -1).shape == (4, 5 * 8**dims)
+        for gradient in pyapp.autograd.grad(y.square().sum(), (x, weight), create_graph=True):
+            assert gradient.view(-1).requires_grad
+    padded = F.pad(x, (1, 1))
+    (gradient,) = pyapp.autograd.grad(padded.sum(), x)
+    assert gradient.view(-1).sum() == x.numel()

@@ -116,3 +116,20 @@ def test_batch_norms_that_keep_nothing() -> None:
     assert norm.running_mean is None and not norm.track_running_stats and not list(net.buffers())
     found = net.eval()(pyapp.randn(8, 2))
     assert found.mean(0).abs().max().item() < 1e-5
+
+
+def test_mistakes_are_named() -> None:
+    x = tensor([1.0, 2.0], requires_grad=True)
+    y = (x**3).sum()
+    pyapp.autograd.grad(y, x)
+    for again in (y, y * 2):  # not "takes no part in the outputs"
+        with pytest.raises(RuntimeError, match="freed by an earlier backward.*retain_graph"):
+            pyapp.autograd.grad(again, x)
+    with pytest.raises(RuntimeError, match="do not take part"):
+        pyapp.autograd.grad((x.detach().requires_grad_() * 2).sum(), x)
+    with pytest.raises(ValueError, match="in_dims is a number"):
+        pyapp.func.vmap(lambda a: a, in_dims=None)(x)
+    with pytest.raises(RuntimeError, match="modules of one class.*Linear, ReLU"):
+        pyapp.func.stack_module_state([pyapp.nn.Linear(2, 2), pyapp.nn.ReLU()])
+    with pytest.raises(TypeError, match="0-dim"):
+        list(tensor(1.0))

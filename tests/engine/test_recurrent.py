@@ -98,3 +98,17 @@ def test_what_is_not_finite_stays_in_its_row() -> None:
     x[2, 1, 0] = float("nan")
     y = lstm_steps(x, h, c, weight)
     assert y[:, :2].isfinite().all() and y[:, :, [0, 2]].isfinite().all() and y[:, 3:, 1].isnan().all()
+
+
+def test_states_of_other_sizes_do_not_reach_the_kernels() -> None:
+    """One row stands for all; other sizes are errors."""
+    for kind, op in (("lstm", lstm_steps), ("gru", gru_steps), ("rnn", rnn_steps)):
+        x, *given = arguments(kind)
+        count = 2 if kind == "lstm" else 1
+        states, rest = given[:count], given[count:]
+        one_row = [h[:1] for h in states]
+        y = op(x, *one_row, *rest)
+        whole = op(x, *(h.expand(x.shape[1], -1).contiguous() for h in one_row), *rest)
+        np.testing.assert_allclose(y.detach().numpy(), whole.detach().numpy(), rtol=1e-5, atol=1e-6)
+        with pytest.raises((ValueError, RuntimeError)):
+            op(x, *(pyapp.zeros(x.shape[1], h.shape[1] + 1) for h in states), *rest)

@@ -722,3 +722,19 @@ def test_seeds_can_be_drawn() -> None:
     assert keras.random.SeedGenerator.from_config(seeds.get_config()).seed == 42
     with pytest.raises(ValueError, match="the seed is a whole number"):
         keras.random.SeedGenerator("a")
+
+
+def test_mistakes_with_layers_are_named() -> None:
+    sequences, state = np.ones((2, 5, 3), "float32"), np.linspace(0, 1, 4, dtype="float32")[None]
+    for kind, count in ((keras.layers.LSTM, 2), (keras.layers.GRU, 1), (keras.layers.SimpleRNN, 1)):
+        layer = kind(4)
+        for wrong in (np.ones((2, 5), "float32"), np.ones((3, 4), "float32")):
+            with pytest.raises(ValueError, match=r"initial states of shapes \[\(2, 4\)"):
+                layer(sequences, initial_state=[wrong] * count)
+        one, all_rows = (layer(sequences, initial_state=[s] * count) for s in (state, np.repeat(state, 2, 0)))
+        np.testing.assert_allclose(one.detach().numpy(), all_rows.detach().numpy(), rtol=1e-5)
+    with pytest.raises(TypeError, match="without inputs"):
+        keras.layers.Dense(2)()
+    x = keras.Input((3,))
+    with pytest.raises(ValueError, match="two layers are called 'same'"):
+        keras.Model(x, keras.layers.Dense(1, name="same")(keras.layers.Dense(1, name="same")(x)))

@@ -161,7 +161,46 @@ def taken_away(P: Any) -> Any:
     return calls
 
 
+def older_names(P: Any, strict: bool, **more: Any) -> Any:
+    """A class that reads states of its first version itself, and writes one entry more."""
+    seen = []
+
+    class Scale(P.nn.Module):  # type: ignore[misc, name-defined]
+        _version = 2
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = P.nn.Parameter(P.zeros(1))
+            self.inner = constant(P, 0)
+
+        def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+            super()._save_to_state_dict(destination, prefix, keep_vars)
+            destination[prefix + "kind"] = "plain"
+
+        def _load_from_state_dict(self, state: Any, prefix: str, told: Any, strict: bool, *lists: Any) -> None:
+            seen.append([prefix, told.get("version"), strict, state.pop(prefix + "kind", None)])
+            if prefix + "gamma" in state:
+                state[prefix + "scale"] = state.pop(prefix + "gamma") + 1
+            super()._load_from_state_dict(state, prefix, told, strict, *lists)
+            seen.append([self.scale.item(), *([n for n in found if n.startswith(prefix)] for found in lists[:2])])
+
+    net = P.nn.Sequential(Scale(), constant(P, 0))
+    state = net.state_dict()
+    names = list(state)
+    state["0.gamma"] = state.pop("0.scale") + 4
+    state.update(more)
+    for name in [name for name, value in more.items() if value is None]:
+        del state[name]
+    keys = net.load_state_dict(state, strict=strict)
+    return [names, seen, [p.item() for p in net.parameters()], [sorted(k) for k in keys]]
+
+
 CASES: dict[str, Callable[[Any], Any]] = {
+    "older names": lambda P: older_names(P, True),
+    "older names, others missing": lambda P: older_names(P, False, **{"0.gamma": None, "1.bias": None}),
+    "older names, others unexpected": lambda P: older_names(P, False, **{"0.x": 1, "0.inner.y": 1, "1.z": 1, "q.a": 1}),
+    "older names, unexpected": lambda P: older_names(P, True, **{"0.x": 1}),
+    "older names, another shape": lambda P: older_names(P, True, **{"0.gamma": P.zeros(3)}),
     "order of calls": order_of_calls, "extra": extra, "changed after": changed_after, "excused": excused,
     "replaced after": replaced_after, "result of a post-hook": result_of_a_post_hook, "renamed before": renamed_before,
     "taken away": taken_away,

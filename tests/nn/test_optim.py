@@ -90,7 +90,7 @@ def test_parameters_without_a_gradient_stay() -> None:
     ("make", "kind", "message"),
     [
         (lambda p: optim.AdamW([]), ValueError, "no parameters"),
-        (lambda p: optim.AdamW([p, p]), ValueError, "two groups"),
+        (lambda p: optim.AdamW([{"params": p}, {"params": [p]}]), ValueError, "two groups"),
         (lambda p: optim.AdamW([p], lr=-1), ValueError, "lr must be"),
         (lambda p: optim.AdamW([p], lr=float("nan")), ValueError, "lr must be"),
         (lambda p: optim.AdamW([p], lr=10**400), ValueError, "lr must be"),

@@ -446,3 +446,19 @@ def test_states_have_torchs_names() -> None:
     again.load_state_dict({**state, "state": {0: {**as_torch, "n_iter": 3, "al": [None] * 100}}})
     again.step(closure)
     assert x.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_parameter_that_is_named_twice_moves_twice() -> None:
+    """As in torch, with a warning: programs join the parameters of modules with tied weights."""
+    p = nn.Parameter(zeros(1))
+    with pytest.warns(UserWarning, match="more than once"):
+        optimizer = optim.Adam([p, p], lr=0.1)
+    p.grad = ones(1)
+    optimizer.step()
+    np.testing.assert_allclose(p.item(), -0.2, rtol=1e-4)  # torch 2.14
+
+
+def test_restarts_say_where_they_are() -> None:
+    schedule = optim.lr_scheduler.CosineAnnealingWarmRestarts(optim.SGD([nn.Parameter(zeros(1))], lr=0.1), 2, 2)
+    schedule.step(2.75)
+    assert (schedule.T_cur, schedule.T_i) == (0.75, 4)  # torch 2.14

@@ -164,3 +164,15 @@ def test_norms_of_gradients() -> None:
     a.grad = pyapp.tensor([float("nan"), 1.0])
     with pytest.raises(RuntimeError, match="is nan"):
         utils.clip_grad_norm_(a, 1.0, error_if_nonfinite=True)
+
+
+def test_a_value_without_a_way_back_is_refused() -> None:
+    class Positive(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.exp()
+
+    made = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Positive())
+    before = made.weight.detach().tolist()
+    with pytest.raises(RuntimeError, match="Positive has no right_inverse"):
+        made.weight = pyapp.ones(2, 2)
+    assert made.weight.tolist() == before

@@ -12,6 +12,7 @@ import pytest
 import pyapp
 from pyapp import distributions as D
 from pyapp import tensor
+from pyapp.distributions import utils
 from tests.together import check_each
 
 NAN = float("nan")
@@ -165,3 +166,59 @@ def test_draws_have_the_moments_of_their_distributions() -> None:
     for i, (place, part) in enumerate(((3.0, 0.8635), (-1.0, 0.14834))):  # I1 / I0 of 4 and 0.3
         towards = (angles[:, i] - place).cos().mean().item(), (angles[:, i] - place).sin().mean().item()
         assert towards == pytest.approx((part, 0.0), abs=0.02)
+
+
+def test_a_distribution_of_ones_own_is_written_with_torchs_helpers() -> None:
+    c = D.constraints
+
+    class Shifted(D.Distribution):
+        arg_constraints = {"rate": c.positive}
+        has_rsample = True
+
+        def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+            (self.rate,) = utils.broadcast_all(rate)
+            super().__init__(self.rate.shape, pyapp.Size(), validate_args=validate_args)
+
+        @c.dependent_property(is_discrete=False, event_dim=0)
+        def support(self) -> Any:
+            return c.greater_than_eq(self.rate)
+
+        @utils.lazy_property
+        def mean(self) -> Any:  # type: ignore[override]
+            return 1 / self.rate
+
+        def rsample(self, sample_shape: Any = ()) -> Any:
+            return self.rate.new(self._extended_shape(sample_shape)).exponential_() / self.rate
+
+        def log_prob(self, value: Any) -> Any:
+            self._validate_sample(value)
+            return self.rate.log() - self.rate * value
+
+    p = Shifted(tensor([1.0, 2.0]))
+    assert p.rsample((3,)).shape == (3, 2) and p.mean is p.mean and isinstance(p.batch_shape, pyapp.Size)
+    assert c.is_dependent(Shifted.support) and c.is_dependent(D.Uniform.support) and not c.is_dependent(c.real)
+    with pytest.raises(ValueError, match="must be"):
+        p.log_prob(tensor(1.5))
+    # The values below are torch 2.14's.
+    probs = tensor([0.2, 0.8])
+    assert pyapp.allclose(utils.probs_to_logits(probs, is_binary=True), tensor([-1.3863, 1.3863]), atol=1e-4)
+    assert pyapp.allclose(utils.logits_to_probs(utils.probs_to_logits(probs)), probs)
+    matrix = utils.vec_to_tril_matrix(pyapp.arange(1.0, 7.0))
+    assert matrix.tolist() == [[1, 0, 0], [2, 3, 0], [4, 5, 6]]
+    assert utils.tril_matrix_to_vec(matrix, diag=-1).tolist() == [2, 4, 5]
+    shown = [c.positive, c.unit_interval, c.integer_interval(1, 3), c.independent(c.real, 1), c.simplex, c.less_than(2)]
+    assert [repr(one) for one in shown] == [
+        "GreaterThan(lower_bound=0.0)", "Interval(lower_bound=0.0, upper_bound=1.0)",
+        "IntegerInterval(lower_bound=1, upper_bound=3)", "IndependentConstraint(Real(), 1)", "Simplex()",
+        "LessThan(upper_bound=2)",
+    ]  # fmt: skip
+    assert isinstance(c.positive, c.greater_than) and c.interval(0, 3).upper_bound == 3
+
+
+def test_a_covariance_is_checked_and_named() -> None:
+    mean = pyapp.zeros(2)
+    shown = repr(D.MultivariateNormal(mean, pyapp.eye(2)))
+    assert shown == "MultivariateNormal(loc: pyapp.Size([2]), covariance_matrix: pyapp.Size([2, 2]))"
+    for wrong in ([[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.5], [0.0, 1.0]]):
+        with pytest.raises(ValueError, match="covariance_matrix must be symmetric"):
+            D.MultivariateNormal(mean, tensor(wrong))

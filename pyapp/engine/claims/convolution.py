@@ -10,7 +10,7 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from .. import dtype as _dtype
-from ..launch import KERNELS, Part
+from ..launch import KERNELS
 from ..op import OPS, claims
 from ..operands import dense, is_plain
 from ..ops.view import copy_strided
@@ -358,7 +358,7 @@ _claim(
 )  # fmt: skip
 
 
-# ---- one dim: windows are rows of a matrix
+# ---- one dim: in the gradients windows are rows of a matrix
 
 
 class _Windows:
@@ -376,10 +376,6 @@ class _Windows:
         shape, strides = (self.batch, length, channels), (self.rows * self.step, channels, 1)
         inside = make(self.memory.storage, shape, strides, _F32, padding * channels)
         copy_strided(inside, make(x.storage, shape, (x.strides[0], x.strides[2], x.strides[1]), _F32, x.offset))
-
-    def of(self, entry: int) -> Part:
-        """The windows of one batch entry."""
-        return Part(self.memory, 4 * entry * self.rows * self.step)
 
 
 def _takes_conv(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> bool:
@@ -399,19 +395,11 @@ def _by_tap(weight: Tensor) -> Tensor:
 
 @claims("_conv1d")
 def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Any:
-    """The result (N, O, L') has its channels last in memory: its permute(0, 2, 1) is dense."""
     if not _takes_conv(x, weight, bias, stride, padding):
         return NotImplemented
-    outputs, _, size = weight.shape
-    taps, windows = _by_tap(weight), _Windows(x, size, stride, padding)
-    y = empty_contiguous((windows.batch, windows.out, outputs), _F32, x.device)
-    for entry in range(windows.batch):
-        KERNELS["linear_f32"].launch(
-            windows.out * outputs * windows.width >> 10,
-            Part(y, 4 * entry * windows.out * outputs), windows.of(entry), taps, bias,
-            windows.out, outputs, windows.width, outputs, windows.step, 0,
-        )  # fmt: skip
-    return y.permute(0, 2, 1)
+    steps = _Steps((1, 1, stride), ((0, 0), (0, 0), (padding, padding)), (1, 1, 1), 1)
+    y = _convolve(_in_three(x), _in_three(weight), bias, steps)  # (N, O, 1, 1, L')
+    return y.reshape(*y.shape[:2], y.shape[4])
 
 
 @claims("conv1d_backward")
@@ -437,5 +425,5 @@ def _conv1d_backward(g: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, 
         KERNELS["fold_f32"].launch(folded.numel() >> 8, folded, by_window,
             windows.batch, x.shape[2], channels, size, stride, padding, windows.rows,
         )  # fmt: skip
-        grad_x = folded.permute(0, 2, 1)
+        grad_x = dense(folded.permute(0, 2, 1))
     return grad_x, grad_weight, grad_bias

@@ -19,10 +19,14 @@ _LSTM, _LSTM_BACKWARD = KERNELS["lstm_cell_f32"], KERNELS["lstm_cell_backward_f3
 _GRU, _GRU_BACKWARD = KERNELS["gru_cell_f32"], KERNELS["gru_cell_backward_f32"]
 
 
-def _fits(x: Tensor, weight: Tensor, *states: Tensor | None) -> bool:
-    """Whether all are float32 on one device, and x has steps and rows."""
-    others = [t for t in (weight, *states) if t is not None]
-    return x.dtype is float32 and 0 not in x.shape and all(t.dtype is float32 and t.device is x.device for t in others)
+def _fits(x: Tensor, weight: Tensor, gates: int, states: tuple[Tensor, ...], *others: Tensor | None) -> bool:
+    """Whether all are float32 on one device, x has steps and rows, and the weight and the first states their sizes."""
+    if x.dtype is not float32 or len(x.shape) != 3 or 0 in x.shape or len(weight.shape) != 2:
+        return False
+    (_, rows, width), n = x.shape, weight.shape[1]
+    if width != gates * n or weight.shape[0] != width or any(state.shape != (rows, n) for state in states):
+        return False
+    return all(t.dtype is float32 and t.device is x.device for t in (weight, *states, *others) if t is not None)
 
 
 class _Steps:
@@ -63,7 +67,7 @@ def _weight_gradients(gates: Tensor, before: Tensor) -> Tensor:
 
 @claims("lstm_steps")
 def _lstm(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False) -> Any:
-    if not _fits(x, weight, h, c):
+    if not _fits(x, weight, 4, (h, c)):
         return NotImplemented
     (count, rows, width), n = x.shape, weight.shape[1]
     x, h, c, weight = dense(x), dense(h), dense(c), dense(weight)
@@ -85,7 +89,7 @@ def _lstm(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False
 def _lstm_backward(
     g: Tensor, y: Tensor, x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False
 ) -> Any:  # fmt: skip
-    if not _fits(x, weight, h, c, y, g):
+    if not _fits(x, weight, 4, (h, c), y, g):
         return NotImplemented
     (count, rows, width), n = x.shape, weight.shape[1]
     g, y, c, weight = dense(g), dense(y), dense(c), dense(weight)
@@ -109,7 +113,7 @@ def _lstm_backward(
 
 @claims("gru_steps")
 def _gru(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, reverse: bool = False) -> Any:
-    if not _fits(x, weight, h, bias):
+    if not _fits(x, weight, 3, (h,), bias):
         return NotImplemented
     (count, rows, width), n = x.shape, weight.shape[1]
     x, h, weight, bias = dense(x), dense(h), dense(weight), None if bias is None else dense(bias)
@@ -131,7 +135,7 @@ def _gru(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, rever
 def _gru_backward(
     g: Tensor, y: Tensor, x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, reverse: bool = False
 ) -> Any:
-    if not _fits(x, weight, h, bias, y, g):
+    if not _fits(x, weight, 3, (h,), bias, y, g):
         return NotImplemented
     (count, rows, width), n = x.shape, weight.shape[1]
     g, y, x, h, weight = dense(g), dense(y), dense(x), dense(h), dense(weight)
@@ -156,7 +160,7 @@ def _gru_backward(
 
 @claims("rnn_steps")
 def _rnn(x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse: bool = False) -> Any:
-    if not _fits(x, weight, h) or activation not in ("tanh", "relu"):
+    if not _fits(x, weight, 1, (h,)) or activation not in ("tanh", "relu"):
         return NotImplemented
     count, rows, n = x.shape
     x, h, weight = dense(x), dense(h), dense(weight)
@@ -178,7 +182,7 @@ def _rnn(x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse
 def _rnn_backward(
     g: Tensor, y: Tensor, x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse: bool = False
 ) -> Any:
-    if not _fits(x, weight, h, y, g):
+    if not _fits(x, weight, 1, (h,), y, g):
         return NotImplemented
     count, rows, n = x.shape
     g, y, weight = dense(g), dense(y), dense(weight)

@@ -18,7 +18,7 @@ from .view import narrow
 def _d_pad(g: Tensor, _: Any, x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
     for dim, (before, _after) in enumerate(widths):
         g = narrow(g, dim, before, x.shape[dim])
-    return (g,)
+    return (g.contiguous(),)  # as in torch, whose users call view() of it
 
 
 @primitive(vjp=_d_pad, saves="none", name="_pad")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import signature
 from typing import Any
 
@@ -422,6 +423,19 @@ class RNN(Layer):
                 f"layer {self.name} ({type(self).__name__}) takes (batch, steps, features), got {sequences.shape}"
             )
 
+    def _fitting(self, given: list[Any], expected: Sequence[Tensor]) -> list[Tensor]:
+        """Initial states, checked: a first state for each batch entry, or one for all."""
+        shapes, wanted = [tuple(s.shape) for s in given], [tuple(s.shape) for s in expected]
+        fit = len(shapes) == len(wanted) and all(
+            len(a) == len(b) and all(m in (n, 1) for m, n in zip(a, b, strict=True))
+            for a, b in zip(shapes, wanted, strict=True)
+        )
+        if not fit:
+            raise ValueError(
+                f"layer {self.name} ({type(self).__name__}) takes initial states of shapes {wanted}, got {shapes}"
+            )
+        return [s if a == b else s.expand(b) for s, a, b in zip(given, shapes, wanted, strict=True)]
+
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return flatten(previous_mask)[0] if self.return_sequences else None
 
@@ -466,7 +480,7 @@ class RNN(Layer):
         packing = _Packing(mask, self.go_backwards) if fused and mask is not None else None
         parts = cell.input_part(x if packing is None else packing.packed(x))  # (B, steps, gates * units)
         if initial_state is not None:
-            states = flatten(initial_state)
+            states = self._fitting(flatten(initial_state), cell.zero_states(batch, parts))
         elif self.stateful and self.kept is not None and self.kept[0].shape[0] == batch:
             states = self.kept
         else:

@@ -167,7 +167,7 @@ def _arranged(
         same = query is key and key is value
         query, key, value = (turned[0],) * 3 if same else turned
     output, weights = _attend(made, query, key, value, padding=padding, need_weights=need_weights, **settings)
-    output = output.squeeze(0) if not batched else output if batch_first else output.transpose(0, 1)
+    output = output.squeeze(0) if not batched else output if batch_first else output.transpose(0, 1).contiguous()
     if weights is None:
         return output, None
     weights = weights.mean(1) if average else weights

@@ -49,6 +49,8 @@ def margin_ranking_loss(
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin): target 1 ranks the first input higher, -1 the second."""
     same_shape("margin_ranking_loss", input1, input2)
+    if target.ndim != input1.ndim:  # (N,) beside (N, 1) would make (N, N)
+        raise ValueError(f"margin_ranking_loss: {describe(input1)} and targets {describe(target)} differ in dims")
     short = target * (input2 - input1)
     return reduce("margin_ranking_loss", (short + margin if margin else short).clamp(min=0), reduction)
 

@@ -11,6 +11,7 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...engine.thread_local import ThreadLocal
 from ...engine.user_errors import describe
+from ...errors import OperationError
 from ..layers.containers import ModuleDict, ModuleList
 from ..module import Module
 from ..parameter import Initialization, Parameter, new_parameter
@@ -52,6 +53,11 @@ class ParametrizationList(ModuleList):
 
     def right_inverse(self, value: Tensor) -> None:
         """Sets the originals so that the functions return `value`."""
+        for module in self:
+            if not hasattr(module, "right_inverse"):
+                raise OperationError(
+                    f"a value cannot be assigned: the parametrization {type(module).__name__} has no right_inverse"
+                )
         found = self._inverse(value)
         with no_grad():
             for target, part in zip(self.originals(), [found] if self.is_tensor else found, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...engine import Tensor
+from ...errors import StateError
 from ..module import Module
 
 
@@ -14,7 +15,7 @@ def functional_call(
     tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
     """Calls a module with its parameters and buffers replaced by other tensors, by dotted name (a mapping, or several);
-    those that are not named are kept. Other names are left out; with `strict` KeyError for them and for missing ones.
+    those that are not named are kept. Other names are left out; with `strict` StateError for them and for missing ones.
     """
     given: dict[str, Tensor] = {}
     dicts = parameter_and_buffer_dicts
@@ -24,7 +25,7 @@ def functional_call(
     unknown = [name for name in given if name not in known]
     missing = [name for name in known if name not in given]
     if strict and (unknown or missing):
-        raise KeyError(f"functional_call: unexpected {unknown or 'nothing'}, missing {missing or 'nothing'}")
+        raise StateError(f"functional_call: unexpected {unknown or 'nothing'}, missing {missing or 'nothing'}")
     given = {name: value for name, value in given.items() if name in known}
     if tie_weights:
         by_id = {id(known[name]): value for name, value in given.items()}
