@@ -29,7 +29,8 @@ LEFT_OUT = {"pyodide", "output", "__pycache__"}
 NOTHING = ["tests/test_tiny.py", "-q", "-k", "nothing_has_this_name"]
 NO_TESTS = 5  # pytest's status of it
 YIELDING_BROWSER = Path(__file__).with_name("yielding-browser")
-CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+# WebGPU by SwiftShader, on the processor.
+CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--enable-unsafe-webgpu"]
 
 
 @dataclass
