@@ -135,16 +135,13 @@ MAIN {
   }
   sums[tid] = s;
   workgroupBarrier();
-  for (var half = 32; half >= 8; half /= 2) {
-    if (tid < half) { sums[tid] += sums[tid + half]; }
-    workgroupBarrier();
-  }
   let n = band * 8 + tid;
   if (tid < 8 && n < outputs) {
+    for (var i = 1; i < 8; i++) { s += sums[tid + 8 * i]; }
     for (var i = 0; i < 4; i++) {
       let m = m0 + i;
       if (m < rows) {
-        var v = sums[tid][i];
+        var v = s[i];
         if (residual_given) { v += residual_f(m * residual_stride + n); }
         y_put(m * y_stride + n, v);
       }
@@ -176,16 +173,13 @@ MAIN {
   }
   sums[tid] = s;
   workgroupBarrier();
-  for (var half = 32; half >= 8; half /= 2) {
-    if (tid < half) { sums[tid] += sums[tid + half]; }
-    workgroupBarrier();
-  }
   let n = band * 8 + tid;
   if (tid < 8 && n < outputs) {
+    for (var i = 1; i < 8; i++) { s += sums[tid + 8 * i]; }
     for (var i = 0; i < 4; i++) {
       let m = m0 + i;
       if (m < rows) {
-        var v = sums[tid][i];
+        var v = s[i];
         if (residual_given) { v += residual_f(m * residual_stride + n); }
         y_put(m * y_stride + n, v);
       }
@@ -230,16 +224,13 @@ MAIN {
   }
   sums[tid] = s;
   workgroupBarrier();
-  for (var half = 32; half >= 8; half /= 2) {
-    if (tid < half) { sums[tid] += sums[tid + half]; }
-    workgroupBarrier();
-  }
   let n = band * 8 + tid;
   if (tid < 8 && n < outputs) {
+    for (var i = 1; i < 8; i++) { s += sums[tid + 8 * i]; }
     for (var i = 0; i < 4; i++) {
       let m = m0 + i;
       if (m < rows) {
-        var v = sums[tid][i];
+        var v = s[i];
         if (residual_given) { v += residual_f(m * residual_stride + n); }
         y_put(m * y_stride + n, v);
       }

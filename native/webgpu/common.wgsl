@@ -2,7 +2,8 @@
 // one kind of record of them. Kernels have the names and slots of kernels.h.
 //
 //   KERNEL(name, groups, threads, dim ...)  `groups` groups of `threads` threads run it. A dim that is named here becomes a
-//                                           constant of the text: each of its values is a program of its own.
+//                                           constant of the text: each of its values is a program of its own. So does what
+//                                           an expression gives: few=rows < 8 makes `few` 0 or 1.
 //   TAKES(name, condition)                  Records for which this is 0 have no kernel.
 //   ATOMIC(name, condition)                 Records whose threads write parts of one word: what it writes are atomics.
 //   MAIN {                                  begins the function that each thread runs.

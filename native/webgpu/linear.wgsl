@@ -1,14 +1,13 @@
 // Products of rows with weights of floats.
 //
-// Of few rows, 16 threads sum each output; of more, a group computes a tile of 32 by 32, of which a thread has 4 by 4.
+// Of `few` rows, 16 threads sum each output; of more, a group computes a tile of 32 by 32, of which a thread has 4 by 4.
 
-const FEW = 8; // rows
 const DEPTH = 16;
 var<workgroup> left: array<f32, 544>; // 32 rows of 16, and one between them: threads side by side read different banks
 var<workgroup> right: array<f32, 544>;
 
 fn multiply(gid: i32, tid: i32, m_count: i32, n_count: i32, k_count: i32) {
-  if (m_count < FEW) {
+  if (few == 1) {
     let blocks = (n_count + 3) / 4;
     let m = gid / blocks;
     let n = gid % blocks * 4 + tid / 16;
@@ -19,11 +18,10 @@ fn multiply(gid: i32, tid: i32, m_count: i32, n_count: i32, k_count: i32) {
     }
     left[tid] = s;
     workgroupBarrier();
-    for (var half = 8; half > 0; half /= 2) {
-      if (lane < half) { left[tid] += left[tid + half]; }
-      workgroupBarrier();
+    if (lane == 0 && m < m_count && n < n_count) { // a wait of the whole group costs more than these sums
+      for (var i = 1; i < 16; i++) { s += left[tid + i]; }
+      output(m, n, s);
     }
-    if (lane == 0 && m < m_count && n < n_count) { output(m, n, left[tid]); }
     return;
   }
   let across = (n_count + 31) / 32;
@@ -64,7 +62,7 @@ fn multiply(gid: i32, tid: i32, m_count: i32, n_count: i32, k_count: i32) {
   }
 }
 
-KERNEL(linear_f32, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64)
+KERNEL(linear_f32, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64, few=rows < 8)
 fn input(m: i32, k: i32) -> f32 { return x_f(m * x_stride + k); }
 fn weight(n: i32, k: i32) -> f32 { return w_f(n * inputs + k); }
 fn output(m: i32, n: i32, v: f32) {
@@ -76,7 +74,7 @@ MAIN {
   multiply(gid, tid, rows, outputs, inputs);
 }
 
-KERNEL(linear_f16, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64)
+KERNEL(linear_f16, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64, few=rows < 8)
 fn input(m: i32, k: i32) -> f32 { return x_f(m * x_stride + k); }
 fn weight(n: i32, k: i32) -> f32 { return f32_of_half(w_h(n * inputs + k)); }
 fn output(m: i32, n: i32, v: f32) {
@@ -88,7 +86,7 @@ MAIN {
   multiply(gid, tid, rows, outputs, inputs);
 }
 
-KERNEL(linear_bf16, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64)
+KERNEL(linear_bf16, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64, few=rows < 8)
 fn input(m: i32, k: i32) -> f32 { return x_f(m * x_stride + k); }
 fn weight(n: i32, k: i32) -> f32 { return f32_of_bfloat(w_h(n * inputs + k)); }
 fn output(m: i32, n: i32, v: f32) {
@@ -100,13 +98,13 @@ MAIN {
   multiply(gid, tid, rows, outputs, inputs);
 }
 
-KERNEL(matmul_f32, batch * CHOOSE(m < 8, m * PARTS(n, 4), PARTS(m, 32) * PARTS(n, 32)), 64)
+KERNEL(matmul_f32, batch * CHOOSE(m < 8, m * PARTS(n, 4), PARTS(m, 32) * PARTS(n, 32)), 64, few=m < 8)
 var<private> which: i32;
 fn input(row_: i32, k_: i32) -> f32 { return a_f(which * a_batch + row_ * a_row + k_ * a_column); }
 fn weight(column_: i32, k_: i32) -> f32 { return b_f(which * b_batch + k_ * b_row + column_ * b_column); }
 fn output(row_: i32, column_: i32, v: f32) { c_put(which * c_batch + row_ * c_row + column_, v); }
 MAIN {
-  let each = select((m + 31) / 32 * ((n + 31) / 32), m * ((n + 3) / 4), m < FEW);
+  let each = select((m + 31) / 32 * ((n + 31) / 32), m * ((n + 3) / 4), few == 1);
   let turn = gid / each;
   if (turn >= batch) { return; }
   which = turn;

@@ -60,7 +60,7 @@ class Kernel:
         self.program = wgsl.programs()[self.name]
         kernel = KERNELS[self.name]
         self.pointers, self.dims = len(kernel.pointers), len(kernel.dims)
-        self.constants = [kernel.dims.index(slot) for slot in self.program.constants]
+        self.constants = list(self.program.constants.values())
         self.small = [at for at, slot in enumerate(kernel.dims) if not slot.startswith(_WIDE)]
         self.written = wgsl.written(self.name)
 
@@ -212,9 +212,7 @@ class Webgpu(Backend):
                 kernel = self._kernels[index] = Kernel(index)
             dims = tuple(values[POINTERS:-4])
             if not kernel.takes(dims) or any(abs(dims[at]) > LARGEST_NUMBER for at in kernel.small):
-                found = ", ".join(
-                    f"{slot} {dims[at]}" for at, slot in enumerate(KERNELS[kernel.name].dims) if at in kernel.constants
-                )
+                found = ", ".join(f"{slot} {number(dims)}" for slot, number in kernel.program.constants.items())
                 raise MissingKernel(f"webgpu has no kernel '{kernel.name}' for {found or 'such sizes'}")
             groups = kernel.program.groups(dims)
             if groups < 0:
@@ -245,7 +243,7 @@ class Webgpu(Backend):
                 buffers.append(arena.buffer)
             memory.append(buffers.index(arena.buffer))
             places.append(address - arena.begin)
-        constants = tuple(dims[at] for at in kernel.constants)
+        constants = tuple([int(number(dims)) for number in kernel.constants])
         key = index, constants, *memory, *buffers
         found = self._calls.get(key)
         if found is None:

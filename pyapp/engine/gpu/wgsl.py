@@ -36,14 +36,14 @@ ELEMENT_BYTES = [_element_bytes(name) for name in ELEMENTS]
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel of a source. `groups`: of `threads` threads, for a record. `constants`: the dims that are numbers of
-    its text, so that each set of them is a text of its own. `takes`: not 0 for records that it computes; None: all.
+    """A kernel of a source. `groups`: of `threads` threads, for a record. `constants`: dims, or numbers
+    computed of them, that its text contains, so that each set of them is a text of its own. `takes`: not 0 for records that it computes; None: all.
     `atomic`: not 0 for records in which threads write parts of the same word."""
 
     name: str
     groups: Number
     threads: int
-    constants: tuple[str, ...]
+    constants: dict[str, Number]
     takes: Number | None
     atomic: Number | None
     shared: str
@@ -73,7 +73,9 @@ def _read(path: Path) -> dict[str, Program]:
     made = {}
     for (name, groups, threads, *constants), body in kernels:
         limits = (asked[kind].get(name) for kind in ("TAKES", "ATOMIC"))
-        made[name] = Program(name, number_of(groups, name, {}), int(threads), tuple(constants), *limits, shared, body)
+        pairs = (constant.partition("=") for constant in constants)
+        numbers = {slot.strip(): number_of(_with_opcodes(value or slot, name), name, {}) for slot, _, value in pairs}
+        made[name] = Program(name, number_of(groups, name, {}), int(threads), numbers, *limits, shared, body)
     return made
 
 
