@@ -23,7 +23,7 @@ MAIN {
   }
 }
 
-KERNEL(copy_strided, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, element_bytes, rank)
+KERNEL(copy_strided, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, element_bytes)
 ATOMIC(copy_strided, element_bytes < 4)
 TAKES(copy_strided, (element_bytes == 1) + (element_bytes == 2) + (element_bytes == 4) + (element_bytes == 8))
 MAIN {
@@ -58,7 +58,7 @@ MAIN {
   DENSE(y, type_bytes, count);
 }
 
-KERNEL(cast, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, y_type, x_type, rank)
+KERNEL(cast, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, y_type, x_type)
 TAKES(cast, (y_type != TYPE_float64) * (x_type != TYPE_float64) * ((y_type > 10) + (y_type < 9)) * ((x_type > 10) + (x_type < 9)))
 fn element(i: i32) -> vec2<u32> {
   let e = x_el(place(i, rank, SIX(shape), SIX(x)), x_type_bytes);

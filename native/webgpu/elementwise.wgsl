@@ -51,7 +51,7 @@ MAIN {
   }
 }
 
-KERNEL(binary, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, opcode, type, rank)
+KERNEL(binary, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, opcode, type)
 TAKES(binary, (type > 10) * (type < TYPE_float64) * (opcode != OP_logaddexp) * (opcode != OP_ldexp) * (opcode != OP_nextafter) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16) * (opcode != OP_pow) * (opcode != OP_bitwise_left_shift) * (opcode != OP_bitwise_right_shift) * (opcode != OP_floor_divide) * (opcode != OP_remainder) * (opcode != OP_fmod))
 const gives_bool = opcode >= OP_eq && opcode <= OP_logical_xor;
 const result_bytes = select(type_bytes, 1, gives_bool);

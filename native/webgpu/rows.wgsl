@@ -1,27 +1,37 @@
 // Norms, softmax and reductions: a group of threads for each row, or for each result.
 
 var<workgroup> parts: array<f32, 64>;
+var<workgroup> eighths: array<f32, 8>;
 var<workgroup> places: array<i32, 64>;
 
+// Eight threads sum eight numbers each, then every thread the eight sums: waiting for the group costs more than adding.
 fn sum_all(x: f32, tid: i32) -> f32 {
   workgroupBarrier();
   parts[tid] = x;
   workgroupBarrier();
-  for (var s = 32; s > 0; s /= 2) {
-    if (tid < s) { parts[tid] += parts[tid + s]; }
-    workgroupBarrier();
+  if (tid < 8) {
+    var s = 0.0;
+    for (var i = 0; i < 8; i++) { s += parts[8 * tid + i]; }
+    eighths[tid] = s;
   }
-  return parts[0];
+  workgroupBarrier();
+  var s = 0.0;
+  for (var i = 0; i < 8; i++) { s += eighths[i]; }
+  return s;
 }
 fn largest_of_all(x: f32, tid: i32) -> f32 {
   workgroupBarrier();
   parts[tid] = x;
   workgroupBarrier();
-  for (var s = 32; s > 0; s /= 2) {
-    if (tid < s && above(parts[tid + s], parts[tid])) { parts[tid] = parts[tid + s]; }
-    workgroupBarrier();
+  if (tid < 8) {
+    var m = parts[8 * tid];
+    for (var i = 1; i < 8; i++) { if (above(parts[8 * tid + i], m)) { m = parts[8 * tid + i]; } }
+    eighths[tid] = m;
   }
-  return parts[0];
+  workgroupBarrier();
+  var m = eighths[0];
+  for (var i = 1; i < 8; i++) { if (above(eighths[i], m)) { m = eighths[i]; } }
+  return m;
 }
 fn ln(x: f32) -> f32 { return log(x); }
 

@@ -3,17 +3,22 @@
 // keeps, and at which the draw ends, and never sorts.
 
 var<workgroup> sums: array<f32, 256>;
+var<workgroup> sixteenths: array<f32, 16>;
 var<workgroup> lowest: array<i32, 256>;
 
 fn sum_all(x: f32, tid: i32) -> f32 {
   workgroupBarrier();
   sums[tid] = x;
   workgroupBarrier();
-  for (var s = 128; s > 0; s /= 2) {
-    if (tid < s) { sums[tid] += sums[tid + s]; }
-    workgroupBarrier();
+  if (tid < 16) {
+    var s = 0.0;
+    for (var i = 0; i < 16; i++) { s += sums[16 * tid + i]; }
+    sixteenths[tid] = s;
   }
-  return sums[0];
+  workgroupBarrier();
+  var s = 0.0;
+  for (var i = 0; i < 16; i++) { s += sixteenths[i]; }
+  return s;
 }
 
 // Larger for larger values; the same for both zeros.

@@ -34,7 +34,7 @@ MAIN {
   }
 }
 
-KERNEL(gather, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, element_bytes, index_type, rank)
+KERNEL(gather, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, element_bytes, index_type)
 TAKES(gather, (index_type == TYPE_int64) + (index_type == TYPE_int32))
 fn element(i: i32) -> vec2<u32> {
   let at = index_el(place(i, rank, SIX(shape), SIX(index)), index_type_bytes);
@@ -48,7 +48,7 @@ MAIN {
   DENSE(y, element_bytes, size_of(rank, SIX(shape)));
 }
 
-KERNEL(where, MIN(PARTS(CHOOSE(rank == 0, 1, PRODUCT(rank, shape0)), 256), 16384), 256, element_bytes, rank)
+KERNEL(where, MIN(PARTS(CHOOSE(rank == 0, 1, PRODUCT(rank, shape0)), 256), 16384), 256, element_bytes)
 fn five(s0: i32, s1: i32, s2: i32, s3: i32, s4: i32) -> array<i32, 6> { return array<i32, 6>(s0, s1, s2, s3, s4, 0); }
 fn element(i: i32) -> vec2<u32> {
   let shape = five(shape0, shape1, shape2, shape3, shape4);

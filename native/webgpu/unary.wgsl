@@ -94,7 +94,7 @@ MAIN {
   DENSE(y, result_bytes, count);
 }
 
-KERNEL(unary_strided, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, opcode, type, rank)
+KERNEL(unary_strided, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, opcode, type)
 TAKES(unary_strided, (type > 10) * (type < TYPE_float64) * (opcode != OP_asin) * (opcode != OP_acos) * (opcode != OP_sinh) * (opcode != OP_cosh) * (opcode != OP_asinh) * (opcode != OP_acosh) * (opcode != OP_atanh) * (opcode != OP_sinc) * (opcode != OP_erfinv) * (opcode != OP_lgamma) * (opcode != OP_digamma) * (opcode != OP_trigamma) * (opcode != OP_i0) * (opcode != OP_bitwise_not) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16))
 const result_bytes = select(type_bytes, 1, opcode >= OP_isnan);
 fn element(i: i32) -> vec2<u32> {

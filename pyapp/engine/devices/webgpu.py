@@ -1,8 +1,8 @@
 """The graphics card of a browser, by WebGPU (docs/webgpu.md): memory of the card, and the kernels of native/webgpu.
 
-A shader reads whole buffers and knows no pointers. So the card's memory is a few large buffers, the arenas. Together they
-fill 32 bits of addresses, as those of WebAssembly: an address says in which arena it lies, and where. A kernel gets the
-arenas of its pointers, each once, and the launch record with the places in them.
+A shader reads whole buffers and knows no pointers. So the card's memory is a few large buffers, the arenas. Together
+they fill 32 bits of addresses, as those of WebAssembly: an address says in which arena it lies, and where. A kernel
+gets the arenas of its pointers, each once, and the launch record with the places in them.
 
 Kernels run after the call that launches them has returned. What one of them finds wrong is raised by the next call that
 waits for the card, with the kernel's name. Waiting stops Python until a promise of the browser has come (JSPI).
@@ -21,7 +21,7 @@ from ...errors import KernelError
 from ..device import Backend, HiddenAddress
 from ..gpu import wgsl
 from ..launch import KERNELS, LARGEST_WORK, MissingKernel
-from ..native import IN_BROWSER, POINTERS, RECORD, RECORD_BYTES, SIGNATURES, fail
+from ..native import DIMS, FLOATS, IN_BROWSER, POINTER_BYTES, POINTERS, RECORD, RECORD_BYTES, SIGNATURES, fail
 from .pool import Ranges
 
 ARENA = 64 << 20  # bytes of an arena for small blocks
@@ -30,12 +30,14 @@ OWN_ARENA = 16 << 20  # bytes from which a block has an arena of its own
 SPACE = (1 << 32) - ARENA_ALIGNMENT  # where addresses end; 0 is no address
 PIECE = 16 << 20  # bytes that are read at a time
 LARGEST_NUMBER = (1 << 31) - (1 << 24)  # of a dim: shaders count with 32 bits
+MOST_KINDS = 4096  # of records that are remembered
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 _NAMES = list(SIGNATURES)
 _START = struct.Struct("<4i")  # the program with its memory; groups in x, y, z
-_PARAMETERS = 256  # bytes
-_START_BYTES = _START.size + _PARAMETERS
-_POINTERS_AT = 8
+_PADDING = bytes(256 - RECORD_BYTES) if IN_BROWSER else b""  # a start has 256 bytes of numbers: a record, and this
+_POINTERS_AT = 8  # in a record
+_DIMS_AT = _POINTERS_AT + POINTERS * POINTER_BYTES
+_DIMS_END = _DIMS_AT + 8 * DIMS
 _WIDE = ("number", "first", "second", "start", "step", "a_bits", "b_bits", "seed", "offset")  # numbers of 64 bits
 ADVICE = "Models compute on the processor without it"
 
@@ -53,19 +55,26 @@ class Arena:
 class Kernel:
     """A kernel of a source: what of its records this device looks at."""
 
-    __slots__ = ("constants", "dims", "name", "pointers", "program", "small", "written")
+    __slots__ = ("counts", "index", "name", "pointers", "program", "written")
 
     def __init__(self, index: int) -> None:
-        self.name = _NAMES[index]
+        self.index, self.name = index, _NAMES[index]
         self.program = wgsl.programs()[self.name]
         kernel = KERNELS[self.name]
-        self.pointers, self.dims = len(kernel.pointers), len(kernel.dims)
-        self.constants = list(self.program.constants.values())
-        self.small = [at for at, slot in enumerate(kernel.dims) if not slot.startswith(_WIDE)]
+        self.pointers = struct.Struct(f"<{len(kernel.pointers)}I")
+        self.counts = [at for at, slot in enumerate(kernel.dims) if not slot.startswith(_WIDE)]
         self.written = wgsl.written(self.name)
 
-    def takes(self, dims: tuple[int, ...]) -> bool:
-        return self.program.takes is None or self.program.takes(dims) != 0
+
+@dataclass(frozen=True)
+class Kind:
+    """Records of a kernel with the same dims: the constants of its text, whether it writes atomics, and the groups of
+    threads in x and y."""
+
+    kernel: Kernel
+    constants: tuple[int, ...]
+    atomic: bool
+    groups: tuple[int, int]
 
 
 class Webgpu(Backend):
@@ -85,6 +94,7 @@ class Webgpu(Backend):
         self._begins: list[int] = []
         self._arenas: list[Arena] = []  # by where they begin
         self._kernels: dict[int, Kernel] = {}
+        self._kinds: dict[bytes, Kind] = {}  # by kernel and dims, as records have them
         self._programs: dict[Any, int] = {}
         self._calls: dict[Any, tuple[int, tuple[int, ...]]] = {}  # the number, and the buffers
         functions = card.functions
@@ -106,8 +116,8 @@ class Webgpu(Backend):
     def allocate(self, nbytes: int) -> HiddenAddress | None:
         if nbytes > self.largest - ARENA_ALIGNMENT:
             raise MemoryError(
-                f"cannot allocate {nbytes:,} bytes on webgpu: the largest buffer of this graphics card ({self.name}) has "
-                f"{self.largest:,}"
+                f"cannot allocate {nbytes:,} bytes on webgpu: the largest buffer of this graphics card ({self.name}) "
+                f"has {self.largest:,}"
             )
         if nbytes < OWN_ARENA:
             for arena in self._arenas:
@@ -204,31 +214,44 @@ class Webgpu(Backend):
     def _starts(self, records: bytearray, count: int) -> tuple[bytes, int, int]:
         """What the card is to start for records, how many starts that is; and 0, or what is wrong, as of `run`.
         MissingKernel for a record that no source computes."""
-        made: list[bytes] = []
-        for i in range(count):
-            index, _, *values = RECORD.unpack_from(records, i * RECORD_BYTES)
-            kernel = self._kernels.get(index)
-            if kernel is None:
-                kernel = self._kernels[index] = Kernel(index)
-            dims = tuple(values[POINTERS:-4])
-            if not kernel.takes(dims) or any(abs(dims[at]) > LARGEST_NUMBER for at in kernel.small):
-                found = ", ".join(f"{slot} {number(dims)}" for slot, number in kernel.program.constants.items())
-                raise MissingKernel(f"webgpu has no kernel '{kernel.name}' for {found or 'such sizes'}")
-            groups = kernel.program.groups(dims)
-            if groups < 0:
-                return b"", 0, i << 8 | BAD_ARGUMENT
-            if groups == 0:
+        made: list[bytes | bytearray] = []
+        for at in range(0, count * RECORD_BYTES, RECORD_BYTES):
+            key = bytes(records[at : at + 4] + records[at + _DIMS_AT : at + _DIMS_END])
+            kind = self._kinds.get(key)
+            if kind is None:
+                if len(self._kinds) >= MOST_KINDS:
+                    self._kinds.clear()
+                kind = self._kinds[key] = self._kind_of(records, at)
+            if kind.groups[0] <= 0:
+                if kind.groups[0] < 0:
+                    return b"", 0, at // RECORD_BYTES << 8 | BAD_ARGUMENT
                 continue
-            call, places = self._call(index, kernel, values[: kernel.pointers], dims)
-            parameters = bytearray(records[i * RECORD_BYTES : (i + 1) * RECORD_BYTES]).ljust(_PARAMETERS, b"\0")
-            struct.pack_into(f"<{len(places)}I", parameters, _POINTERS_AT, *places)
-            x = min(groups, wgsl.MOST_GROUPS)
-            made += _START.pack(call, x, -(-groups // x), 1), bytes(parameters)
-        return b"".join(made), len(made) // 2, 0
+            pointers = kind.kernel.pointers.unpack_from(records, at + _POINTERS_AT)
+            call, places = self._call(kind, pointers)
+            made += (
+                _START.pack(call, *kind.groups, 1), records[at : at + _POINTERS_AT], kind.kernel.pointers.pack(*places),
+                records[at + _POINTERS_AT + kind.kernel.pointers.size : at + RECORD_BYTES], _PADDING,
+            )  # fmt: skip
+        return b"".join(made), len(made) // 5, 0
 
-    def _call(
-        self, index: int, kernel: Kernel, pointers: list[int], dims: tuple[int, ...]
-    ) -> tuple[int, list[int]]:
+    def _kind_of(self, records: bytearray, at: int) -> Kind:
+        """How the record at byte `at` is run. MissingKernel where no source computes it."""
+        index, _, *values = RECORD.unpack_from(records, at)
+        kernel = self._kernels.get(index)
+        if kernel is None:
+            kernel = self._kernels[index] = Kernel(index)
+        dims, program = values[POINTERS:-FLOATS], kernel.program
+        takes = program.takes is None or program.takes(dims) != 0
+        constants = {slot: int(number(dims)) for slot, number in program.constants.items()}
+        if not takes or any(abs(dims[slot]) > LARGEST_NUMBER for slot in kernel.counts):
+            found = ", ".join(f"{slot} {value}" for slot, value in constants.items()) or "such sizes"
+            raise MissingKernel(f"webgpu has no kernel '{kernel.name}' for {found}")
+        groups = program.groups(dims)
+        x = max(1, min(groups, wgsl.MOST_GROUPS))
+        atomic = program.atomic is not None and program.atomic(dims) != 0
+        return Kind(kernel, tuple(constants.values()), atomic, (groups if groups <= 0 else x, -(-groups // x)))
+
+    def _call(self, kind: Kind, pointers: tuple[int, ...]) -> tuple[int, list[int]]:
         """The number of a kernel with its memory, compiled; and where its pointers point to in their buffers."""
         buffers: list[int] = []
         memory: list[int | None] = []
@@ -238,32 +261,28 @@ class Webgpu(Backend):
                 memory.append(None)
                 places.append(0)
                 continue
-            arena = self._arena(address)
+            arena = self._arenas[bisect.bisect_right(self._begins, address) - 1]
             if arena.buffer not in buffers:
                 buffers.append(arena.buffer)
             memory.append(buffers.index(arena.buffer))
             places.append(address - arena.begin)
-        constants = tuple([int(number(dims)) for number in kernel.constants])
-        key = index, constants, *memory, *buffers
+        key = kind.kernel.index, kind.constants, *memory, *buffers
         found = self._calls.get(key)
         if found is None:
             if len(buffers) > int(self.card.most):
-                raise MissingKernel(f"webgpu: '{kernel.name}' reads more buffers than this graphics card allows")
-            program = self._program(index, kernel, constants, memory, len(buffers), dims)
+                raise MissingKernel(f"webgpu: '{kind.kernel.name}' needs more buffers than this graphics card allows")
+            program = self._program(kind, memory, len(buffers))
             found = self._calls[key] = int(self.card.bind(program, *buffers)), tuple(buffers)
         return found[0], places
 
-    def _program(
-        self, index: int, kernel: Kernel, constants: tuple[int, ...], memory: list[int | None], count: int, dims: Any
-    ) -> int:
-        """The number of a kernel's text for one kind of record."""
-        key = index, constants, *memory
+    def _program(self, kind: Kind, memory: list[int | None], count: int) -> int:
+        """The number of a kernel's text for `count` buffers, in which its pointers are."""
+        key = kind.kernel.index, kind.constants, *memory
         found = self._programs.get(key)
         if found is None:
-            written = {at for at, writes in zip(memory, kernel.written, strict=True) if writes}
+            written = {at for at, writes in zip(memory, kind.kernel.written, strict=True) if writes}
             kinds = "".join("w" if at in written else "r" for at in range(count))
-            atomic = kernel.program.atomic is not None and kernel.program.atomic(dims) != 0
-            text = wgsl.text_of(kernel.name, constants, memory, kinds, atomic, self._dots)
+            text = wgsl.text_of(kind.kernel.name, kind.constants, memory, kinds, kind.atomic, self._dots)
             found = self._programs[key] = int(self.card.compile(text, kinds))
         return found
 
@@ -321,7 +340,9 @@ class _Replay:
 
 def _pointer(data: Any) -> Any:
     view = memoryview(data).cast("B")
-    return (ctypes.c_ubyte * max(1, len(view))).from_buffer(bytearray(view or b"\0") if view.readonly or not len(view) else view)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    return (ctypes.c_ubyte * len(view)).from_buffer(view)
 
 
 def open_with(opener: Any) -> Webgpu:
@@ -330,8 +351,8 @@ def open_with(opener: Any) -> Webgpu:
 
     if not can_run_sync():
         raise RuntimeError(
-            "Python cannot wait for a graphics card in this browser, which needs JavaScript Promise Integration (JSPI), or "
-            f"in a function that JavaScript called without a promise. {ADVICE}"
+            "Python cannot wait for a graphics card: this browser has no JavaScript Promise Integration (JSPI), or "
+            f"JavaScript has called Python without a promise. {ADVICE}"
         )
     try:
         return Webgpu(run_sync(opener()), run_sync)
@@ -341,5 +362,5 @@ def open_with(opener: Any) -> Webgpu:
 
 def open_device(index: int | None) -> Backend:
     """RuntimeError: a page opens the card with `open_with`."""
-    where = "pyapp's page has not started this Python" if IN_BROWSER else "this Python does not run in a browser"
+    where = "pyapp's page has not started this Python" if IN_BROWSER else "this Python does not run in one"
     raise RuntimeError(f"WebGPU belongs to browsers, and {where}")

@@ -36,9 +36,9 @@ ELEMENT_BYTES = [_element_bytes(name) for name in ELEMENTS]
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel of a source. `groups`: of `threads` threads, for a record. `constants`: dims, or numbers
-    computed of them, that its text contains, so that each set of them is a text of its own. `takes`: not 0 for records that it computes; None: all.
-    `atomic`: not 0 for records in which threads write parts of the same word."""
+    """A kernel of a source. `groups`: of `threads` threads, for a record. `constants`: dims, or numbers computed of
+    them, that its text contains, so that each set of them is a text of its own. `takes`: not 0 for records that it
+    computes; None: all. `atomic`: not 0 for records in which threads write parts of the same word."""
 
     name: str
     groups: Number
@@ -72,10 +72,10 @@ def _read(path: Path) -> dict[str, Program]:
         kernels.append((found, _LIMIT.sub("", text[text.index("\n", line.end()) : end])))
     made = {}
     for (name, groups, threads, *constants), body in kernels:
-        limits = (asked[kind].get(name) for kind in ("TAKES", "ATOMIC"))
+        takes, atomic = asked["TAKES"].get(name), asked["ATOMIC"].get(name)
         pairs = (constant.partition("=") for constant in constants)
         numbers = {slot.strip(): number_of(_with_opcodes(value or slot, name), name, {}) for slot, _, value in pairs}
-        made[name] = Program(name, number_of(groups, name, {}), int(threads), numbers, *limits, shared, body)
+        made[name] = Program(name, number_of(groups, name, {}), int(threads), numbers, takes, atomic, shared, body)
     return made
 
 
@@ -105,7 +105,7 @@ def _common() -> str:
 def written(name: str) -> tuple[bool, ...]:
     """For each pointer of a kernel: whether it writes there."""
     pointers, body = _pointers(name), programs()[name].body
-    return tuple(re.search(rf"\b{slot}_put\w*\(|\bDENSE\({slot},|\b{slot}_(?:and|or)\(", body) is not None for slot in pointers)
+    return tuple(re.search(rf"\b{slot}_put\w*\(|\bDENSE\({slot},", body) is not None for slot in pointers)
 
 
 def _pointers(name: str) -> list[str]:
@@ -121,7 +121,9 @@ def _word(at: int) -> str:
     return f"P[{at // 4}][{at % 4}]"
 
 
-def text_of(name: str, constants: Sequence[int], memory: Sequence[int | None], kinds: str, atomic: bool, dots: bool) -> str:
+def text_of(
+    name: str, constants: Sequence[int], memory: Sequence[int | None], kinds: str, atomic: bool, dots: bool
+) -> str:
     """The WGSL text of a kernel. `constants`: the values of the program's constants. `memory`: for each pointer, in
     which buffer it is, None where it is absent; `kinds`: for each buffer "w" where the kernel writes, else "r".
     `dots`: whether the browser has products of four bytes."""
@@ -161,8 +163,14 @@ fn {slot}_off() -> u32 {{ return {start}; }}
 fn {slot}_u(i: i32) -> u32 {{ return {slot}_raw(({start} >> 2u) + u32(i)); }}
 fn {slot}_i(i: i32) -> i32 {{ return i32({slot}_u(i)); }}
 fn {slot}_f(i: i32) -> f32 {{ return bitcast<f32>({slot}_u(i)); }}
-fn {slot}_h(i: i32) -> u32 {{ let b = {start} + 2u * u32(i); return ({slot}_raw(b >> 2u) >> ((b & 2u) * 8u)) & 0xffffu; }}
-fn {slot}_b(i: i32) -> u32 {{ let b = {start} + u32(i); return ({slot}_raw(b >> 2u) >> ((b & 3u) * 8u)) & 0xffu; }}
+fn {slot}_h(i: i32) -> u32 {{
+  let b = {start} + 2u * u32(i);
+  return ({slot}_raw(b >> 2u) >> ((b & 2u) * 8u)) & 0xffffu;
+}}
+fn {slot}_b(i: i32) -> u32 {{
+  let b = {start} + u32(i);
+  return ({slot}_raw(b >> 2u) >> ((b & 3u) * 8u)) & 0xffu;
+}}
 fn {slot}_el(i: i32, bytes: i32) -> vec2<u32> {{
   switch bytes {{
     case 8: {{ return vec2<u32>({slot}_u(2 * i), {slot}_u(2 * i + 1)); }}
@@ -235,7 +243,9 @@ def _body(program: Program, dims: list[str], floats: list[str]) -> str:
     """The kernel's own text with the words of the record instead of the names of dims and floats."""
     text = program.body
     text = re.sub(r"^MAIN \{\n", lambda _: _MAIN, text, flags=re.MULTILINE)
-    text = re.sub(r"FOR_EACH\((\w+), (.*)\) \{$", r"for (var \1 = own; \1 < (\2); \1 += total) {", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"FOR_EACH\((\w+), (.*)\) \{$", r"for (var \1 = own; \1 < (\2); \1 += total) {", text, flags=re.MULTILINE
+    )
     text = re.sub(
         r"DENSE\((\w+), (\w+), (.*)\);$",
         lambda m: _DENSE.replace("Y_", f"{m[1]}_").replace("BYTES", m[2]).replace("COUNT", m[3]),

@@ -67,8 +67,11 @@ export class GraphicsCard {
     this.slotGroup = this.#parameters(this.slots);
     /** @type {any} */
     this.staging = null; // a buffer for reading that is free
-    this.encoder = this.pass = null;
-    this.used = 0;
+    /** What waits to be sent. @type {any} */
+    this.encoder = null;
+    /** Its last part, as long as that is open. @type {any} */
+    this.pass = null;
+    this.used = 0; // slots of what waits
     const add = (/** @type {(...values: number[]) => void} */ work, /** @type {string} */ signature) => {
       const guarded = (/** @type {number[]} */ ...values) => {
         try {
