@@ -145,7 +145,7 @@ def test_ops(monkeypatch: pytest.MonkeyPatch) -> None:
     check_each(check, [(name,) for name in (*OPS, *ELEMENTWISE)])
 
 
-@pytest.mark.parametrize("kind", ["float16", "bfloat16", "q8_0", "q8_group", "q4_0", "q4_K"])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "q8_0", "q8_group", "q4_0", "q4_K", "q6_K"])
 def test_weights_of_every_format(kind: str) -> None:
     outputs, inputs = 19, 256
     w, x, ids = normal(outputs, inputs), normal(5, inputs, seed=1), pyapp.tensor([3, 18, 0], dtype=pyapp.int32)
@@ -159,7 +159,7 @@ def test_weights_of_every_format(kind: str) -> None:
     for rows in (1, 5):
         close(ops.linear(x[:rows].to(DEVICE), there), ops.linear(x[:rows], packed), 1e-4)
     close(ops.embedding(there, ids.to(DEVICE)), ops.embedding(packed, ids))
-    if kind in ("q8_0", "q4_0", "q4_K"):
+    if kind[0] == "q" and kind != "q8_group":
         again = quant.from_blocks(quant.to_blocks(packed).data, (outputs, inputs), kind, pyapp.device(DEVICE))
         assert again.storage.read() == packed.storage.read()
     if kind == "q8_0":
