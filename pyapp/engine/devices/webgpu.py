@@ -14,7 +14,7 @@ import bisect
 import ctypes
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from ...dataclass import dataclass
 from ...errors import KernelError
@@ -133,10 +133,11 @@ class Webgpu(Backend):
         begin = self._space.take(-(-size // ARENA_ALIGNMENT) * ARENA_ALIGNMENT)
         if begin is None:
             return None
-        self._check(0)
-        buffer = int(self._waited(self.card.allocate(size)))
-        if not buffer:
+        buffer = int(self._wait(self.card.allocate(size)))
+        if buffer <= 0:
             self._space.give(begin)
+            if buffer:
+                self._fail()
             return None
         arena = Arena(begin, begin + size, buffer, Ranges(begin, begin + size, lambda size: False))
         at = bisect.bisect(self._begins, begin)
@@ -173,7 +174,8 @@ class Webgpu(Backend):
             whole[before : before + len(view)] = view
             view, at = memoryview(whole), at - before
         source = data if type(data) is bytes and at == address.value and not after else _pointer(view)
-        self._check(self._write(arena.buffer, at - arena.begin, source, len(view)))
+        if self._write(arena.buffer, at - arena.begin, source, len(view)):
+            self._fail()
 
     def read(self, address: HiddenAddress, into: Any) -> None:
         view = memoryview(into).cast("B")
@@ -194,7 +196,7 @@ class Webgpu(Backend):
         for done in range(0, len(view), PIECE):
             size = min(PIECE, len(view) - done)
             place = address - arena.begin + done
-            self._report(self._waited(self.card.read(arena.buffer, place, ctypes.addressof(target) + done, size)))
+            self._report(self._wait(self.card.read(arena.buffer, place, ctypes.addressof(target) + done, size)))
 
     def copy(self, to: HiddenAddress, source: HiddenAddress, nbytes: int) -> None:
         kernel = KERNELS["copy_bytes"]
@@ -207,8 +209,8 @@ class Webgpu(Backend):
         starts, number, failed = self._starts(records, count)
         if failed:
             return failed
-        if number:
-            self._check(self._run(starts, number))
+        if number and self._run(starts, number):
+            self._fail()
         return 0
 
     def _starts(self, records: bytearray, count: int) -> tuple[bytes, int, int]:
@@ -293,32 +295,25 @@ class Webgpu(Backend):
         return _Replay(self, starts, number)
 
     def synchronize(self) -> None:
-        self._report(self._waited(self.card.read(0, 0, 0, 0)))
+        self._report(self._wait(self.card.read(0, 0, 0, 0)))
 
     # ---- what is wrong
 
-    def _waited(self, promise: Any) -> Any:
-        try:
-            return self._wait(promise)
-        except Exception as error:
-            if type(error).__name__ != "JsException":
-                raise
-            self._check(0)
-            raise KernelError(f"the graphics card did not answer: {error}", where=self.name) from error
-
-    def _report(self, status: Any) -> None:
-        self._check(0)
+    def _report(self, status: int) -> None:
+        """Raises what `read` of the card gave."""
+        if status < 0:
+            self._fail()
         if status:
-            fail(int(status) & 0xFF, _NAMES[int(status) >> 8], earlier=True)
+            fail(status & 0xFF, _NAMES[status >> 8], earlier=True)
 
-    def _check(self, status: int) -> None:
+    def _fail(self) -> NoReturn:
+        """Raises what the card says."""
         lost, problem = self.card.lost, self.card.problem
         if lost:
             hint = f"Reload the page. {ADVICE}"
             raise KernelError(f"the graphics card is not there any more: {lost}", where=self.name, hint=hint)
-        if problem or status:
-            self.card.problem = ""
-            raise KernelError(f"the browser refuses what the graphics card is to do: {problem}", where=self.name)
+        self.card.problem = ""
+        raise KernelError(f"the browser refuses what the graphics card is to do: {problem}", where=self.name)
 
 
 class _Replay:
@@ -331,7 +326,7 @@ class _Replay:
 
     def __call__(self) -> int:
         if self._backend._replay(self._number):
-            self._backend._check(1)
+            self._backend._fail()
         return 0
 
     def __del__(self) -> None:
@@ -347,17 +342,17 @@ def _pointer(data: Any) -> Any:
 
 def open_with(opener: Any) -> Webgpu:
     """The backend of the card that `opener()`, a function of the worker, opens. RuntimeError where there is none."""
-    from pyodide.ffi import JsException, can_run_sync, run_sync
+    from pyodide.ffi import can_run_sync, run_sync
 
     if not can_run_sync():
         raise RuntimeError(
             "Python cannot wait for a graphics card: this browser has no JavaScript Promise Integration (JSPI), or "
             f"JavaScript has called Python without a promise. {ADVICE}"
         )
-    try:
-        return Webgpu(run_sync(opener()), run_sync)
-    except JsException as error:
-        raise RuntimeError(f"{error}. {ADVICE}") from error
+    card = run_sync(opener())
+    if isinstance(card, str):
+        raise RuntimeError(f"{card}. {ADVICE}")
+    return Webgpu(card, run_sync)
 
 
 def open_device(index: int | None) -> Backend:

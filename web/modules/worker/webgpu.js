@@ -14,16 +14,20 @@ const KEPT_STAGING = 1 << 20; // bytes of the buffer for reading that is kept
 
 /**
  * Opens the browser's graphics card. @param {any} module Pyodide's
- * @returns {Promise<GraphicsCard>} an Error says in words why there is none
+ * @returns {Promise<GraphicsCard | string>} in words why there is none
  */
 export async function openGraphicsCard(module) {
   const gpu = /** @type {any} */ (globalThis.navigator)?.gpu;
-  if (!gpu) throw new Error(globalThis.isSecureContext ? "this browser has no WebGPU" : "browsers have WebGPU only for pages from https: or localhost");
-  const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
-  if (!adapter) throw new Error("this browser has WebGPU, but no graphics card that it trusts");
-  const wanted = ["maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage"];
-  const requiredLimits = Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]]));
-  return new GraphicsCard(module, await adapter.requestDevice({ requiredLimits }), adapter.info, gpu.wgslLanguageFeatures);
+  if (!gpu) return globalThis.isSecureContext ? "this browser has no WebGPU" : "browsers have WebGPU only for pages from https: or localhost";
+  try {
+    const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" });
+    if (!adapter) return "this browser has WebGPU, but no graphics card that it trusts";
+    const wanted = ["maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage"];
+    const requiredLimits = Object.fromEntries(wanted.map((name) => [name, adapter.limits[name]]));
+    return new GraphicsCard(module, await adapter.requestDevice({ requiredLimits }), adapter.info, gpu.wgslLanguageFeatures);
+  } catch (error) {
+    return `the browser refuses its graphics card: ${/** @type {any} */ (error)?.message ?? error}`;
+  }
 }
 
 export class GraphicsCard {
@@ -76,7 +80,7 @@ export class GraphicsCard {
       const guarded = (/** @type {number[]} */ ...values) => {
         try {
           work(...values.map((value) => value >>> 0));
-          return this.lost ? 1 : 0;
+          return this.lost || this.problem ? 1 : 0;
         } catch (error) {
           this.problem ||= String(/** @type {any} */ (error)?.message ?? error);
           return 1;
@@ -94,13 +98,26 @@ export class GraphicsCard {
 
   // ---- memory
 
-  /** @param {number} size bytes, a multiple of 256 @returns {Promise<number>} its number; 0: there is no memory left */
-  async allocate(size) {
-    this.device.pushErrorScope("out-of-memory");
-    const buffer = this.device.createBuffer({ size, usage: USAGE.STORAGE | USAGE.COPY_DST | USAGE.COPY_SRC });
-    if (await this.device.popErrorScope()) return 0;
-    this.buffers.set(this.next, buffer);
-    return this.next++;
+  /** @param {number} size bytes, a multiple of 256 @returns {Promise<number>} its number; 0: there is no memory left, -1: `lost` or `problem` tells what is wrong */
+  allocate(size) {
+    return this.#guarded(async () => {
+      this.device.pushErrorScope("out-of-memory");
+      const buffer = this.device.createBuffer({ size, usage: USAGE.STORAGE | USAGE.COPY_DST | USAGE.COPY_SRC });
+      if (await this.device.popErrorScope()) return 0;
+      this.buffers.set(this.next, buffer);
+      return this.next++;
+    });
+  }
+
+  /** What `work` gives; -1 where something is wrong. @param {() => Promise<number>} work @returns {Promise<number>} */
+  async #guarded(work) {
+    try {
+      const found = await work();
+      return this.lost || this.problem ? -1 : found;
+    } catch (error) {
+      if (!this.lost) this.problem ||= String(/** @type {any} */ (error)?.message ?? error);
+      return -1;
+    }
   }
 
   /** @param {number} number of a buffer; no call may name it any more */
@@ -119,9 +136,14 @@ export class GraphicsCard {
   /**
    * Copies whole words to Pyodide's memory, and what kernels have reported.
    * @param {number} buffer @param {number} from @param {number} to in Pyodide's memory @param {number} count bytes
-   * @returns {Promise<number>} the status; it is 0 afterwards
+   * @returns {Promise<number>} the status, which is 0 afterwards; -1 where `lost` or `problem` tells what is wrong
    */
-  async read(buffer, from, to, count) {
+  read(buffer, from, to, count) {
+    return this.#guarded(() => this.#read(buffer, from, to, count));
+  }
+
+  /** @param {number} buffer @param {number} from @param {number} to @param {number} count @returns {Promise<number>} */
+  async #read(buffer, from, to, count) {
     const size = count + STATUS;
     const staging = this.#staging(size);
     const encoder = this.#encoder();
