@@ -204,9 +204,8 @@ def test_a_graph_is_kept_by_the_card() -> None:
         x.copy_(normal(4, 4, seed=seed).to(DEVICE))
         opened().synchronize()
         starts, submissions = card.starts, card.submissions
-        y = graph.replay()
+        close(graph.replay(), (normal(4, 4, seed=seed) @ normal(4, 4, seed=seed) + 1.0).softmax(-1))
         assert card.starts - starts == len(graph.names) and card.submissions - submissions == 1
-        close(y, (normal(4, 4, seed=seed) @ normal(4, 4, seed=seed) + 1.0).softmax(-1))
     kept = card.graphs.size
     del graph
     assert card.graphs.size == kept - 1
@@ -232,7 +231,7 @@ def test_tokens_are_drawn_as_on_the_cpu() -> None:
 
 
 def test_a_model_writes_what_it_writes_on_the_cpu() -> None:
-    """The model of the page. A step for each token is one Graph, which is sent at once."""
+    """The model of the page. A step for each token is one Graph, which is sent at once, and the draw goes with the read."""
     written = {}
     for device in ("cpu", DEVICE):
         session = Session(load_model(str(STORIES), device=device).model)
@@ -246,8 +245,10 @@ def test_a_model_writes_what_it_writes_on_the_cpu() -> None:
     opened().synchronize()
     card = opened().card
     starts, submissions = card.starts, card.submissions
-    session.step(tokens[-1])
+    logits = session.step(tokens[-1])
     assert card.starts - starts == 58 and card.submissions - submissions == 1
+    sampler.sample(logits)
+    assert card.starts - starts == 59 and card.submissions - submissions == 2
 
 
 def test_a_card_that_is_lost_and_a_browser_that_cannot_wait(monkeypatch: pytest.MonkeyPatch) -> None:
