@@ -231,7 +231,7 @@ def test_tokens_are_drawn_as_on_the_cpu() -> None:
 
 
 def test_a_model_writes_what_it_writes_on_the_cpu() -> None:
-    """The model of the page. A step for each token is one Graph, which is sent at once, and the draw goes with the read."""
+    """The page's model. A step for a token is one Graph, which is sent at once; the draw is sent with its read."""
     written = {}
     for device in ("cpu", DEVICE):
         session = Session(load_model(str(STORIES), device=device).model)
