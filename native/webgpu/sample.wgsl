@@ -1,6 +1,6 @@
-// The next token: repetition penalty, temperature, top-k, top-p and min-p, as native/sample.c; typical sampling is the
-// definition's. Tokens have an order: by falling values, then by id. One group finds bit by bit up to which of them a setting
-// keeps, and at which the draw ends, and never sorts.
+// The next token: repetition penalty, temperature, top-k, top-p, min-p and typical sampling, as native/cuda/sample.cu. Tokens
+// have an order: by falling values, then by id. One group finds bit by bit up to which of them a setting keeps, and at which
+// the draw ends, and never sorts.
 
 var<workgroup> sums: array<f32, 256>;
 var<workgroup> sixteenths: array<f32, 16>;
@@ -28,10 +28,10 @@ fn key_of(x: f32) -> u32 {
 }
 
 KERNEL(sample_f32, MIN(vocabulary, 1), 256)
-TAKES(sample_f32, (typical <= 0) + (typical >= 16777216))
 var<private> last_key: u32; // of the last token that is kept
 var<private> last_id: i32;
 var<private> smallest: f32; // weight that is kept
+var<private> window: vec2<f32>; // weights that typical sampling keeps: from, to
 var<private> largest: f32;
 fn changes() -> bool { return history_given && history_count > 0; }
 fn logit(i: i32) -> f32 { return select(logits_f(i), candidates_f(i), changes()); }
@@ -39,7 +39,7 @@ fn logit(i: i32) -> f32 { return select(logits_f(i), candidates_f(i), changes())
 fn amount(i: i32, v: f32, key: u32, counting: bool) -> f32 {
   if (key < last_key || (key == last_key && i > last_id)) { return 0.0; }
   let w = select(exp((v - largest) / temperature), 1.0, v == largest);
-  return select(select(w, 0.0, w < smallest), 1.0, counting);
+  return select(select(w, 0.0, w < smallest || w < window.x || w > window.y), 1.0, counting);
 }
 // The sum of the tokens that come before the one of this key and id.
 fn sum_before(key: u32, id: i32, counting: bool, tid: i32) -> f32 {
@@ -50,6 +50,31 @@ fn sum_before(key: u32, id: i32, counting: bool, tid: i32) -> f32 {
     if (own_key > key || (own_key == key && i < id)) { s += amount(i, v, own_key, counting); }
   }
   return sum_all(s, tid);
+}
+// Keeps the tokens whose surprise -log p is closest to the entropy, as many as have the share `part`: a window of weights.
+fn keep_typical(part: f32, tid: i32) {
+  var s = 0.0;
+  for (var i = tid; i < vocabulary; i += THREADS) {
+    let v = logit(i);
+    let w = amount(i, v, key_of(v), false);
+    if (w > 0.0) { s += w * log(w); }
+  }
+  let mass = sum_before(0u, vocabulary, false, tid);
+  let center = sum_all(s, tid) / mass;
+  var range = vec2<f32>(0.0, 256.0);
+  var kept = window;
+  for (var step = 0; step < 48; step++) {
+    let middle = range.x + (range.y - range.x) * 0.5;
+    window = vec2<f32>(exp(center - middle), exp(min(center + middle, 80.0)));
+    if (sum_before(0u, vocabulary, false, tid) >= part * mass) {
+      range.y = middle;
+      kept = window;
+    } else {
+      range.x = middle;
+    }
+    window = vec2<f32>(0.0, -LOWEST);
+  }
+  window = kept;
 }
 struct Token { key: u32, id: i32 }
 // The token with which the sum first exceeds the goal.
@@ -101,6 +126,7 @@ MAIN {
   if (wrong) { fail(INDEX_RANGE); }
   if (bad && tid == 0) { fail(BAD_ARGUMENT); }
   last_id = vocabulary;
+  window = vec2<f32>(0.0, -LOWEST);
   var drawn = Token(0u, first);
   if (temperature > 0.0) {
     if (top_k > 0 && top_k < vocabulary) {
@@ -114,6 +140,7 @@ MAIN {
       last_id = kept.id;
     }
     smallest = min(min_p, 1.0);
+    if (typical > 0 && typical < (1 << 24)) { keep_typical(f32(typical) / f32(1 << 24), tid); }
     let mass = sum_before(0u, vocabulary, false, tid);
     drawn = find(mass * uniform_f(0), false, tid);
     if (drawn.id >= vocabulary) { drawn.id = first; }

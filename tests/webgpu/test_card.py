@@ -126,6 +126,7 @@ ELEMENTWISE: dict[str, tuple[Any, list[Tensor]]] = {
     "rows": (lambda x: x[x.argmax(0)], [normal(5, 9)]),
     "matmul": (lambda x, y: x @ y, [normal(2, 9, 33), normal(2, 33, 40, seed=1)]),
     "layer_norm": (lambda x, w, b: ops.layer_norm(x, w, b), [normal(3, 50), normal(50, seed=1), normal(50, seed=2)]),
+    "pool": (lambda x: F.max_pool2d(x, 2, 1), [normal(1, 2, 4, 5)]),
     "tril": (lambda x: x.tril(1), [normal(5, 6)]),
 }  # fmt: skip
 
@@ -226,6 +227,7 @@ def test_tokens_are_drawn_as_on_the_cpu() -> None:
     for settings in (
         {"temperature": 0.0, "repetition_penalty": 1.5}, {"temperature": 1.0, "top_p": 1.0},
         {"temperature": 0.7, "top_p": 0.8, "top_k": 20}, {"temperature": 1.0, "min_p": 0.1, "repetition_penalty": 1.2},
+        {"temperature": 1.5, "top_p": 1.0, "typical_p": 0.5},
     ):  # fmt: skip
         assert drawn(DEVICE, **settings) == drawn("cpu", **settings)
 
