@@ -26,6 +26,7 @@ from .pool import Ranges
 
 ARENA = 64 << 20  # bytes of an arena for small blocks
 ARENA_ALIGNMENT = 256  # bytes
+LARGEST_ARENA = (1 << 31) - ARENA_ALIGNMENT  # bytes: shaders count them with 31 bits
 OWN_ARENA = 16 << 20  # bytes from which a block has an arena of its own
 SPACE = (1 << 32) - ARENA_ALIGNMENT  # where addresses end; 0 is no address
 PIECE = 16 << 20  # bytes that are read at a time
@@ -87,7 +88,7 @@ class Webgpu(Backend):
     def __init__(self, card: Any, wait: Callable[[Any], Any]) -> None:
         self.card, self._wait = card, wait
         self.name = str(card.name)
-        self.largest = int(card.largest)  # bytes of an arena, and so of a tensor
+        self.largest = min(int(card.largest), LARGEST_ARENA)  # bytes of an arena, and so of a tensor
         self.kernels = set(wgsl.programs())
         self._dots = bool(card.dotProducts)
         self._space = Ranges(ARENA_ALIGNMENT, SPACE, lambda size: False)
@@ -153,8 +154,8 @@ class Webgpu(Backend):
         at = self._begins.index(arena.begin)
         del self._begins[at], self._arenas[at]
         self._space.give(arena.begin)
-        self._calls = {key: call for key, call in self._calls.items() if arena.buffer not in call[1]}
-        self.card.drop(arena.buffer)
+        gone = [key for key, (_, buffers) in self._calls.items() if arena.buffer in buffers]
+        self.card.drop(arena.buffer, *[self._calls.pop(key)[0] for key in gone])
 
     def _arena(self, address: int) -> Arena:
         return self._arenas[bisect.bisect_right(self._begins, address) - 1]
@@ -268,7 +269,7 @@ class Webgpu(Backend):
                 buffers.append(arena.buffer)
             memory.append(buffers.index(arena.buffer))
             places.append(address - arena.begin)
-        key = kind.kernel.index, kind.constants, *memory, *buffers
+        key = kind.kernel.index, kind.constants, kind.atomic, *memory, *buffers
         found = self._calls.get(key)
         if found is None:
             if len(buffers) > int(self.card.most):
@@ -279,7 +280,7 @@ class Webgpu(Backend):
 
     def _program(self, kind: Kind, memory: list[int | None], count: int) -> int:
         """The number of a kernel's text for `count` buffers, in which its pointers are."""
-        key = kind.kernel.index, kind.constants, *memory
+        key = kind.kernel.index, kind.constants, kind.atomic, *memory
         found = self._programs.get(key)
         if found is None:
             written = {at for at, writes in zip(memory, kind.kernel.written, strict=True) if writes}
@@ -342,6 +343,8 @@ def _pointer(data: Any) -> Any:
 
 def open_with(opener: Any) -> Webgpu:
     """The backend of the card that `opener()`, a function of the worker, opens. RuntimeError where there is none."""
+    if opener is None or not IN_BROWSER:
+        return open_device(None)
     from pyodide.ffi import can_run_sync, run_sync
 
     if not can_run_sync():
@@ -355,7 +358,7 @@ def open_with(opener: Any) -> Webgpu:
     return Webgpu(card, run_sync)
 
 
-def open_device(index: int | None) -> Backend:
+def open_device(index: int | None) -> NoReturn:
     """RuntimeError: a page opens the card with `open_with`."""
     where = "pyapp's page has not started this Python" if IN_BROWSER else "this Python does not run in one"
     raise RuntimeError(f"WebGPU belongs to browsers, and {where}")

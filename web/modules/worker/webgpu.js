@@ -120,9 +120,10 @@ export class GraphicsCard {
     }
   }
 
-  /** @param {number} number of a buffer; no call may name it any more */
-  drop(number) {
+  /** @param {number} number of a buffer that nothing uses any more @param {number[]} calls the calls with it */
+  drop(number, ...calls) {
     this.#send();
+    for (const call of calls) delete this.calls[call];
     this.buffers.get(number).destroy();
     this.buffers.delete(number);
   }
