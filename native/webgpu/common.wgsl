@@ -6,6 +6,7 @@
 //                                           an expression gives: few=rows < 8 makes `few` 0 or 1.
 //   TAKES(name, condition)                  Records for which this is 0 have no kernel.
 //   ATOMIC(name, condition)                 Records whose threads write parts of one word: what it writes are atomics.
+//   ALSO(name, other, text => text ...)     The kernel `other` of this file with other texts is this one.
 //   MAIN {                                  begins the function that each thread runs.
 //
 // What stands between a KERNEL line and the next is that kernel's; what stands before the first belongs to all of the file.
@@ -210,3 +211,16 @@ fn erfc_of(x: f32) -> f32 {
   return erfc_positive(min(x, 10.0));
 }
 fn silu_of(x: f32) -> f32 { return x * sigmoid(x); }
+
+// ---- Weights in blocks (kernels.h, bands.h)
+
+const ACTIVATION_WORDS = 10; // of 32 columns: int8, their scale and their sum
+// Types of kernels.h's blocks: q4_0, and q4_K and q6_K, whose blocks have 256 columns in eight runs of 32.
+const Q4_0 = 2;
+const Q4_K = 12;
+const Q6_K = 14;
+// Words of a block of a band, and of a run in it.
+fn words_of(kind: i32) -> i32 { return select(select(420, 296, kind == Q4_K), 36, kind == Q4_0); }
+fn run_words(kind: i32) -> i32 { return select(52, 36, kind != Q6_K); }
+fn low_nibbles(w: u32) -> u32 { return w & 0x0f0f0f0fu; }
+fn high_nibbles(w: u32) -> u32 { return (w >> 4u) & 0x0f0f0f0fu; }

@@ -86,12 +86,7 @@ MAIN {
   }
 }
 
-KERNEL(bf16_to_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, f32_of_bfloat(x_h(i)));
-  }
-}
+ALSO(bf16_to_f32, f16_to_f32, f32_of_half => f32_of_bfloat)
 
 KERNEL(f32_to_f16, MIN(PARTS(count, 256), 16384), 256)
 fn element(i: i32) -> vec2<u32> { return vec2<u32>(half_of_f32(x_f(i)), 0u); }
@@ -99,11 +94,7 @@ MAIN {
   DENSE(y, 2, count);
 }
 
-KERNEL(f32_to_bf16, MIN(PARTS(count, 256), 16384), 256)
-fn element(i: i32) -> vec2<u32> { return vec2<u32>(bfloat_of_f32(x_f(i)), 0u); }
-MAIN {
-  DENSE(y, 2, count);
-}
+ALSO(f32_to_bf16, f32_to_f16, half_of_f32 => bfloat_of_f32)
 
 KERNEL(triangular, MIN(PARTS(batch * rows * columns, 256), 16384), 256, element_bytes)
 fn element(i: i32) -> vec2<u32> {

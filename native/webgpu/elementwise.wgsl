@@ -6,50 +6,20 @@ fn larger(a: f32, b: f32) -> f32 { if (is_nan(a) || a > b) { return a; } return 
 fn smaller(a: f32, b: f32) -> f32 { if (is_nan(a) || a < b) { return a; } return b; }
 
 KERNEL(add_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, select(number, a_f(operand(i, a_period, a_repeat)), a_given) + select(number, b_f(operand(i, b_period, b_repeat)), b_given));
-  }
-}
-
-KERNEL(sub_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, select(number, a_f(operand(i, a_period, a_repeat)), a_given) - select(number, b_f(operand(i, b_period, b_repeat)), b_given));
-  }
-}
-
-KERNEL(mul_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, select(number, a_f(operand(i, a_period, a_repeat)), a_given) * select(number, b_f(operand(i, b_period, b_repeat)), b_given));
-  }
-}
-
-KERNEL(div_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, select(number, a_f(operand(i, a_period, a_repeat)), a_given) / select(number, b_f(operand(i, b_period, b_repeat)), b_given));
-  }
-}
-
-KERNEL(maximum_f32, MIN(PARTS(count, 256), 16384), 256)
+fn combined(p: f32, q: f32) -> f32 { return p + q; }
 MAIN {
   FOR_EACH(i, count) {
     let p = select(number, a_f(operand(i, a_period, a_repeat)), a_given);
     let q = select(number, b_f(operand(i, b_period, b_repeat)), b_given);
-    y_put(i, select(larger(p, q), q, is_nan(q)));
+    y_put(i, combined(p, q));
   }
 }
 
-KERNEL(minimum_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    let p = select(number, a_f(operand(i, a_period, a_repeat)), a_given);
-    let q = select(number, b_f(operand(i, b_period, b_repeat)), b_given);
-    y_put(i, select(smaller(p, q), q, is_nan(q)));
-  }
-}
+ALSO(sub_f32, add_f32, p + q => p - q)
+ALSO(mul_f32, add_f32, p + q => p * q)
+ALSO(div_f32, add_f32, p + q => p / q)
+ALSO(maximum_f32, add_f32, p + q => select(larger(p, q), q, is_nan(q)))
+ALSO(minimum_f32, add_f32, p + q => select(smaller(p, q), q, is_nan(q)))
 
 KERNEL(binary, MIN(PARTS(PRODUCT(rank, shape0), 256), 16384), 256, opcode, type)
 TAKES(binary, (type > 10) * (type < TYPE_float64) * (opcode != OP_logaddexp) * (opcode != OP_ldexp) * (opcode != OP_nextafter) + (type < 9) * (type != TYPE_uint32) * (type != TYPE_uint64) * (type != TYPE_uint16) * (opcode != OP_pow) * (opcode != OP_bitwise_left_shift) * (opcode != OP_bitwise_right_shift) * (opcode != OP_floor_divide) * (opcode != OP_remainder) * (opcode != OP_fmod))
@@ -165,54 +135,13 @@ MAIN {
   }
 }
 
-KERNEL(log_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, log(x_f(i)));
-  }
-}
-
-KERNEL(sqrt_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, sqrt(x_f(i)));
-  }
-}
-
-KERNEL(abs_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, abs(x_f(i)));
-  }
-}
-
-KERNEL(sigmoid_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, sigmoid(x_f(i)));
-  }
-}
-
-KERNEL(tanh_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, tanh_of(x_f(i)));
-  }
-}
-
-KERNEL(silu_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, silu_of(x_f(i)));
-  }
-}
-
-KERNEL(gelu_f32, MIN(PARTS(count, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, count) {
-    y_put(i, gelu_of(x_f(i)));
-  }
-}
+ALSO(log_f32, exp_f32, exp(x_f(i)) => log(x_f(i)))
+ALSO(sqrt_f32, exp_f32, exp(x_f(i)) => sqrt(x_f(i)))
+ALSO(abs_f32, exp_f32, exp(x_f(i)) => abs(x_f(i)))
+ALSO(sigmoid_f32, exp_f32, exp(x_f(i)) => sigmoid(x_f(i)))
+ALSO(tanh_f32, exp_f32, exp(x_f(i)) => tanh_of(x_f(i)))
+ALSO(silu_f32, exp_f32, exp(x_f(i)) => silu_of(x_f(i)))
+ALSO(gelu_f32, exp_f32, exp(x_f(i)) => gelu_of(x_f(i)))
 
 KERNEL(silu_mul_f32, MIN(PARTS(rows * columns, 256), 16384), 256)
 MAIN {

@@ -74,29 +74,8 @@ MAIN {
   multiply(gid, tid, rows, outputs, inputs);
 }
 
-KERNEL(linear_f16, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64, few=rows < 8)
-fn input(m: i32, k: i32) -> f32 { return x_f(m * x_stride + k); }
-fn weight(n: i32, k: i32) -> f32 { return f32_of_half(w_h(n * inputs + k)); }
-fn output(m: i32, n: i32, v: f32) {
-  var r = 0.0;
-  if (residual_given) { r = residual_f(m * residual_stride + n); }
-  y_put(m * y_stride + n, v + r);
-}
-MAIN {
-  multiply(gid, tid, rows, outputs, inputs);
-}
-
-KERNEL(linear_bf16, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64, few=rows < 8)
-fn input(m: i32, k: i32) -> f32 { return x_f(m * x_stride + k); }
-fn weight(n: i32, k: i32) -> f32 { return f32_of_bfloat(w_h(n * inputs + k)); }
-fn output(m: i32, n: i32, v: f32) {
-  var r = 0.0;
-  if (residual_given) { r = residual_f(m * residual_stride + n); }
-  y_put(m * y_stride + n, v + r);
-}
-MAIN {
-  multiply(gid, tid, rows, outputs, inputs);
-}
+ALSO(linear_f16, linear_f32, w_f(n * inputs + k) => f32_of_half(w_h(n * inputs + k)))
+ALSO(linear_bf16, linear_f32, w_f(n * inputs + k) => f32_of_bfloat(w_h(n * inputs + k)))
 
 KERNEL(matmul_f32, batch * CHOOSE(m < 8, m * PARTS(n, 4), PARTS(m, 32) * PARTS(n, 32)), 64, few=m < 8)
 var<private> which: i32;

@@ -11,16 +11,7 @@ MAIN {
   }
 }
 
-KERNEL(embedding_bf16, MIN(PARTS(tokens * columns, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, tokens * columns) {
-    let t = i / columns;
-    let c = i % columns;
-    let id = ids_i(t);
-    if (id < 0 || id >= vocabulary) { fail(INDEX_RANGE); continue; }
-    y_put(t * y_stride + c, f32_of_bfloat(w_h(id * columns + c)));
-  }
-}
+ALSO(embedding_bf16, embedding_f16, f32_of_half => f32_of_bfloat)
 
 KERNEL(embedding_copy, MIN(PARTS(tokens * columns, 256), 16384), 256, element_bytes, id_bytes)
 ATOMIC(embedding_copy, element_bytes < 4)

@@ -17,7 +17,9 @@ from pyapp import Tensor, ops
 from pyapp.engine import capture, quant
 from pyapp.engine.device import HiddenAddress
 from pyapp.engine.devices import webgpu
+from pyapp.engine.gpu import wgsl
 from pyapp.engine.launch import KERNELS
+from pyapp.engine.native import SIGNATURES
 from pyapp.engine.storage import trim_pool
 from pyapp.models import load_model
 from pyapp.nn import functional as F
@@ -107,6 +109,28 @@ def test_a_wrong_index_is_told_with_the_kernel() -> None:
     with pytest.raises(IndexError, match="embedding_copy.*launched before"):
         y.cpu()
     assert y.shape == (2, 4) and ops.embedding(table, ids[:1]).tolist() == table[1:2].tolist()  # it goes on
+
+
+def test_every_program_compiles() -> None:
+    import js
+    import pyodide.ffi
+
+    texts = {}
+    for name, program in wgsl.programs().items():
+        pointers, dims, _ = (group.split() for group in SIGNATURES[name].split("|"))
+        sizes = [
+            {"type": 13, "x_type": 13, "y_type": 13, "index_type": 8, "element_bytes": 4}.get(dim, 2) for dim in dims
+        ]
+        constants = [int(number(sizes)) for number in program.constants.values()]
+        kinds = "".join("w" if writes else "r" for writes in wgsl.written(name))
+        texts[name] = wgsl.text_of(name, constants, range(len(pointers)), kinds, False, False)
+
+    def check(name: str) -> None:
+        code = pyodide.ffi.to_js({"code": texts[name]}, dict_converter=js.Object.fromEntries)
+        found = pyodide.ffi.run_sync(opened().card.device.createShaderModule(code).getCompilationInfo())
+        assert [message.message for message in found.messages if message.type == "error"] == []
+
+    check_each(check, [(name,) for name in texts])
 
 
 OPS = """linear linear_one_row linear_bias_and_residual linear_rows_apart linear_nothing rms_norm softmax log_softmax

@@ -32,7 +32,8 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> dict[str, wgsl.Program]:
 
 
 def test_every_source_is_read(programs: dict[str, wgsl.Program]) -> None:
-    named = {name for path in SOURCES.glob("*.wgsl") for name in re.findall(r"^KERNEL\((\w+)", path.read_text(), re.M)}
+    line = re.compile(r"^(?:KERNEL|ALSO)\((\w+)", re.MULTILINE)
+    named = {name for path in SOURCES.glob("*.wgsl") for name in line.findall(path.read_text())}
     assert set(programs) == named and len(named) > 60
     for name, program in programs.items():
         pointers, dims, floats = (group.split() for group in SIGNATURES[name].split("|"))
@@ -53,10 +54,16 @@ def test_what_a_record_does_not_fit_has_no_program(programs: dict[str, wgsl.Prog
     assert takes([0, types["float32"], 1]) and takes([0, types["int64"], 1]) and not takes([0, types["float64"], 1])
 
 
-def test_a_line_that_names_no_kernel_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wrong.wgsl").write_text("KERNEL(no_such_kernel, 1, 64)\nMAIN {\n}\n")
+def test_lines_that_fit_nothing_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wgsl, "SOURCES", tmp_path)
-    wgsl.programs.cache_clear()
-    with pytest.raises(pyapp.errors.KernelError, match="no_such_kernel"):
-        wgsl.programs()
+    exp = "KERNEL(exp_f32, count, 64)\nMAIN {\n}\n"
+    for text, problem in (
+        ("KERNEL(no_such_kernel, 1, 64)\n", "no_such_kernel"), (exp.replace("count", "counts"), "'counts' is no dim"),
+        (f"{exp}ALSO(log_f32, exp_f32, exp( => log)\n", "does not end"),
+        (f"{exp}ALSO(sqrt_f32, abs_f32, abs => sqrt)\n", "'abs_f32' has no 'abs'"),
+    ):  # fmt: skip
+        (tmp_path / "wrong.wgsl").write_text(text)
+        wgsl.programs.cache_clear()
+        with pytest.raises(pyapp.errors.KernelError, match=problem):
+            wgsl.programs()
     wgsl.programs.cache_clear()

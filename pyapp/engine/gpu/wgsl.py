@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from pyapp.dataclass import dataclass
@@ -20,8 +21,8 @@ SOURCES = FOLDER / "webgpu"
 COMMON = "common"
 MOST_GROUPS = 65535  # of a start, along a dimension
 _ADVICE = "Build the package again: `python native/build.py wasm` copies the sources"
-_LINE = re.compile(r"^(KERNEL|TAKES|ATOMIC)\(", re.MULTILINE)
-_LIMIT = re.compile(r"^(TAKES|ATOMIC)\(.*$", re.MULTILINE)
+_KERNEL = re.compile(r"^(?:KERNEL|ALSO)\(", re.MULTILINE)
+_LIMIT = re.compile(r"^(TAKES|ATOMIC)\(", re.MULTILINE)
 _DIMS_AT = 2 + POINTERS * POINTER_BYTES // 4  # words in front of a record's dims in wasm, where a pointer is a word
 _FLOATS_AT = _DIMS_AT + 2 * 24
 _BYTES = {"bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "bfloat16": 2}
@@ -57,26 +58,38 @@ def _text(path: Path) -> str:
 
 def _read(path: Path) -> dict[str, Program]:
     text = _text(path)
-    lines = list(_LINE.finditer(text))
-    shared = text[: lines[0].start()] if lines else text
-    asked: dict[str, dict[str, Number]] = {"TAKES": {}, "ATOMIC": {}}
-    kernels: list[tuple[list[str], str]] = []
-    for at, line in enumerate(lines):
-        found = arguments_of(text, line.end())
-        if found[0] not in SIGNATURES:
-            raise KernelError(f"{found[0]!r} is no kernel of kernels.h", where=str(path))
-        if line[1] in asked:
-            asked[line[1]][found[0]] = number_of(_with_opcodes(found[1], found[0]), found[0], {})
-            continue
-        end = next((later.start() for later in lines[at + 1 :] if later[1] == "KERNEL"), len(text))
-        kernels.append((found, _LIMIT.sub("", text[text.index("\n", line.end()) : end])))
-    made = {}
-    for (name, groups, threads, *constants), body in kernels:
-        takes, atomic = asked["TAKES"].get(name), asked["ATOMIC"].get(name)
-        pairs = (constant.partition("=") for constant in constants)
-        numbers = {slot.strip(): number_of(_with_opcodes(value or slot, name), name, {}) for slot, _, value in pairs}
-        made[name] = Program(name, number_of(groups, name, {}), int(threads), numbers, takes, atomic, shared, body)
+    starts = [line.start() for line in _KERNEL.finditer(text)]
+    shared, sections, made = text[: starts[0]] if starts else text, dict[str, str](), dict[str, Program]()
+    for start, end in pairwise([*starts, len(text)]):
+        section = text[start:end]
+        name, *rest = arguments_of(section, section.index("(") + 1)
+        if name not in SIGNATURES:
+            raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
+        if section.startswith("ALSO"):
+            section = sections.get(rest[0], "").replace(rest[0], name)
+            for pair in rest[1:]:
+                before, _, after = pair.partition(" => ")
+                if before not in section:
+                    raise KernelError(f"{name!r}: {rest[0]!r} has no {before!r}", where=str(path))
+                section = section.replace(before, after)
+        sections[name] = section
+        made[name] = _program(name, section, shared)
     return made
+
+
+def _program(name: str, section: str, shared: str) -> Program:
+    _, groups, threads, *constants = arguments_of(section, section.index("(") + 1)
+
+    def computed(expression: str) -> Number:
+        return number_of(_with_opcodes(expression, name), name, {})
+
+    limits = {line[1]: computed(arguments_of(section, line.end())[1]) for line in _LIMIT.finditer(section)}
+    pairs = (constant.partition("=") for constant in constants)
+    numbers = {slot.strip(): computed(value or slot) for slot, _, value in pairs}
+    body = re.sub(r"^(?:TAKES|ATOMIC)\(.*$", "", section[section.index("\n") :], flags=re.MULTILINE)
+    return Program(
+        name, computed(groups), int(threads), numbers, limits.get("TAKES"), limits.get("ATOMIC"), shared, body
+    )
 
 
 def _with_opcodes(text: str, kernel: str) -> str:
