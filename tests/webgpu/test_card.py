@@ -133,8 +133,8 @@ def test_every_program_compiles() -> None:
     check_each(check, [(name,) for name in texts])
 
 
-OPS = """linear linear_one_row linear_rows_apart linear_nothing rms_norm softmax log_softmax silu_mul silu rope rope_halves
-    rope_positions slices_that_overlap stack""".split()
+OPS = """linear linear_one_row linear_rows_apart linear_nothing rms_norm softmax log_softmax silu_mul silu rope
+    rope_halves rope_positions slices_that_overlap stack""".split()
 ELEMENTWISE: dict[str, tuple[Any, list[Tensor]]] = {
     "broadcast": (lambda x, y: (x + y) * y - x / (y.abs() + 1), [normal(3, 1, 5), normal(4, 5, seed=1)]),
     "numbers": (lambda x: 2 - x * 3, [normal(70)]),

@@ -40,23 +40,17 @@ def _move(x: Tensor, device: Device) -> Tensor:
 def moved(x: Tensor, device: Device) -> Tensor:
     """As `_move`, but allowed while a Graph is captured: for new tensors that no replay changes."""
     if not (x.dtype.is_quantized or x.is_contiguous()):
-        # Kernels copy views of up to six dims. What has more, the host brings in order, which `clone` would ask for it.
-        x = x.clone() if x.device is host or x.ndim <= 6 or not x.numel() else _with_gaps(x).clone()
+        if x.ndim > 6 and x.device is not host:
+            from ...many_dims import with_gaps  # late: few tensors have so many
+
+            x = with_gaps(x)
+        x = x.clone()
     size = x.dtype.itemsize
     nbytes = x.storage.nbytes if x.dtype.is_quantized else x.numel() * size
     storage = Storage.outside_graphs(nbytes, device)
     if nbytes:  # else the offset may be past the end
         storage.copy_from(x.storage, 0, x.offset * size, nbytes)
     return make(storage, x.shape, x.strides, x.dtype)
-
-
-def _with_gaps(x: Tensor) -> Tensor:
-    """A view on the CPU of the same strides, and so with what lies between its elements."""
-    reach = [(size - 1) * stride for size, stride in zip(x.shape, x.strides, strict=True)]
-    first, last = (x.offset + sum(step for step in reach if (step > 0) == ahead) for ahead in (False, True))
-    size = x.dtype.itemsize
-    storage = Storage.of_bytes(x.storage.read(first * size, (last + 1 - first) * size))
-    return make(storage, x.shape, x.strides, x.dtype, x.offset - first)
 
 
 def _convert(x: Tensor, dtype: Any) -> Tensor:
