@@ -300,6 +300,13 @@ def test_endless_output_and_too_much_memory(lab: LabPage) -> None:
     assert "MemoryError" in memory[0]["name"] and "restart Python" in memory[0]["hint"]
 
 
+def test_without_a_graphics_card_the_reason_is_told(lab: LabPage) -> None:
+    """This browser has none. (tests/webgpu is for those that have.)"""
+    asked, used = lab.run("import pyapp\nprint(pyapp.webgpu.is_available())", "pyapp.ones(2).to('webgpu')")
+    assert [output["text"] for output in asked] == ["False\n"]
+    assert "no graphics card that it trusts. Models compute on the processor without it" in used[-1]["text"]
+
+
 def test_files_of_several_kinds_and_too_large_ones(lab: LabPage) -> None:
     lab.write("open('data.csv').read()")
     files = "['data.csv', 'b.png', 'c.wav', 'd'].map((name) => new File(['a,b'], name))"

@@ -289,6 +289,14 @@ def copy_cuda(out: Path) -> list[Path]:
     return sorted(folder / name for name in texts)
 
 
+def copy_webgpu(out: Path) -> list[Path]:
+    """Copies the WebGPU sources to `out`/webgpu: browsers compile them."""
+    folder = out / "webgpu"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(NATIVE / "webgpu", folder)
+    return sorted(folder.iterdir())
+
+
 def machine_runs(flags: Sequence[str]) -> bool:
     """Whether this machine has the instructions that these flags allow; True where Linux does not tell."""
     try:
@@ -434,7 +442,7 @@ def build_wasm(out: Path | str = DEFAULT_OUT) -> list[Path]:
     Raises BuildError without Emscripten or on a failing source.
     """
     out = Path(out)
-    built = [copy_header(out), write_signature(out), build_simd128(out), build_relaxed(out)]
+    built = [copy_header(out), write_signature(out), build_simd128(out), build_relaxed(out), *copy_webgpu(out)]
     return [path for path in built if path]
 
 

@@ -17,6 +17,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
+from pyapp.engine.device import Backend, register
 from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
@@ -122,7 +123,8 @@ class PageCancel(Cancel):
 
 def install(host: Any) -> None:
     """Stores the worker's functions: `createEncoder(json)`, `readInto(source, view, offset)` and `isStopped(number)`.
-    Models compute on its `pool`, and imports find its `parts`, where there are any.
+    Models compute on its `pool`, and imports find its `parts`, where there are any. The device "webgpu" is what its
+    `openGraphicsCard()` promises.
     """
     global _host
     _host = host
@@ -135,7 +137,14 @@ def install(host: Any) -> None:
     parts = getattr(host, "parts", None)
     if parts is not None:
         find_late_parts(parts)
+    register("webgpu", _open_graphics_card)
     defer_linalg()
+
+
+def _open_graphics_card(index: int | None) -> Backend:
+    from pyapp.engine.devices import webgpu  # late: no task of the page needs it
+
+    return webgpu.open_with(getattr(_host, "openGraphicsCard", None))
 
 
 def import_tasks() -> None:

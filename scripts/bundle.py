@@ -13,7 +13,8 @@ from pathlib import Path
 # The files that become bundles under the same names, and the folders whose files the bundles contain. A view or a
 # dialog that is loaded when it is first opened has a bundle of its own.
 ENTRIES = [
-    "boot.js", "service-worker.js", "worker.js", "modules/worker/pool-helper.js", "modules/page/main.js",
+    "boot.js", "service-worker.js", "worker.js", "modules/worker/pool-helper.js", "modules/worker/webgpu.js",
+    "modules/page/main.js",
     "modules/page/model-dialog.js", "modules/page/listening.js",
     "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
     "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",

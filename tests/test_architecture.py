@@ -27,7 +27,7 @@ LAYERS = [
         "hub",
         *("extension", "extension_arguments", "extension_cuda"),
         *"amp backends compiler distributions fft jit linalg profiler random settings signal special testing".split(),
-        *("sparse", "utils", "version"),
+        *("sparse", "utils", "version", "webgpu"),
     },
     {"optim", "adapters"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},

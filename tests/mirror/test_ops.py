@@ -40,6 +40,12 @@ def test_a_tensor_goes_there_and_back() -> None:
     assert x.to(DEVICE).to(DEVICE).device == DEVICE and x.to("cpu") is x
 
 
+def test_views_of_more_dims_than_kernels_have_come_back() -> None:
+    x = normal(2, 3, 1, 2, 2, 1, 3, 2)
+    for view in (lambda x: x.permute(7, 0, 3, 1, 2, 4, 6, 5), lambda x: x[1:, ::2].transpose(0, 7), lambda x: x[:0].mT):
+        assert view(x.to(DEVICE)).cpu().tolist() == view(x).tolist()
+
+
 def test_an_address_of_the_mirror_is_no_pointer() -> None:
     x = normal(4, 5).to(DEVICE)
     assert isinstance(x.address, HiddenAddress) and isinstance(x[1:].address, HiddenAddress)

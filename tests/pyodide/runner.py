@@ -29,7 +29,9 @@ LEFT_OUT = {"pyodide", "output", "__pycache__"}
 NOTHING = ["tests/test_tiny.py", "-q", "-k", "nothing_has_this_name"]
 NO_TESTS = 5  # pytest's status of it
 YIELDING_BROWSER = Path(__file__).with_name("yielding-browser")
-CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+# WebGPU by SwiftShader, on the processor, which other programs may keep busy: a watchdog would take that for a hang.
+WEBGPU = ["--enable-unsafe-webgpu", "--disable-gpu-watchdog"]
+CHROMIUM_ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", *WEBGPU]
 
 
 @dataclass

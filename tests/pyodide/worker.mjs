@@ -49,7 +49,8 @@ async function run(job) {
   const pool = await openPool(2, (problem) => problems.push(problem), job.kernels);
   if (pool === null) throw new Error(`there are no threads: ${problems}`);
   pool.attach(pyodide._module);
-  pyodide.pyimport("pyapp.browser").install({ createEncoder, pool });
+  const openGraphicsCard = async () => (await import("../modules/worker/webgpu.js")).openGraphicsCard(pyodide._module);
+  pyodide.pyimport("pyapp.browser").install({ createEncoder, pool, openGraphicsCard });
   pyodide.setStdout({ write: lineWriter() });
   pyodide.setStderr({ write: lineWriter() });
   pyodide.globals.set("job", JSON.stringify(job));

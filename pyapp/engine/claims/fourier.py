@@ -136,7 +136,9 @@ def _dft(x: Tensor, dim: int, inverse: bool, scale: float) -> Any:
         return NotImplemented
     n = x.shape[dim]
     y = _run(_COMPLEX, x, dim, n, n, x.dtype, inverse, scale, 1.0)
-    return y if y is not NotImplemented or x.device is cpu else _by_chirps(x, dim, inverse, scale)
+    if y is not NotImplemented or _FOURIER.name not in x.device.backend.kernels or x.device is cpu:
+        return y
+    return _by_chirps(x, dim, inverse, scale)
 
 
 @claims("_rdft_whole")

@@ -1,1 +1,2 @@
-"""Devices whose kernels are CUDA sources: the sources (native/cuda) and the driver. `devices/cuda.py` is the device."""
+"""Devices whose kernels are sources that they compile: CUDA's (native/cuda) with the driver, for `devices/cuda.py`, and
+WebGPU's (native/webgpu), for `devices/webgpu.py`."""

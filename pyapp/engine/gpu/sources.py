@@ -57,7 +57,7 @@ class Plan:
     variant: Number | None = None  # the kernel is compiled for each of these numbers by itself
 
 
-def _arguments(text: str, start: int) -> list[str]:
+def arguments_of(text: str, start: int) -> list[str]:
     """The arguments of the call whose parenthesis is before `start`."""
     depth, begin, found = 0, start, []
     for at in range(start, len(text)):
@@ -97,7 +97,7 @@ def _expanded(expression: str, macros: Macros) -> str:
         end = match.end()
         if parameters is not None:
             start = expression.index("(", end) + 1
-            values = _arguments(expression, start)
+            values = arguments_of(expression, start)
             end = _closing(expression, start)
             given = dict(zip(parameters, values, strict=True))
             body = re.sub(r"[A-Za-z_]\w*", lambda m, given=given: f"({given[m[0]]})" if m[0] in given else m[0], body)  # type: ignore[misc]
@@ -115,7 +115,7 @@ def _closing(text: str, start: int) -> int:
     raise KernelError("a line of a CUDA source does not end", where=text[start:][:50])
 
 
-def _number(expression: str, kernel: str, macros: Macros) -> Number:
+def number_of(expression: str, kernel: str, macros: Macros) -> Number:
     """A function of a record's dims. KernelError for names that are not slots of the kernel."""
     dims = SIGNATURES[kernel].split("|")[1].split()
     expression = _expanded(expression, macros)
@@ -143,7 +143,7 @@ def _number(expression: str, kernel: str, macros: Macros) -> Number:
 
 def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
     for match in _LINE.finditer(text):
-        yield match[1], _arguments(text, match.end())
+        yield match[1], arguments_of(text, match.end())
 
 
 def read_source(path: Path) -> dict[str, Plan]:
@@ -160,12 +160,12 @@ def read_source(path: Path) -> dict[str, Plan]:
         if kind == "OPERANDS":
             continue
         if kind in asked:
-            asked[kind][name] = _number(rest[0], name, macros)
+            asked[kind][name] = number_of(rest[0], name, macros)
             continue
         number = int(rest.pop(0)) if kind == "STEP" else _LAST
         blocks, threads, shared = rest
         function = f"{name}_step{number}" if kind == "STEP" else name
-        step = Step(path.stem, function, _number(blocks, name, macros), int(threads), _number(shared, name, macros))
+        step = Step(path.stem, function, number_of(blocks, name, macros), int(threads), number_of(shared, name, macros))
         steps.setdefault(name, {})[number] = step
     return {
         name: Plan(
@@ -202,7 +202,7 @@ def operands() -> dict[str, dict[str, Step]]:
                 macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
             name, slot, blocks, threads = parts
             step = Step(
-                path.stem, f"{name}_operand_{slot}", _number(blocks, name, macros), int(threads), lambda dims: 0
+                path.stem, f"{name}_operand_{slot}", number_of(blocks, name, macros), int(threads), lambda dims: 0
             )
             found.setdefault(name, {})[slot] = step
     return found

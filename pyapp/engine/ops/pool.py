@@ -77,10 +77,12 @@ class _Windows:
         """Where the largest element of each window is in the flattened spatial dims: (..., *out), int64."""
         seen = self.of(x, float("-inf") if x.dtype.is_floating_point else iinfo(x.dtype).min)
         if not seen.numel():
-            return tensor_of(np.zeros(seen.shape[:-1], "int64"))
+            return tensor_of(np.zeros(seen.shape[:-1], "int64")).to(x.device)
 
         def places() -> Tensor:
-            return self.of(reshape(arange(prod(self.sizes)), (1, *self.sizes)), -1)[0]  # (*out, elements)
+            return self.of(reshape(arange(prod(self.sizes), device=x.device), (1, *self.sizes)), -1)[
+                0
+            ]  # (*out, elements)
 
         return expand(places(), seen.shape).gather(-1, _largest(seen, places)).squeeze(-1)
 
@@ -91,7 +93,7 @@ class _Windows:
             return _shared(total, self.divisor)
         if self.counted and not any(self.beyond):
             return _shared(total, prod(self.kernel))
-        inside = ones((1,) * (x.ndim - self.dims) + self.sizes, dtype=x.dtype)
+        inside = ones((1,) * (x.ndim - self.dims) + self.sizes, dtype=x.dtype, device=x.device)
         return _shared(total, self.of(inside, 1.0 if self.counted else 0.0, 0.0).sum(-1))
 
 
@@ -118,7 +120,9 @@ class _Parts:
             for start in range(0, out[0], each):
                 first = _parts(self.sizes[0], start, min(start + each, out[0]), out[0])[0] * steps[0]
                 pieces.append(_largest_of_parts(flat, [first, *later]))
-        return reshape(cat(pieces, -1) if pieces else tensor_of(np.zeros((*lead, 0), "int64")), (*lead, *out))
+        return reshape(
+            cat(pieces, -1) if pieces else tensor_of(np.zeros((*lead, 0), "int64")).to(x.device), (*lead, *out)
+        )
 
     def mean(self, x: Tensor) -> Tensor:
         """As of _Windows."""
@@ -185,7 +189,7 @@ def _largest(seen: Tensor, places: Callable[[], Tensor] | None = None) -> Tensor
         if places is None:
             return chosen
         equal = array_of(seen) == array_of(seen.gather(-1, chosen))  # padding is as small as the smallest integer
-        return tensor_of((equal & (places().numpy() >= 0)).argmax(-1)[..., None])
+        return tensor_of((equal & (places().numpy() >= 0)).argmax(-1)[..., None]).to(seen.device)
     found = array_of(seen.gather(-1, chosen))
     if np.isfinite(found).all():
         return chosen
@@ -195,7 +199,7 @@ def _largest(seen: Tensor, places: Callable[[], Tensor] | None = None) -> Tensor
     if places is not None:
         inside = np.broadcast_to(places().numpy() >= 0, values.shape).argmax(-1)[..., None]
         at = np.where(np.isneginf(found), inside, at)
-    return tensor_of(at.astype(np.int64))
+    return tensor_of(at.astype(np.int64)).to(seen.device)
 
 
 def _avg_pool(

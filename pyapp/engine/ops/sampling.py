@@ -43,7 +43,7 @@ def _sample(
         order = order[:top_k]
     x = x[order]
     weights = where(x == largest, 0.0, (x - largest) / temperature).exp()  # in descending order
-    first = arange(weights.shape[0]) == 0
+    first = arange(weights.shape[0], device=weights.device) == 0
     if 0 < top_p < 1:
         sums = weights.cumsum(0)
         weights = where(((sums - weights) < top_p * sums[-1]).logical_or(first), weights, 0.0)

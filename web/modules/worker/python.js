@@ -3,6 +3,7 @@
  */
 import { present } from "../shared/present.js";
 import { Cancelled, UserError, eventFromError } from "../shared/protocol.js";
+import { siteUrl } from "../shared/site.js";
 import { mayShare } from "../shared/threads.js";
 import { PYODIDE, fetchParts, fetchWheel, readNow } from "./parts.js";
 import { openPool } from "./pool.js";
@@ -62,7 +63,7 @@ export class Python {
     const isStopped = (/** @type {number} */ id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
     this.pool = await opening;
     this.pool?.attach(pyodide._module);
-    this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined, parts: this.#laterParts(runtime) });
+    this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined, parts: this.#laterParts(runtime), openGraphicsCard: () => openGraphicsCard(pyodide) });
     marks.ready = performance.now();
     return runtime;
   }
@@ -178,6 +179,9 @@ export class Python {
     return null;
   }
 }
+
+/** The browser's graphics card, for Python's device "webgpu". @param {any} pyodide */
+const openGraphicsCard = async (pyodide) => (await import(siteUrl("modules/worker/webgpu.js"))).openGraphicsCard(pyodide._module);
 
 /** @param {string} why */
 const threadLost = (why) =>

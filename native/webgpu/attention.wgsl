@@ -1,0 +1,127 @@
+// Rotary embedding, and attention to what a cache holds. Where positions and blocks of a cache are: kernels.h.
+
+KERNEL(rope_f32, MIN(PARTS(texts * tokens * heads * (head_dim - rotated / 2), 256), 16384), 256)
+TAKES(rope_f32, rotated % 2 == 0)
+MAIN {
+  let each = head_dim - rotated / 2; // pairs, then what is copied
+  FOR_EACH(i, texts * tokens * heads * each) {
+    let e = i % each;
+    let h = i / each % heads;
+    let row = i / each / heads;
+    let source = row * x_stride + h * head_dim;
+    let to = row * y_stride + h * head_dim;
+    if (e >= rotated / 2) {
+      y_put(to + e + rotated / 2, x_f(source + e + rotated / 2));
+      continue;
+    }
+    var at = row % tokens;
+    if (position_given) { at += position_i(row / tokens); }
+    if (at < 0 || at >= positions) { fail(POSITION_RANGE); continue; }
+    let first = select(e, 2 * e, interleaved == 1);
+    let second = select(e + rotated / 2, 2 * e + 1, interleaved == 1);
+    let cosine = table_f((at * (rotated / 2) + e) * 2);
+    let sine = table_f((at * (rotated / 2) + e) * 2 + 1);
+    let a = x_f(source + first);
+    let b = x_f(source + second);
+    y_put(to + first, a * cosine - b * sine);
+    y_put(to + second, a * sine + b * cosine);
+  }
+}
+
+KERNEL(cache_write, MIN(PARTS(texts * tokens * heads * head_dim, 256), 16384), 256, type)
+TAKES(cache_write, (type == TYPE_float32) + (type == TYPE_float16))
+ATOMIC(cache_write, type == TYPE_float16)
+MAIN {
+  FOR_EACH(i, texts * tokens * heads * head_dim) {
+    let d = i % head_dim;
+    let h = i / head_dim % heads;
+    let row = i / head_dim / heads;
+    var text = row / tokens;
+    var at = position_i(text) + row % tokens;
+    if (at < 0 || at >= capacity * max(parts, 1)) { fail(POSITION_RANGE); continue; }
+    if (table_given) {
+      text = table_i(text * parts + at / capacity);
+      at %= capacity;
+      if (text < 0 || text >= blocks) { fail(INDEX_RANGE); continue; }
+    }
+    let value = x_f(row * x_stride + h * head_dim + d);
+    cache_put_el(((text * heads + h) * capacity + at) * head_dim + d, type_bytes, element_of(value, type));
+  }
+}
+
+KERNEL(cached_attention, texts * tokens * heads, 64, type)
+TAKES(cached_attention, ((type == TYPE_float32) + (type == TYPE_float16)) * (head_dim <= 256))
+var<workgroup> weights: array<f32, 64>;
+var<workgroup> query: array<f32, 256>;
+var<workgroup> parts_: array<f32, 64>;
+var<workgroup> bounds: vec2<i32>; // the keys that are seen: the first, and where they end
+fn load_k(i: i32) -> f32 { return float_of(k_el(i, type_bytes), type); }
+fn load_v(i: i32) -> f32 { return float_of(v_el(i, type_bytes), type); }
+// Where the row of a cached position begins.
+fn row_of(text: i32, kv: i32, at: i32) -> i32 {
+  if (table_given) {
+    let block = clamp(table_i(text * parts + at / capacity), 0, blocks - 1);
+    return ((block * kv_heads + kv) * capacity + at % capacity) * head_dim;
+  }
+  return ((text * kv_heads + kv) * capacity + at) * head_dim;
+}
+MAIN {
+  if (gid >= texts * tokens * heads) { return; }
+  let h = gid % heads;
+  let row = gid / heads;
+  let text = row / tokens;
+  let kv = h / (heads / kv_heads);
+  let begin = position_i(text);
+  let wrong = begin < 0 || begin + tokens > capacity * max(parts, 1);
+  if (wrong && tid == 0) { fail(POSITION_RANGE); }
+  let last = select(begin + select(tokens, row % tokens + 1, causal == 1) - 1, -1, wrong);
+  if (tid == 0) { bounds = vec2<i32>(select(0, max(0, last + 1 - window), window > 0), last + 1); }
+  for (var d = tid; d < head_dim; d += THREADS) { query[d] = q_f(row * q_stride + h * head_dim + d); }
+  var acc = vec4<f32>();
+  var m = LOWEST;
+  var total_weight = 0.0;
+  if (sinks_given) { m = sinks_f(h); total_weight = 1.0; }
+  let range = workgroupUniformLoad(&bounds); // the compiler does not know that all threads read the same position
+  let stop = range.y;
+  for (var base = range.x; base < stop; base += THREADS) {
+    let key = base + tid;
+    var score = LOWEST;
+    if (key < stop) {
+      let at = row_of(text, kv, key);
+      var dot = 0.0;
+      for (var d = 0; d < head_dim; d++) { dot += query[d] * load_k(at + d); }
+      score = dot * scale;
+      if (softcap != 0.0) { score = softcap * tanh_of(score / softcap); }
+      if (slopes_given) { score += slopes_f(h) * f32(key - last); }
+    }
+    parts_[tid] = score;
+    workgroupBarrier();
+    for (var s = 32; s > 0; s /= 2) {
+      if (tid < s) { parts_[tid] = max(parts_[tid], parts_[tid + s]); }
+      workgroupBarrier();
+    }
+    let before = m;
+    m = max(m, parts_[0]);
+    let kept = exp(before - m);
+    let mine = select(0.0, exp(score - m), key < stop);
+    weights[tid] = mine;
+    workgroupBarrier();
+    acc *= kept;
+    total_weight *= kept;
+    let many_keys = min(THREADS, stop - base);
+    for (var j = 0; j < many_keys; j++) {
+      let w = weights[j];
+      total_weight += w;
+      let at = row_of(text, kv, base + j);
+      for (var e = 0; e < 4; e++) {
+        let d = tid + e * THREADS;
+        if (d < head_dim) { acc[e] += w * load_v(at + d); }
+      }
+    }
+    workgroupBarrier();
+  }
+  for (var e = 0; e < 4; e++) {
+    let d = tid + e * THREADS;
+    if (d < head_dim) { y_put(row * y_stride + h * head_dim + d, select(0.0, acc[e] / total_weight, total_weight > 0.0)); }
+  }
+}
