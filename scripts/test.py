@@ -27,8 +27,6 @@ PYODIDE = [sys.executable, "-m", "tests.pyodide", "--yielding"]
 # Rewritten assertions tell more, but compiling the tests anew takes a third longer there: `python -m tests.pyodide` has
 # them.
 QUIET = ["-q", "-rfE", "--assert=plain"]
-# Plugins that work around each of thousands of tests, which do without them.
-LEAN = ["-p", "no:anyio", "-p", "no:logging"]
 # With the other build of the kernels, Python is the same. So it runs the ops, and models of each kind.
 SIMD = [
     *(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")),
@@ -43,7 +41,7 @@ PROGRAMS += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob
 # runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
     "page": [*PAGE, "e2e"],
-    "native": [*PYTEST, *LEAN, "tests", *(f"--ignore={path}" for path in PROGRAMS)],
+    "native": [*PYTEST, "tests", *(f"--ignore={path}" for path in PROGRAMS)],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "--ignore", "tests/mirror", *QUIET],
     "programs": [*STARTING, *PROGRAMS],
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
