@@ -307,9 +307,10 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
     """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
     from pyapp.models.load import TEXT, hears_samples, module_of, task_of
     from pyapp.models.loading.reading import LINE_READERS
+    from pyapp.models.loading.by_task import completed
     from pyapp.models.whisper.files import check_architecture
 
-    settings = json_object(params.json)
+    settings = completed(json_object(params.json))
     if not settings:
         raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
     if params.task == "transcribe":
@@ -377,9 +378,14 @@ def chat(params: Any, cancel: Cancel) -> tasks.Events:
 
 
 def load_voice(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries its `name`, its `config`, how many `speakers` it has, and the names of its `voices`, if they have
+    such.
+    """
+
     @tasks.task
     async def work(model: Any) -> tasks.Events:
-        yield Done("complete", {"name": model.name, "config": model.config})
+        known = {"speakers": model.speakers, "voices": list(model.voices)}
+        yield Done("complete", {"name": model.name, "config": model.config, **known})
 
     return with_model("speak", params, cancel, work)
 

@@ -10,6 +10,8 @@ from pathlib import Path
 LIBRARY_LATER = "python-later"
 PYAPP_LATER = "pyapp-later"
 NUMPY_LATER = "numpy-later"
+# For voices of phonemes: how English words sound, and letters of those that are not among them.
+DICTIONARY, ENGLISH = "misaki-english", "pyapp-english"
 # `import numpy` reads none of them where pyapp.late_linalg stands in for numpy.linalg.
 NUMPY_LATER_FOLDERS = tuple(f"numpy/{name}/" for name in ("fft", "linalg", "ma", "polynomial", "random", "testing"))
 
@@ -23,6 +25,15 @@ def is_late_pyapp(name: str) -> bool:
     return not name.endswith((".pyc", ".dist-info/METADATA", ".dist-info/WHEEL", "/kernels.h", "/kernels.signature"))
 
 
+def is_dictionary(name: str) -> bool:
+    """The English dictionaries in misaki's wheel, and what makes their folder a package."""
+    return name.endswith(("_gold.json", "_silver.json", "misaki/__init__.py", "data/__init__.py"))
+
+
+def is_english(name: str) -> bool:
+    return name.startswith("pyapp/text/english/") and name.endswith(".txt")
+
+
 def is_late_library(name: str) -> bool:
     """Pyodide's own modules stay in the first part: it needs them before it can fetch anything."""
     return name.endswith(".py") and not name.startswith(("pyodide/", "_pyodide/"))
@@ -32,6 +43,7 @@ PYAPP_PARTS = {
     # The kernels for one instruction set: a browser fetches those that it runs.
     "pyapp-relaxed": "pyapp/_native/libpyapp_relaxed.so".__eq__,
     "pyapp-simd": "pyapp/_native/libpyapp_simd.so".__eq__,
+    ENGLISH: is_english,
     PYAPP_LATER: is_late_pyapp,
 }
 

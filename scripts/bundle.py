@@ -19,6 +19,7 @@ ENTRIES = [
     "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
     "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
     "modules/views/translate/translate-view.js", "css/translate.css",
+    "modules/views/speak/speak-view.js", "css/speak.css",
     "modules/views/lab/lab-view.js", "css/lab.css", "lab-worker.js",
     "modules/views/read/read-view.js", "css/read.css", "modules/views/pictures/pictures-view.js", "css/pictures.css",
     "modules/history/history-panel.js",

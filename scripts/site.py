@@ -39,10 +39,13 @@ from pyapp.models._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
 
 from . import wheels
 from .archive_parts import (
+    DICTIONARY,
+    ENGLISH,
     LIBRARY_LATER,
     NUMPY_LATER,
     PYAPP_LATER,
     PYAPP_PARTS,
+    is_dictionary,
     is_late_numpy,
     modules_in,
     split_library,
@@ -86,7 +89,12 @@ PAGE_TASKS = {
     "text-to-speech": "speak",
 }
 # What a package of the lock file needs besides itself.
-DEPENDS = {"pyapp": list(PYAPP_PARTS), "numpy": [NUMPY_LATER], "jinja2": ["markupsafe"]}
+DEPENDS = {
+    "pyapp": [part for part in PYAPP_PARTS if part != ENGLISH],
+    "numpy": [NUMPY_LATER],
+    "jinja2": ["markupsafe"],
+    DICTIONARY: [ENGLISH],
+}
 SMALLEST_COMPRESSED = 1024  # below this a copy saves nothing
 INCOMPRESSIBLE = {".png", ".woff2", ".jpg", ".gif"}
 
@@ -270,6 +278,11 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     packages = list(map(wheels.pure, wheels.download("page")))
     for path in [*files, *packages]:
         shutil.copyfile(path, pyodide / path.name)
+    # misaki's code is not for Python 3.14, but the page takes its dictionaries only.
+    [words] = wheels.download("voices", "--ignore-requires-python")
+    rest, dictionary = split_wheel(words, pyodide, {DICTIONARY: is_dictionary})
+    rest.unlink()
+    packages.append(dictionary)
     packages += split_wheel(archives[numpy.name], pyodide, {NUMPY_LATER: is_late_numpy})
     packages += split_wheel(archives[ours.name], pyodide, PYAPP_PARTS)
     _, library_later = split_library(archives[LIBRARY], pyodide, pyodide_version())

@@ -81,14 +81,16 @@ def numpy() -> Path:
     return wheel
 
 
-def download(group: str) -> list[Path]:
-    """The wheels that third_party/pyodide/<group>.txt pins, from the package index; pip checks their hashes."""
+def download(group: str, *options: str) -> list[Path]:
+    """The wheels that third_party/pyodide/<group>.txt pins, from the package index; pip checks their hashes.
+    `options` are of pip.
+    """
     requirements = REQUIREMENTS / f"{group}.txt"
     folder = DOWNLOADS / f"{group}-{sha256(requirements)[:12]}"
     names = re.findall(r"^([\w.-]+)==", requirements.read_text(), re.MULTILINE)
     if len(list(folder.glob("*.whl"))) != len(names):
         command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
-        command += ["--python-version", "3.14", "--only-binary", ":all:", "--require-hashes"]
+        command += ["--python-version", "3.14", "--only-binary", ":all:", "--require-hashes", *options]
         subprocess.run([*command, "-d", str(folder), "-r", str(requirements)], check=True, stdin=subprocess.DEVNULL)
     return sorted(folder.glob("*.whl"))
 

@@ -202,6 +202,8 @@ def test_the_first_story_fetches_what_it_imports_and_no_more(site: Path) -> None
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pyapp").rglob("*.py")}
     absent = {name for name in sources if name.startswith(("pyapp/recipes/", "pyapp/serve/"))}
     assert {name.removesuffix("c") for name in first | later if name.endswith((".py", ".pyc"))} == sources - absent
+    assert members("pyapp-english") == {f"pyapp/text/english/{dialect}_letters.txt" for dialect in ("us", "gb")}
+    assert {"misaki/data/us_gold.json", "misaki/data/gb_silver.json"} < members("misaki-english")
     for kernels in ("relaxed", "simd"):
         assert members(f"pyapp-{kernels}") == {f"pyapp/_native/libpyapp_{kernels}.so"}
     names = lock["info"]["later"].split()

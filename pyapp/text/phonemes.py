@@ -1,8 +1,11 @@
-"""Phonemes of texts, by the library misaki, and their numbers for models that read them (pyapp.models.kokoro)."""
+"""Phonemes of texts, and their numbers for models that read them (pyapp.models.kokoro). English is read here, with the
+dictionary of the package misaki (pyapp.text.english); other languages by that package.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 
+from .english.reader import EnglishReader
 from .voice_tokenizer import ReadText, VoiceTokenizer
 
 # By the first letter of a voice's name, as Kokoro's voices are named: its language, as espeak-ng calls it.
@@ -20,48 +24,54 @@ HINT = (
     "Install misaki: pip install 'pyapp[phonemes]', for Japanese and Chinese 'misaki[ja,zh]'; or give phonemes and say "
     "so: --phonemes (in Python phonemes=True)"
 )
-Reader = Callable[[str], Any]
+if sys.platform == "emscripten":
+    HINT = "Choose an English voice: af_heart, bm_george …"
+Reader = Callable[[str], str]
 
 
 def phonemes_of(text: str, language: str) -> str:
     """The phonemes (IPA, in misaki's form) of a text in a language of LANGUAGES. OptionError without the library."""
     try:
-        found = _reader(language)(text)
+        return _reader(language)(text).strip()
     except ImportError as error:
-        name = getattr(error, "name", None) or "misaki"
+        name = (error.name or "misaki").partition(".")[0]
         raise OptionError(
             f"the model reads phonemes, and {name}, which makes them of a text in {language!r}, is not installed",
             where="text", hint=HINT,
         ) from error  # fmt: skip
-    return str(found[0]).strip()
 
 
 @cache
 def _reader(language: str) -> Reader:
-    """misaki's function from a text to (phonemes, more). English has a dictionary where spaCy is installed with its
-    model en_core_web_sm; espeak-ng reads what that lacks, and other languages.
+    """The function from a text to its phonemes. misaki reads English where spaCy is installed with its model
+    en_core_web_sm. Where espeak-ng is installed, it reads the English words that the dictionary lacks, and other
+    languages.
     """
     if language == "ja":
-        found: Reader = importlib.import_module("misaki.ja").JAG2P()
-        return found
+        return _first(importlib.import_module("misaki.ja").JAG2P())
     if language == "zh":
-        found = importlib.import_module("misaki.zh").ZHG2P()
-        return found
-    espeak = importlib.import_module("misaki.espeak")
+        return _first(importlib.import_module("misaki.zh").ZHG2P())
     if not language.startswith("en"):
-        found = espeak.EspeakG2P(language=language)
-        return found
+        return _first(importlib.import_module("misaki.espeak").EspeakG2P(language=language))
     british = language == "en-gb"
-    fallback = espeak.EspeakFallback(british=british)
-    if importlib.util.find_spec("en_core_web_sm") is None:  # misaki would download it
-        return lambda text: fallback(_Word(text))
-    found = importlib.import_module("misaki.en").G2P(trf=False, british=british, fallback=fallback, unk="")
-    return found
+    try:
+        espeak = importlib.import_module("misaki.espeak").EspeakFallback(british=british)
+    except ImportError:
+        espeak = None
+    if espeak is None or importlib.util.find_spec("en_core_web_sm") is None:  # misaki would download it
+        unknown = None if espeak is None else lambda word: str(espeak(_Word(word))[0] or "")
+        return EnglishReader.of_dialect("gb" if british else "us", unknown).read
+    return _first(importlib.import_module("misaki.en").G2P(trf=False, british=british, fallback=espeak, unk=""))
+
+
+def _first(reader: Callable[[str], Any]) -> Reader:
+    """misaki's readers return (phonemes, more)."""
+    return lambda text: str(reader(text)[0])
 
 
 @dataclass(frozen=True)
 class _Word:
-    """What EspeakFallback reads: here a whole sentence."""
+    """What EspeakFallback reads."""
 
     text: str
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -170,13 +171,15 @@ def test_texts_are_spoken(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     # A library makes phonemes of texts, in the language of the voice.
     made = ModuleType("misaki.espeak")
     made.EspeakG2P = lambda language: lambda text: (f"hita {language}"[:4], None)  # type: ignore[attr-defined]
-    made.EspeakFallback = lambda british: lambda word: ("həˈta." if not british else "", 2)  # type: ignore[attr-defined]
     for name, module in (("misaki", ModuleType("misaki")), ("misaki.espeak", made)):
         monkeypatch.setitem(sys.modules, name, module)
+    english = SimpleNamespace(read=lambda text: PHONEMES)
+    monkeypatch.setattr(phonemes.EnglishReader, "of_dialect", lambda dialect, unknown: english)
     phonemes._reader.cache_clear()
     np.testing.assert_array_equal(first, speak(loaded, "Hello there", {"seed": 3})[0])
     assert loaded.reader(1).read("x").ids == tuple(VOCABULARY[letter] for letter in "hita")
     monkeypatch.setitem(sys.modules, "misaki.espeak", None)
+    monkeypatch.setattr(phonemes.EnglishReader, "of_dialect", lambda dialect, unknown: import_module("misaki.data"))
     phonemes._reader.cache_clear()
     for options, told in (
         ({}, "misaki.*not installed"), ({"voice": "bob"}, "no voice 'bob'"), ({"speaker": 2}, "voices 0 to 1"),

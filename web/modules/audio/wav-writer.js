@@ -47,14 +47,14 @@ export class WavWriter {
   }
 }
 
-/** @param {Blob[]} pieces of 16-bit samples @returns {Blob} a WAVE file */
-export function wavOf(pieces) {
+/** @param {Blob[]} pieces of 16-bit samples @param {number} [rate] samples a second @returns {Blob} a WAVE file */
+export function wavOf(pieces, rate = SAMPLE_RATE) {
   const samples = pieces.reduce((bytes, { size }) => bytes + size, 0) / 2;
-  return new Blob([header(samples), ...pieces], { type: "audio/wav" });
+  return new Blob([header(samples, rate), ...pieces], { type: "audio/wav" });
 }
 
-/** @param {number} samples */
-function header(samples) {
+/** @param {number} samples @param {number} rate */
+function header(samples, rate) {
   const view = new DataView(new ArrayBuffer(44));
   const text = (/** @type {number} */ at, /** @type {string} */ letters) => [...letters].forEach((letter, i) => view.setUint8(at + i, letter.charCodeAt(0)));
   const bytes = samples * 2;
@@ -64,8 +64,8 @@ function header(samples) {
   view.setUint32(16, 16, true);
   view.setUint16(20, 1, true); // PCM
   view.setUint16(22, 1, true); // channels
-  view.setUint32(24, SAMPLE_RATE, true);
-  view.setUint32(28, SAMPLE_RATE * 2, true);
+  view.setUint32(24, rate, true);
+  view.setUint32(28, rate * 2, true);
   view.setUint16(32, 2, true);
   view.setUint16(34, 16, true);
   text(36, "data");

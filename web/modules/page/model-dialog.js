@@ -48,8 +48,8 @@ const TASKS = {
     accept: PICTURE_FILES, example: "microsoft/trocr-small-handwritten", load: "read.load", view: "Read",
   },
   speak: {
-    text: () => ["Drop the folder of a voice (VITS, MMS) here: ", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "."],
-    accept: ".bin,.json,.safetensors", example: "facebook/mms-tts-eng", load: "speak.load", view: "“Listen” of Story and Chat",
+    text: () => ["Drop the folder of a voice here: of VITS or MMS (", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "), or of Kokoro, with its folder ", code("voices"), "."],
+    accept: ".bin,.json,.safetensors,.pth", example: "hexgrad/Kokoro-82M", load: "speak.load", view: "Speak",
   },
   detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR, or the .pt file of YOLOv8 or YOLO11", "hustvl/yolos-tiny"),
   segment: picturing("a model that labels all pixels, such as SegFormer,", "nvidia/segformer-b0-finetuned-ade-512-512"),

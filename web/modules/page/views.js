@@ -73,6 +73,12 @@ export const VIEWS = [
     load: async (app, models, section) => (await importPart("modules/views/translate/translate-view.js")).openTranslate(app, models, section),
   },
   {
+    id: "speak", title: "Speak", page: "pyapp · text to speech in a browser tab", task: "speak",
+    accepts: (kind, files, shown) => shown && kind === "text" && files.length === 1,
+    plan: () => "Drop to hear this text",
+    load: async (app, models, section) => (await importPart("modules/views/speak/speak-view.js")).openSpeak(app, models, section),
+  },
+  {
     id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab", task: "embed",
     accepts: (kind) => kind === "text",
     plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),

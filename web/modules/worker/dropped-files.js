@@ -79,6 +79,8 @@ function textModel(files) {
 
 const EMBEDDER = "Choose the folder of an encoder: config.json, model.safetensors, tokenizer.json, with modules.json and 1_Pooling if it has them; or one .gguf file.";
 const VOICE = "Choose the folder of a voice: config.json, model.safetensors, vocab.json, tokenizer_config.json.";
+const STYLE = /^voices\/[\w.-]+\.(pt|safetensors|npy)$/; // the vectors of a voice
+const STYLED = "Choose the folder of the model: config.json, its weights (.pth or .safetensors), and the folder voices.";
 const SEER = "Choose the folder of a model of pictures: config.json, preprocessor_config.json, model.safetensors, and the files of its tokenizer, if it has one.";
 
 /** An encoder: a folder of Hugging Face's or sentence-transformers', or a GGUF file. @param {NamedFile[]} files @returns {SortedFiles} */
@@ -91,7 +93,17 @@ const seer = ([file, ...others]) => {
 };
 
 /** What speaks texts. @param {NamedFile[]} files @returns {SortedFiles} */
-const voice = (files) => folderModel(files, VOICE);
+const voice = (files) => (files.some(({ name }) => STYLE.test(name)) ? voiceWithStyles(files) : folderModel(files, VOICE));
+
+/** A model that speaks in the style of vectors, each in a file (Kokoro). @param {NamedFile[]} files @returns {SortedFiles} */
+function voiceWithStyles(files) {
+  const weights = files.filter(({ name }) => /^[^/]+\.(pth|safetensors)$/i.test(name));
+  const config = files.find(({ name }) => name === "config.json");
+  if (!config) throw new UserError("The file config.json is missing.", { where: weights[0]?.name, hint: STYLED });
+  if (weights.length !== 1) throw new UserError(weights.length ? `There are ${weights.length} files that could be the weights.` : "The weights are missing.", { where: weights.map(({ name }) => name).join(", "), hint: STYLED });
+  const chosen = [...weights, config, ...files.filter(({ name }) => STYLE.test(name))];
+  return { title: weights[0].name, files: chosen.map((file) => ({ role: file.name, ...file })) };
+}
 
 /** @param {NamedFile[]} files @param {string} hint what to choose @returns {SortedFiles} */
 function folderModel(files, hint) {

@@ -34,6 +34,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     try {
       if (ready) await ready;
       else if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await everything();
+      if (/^speak/.test(method) && Object.values(sources).some(({ path }) => /^voices\//.test(path))) {
+        await Promise.all([python.install("misaki-english"), python.install("pyapp-english")]); // it reads phonemes
+      }
       return await python.run(method, { ...params, key, sources, precision: models.precision }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();

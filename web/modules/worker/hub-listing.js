@@ -9,6 +9,8 @@ import { UserError } from "../shared/protocol.js";
 const NAME = /^(?<repo>[\w.-]+\/[\w.-]+)(@(?<revision>[\w./-]+?))?([:/](?<file>[^\s:]+))?$/;
 const TEXT = /^(generate|chat|embed)$/; // tasks whose models are read from safetensors and GGUF files only
 const GGUF = /^(generate|chat|embed|translate)$/; // tasks whose models GGUF files have
+/** Vectors of English voices, which a model of phonemes speaks in: the page reads English (misaki's names of its voices). */
+const VOICES = /^voices\/[ab][fm]_[\w-]+\.(pt|safetensors|npy)$/;
 const PAGES = 10; // of a list of files
 const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files name first
 /** Files beside the weights that a model may need. The last two are in folders of sentence-transformers. */
@@ -92,7 +94,7 @@ export const textOf = async (address, signal) => (await ask(address, address, si
  * @returns {import("./model-files.js").Model[]}
  */
 export function modelsOf({ repo, revision, file }, files, task) {
-  const beside = (/** @type {string} */ path) => files.filter((one) => folderOf(one.path) === folderOf(path) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
+  const beside = (/** @type {string} */ path) => files.filter((one) => folderOf(one.path) === folderOf(path) || (task === "speak" && VOICES.test(one.path)) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
   const found = files.filter(({ path }) => isWeights(path, task, files) && (!file || path === file)).map((weights) => {
     const alone = /\.gguf$|(^|\/)ggml-[^/]*\.bin$/i.test(weights.path);
     const more = alone ? [] : companions(weights, beside(weights.path), task);
@@ -132,6 +134,7 @@ function isWeights(path, task, files) {
   if (/^ggml-.*\.bin$/i.test(name)) return task === "transcribe" && !/encoder|vad|silero/i.test(name);
   if (path.includes("/")) return false; // other forms of the model: onnx, openvino …
   if (name === "pytorch_model.bin") return !TEXT.test(task) && task !== "transcribe" && files.every((one) => one.path !== "model.safetensors");
+  if (/\.pth$/.test(name)) return task === "speak" && files.some((one) => VOICES.test(one.path));
   return name === "model.safetensors" || (name === "model.safetensors.index.json" && task === "chat");
 }
 
@@ -142,6 +145,6 @@ function isWeights(path, task, files) {
 function companions(weights, files, task) {
   const whole = files.some(({ path }) => path === "tokenizer.json"); // which says what the others say
   const shards = /index\.json$/.test(weights.path) ? files.filter(({ path }) => /^model-\d+-of-\d+\.safetensors$/.test(path)) : [];
-  const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) && !(whole && /^(vocab|added_tokens|tokenizer_config)/.test(path)) : COMPANIONS.test(path)));
+  const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) && !(whole && /^(vocab|added_tokens|tokenizer_config)/.test(path)) : COMPANIONS.test(path) || VOICES.test(path)));
   return [...wanted, ...shards].map((one) => ({ role: (task === "transcribe" && ROLES[one.path]) || one.path, ...one }));
 }

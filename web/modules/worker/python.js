@@ -85,7 +85,7 @@ export class Python {
   /**
    * Installs a wheel of the site, once. NumPy is installed when a task needs it, or in idle time: stories do not need it.
    * "numpy-later" is the part of NumPy that transcription does not need.
-   * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe" | "micropip" | "python-later" | "pyapp-later"} name
+   * @param {"numpy" | "numpy-later" | "jinja2" | "markupsafe" | "micropip" | "misaki-english" | "pyapp-english" | "python-later" | "pyapp-later"} name
    */
   async install(name) {
     const runtime = await present(this.runtime, "Python");

@@ -13,6 +13,7 @@ import { isShown } from "../../page/shell.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
+import { titleOf } from "../../shared/words.js";
 import { StoryOutput } from "./story-output.js";
 
 const OPENINGS = ["Once upon a time, there was a little", "Long ago, there was a young dragon", "Mia was a clever"];
@@ -205,7 +206,7 @@ export class StoryView {
     [story.text, story.tokens] = [written, output.tokens];
     this.saved = performance.now();
     this.savedReason = story.reason;
-    entry.title ||= titleOf(story.prompt + story.text);
+    entry.title ||= titleOf(story.prompt + story.text) || "Untitled";
     entry.about = `${(story.prompt + story.text).split(/\s+/).filter(Boolean).length.toLocaleString("en")} words`;
     try {
       await this.store.put(entry, story);
@@ -267,12 +268,6 @@ export class StoryView {
       this.output.progress.show(`${what}…`, event.done, event.total);
     }
   }
-}
-
-/** The first words. @param {string} text */
-function titleOf(text) {
-  const line = text.trim().replace(/\s+/g, " ");
-  return line.length > 60 ? `${line.slice(0, 60).replace(/\s\S*$/, "")}…` : line || "Untitled";
 }
 
 /** The last sentences, at most so many characters. @param {string} text @param {number} most */

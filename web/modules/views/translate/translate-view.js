@@ -9,7 +9,6 @@
 import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { byId, copyText, find, showRows, tabMemory } from "../../page/dom.js";
-import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { listenButton } from "../../page/listen-button.js";
 import { ModelCard } from "../../page/model-card.js";
@@ -17,15 +16,13 @@ import { offerRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
+import { TextField } from "../../page/text-field.js";
 import { WorkingView } from "../../page/working-view.js";
-import { decoded } from "../../shared/decoded.js";
-import { UserError } from "../../shared/protocol.js";
 import { loadStyle } from "../../shared/site-parts.js";
-import { counted } from "../../shared/words.js";
+import { counted, titleOf } from "../../shared/words.js";
 import { buildTranslate } from "./translate-parts.js";
 
 const SHOWN = "translate-shown"; // the translation that a reload of this tab shows again
-const TYPED = "translate-typed"; // what is in the field
 const MODEL_FILES = /\.(safetensors|gguf|bin|spm|model)$|^(config|tokenizer|vocab)\.json$/i;
 /** @type {Record<string, any>} */
 const INITIAL = { division: "sentences" };
@@ -55,7 +52,7 @@ class TranslateView extends WorkingView {
   constructor(app, models, view) {
     buildTranslate(view);
     super(app, models, view, "translate", "run", "Translating");
-    this.field = byId("translate-text");
+    this.field = new TextField("translate");
     this.prefix = byId("translate-prefix");
     this.settings = new RememberedFields("translate-settings", { division: byId("translate-division") }, INITIAL);
     this.store = new HistoryStore("translation");
@@ -95,16 +92,6 @@ class TranslateView extends WorkingView {
       event.preventDefault();
       if (this.button.running) this.button.stop();
       else this.translate();
-    });
-    this.field.value = tabMemory.get(TYPED) ?? "";
-    this.field.addEventListener("input", () => {
-      byId("translate-note").replaceChildren();
-      tabMemory.set(TYPED, this.field.value);
-    });
-    this.field.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-      event.preventDefault();
-      if (!event.repeat) byId("translate-form").requestSubmit();
     });
     const { values } = this.settings;
     this.prefix.addEventListener("change", () => {
@@ -287,7 +274,7 @@ class TranslateView extends WorkingView {
     await this.button.interrupt();
     [this.entry, this.translation] = [entry, content];
     tabMemory.set(SHOWN, entry.id);
-    this.#type(content.source);
+    this.field.type(content.source);
     clearError(this.slot);
     this.#show(content, false);
     await this.card.refresh(entry.id);
@@ -309,48 +296,19 @@ class TranslateView extends WorkingView {
     if (!item || this.translation || this.button.running) return;
     const typed = this.field.value;
     await this.open(item);
-    if (typed && typed !== item.content.source) this.#type(typed);
-  }
-
-  /** Puts a text in place of what is in the field, which can undo it. The focus stays where it is. @param {string} text */
-  #type(text) {
-    if (this.field.value === text) return;
-    const focused = /** @type {HTMLElement | null} */ (document.activeElement);
-    this.field.focus({ preventScroll: true });
-    this.field.select();
-    document.execCommand("insertText", false, text);
-    if (focused !== this.field) focused?.focus({ preventScroll: true });
+    if (typed && typed !== item.content.source) this.field.type(typed);
   }
 
   /** What was dropped on the page: a text, or the files of a model. @param {File[]} files @param {string} [folder] */
   async drop(files, folder) {
     if (files.some(({ name }) => MODEL_FILES.test(name))) return this.models.addFiles(files, this.choice, folder);
-    return this.attempt(() => this.#takeText(files[0]));
-  }
-
-  /** @param {File} file */
-  async #takeText(file) {
-    const found = decoded(await file.arrayBuffer(), assumedEncoding());
-    if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Save it as plain text, then drop it again." });
-    if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: "Drop a text to translate." });
-    this.#type(found.text.trim());
-    this.field.focus();
-    byId("translate-note").replaceChildren(...(found.assumed ? [encodingNote([file.name], async () => {
-      await this.#takeText(file);
-      byId("translate-note").querySelector("select")?.focus(); // where the reader was
-    })] : []));
+    return this.attempt(() => this.field.take(files[0]));
   }
 }
 
 /** What was written, with the spaces and lines between the parts of the source. @param {Translation} translation */
 function written({ source, parts }) {
   return parts.map(({ start, text }, i) => (i ? source.slice(parts[i - 1].end, start) || " " : "") + text).join("");
-}
-
-/** @param {string} source */
-function titleOf(source) {
-  const line = source.trim().replace(/\s+/g, " ");
-  return line.length > 60 ? `${line.slice(0, 60).replace(/\s\S*$/, "")}…` : line;
 }
 
 /** @param {string} name @param {string} text */

@@ -1,0 +1,1 @@
+"""Phonemes of English texts."""

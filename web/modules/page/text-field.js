@@ -1,0 +1,59 @@
+/**
+ * The field for the text of a view: what is typed stays over a reload, Control and Enter submit it, a text file takes its place.
+ */
+import { decoded } from "../shared/decoded.js";
+import { UserError } from "../shared/protocol.js";
+import { byId, tabMemory } from "./dom.js";
+import { assumedEncoding, encodingNote } from "./encoding-note.js";
+
+export class TextField {
+  /** @param {"translate" | "speak"} name of the view: the ids of the field, its form and its note begin with it */
+  constructor(name) {
+    this.name = name;
+    this.field = byId(`${name}-text`);
+    this.note = byId(`${name}-note`);
+    const form = byId(`${name}-form`);
+    const typed = `${name}-typed`;
+    this.field.value = tabMemory.get(typed) ?? "";
+    this.field.addEventListener("input", () => {
+      this.note.replaceChildren();
+      tabMemory.set(typed, this.field.value);
+    });
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      if (!event.repeat) form.requestSubmit();
+    });
+  }
+
+  get value() {
+    return this.field.value;
+  }
+
+  focus() {
+    this.field.focus();
+  }
+
+  /** Puts a text in place of what is in the field, which can undo it. The focus stays where it is. @param {string} text */
+  type(text) {
+    if (this.field.value === text) return;
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement);
+    this.field.focus({ preventScroll: true });
+    this.field.select();
+    document.execCommand("insertText", false, text);
+    if (focused !== this.field) focused?.focus({ preventScroll: true });
+  }
+
+  /** Puts a text file in place of what is in the field. @param {File} file */
+  async take(file) {
+    const found = decoded(await file.arrayBuffer(), assumedEncoding());
+    if (found === null) throw new UserError("This file is no text.", { where: file.name, hint: "Save it as plain text, then drop it again." });
+    if (!found.text.trim()) throw new UserError("There is no text in this file.", { where: file.name, hint: `Drop a text to ${this.name}.` });
+    this.type(found.text.trim());
+    this.focus();
+    this.note.replaceChildren(...(found.assumed ? [encodingNote([file.name], async () => {
+      await this.take(file);
+      this.note.querySelector("select")?.focus(); // where the reader was
+    })] : []));
+  }
+}
