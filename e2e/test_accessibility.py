@@ -242,6 +242,28 @@ def translate(page: Page) -> None:
     expect(page.locator("#translate-error [role=alert]")).to_contain_text("no model")
 
 
+# What a voice could have said, whose letters it did not all know.
+SPOKEN = """async () => {
+  const { speak } = pyappPage;
+  await speak.ready;
+  document.querySelectorAll('#view-speak details').forEach((details) => (details.open = true));
+  document.getElementById('speak-voice').append(new Option('Heart (American, female)', 'af_heart'));
+  document.getElementById('speak-voices').hidden = false;
+  const content = { text: 'Good morning. How are you?', sentences: [{ start: 0, end: 1, text: 'Good morning.' }, { start: 1, end: 2, text: 'How are you?' }], rate: 24000, reason: 'cancelled', model: 'A model', voice: '' };
+  const files = [{ name: 'speech.wav', blob: new Blob([new Uint8Array(44)], { type: 'audio/wav' }) }];
+  await speak.open({ entry: speak.store.begin('Good morning'), content, files });
+  document.querySelector('#speak-output span').classList.add('heard');
+  document.getElementById('speak-note').textContent = 'Characters that the model does not know are left out: 🎈. Write numbers and signs as words.';
+}"""  # noqa: E501
+
+
+def speak(page: Page) -> None:
+    """A speech that was stopped, with everything that there may be; and the error that there is no model."""
+    page.evaluate(SPOKEN)
+    page.locator("#speak-run").click()
+    expect(page.locator("#speak-error [role=alert]")).to_contain_text("no model")
+
+
 def read(page: Page) -> None:
     """A page with a table, of which a cell is marked, in a queue of two; everything open."""
     drawn = io.BytesIO()
@@ -353,6 +375,8 @@ STATES: dict[str, Callable[[Page], object]] = {
     "texts compared": compare,
     "translate": lambda page: shown(page, "translate"),
     "text translated": translate,
+    "speak": lambda page: shown(page, "speak"),
+    "text spoken": speak,
     "read": lambda page: shown(page, "read"),
     "page read": read,
     "page edited": lambda page: page.locator("#read-edit").click(),

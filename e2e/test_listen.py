@@ -112,6 +112,8 @@ def test_an_answer_is_spoken(visit: StoryPage, voice: Path) -> None:
         [[path.name, b64encode(path.read_bytes()).decode()] for path in voice.iterdir()],
     )
     chat.until("pyappPage.app.choices.speak.model?.kind === 'file'")
+    page.evaluate("location.hash = '#chat'")  # the files of a voice open the view that speaks
+    chat.field.wait_for()
     chat.settings(max_new_tokens=20)
     chat.say("hello")
     listen = page.get_by_role("button", name="Listen to this answer")

@@ -130,7 +130,8 @@ def speak(
     tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them. With
     --codec the model is a language model, such as canopylabs/orpheus-3b-0.1-ft, whose voices are tara, leah, jess, leo,
     dan, mia, zac and zoe: 0 to 7 for --speaker. hexgrad/Kokoro-82M reads phonemes, or texts with pip install
-    'pyapp[phonemes]', in the language of the --voice: af_heart, bm_george, ff_siwis and others.
+    'pyapp[phonemes]', in the language of the --voice: af_heart, bm_george, ff_siwis and others. For English ones the
+    dictionary in misaki is enough: pip install --no-deps misaki.
     microsoft/speecht5_tts speaks in the voices of --voices, and reads letters. parler-tts/parler-tts-mini-v1 speaks as
     --voice-description says; a name in it (Laura, Gary, Jon, Lea …) keeps the voice from sentence to sentence.
     """

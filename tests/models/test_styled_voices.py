@@ -171,6 +171,7 @@ def test_texts_are_spoken(folder: Path, tmp_path: Path, monkeypatch: pytest.Monk
     # A library makes phonemes of texts, in the language of the voice.
     made = ModuleType("misaki.espeak")
     made.EspeakG2P = lambda language: lambda text: (f"hita {language}"[:4], None)  # type: ignore[attr-defined]
+    made.EspeakFallback = lambda british: lambda word: ("", 2)  # type: ignore[attr-defined]
     for name, module in (("misaki", ModuleType("misaki")), ("misaki.espeak", made)):
         monkeypatch.setitem(sys.modules, name, module)
     english = SimpleNamespace(read=lambda text: PHONEMES)

@@ -30,7 +30,7 @@ async function start() {
   const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
   const lock = JSON.parse(new TextDecoder().decode(await bytesOf("pyodide/pyodide-lock.json")));
   addLibrary(pyodide, (await bytesOf(`pyodide/${lock.packages["python-later"].file_name}`)).buffer);
-  const wanted = ["numpy", "pyapp", "micropip", "jinja2"];
+  const wanted = ["numpy", "pyapp", "pyapp-english", "micropip", "jinja2"];
   const loaded = await pyodide.loadPackage(wanted, { messageCallback: () => {} });
   const missing = wanted.filter((name) => !loaded.some((item) => item.name === name));
   if (missing.length) throw new Error(`not loaded, or with a wrong hash: ${missing.join(", ")}`);

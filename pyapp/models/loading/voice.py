@@ -22,6 +22,7 @@ from pyapp.engine.ops import cat
 from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
+from pyapp.formats.source import BytesSource
 from pyapp.hub.resolver import HUB_NAME
 from pyapp.models.load import load_model, read_settings
 from pyapp.nn import Module
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 TASK = "text-to-speech"
 VOCABULARY = "vocab.json"
+LARGEST_STYLE = 1 << 24  # bytes of a file of one voice; the published ones have half a million
 LETTERS, VECTORS = "spm_char.model", "speaker_embeddings.npy"  # of SpeechT5: its letters, and those of voices
 STYLES = re.compile(r"voices/(?P<name>[\w.-]+)\.(pt|safetensors|npy)")  # of Kokoro's voices
 DESCRIBER = "description_tokenizer"  # the folder of the tokenizer of descriptions, where it is another one
@@ -227,7 +229,7 @@ def _of_styles(
 ) -> LoadedVoice:  # fmt: skip
     """Kokoro, with the files of its voices."""
     matches = {path: STYLES.fullmatch(path) for path in files}
-    found = {match["name"]: files[path] for path, match in matches.items() if match is not None}
+    found = {match["name"]: _lasting(files[path]) for path, match in matches.items() if match is not None}
     if not found:
         raise ModelError(
             "it speaks in the style of vectors, and has none", where=name,
@@ -239,6 +241,15 @@ def _of_styles(
     numbers = VoiceTokenizer.from_files(model.config.vocab, letters, f"{name}: vocab of config.json")
     speaks = StyledVoice(model.eval(), found, numbers.numbers.get(" "))
     return LoadedVoice(name, speaks, SpokenPhonemes(numbers, LANGUAGES["a"]), settings)
+
+
+def _lasting(source: Any) -> Any:
+    """A path, or the bytes of a source: a voice is read when it is used, and the source may be closed by then."""
+    if isinstance(source, (str, os.PathLike)):
+        return source
+    if source.size > LARGEST_STYLE:
+        raise ModelError(f"this is no file of a voice: it has {source.size:,} bytes", where=source.name)
+    return BytesSource(bytes(source.read(0, source.size)), source.name)
 
 
 def _of_spectrograms(

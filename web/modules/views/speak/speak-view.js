@@ -252,7 +252,7 @@ class SpeakView extends WorkingView {
       else byId("speak-output").append(...shownAs(sentence, 1));
     } else if (event.type === "progress") {
       this.progress.show(event.what === "speaking" ? `${event.done.toLocaleString("en")} of ${(event.total ?? 0).toLocaleString("en")} characters are spoken` : `${event.what}…`, event.done, event.total);
-    } else if (event.type === "notice") byId("speak-note").replaceChildren(`${event.what}.${event.hint ? ` ${event.hint}.` : ""}`);
+    } else if (event.type === "notice") byId("speak-note").replaceChildren(`${event.what[0].toUpperCase()}${event.what.slice(1)}.${event.hint ? ` ${event.hint}.` : ""}`);
   }
 
   /** @param {Spoken} spoken @param {boolean} running more of it is being computed */
