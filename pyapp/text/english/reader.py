@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from pyapp.dataclass import dataclass
 
 from .dictionary import Dictionary
 from .letters import LetterSounds
