@@ -20,9 +20,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]  # two processes would write one cache
-# Caches of their own tell which tests failed.
-PAGE = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'page-tests'}"]
-STARTING = [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / 'program-tests'}"]
 PYODIDE = [sys.executable, "-m", "tests.pyodide", "--yielding"]
 # Rewritten assertions tell more, but compiling the tests anew takes a third longer there: `python -m tests.pyodide` has
 # them.
@@ -32,22 +29,31 @@ SIMD = [
     *(f"tests/models/test_{name}.py" for name in ("llama2c", "gguf_models", "whisper", "whisper_quantised")),
     "tests/mirror",
 ]
-# The native tests that start programs, and wait for them: a suite of their own, so that no core is idle meanwhile.
+# The native tests that start programs, and wait for them: suites of their own, so that no core is idle meanwhile.
 PROGRAMS = ["tests/distributed", "tests/recipes", "tests/serve"]
-PROGRAMS += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
+COMMANDS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").glob("test_*.py"))
+
+
+def again(name: str, *arguments: str) -> list[str]:
+    """pytest with a cache of its own, which tells which tests failed."""
+    return [sys.executable, "-m", "pytest", "-o", f"cache_dir={ROOT / 'build' / f'{name}-tests'}", *arguments]
+
+
 # The longest first, so that none is left to run alone at the end. The kernels' own tests (tests/native) run both
 # WebAssembly builds under node, in the native suite, and need not run inside Pyodide again. Those of another device
 # (tests/mirror) run there with one build, SIMD's. `make test-sanitize` also
 # runs CUDA's kernels in their emulator, which takes minutes.
 SUITES = {
-    "page": [*PAGE, "e2e"],
-    "native": [*PYTEST, "tests", *(f"--ignore={path}" for path in PROGRAMS)],
+    "page": again("page", "e2e"),
+    "native": [*PYTEST, "tests", *(f"--ignore={path}" for path in (*PROGRAMS, *COMMANDS))],
     "Pyodide, relaxed": [*PYODIDE, "relaxed", "tests", "--ignore", "tests/native", "--ignore", "tests/mirror", *QUIET],
-    "programs": [*STARTING, *PROGRAMS],
+    "programs": again("program", *PROGRAMS),
+    "commands": again("command", *COMMANDS),
     "sanitizers": [sys.executable, "-m", "scripts.sanitize", "tests/native", "-q", "-p", "no:cacheprovider"],
     "Pyodide, simd": [*PYODIDE, "simd", *SIMD, *QUIET],
 }
-RUN_AGAIN = {"page": 3, "programs": 3}  # suites whose failed tests get a second run, and how many at most
+RUN_AGAIN = ("page", "programs", "commands")  # suites whose failed tests get a second run
+MOST_AGAIN = 3  # tests
 FIRST = "page"
 YIELDING = 10  # how much the other suites yield to it: their niceness
 # A suite waits for processes, timers and files about a fifth of its time.
@@ -60,7 +66,7 @@ def run_suite(name: str) -> tuple[str, int, list[str]]:
     began = time.monotonic()
     status, lines = run_command(name, SUITES[name])
     failed = [line for line in closing_lines(lines) if line.startswith(("FAILED", "ERROR"))]
-    if status and 0 < len(failed) <= RUN_AGAIN.get(name, 0):
+    if status and name in RUN_AGAIN and 0 < len(failed) <= MOST_AGAIN:
         status, second = run_command(name, [*SUITES[name], "--last-failed", "--last-failed-no-failures", "none"])
         lines = [*lines, *(second if status else [f"passed in a second run: {line}" for line in failed])]
     lines.append(
