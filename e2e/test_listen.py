@@ -88,7 +88,7 @@ def test_what_a_voice_cannot_speak_is_told(visit: StoryPage, voice: Path, tmp_pa
     )
     files = [path for path in voice.iterdir() if path.name != "tokenizer_config.json"]
     settings = json.loads((voice / "tokenizer_config.json").read_text())
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"phonemize": True}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"phonemize": True, "language": "deu"}))
     page.get_by_role("button", name="Listen to the story").click()
     visit.models_opened()
     page.locator("#pick-files").set_input_files([*files, tmp_path / "tokenizer_config.json"])

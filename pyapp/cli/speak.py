@@ -127,7 +127,8 @@ def speak(
 
     Each sentence is computed by itself, so a text may have any length. After Ctrl-C what was spoken so far is kept as
     NAME.partial.wav. Voices of MMS read letters: write numbers as words. Models with phonemize in their
-    tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them. With
+    tokenizer_config.json, such as kakao-enterprise/vits-vctk, read phonemes: espeak-ng -q --ipa=1 writes them, and pip
+    install 'pyapp[phonemes]' makes them of texts. With
     --codec the model is a language model, such as canopylabs/orpheus-3b-0.1-ft, whose voices are tara, leah, jess, leo,
     dan, mia, zac and zoe: 0 to 7 for --speaker. hexgrad/Kokoro-82M reads phonemes, or texts with pip install
     'pyapp[phonemes]', in the language of the --voice: af_heart, bm_george, ff_siwis and others. For English ones the

@@ -1,10 +1,12 @@
-"""Phonemes of texts, and their numbers for models that read them (pyapp.models.kokoro). English is read here, with the
-dictionary of the package misaki (pyapp.text.english); other languages by that package.
+"""Phonemes of texts, and their numbers for models that read them, in misaki's form (pyapp.models.kokoro) or in that of
+espeak-ng (pyapp.models.vits). English is read here, with the dictionary of the package misaki (pyapp.text.english);
+other languages by that package and by phonemizer.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +16,8 @@ from pyapp.dataclass import dataclass
 from pyapp.errors import OptionError
 
 from .english.reader import EnglishReader
-from .voice_tokenizer import ReadText, VoiceTokenizer
+from .english.stress import VOWELS
+from .voice_tokenizer import PHONEMES, ReadText, VoiceTokenizer
 
 # By the first letter of a voice's name, as Kokoro's voices are named: its language, as espeak-ng calls it.
 LANGUAGES = {
@@ -35,10 +38,12 @@ def phonemes_of(text: str, language: str) -> str:
         return _reader(language)(text).strip()
     except ImportError as error:
         name = (error.name or "misaki").partition(".")[0]
-        raise OptionError(
-            f"the model reads phonemes, and {name}, which makes them of a text in {language!r}, is not installed",
-            where="text", hint=HINT,
-        ) from error  # fmt: skip
+        raise _missing(name, language, HINT) from error
+
+
+def _missing(name: str, language: str, hint: str) -> OptionError:
+    what = f"the model reads phonemes, and {name}, which makes them of a text in {language!r}, is not installed"
+    return OptionError(what, where="text", hint=hint)
 
 
 @cache
@@ -76,12 +81,59 @@ class _Word:
     text: str
 
 
+# Signs of misaki for two sounds, and for those of American English that espeak-ng writes in other ways.
+_SIGNS = {
+    "A": "eɪ", "I": "aɪ", "O": "oʊ", "Q": "əʊ", "W": "aʊ", "Y": "ɔɪ", "ʤ": "dʒ", "ʧ": "tʃ", "ᵊ": "ə", "T": "ɾ",
+}  # fmt: skip
+_LONG = re.compile("(?<=[ˈˌ])[iuɑɔ](?!ː)")
+_ALONE = re.compile("[iuɑɔ](?!ː)")
+
+
+def ipa_of(text: str, language: str) -> str:
+    """The phonemes of a text as espeak-ng writes them: by the library phonemizer, and English without it as phonemes_of
+    reads it. OptionError where neither can.
+    """
+    try:
+        return _espeak()(text, language)
+    except ImportError:
+        if not language.startswith("en"):
+            raise _missing("phonemizer", language, PHONEMES) from None
+    return " ".join(map(_as_espeak, phonemes_of(text, "en-gb" if "gb" in language else "en-us").split()))
+
+
+@cache
+def _espeak() -> Callable[[str, str], str]:
+    """The function from a text and a language to phonemes, as transformers' VitsTokenizer calls phonemizer."""
+    phonemizer = importlib.import_module("phonemizer")
+    place = importlib.import_module("espeakng_loader")
+    wrapper = importlib.import_module("phonemizer.backend.espeak.wrapper").EspeakWrapper
+    wrapper.set_library(place.get_library_path())
+    wrapper.set_data_path(place.get_data_path())
+    options = {"backend": "espeak", "strip": True, "preserve_punctuation": True, "with_stress": True}
+
+    def read(text: str, language: str) -> str:
+        named = "en-us" if language == "en" else language
+        return str(phonemizer.phonemize(text, language=named, **options))
+
+    return read
+
+
+def _as_espeak(word: str) -> str:
+    """A word of misaki's signs in espeak-ng's: diphthongs in two signs, long vowels where there is stress."""
+    if word == "ði":  # before a vowel
+        return "ðɪ"
+    one = sum(sign in VOWELS for sign in word) == 1
+    found = (_ALONE if one else _LONG).sub(r"\g<0>ː", word).replace("ɜɹ", "ɜː").replace("əɹ", "ɚ")
+    return "".join(_SIGNS.get(sign, sign) for sign in found)
+
+
 @dataclass(frozen=True)
 class SpokenPhonemes:
-    """Reads texts in a language for a model of phonemes, whose numbers `numbers` has."""
+    """Reads texts in a language for a model of phonemes, whose numbers `numbers` has. `ipa`: in espeak-ng's form."""
 
     numbers: VoiceTokenizer
     language: str
+    ipa: bool = False
 
     @property
     def vocab_size(self) -> int:
@@ -90,4 +142,5 @@ class SpokenPhonemes:
 
     def read(self, text: str, phonemes: bool = False) -> ReadText:
         """The numbers of a text's phonemes, or of phonemes. OptionError for a text where nothing makes them."""
-        return self.numbers.read(text if phonemes else phonemes_of(text, self.language), True)
+        made = text if phonemes else (ipa_of if self.ipa else phonemes_of)(text, self.language)
+        return self.numbers.read(made, True)

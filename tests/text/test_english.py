@@ -5,7 +5,9 @@ others.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,6 +58,31 @@ def test_unknown_words_are_read_by_their_letters(dialect: str) -> None:
     assert "ʃ" in found["strish"] and reader.read("ПРИВЕТ 你好 🎈 ...") == "…"
     assert EnglishReader(Dictionary({}, {}, dialect), lambda word: f"<{word}>").read("Wug") == "<wug>"
     assert reader.read("") == reader.read(" \n") == "" and reader.read("a" * 5000)
+
+
+def test_models_of_espeak_read_its_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of phonemizer, of which these are the words: long vowels, diphthongs, r."""
+    wanted = "ðə kwˈɪk bɹˈaʊn fˈɑːks dʒˈʌmps ˌoʊvɚ ðə lˈeɪzi dˈɔːɡ nˌɪɹ ðɪ ˈoʊld ˈæpəl tɹˈiː."
+    monkeypatch.setattr(phonemes, "_reader", lambda language: reader_of("us").read)
+    monkeypatch.setitem(sys.modules, "phonemizer", None)
+    found = phonemes.ipa_of("the quick brown fox jumps over the lazy dog near the old apple tree.", "en")
+    assert found == wanted.replace("ˌoʊvɚ", "ˈoʊvɚ")
+    with pytest.raises(OptionError, match="'deu', is not installed"):
+        phonemes.ipa_of("Guten Tag", "deu")
+    made = ModuleType("phonemizer")
+    made.phonemize = lambda text, language, **options: f"{text} {language} {options['backend']}"  # type: ignore[attr-defined]
+    wrapper = SimpleNamespace(set_library=lambda path: None, set_data_path=lambda path: None)
+    place = SimpleNamespace(get_library_path=lambda: "", get_data_path=lambda: "")
+    for name, module in (
+        ("phonemizer", made), ("espeakng_loader", place), ("phonemizer.backend", ModuleType("backend")),
+        ("phonemizer.backend.espeak", ModuleType("espeak")),
+        ("phonemizer.backend.espeak.wrapper", SimpleNamespace(EspeakWrapper=wrapper)),
+    ):  # fmt: skip
+        monkeypatch.setitem(sys.modules, name, module)
+    phonemes._espeak.cache_clear()
+    assert phonemes.ipa_of("Guten Tag", "de") == "Guten Tag de espeak"
+    assert phonemes.ipa_of("hello", "en") == "hello en-us espeak"
+    phonemes._espeak.cache_clear()
 
 
 @pytest.mark.skipif(phonemes.importlib.util.find_spec("misaki") is not None, reason="misaki is installed")

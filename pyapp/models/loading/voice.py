@@ -162,7 +162,8 @@ def load_voice(
     if VOCABULARY not in files:
         raise ModelError("its characters are missing", where=name, hint=f"Put the model's {VOCABULARY} beside it")
     own = read_settings(files["tokenizer_config"]) if "tokenizer_config" in files else {}
-    tokenizer = VoiceTokenizer.from_files(read_settings(files[VOCABULARY]), own, f"{name}: {VOCABULARY}")
+    letters = VoiceTokenizer.from_files(read_settings(files[VOCABULARY]), own, f"{name}: {VOCABULARY}")
+    tokenizer = SpokenPhonemes(letters, letters.language or "en-us", ipa=True) if letters.phonemes else letters
     with open_checkpoint(files["model"]) as checkpoint:
         model: Any = build(checkpoint, settings, TASK, dtype, device, report, cancel)
     if tokenizer.vocab_size > model.config.vocab_size:

@@ -9,6 +9,22 @@ import { FileSource } from "./sources.js";
 import { noStore } from "./store.js";
 
 /**
+ * Whether a voice reads phonemes: one that speaks in the style of vectors, or of VITS, if its tokenizer does not say that it reads letters.
+ * @param {{path: string, size: number, read?: (offset: number, length: number) => Uint8Array | null}[]} sources of its files
+ */
+function readsPhonemes(sources) {
+  const named = (/** @type {RegExp} */ name) => sources.find(({ path }) => name.test(path));
+  if (named(/^voices\//)) return true;
+  if (!named(/^vocab\.json$/)) return false;
+  const settings = named(/^tokenizer_config\.json$/);
+  try {
+    return JSON.parse(new TextDecoder().decode(settings?.read?.(0, settings.size) ?? new Uint8Array()) || "{}").phonemize !== false;
+  } catch {
+    return false; // Python says what is wrong with it
+  }
+}
+
+/**
  * @param {{python: import("./python.js").Python, models: import("./model-files.js").ModelFiles, storePromise: Promise<any>,
  *   inlets: Map<number, Inlet>}} parts `inlets`: by the id of the request that reads them
  * @returns {Record<string, Handler>}
@@ -34,9 +50,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     try {
       if (ready) await ready;
       else if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await everything();
-      if (/^speak/.test(method) && Object.values(sources).some(({ path }) => /^voices\//.test(path))) {
-        await Promise.all([python.install("misaki-english"), python.install("pyapp-english")]); // it reads phonemes
-      }
+      if (/^speak/.test(method) && readsPhonemes(Object.values(sources))) await Promise.all([python.install("misaki-english"), python.install("pyapp-english")]);
       return await python.run(method, { ...params, key, sources, precision: models.precision }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();
