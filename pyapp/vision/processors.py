@@ -45,6 +45,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Bit": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "CLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Siglip": _defaults(SQUARE, 3),
+    "LayoutLMv3": _defaults(SQUARE, 2),
     "Siglip2": _defaults(SQUARE, 2, patch_size=16),
     "ChineseCLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "OwlViT": _defaults({"height": 768, "width": 768}, 3, CLIP, crop_size={"height": 768, "width": 768}),

@@ -71,6 +71,29 @@ def grey_pages(source: Any, password: str | None = None) -> Iterator[Any]:
         yield read_image(BytesSource(data, name), "L").numpy()[:, :, 0]
 
 
+def page_pictures(source: Any, password: str | None = None) -> Iterator[Tensor]:
+    """As `grey_pages`, in colour: uint8 (H, W, 3)."""
+    if isinstance(source, Tensor):
+        for grey in grey_pages(source):  # which checks it
+            yield source if source.shape[2] == 3 else source.expand(*grey.shape, 3).contiguous()
+        return
+    data, name = _read(source, "RGB")
+    if _is_pdf(data):
+        for page in _pdf_pages(data, name, password, grey=False):
+            yield Tensor.from_buffer(page.tobytes(), page.shape, "uint8")
+    else:
+        yield read_image(BytesSource(data, name))
+
+
+def is_page(head: bytes) -> bool:
+    """Whether a file that begins so (16 bytes) is a picture or a PDF, and not a text."""
+    if head.startswith((b"%PDF-", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")):
+        return True
+    if head[8:12] == b"WEBP" or head[4:8] in (b"ftyp", b"jP  "):
+        return b"\0" in head or head[:4] == b"RIFF"
+    return head[:2] == b"BM" and b"\0" in head
+
+
 def is_locked(source: Any, password: str | None = None) -> bool:
     """Whether a file (a path, bytes or a ByteSource) is a PDF that opens with another password only. False without the
     library pypdfium2. Errors as for `read_image`.
@@ -93,7 +116,8 @@ def _is_pdf(data: bytes | memoryview) -> bool:
     return bytes(data[:5]) == b"%PDF-"
 
 
-def _pdf_pages(data: bytes | memoryview, name: str, password: str | None) -> Iterator[Any]:
+def _pdf_pages(data: bytes | memoryview, name: str, password: str | None, grey: bool = True) -> Iterator[Any]:
+    """The pages, arrays uint8 (H, W), or (H, W, 3) unless `grey`."""
     try:
         import pypdfium2
     except ImportError as error:
@@ -114,11 +138,12 @@ def _pdf_pages(data: bytes | memoryview, name: str, password: str | None) -> Ite
                 page = document[number]
                 width, height = (side * PDF_SCALE for side in page.get_size())
                 check_size(round(height), round(width), name)
-                drawn = page.render(scale=PDF_SCALE, grayscale=True)
+                drawn = page.render(scale=PDF_SCALE, grayscale=grey, rev_byteorder=True)
             except pypdfium2.PdfiumError as error:
                 what = f"page {number + 1:,} of the PDF is damaged ({error})"
                 raise FileFormatError(what, where=name, hint="Save it again") from None
-            yield drawn.to_numpy().reshape(round(-(-height // 1)), -1)
+            pixels = drawn.to_numpy()
+            yield pixels.reshape(pixels.shape[0], -1) if grey else pixels
     finally:
         document.close()
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from tests.models.seeded import picture
+
 _SIZES = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
     "max_position_embeddings": 24,
@@ -103,16 +107,30 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "flaubert", "vocab_size": 40, "emb_dim": 16, "n_layers": 1, "n_heads": 2, "pre_norm": True,
         "causal": True, "max_position_embeddings": 12, **_LABELS,
     },
+    "layoutlm": {"model_type": "layoutlm", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "lilt": {
+        "model_type": "lilt", **_SIZES, **_LABELS, "hidden_size": 24, "channel_shrink_ratio": 2, "pad_token_id": 0,
+    },
+    "layoutlmv3": {
+        "model_type": "layoutlmv3", **_SIZES, **_LABELS, "coordinate_size": 3, "shape_size": 2, "input_size": 12,
+        "patch_size": 4, "rel_pos_bins": 8, "max_rel_pos": 4, "rel_2d_pos_bins": 16, "max_rel_2d_pos": 300,
+    },
+    "layoutlmv3_words": {
+        "model_type": "layoutlmv3", **_SIZES, "coordinate_size": 3, "shape_size": 2, "visual_embed": False,
+        "has_spatial_attention_bias": False, "id2label": {str(i): f"B-{i}" for i in range(12)},
+    },
 }  # fmt: skip
 QUANTISED = tuple(CONFIGS)  # run with weights in block types
 OTHER_DEVICE = tuple(
-    name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr", "esm_learned")
+    name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr", "esm_learned", "layoutlmv3_words")
 )  # run on another device
 # Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
     "squeezebert": _WIDE | {"embedding_size": 32}, "xlm": {"emb_dim": 32}, "flaubert": {"emb_dim": 32},
+    "lilt": {"hidden_size": 96, "intermediate_size": 64},
+    **dict.fromkeys(("layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),
 }  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
@@ -141,7 +159,22 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 
 TYPED = (
-    "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "mobilebert", "nomic_bert", "roberta",
-    "roformer",
+    "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "layoutlm", "layoutlmv3", "lilt",
+    "mobilebert", "nomic_bert", "roberta", "roformer",
     "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
+
+
+def page(config: dict[str, Any]) -> tuple[Any, ...]:
+    """The boxes (2, T, 4) of the words of `batch`, and the picture's pixels (2, 3, H, W), for encoders of pages."""
+    if config["model_type"] not in PAGES:
+        return ()
+    boxes = np.zeros((2, LENGTH, 4), np.int32)
+    for row, count in enumerate((7, 4)):
+        for i in range(1, count - 1):
+            boxes[row, i] = [90 * i, 40 * row + 17 * i * i, 90 * i + 70, 40 * row + 17 * i * i + 25]
+    side = config.get("input_size")
+    return (boxes,) if side is None else (boxes, picture(2, side, side))
+
+
+PAGES = ("layoutlm", "layoutlmv3", "lilt")

@@ -22,7 +22,7 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.loading.by_task import build
 from pyapp.nn.rotary import rotary_frequencies
-from tests.models.encoder_configs import CONFIGS, QUANTISED, WIDE, batch
+from tests.models.encoder_configs import CONFIGS, QUANTISED, WIDE, batch, page
 from tests.models.seeded import direction, draw
 from tests.together import fewer_in_browser
 
@@ -52,7 +52,9 @@ def make(name: str, task: str, **changes: Any) -> Any:
 
 def run(model: Any, name: str) -> pyapp.Tensor:
     ids, mask, types = batch(CONFIGS[name])
-    found: pyapp.Tensor = model(pyapp.tensor(ids), pyapp.tensor(mask), None if types is None else pyapp.tensor(types))
+    more = map(pyapp.from_numpy, page(CONFIGS[name]))
+    typed = None if types is None else pyapp.tensor(types)
+    found: pyapp.Tensor = model(pyapp.tensor(ids), pyapp.tensor(mask), typed, *more)
     return found
 
 
@@ -89,7 +91,10 @@ def test_padding_changes_nothing(name: str) -> None:
     ids, mask, types = batch(CONFIGS[name])
     here = slice(mask[1].index(1), mask[1].index(1) + sum(mask[1]))
     with pyapp.no_grad():
-        alone = model(pyapp.tensor([ids[1][here]]), None, None if types is None else pyapp.tensor([types[1][here]]))
+        boxes, *seen = page(CONFIGS[name]) or (None,)
+        more = [] if boxes is None else [boxes[1:, here], *(pixels[1:] for pixels in seen)]
+        typed = None if types is None else pyapp.tensor([types[1][here]])
+        alone = model(pyapp.tensor([ids[1][here]]), None, typed, *(pyapp.from_numpy(part.copy()) for part in more))
         beside = run(model, name)[1:2, here]
     np.testing.assert_allclose(alone.numpy(), beside.numpy(), atol=2e-6)
 
