@@ -236,7 +236,7 @@ def test_server(top: Path, drawn: bytes) -> None:
 
 
 def test_pages_are_told_from_texts() -> None:
-    pages = (b"%PDF-1.7\n", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0\0\x10", b"GIF89a", b"II*\0\x08\0\0\0", 
+    pages = (b"%PDF-1.7\n", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0\0\x10", b"GIF89a", b"II*\0\x08\0\0\0",
              b"BM\x46\0\0\0", b"RIFF\x24\0\0\0WEBPVP8 ", b"\0\0\0\x20ftypavif")  # fmt: skip
     texts = (b"", b"BMW builds cars.", b"RIFF is a form.", b"A text of words.", b"MM. are Roman.")
     assert [is_page(head[:16]) for head in pages] == [True] * len(pages)

@@ -253,8 +253,12 @@ class BertEncoder(Encoder):
             config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
             config.layer_norm_eps, config.pad_token_id, skips_padding=skips_padding,
         )  # fmt: skip
-        self.encoder = BertLayers.of(config)
+        self.encoder = self.layers(config)
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    def layers(self, config: Any) -> Module:
+        """The layers."""
+        return BertLayers.of(config)
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""

@@ -43,6 +43,43 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "deberta-v2", **_SIZES, **_LABELS, "relative_attention": True, "position_buckets": -1,
         "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3, "conv_act": "gelu", "type_vocab_size": 2,
     },
+    "deberta": {
+        "model_type": "deberta", **_SIZES, **_LABELS, "relative_attention": True, "max_relative_positions": 5,
+        "pos_att_type": ["c2p", "p2c"], "position_biased_input": False,
+    },
+    "deberta_words": {"model_type": "deberta", **_SIZES, **_LABELS, "type_vocab_size": 2, "legacy": False},
+    "megatron_bert": {"model_type": "megatron-bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "data2vec_text": {"model_type": "data2vec-text", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
+    "xlm_roberta_xl": {"model_type": "xlm-roberta-xl", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
+    "rembert": {
+        "model_type": "rembert", **_SIZES, **_LABELS, "pad_token_id": 0, "input_embedding_size": 8,
+        "output_embedding_size": 20,
+    },
+    "convbert": {
+        "model_type": "convbert", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 8, "conv_kernel_size": 3,
+        "num_groups": 2, "hidden_act": "gelu_new",
+    },
+    "convbert_base": {
+        "model_type": "convbert", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 16, "conv_kernel_size": 5,
+        "head_ratio": 8,
+    },
+    "nystromformer": {
+        "model_type": "nystromformer", **_SIZES, **_LABELS, "pad_token_id": 1, "segment_means_seq_len": 4,
+        "num_landmarks": 4, "conv_kernel_size": 5,
+    },
+    "nystromformer_landmarks": {
+        "model_type": "nystromformer", **_SIZES, **_LABELS, "pad_token_id": 1, "segment_means_seq_len": 21,
+        "num_landmarks": 7, "conv_kernel_size": 3,
+    },
+    "xmod": {
+        "model_type": "xmod", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1,
+        "languages": ["en_XX", "de_DE"], "default_language": "de_DE",
+    },
+    "xmod_before": {
+        "model_type": "xmod", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1, "pre_norm": True,
+        "languages": ["en_XX", "de_DE"], "default_language": "en_XX", "adapter_layer_norm": True,
+        "ln_before_adapter": False,
+    },
     "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "gte": {"model_type": "gte", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 2},
     "eurobert": {
@@ -145,7 +182,8 @@ LENGTH = 7
 def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], list[list[int]] | None]:
     """(ids, attention mask, type ids or None if the architecture has none)."""
     padding = config.get("pad_token_id") or 0
-    times = 3 if "num_random_blocks" in config else 1  # long enough to be read in blocks
+    # Long enough to be read in blocks, or of the only length with landmarks.
+    times = 3 if "num_random_blocks" in config or config.get("num_landmarks") == LENGTH else 1
     texts = [[2, 7, 3, 3, 5, 9, 3], [2, 3, 3, 3]] if "attention_window" in config else IDS  # a question and a text
     length = times * LENGTH
     ids = [row * times + [padding] * (length - times * len(row)) for row in texts]
@@ -159,9 +197,9 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 
 TYPED = (
-    "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "layoutlm", "layoutlmv3", "lilt",
-    "mobilebert", "nomic_bert", "roberta", "roformer",
-    "squeezebert", "xlm-roberta", "xlnet",
+    "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "fnet", "gte", "layoutlm",
+    "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta",
+    "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 
 

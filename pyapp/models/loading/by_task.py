@@ -442,7 +442,7 @@ def build(
         stored = timm.stored(model, checkpoint.tensors, renames)
     else:
         stored = stored_parameters(module, config, model, checkpoint)
-    base = module.BASE if hasattr(module, "BASE") else model.base_model_prefix
+    base = base_of(module, settings) if hasattr(module, "BASE") else model.base_model_prefix
     deviation = getattr(config, "initializer_range", DEVIATION)
     optional = _initialised_head(model, base, deviation, device) if new_head else ()
     left = load_weights(
@@ -454,6 +454,14 @@ def build(
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
+
+
+def base_of(module: Any, settings: Mapping[str, Any]) -> str:
+    """The name that files of a model_type give to what is below the head: the module's BASE, which may be one for each
+    model_type.
+    """
+    found: str = module.BASE if isinstance(module.BASE, str) else module.BASE[settings["model_type"]]
+    return found
 
 
 def _initialised_head(model: Module, base: str, deviation: float, device: Device | str | None) -> set[str]:
