@@ -62,7 +62,7 @@ def grey_pages(source: Any, password: str | None = None) -> Iterator[Any]:
         if source.ndim != 3 or source.dtype.name != "uint8" or source.shape[2] not in (1, 3) or 0 in source.shape:
             raise ArgumentError(f"a picture is uint8 (H, W, 1 or 3), not {source.dtype.name} {list(source.shape)}")
         check_size(source.shape[0], source.shape[1], "the picture")
-        yield (source if source.shape[2] == 1 else _grey(source)).cpu().numpy()[:, :, 0]
+        yield (source if source.shape[2] == 1 else grey_levels(source)).cpu().numpy()[:, :, 0]
         return
     data, name = _read(source, "L")
     if _is_pdf(data):
@@ -158,7 +158,7 @@ def from_pixels(data: Any, height: int, width: int, mode: str = "RGB", name: str
             f"{len(view):,} bytes are not {width:,} x {height:,} pixels of four bytes", where=name, hint=HINT
         )
     pixels = Tensor.from_buffer(view, (height, width, 4), "uint8")
-    return pixels if mode == "RGBA" else _grey(_on_white(pixels)) if mode == "L" else _on_white(pixels)
+    return pixels if mode == "RGBA" else grey_levels(_on_white(pixels)) if mode == "L" else _on_white(pixels)
 
 
 def check_size(height: int, width: int, name: str, limit: int = PIXEL_LIMIT) -> None:
@@ -285,7 +285,7 @@ def _on_white(pixels: Any) -> Tensor:
     return found
 
 
-def _grey(pixels: Any) -> Tensor:
+def grey_levels(pixels: Any) -> Tensor:
     """(H, W, 3) uint8 → (H, W, 1): the luma of ITU-R 601-2, as Pillow computes it."""
     red, green, blue = (pixels.narrow(2, i, 1).to("int32") for i in range(3))
     found: Tensor = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) // 65536).to("uint8")
