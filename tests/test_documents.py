@@ -11,6 +11,7 @@ import io
 import json
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ from pyapp.events import Error, Item
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES
 from pyapp.models.loading.by_task import load_task_model
-from pyapp.tasks.documents import answer_pages, classified_pages, label_pages
+from pyapp.tasks.documents import Page, answer_pages, classified_pages, label_pages
+from pyapp.text.encoding import Encoding
+from pyapp.text.spans import labelled_spans
 from pyapp.vision.reading import is_page
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
@@ -233,6 +236,17 @@ def test_server(top: Path, drawn: bytes) -> None:
         ):  # fmt: skip
             answer = client.post("/models/answers", json=body)
             assert answer.status_code in (400, 422) and parameter in answer.text, answer.text
+
+
+def test_a_token_of_a_space_belongs_to_the_word_behind_it() -> None:
+    """As vocabularies of bytes have them where they know no piece for a word's beginning."""
+    window = Encoding([5, 6, 7], [0] * 3, [1] * 3, [0] * 3, [(0, 2), (2, 3), (3, 5)])
+    scores = [[3.0, 0.0], [0.0, 2.0], [9.0, 0.0]]
+    page = Page(0, 0, ["ab", "cd"], [(0, 0, 1, 1), (2, 0, 3, 1)], (3, 1), None)
+    vocabulary = SimpleNamespace(continues_word=lambda token: None)
+    found = labelled_spans(vocabulary, page.text, [(window, scores)], ["X", "Y"], "first", page.owners())
+    assert [(span["label"], span["start"], span["end"]) for span in found] == [("X", 0, 2), ("Y", 2, 5)]
+    assert page.around(0, 1) == (0, 0, 3, 1)
 
 
 def test_pages_are_told_from_texts() -> None:

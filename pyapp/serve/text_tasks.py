@@ -172,7 +172,7 @@ async def _answered(
         options["longest"] = longest
     parameters.end(("doc_stride", "max_seq_len", "max_question_len", "align_to_words", "lang"))
     fields.end(("model", "options"))
-    context.check_length([question, *([] if on_page else [text])], "inputs")
+    context.check_length([part for part in (question, text) if part is not None], "inputs")
     model = await context.model(request, name, ANSWERS)
     if on_page:
         stream = partial(tasks.answer_from_pages, [question], [page], **options)

@@ -10,7 +10,6 @@ which the embedded reader finds the words; or a mapping with `words`, `boxes` (l
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -20,7 +19,7 @@ from pyapp.errors import ModelError, OptionError
 from pyapp.events import Cancel, Done, Event, Item, Notice, Progress
 from pyapp.nn.page_encoder import PAGE
 from pyapp.text.encoding import Encoding
-from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans
+from pyapp.text.spans import AGGREGATIONS, LONGEST_ANSWER, best_answers, labelled_spans, word_at
 
 from .keeper import LOADERS, known
 from .pictures import check_files, listed
@@ -50,11 +49,6 @@ class Page:
     def text(self) -> str:
         """The words with spaces between them."""
         return " ".join(self.words)
-
-    @property
-    def starts(self) -> list[int]:
-        """The first character of each word in the text."""
-        return [0, *accumulate(len(word) + 1 for word in self.words[:-1])] if self.words else []
 
     def owners(self) -> list[int]:
         """The word of each character of the text; a space belongs to the word behind it."""
@@ -189,7 +183,7 @@ def _boxes(loaded: Any, page: Page, owners: list[int], window: Encoding, length:
     boxes: list[tuple[int, ...]] = []
     for token, owner, span in zip(window.ids, window.texts, window.offsets or (), strict=True):
         if owner == second:
-            boxes.append(page.thousandths(owners[max(span[1], 1) - 1]))
+            boxes.append(page.thousandths(word_at(owners, span[1])))
         else:
             boxes.append(tuple(ends) if owner is None and token == end else (0,) * SIDES)
     return boxes + [(0,) * SIDES] * (length - len(boxes))
@@ -224,8 +218,8 @@ def label_pages(
             yield None
         scored, owners = [(windows[i], parts[i]) for i in sorted(parts)], page.owners()
         entities = []
-        for span in labelled_spans(loaded.tokenizer, page.text, scored, names, aggregation, frozenset(page.starts)):
-            first, last = owners[min(span["start"], len(owners) - 1)], owners[max(span["end"], 1) - 1]
+        for span in labelled_spans(loaded.tokenizer, page.text, scored, names, aggregation, owners):
+            first, last = owners[min(span["start"], len(owners) - 1)], word_at(owners, span["end"])
             if span["label"] not in left_out:
                 entity = {"label": span["label"], "score": span["score"], "word": span["word"].strip()}
                 entities.append(entity | {"box": page.around(first, last), "start": first, "end": last + 1})
