@@ -157,9 +157,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "has_spatial_attention_bias": False, "id2label": {str(i): f"B-{i}" for i in range(12)},
     },
 }  # fmt: skip
-QUANTISED = tuple(CONFIGS)  # run with weights in block types
+# Forms of an architecture of which another one runs with weights in block types, and on another device.
+_ALIKE = ("deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "nystromformer", "xmod_before")
+QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
-    name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr", "esm_learned", "layoutlmv3_words")
+    name for name in QUANTISED if name not in ("roberta", "deberta_v2", "dpr", "esm_learned", "layoutlmv3_words")
 )  # run on another device
 # Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
