@@ -50,6 +50,9 @@ Architectures that pyapp loads by name or from files. This page is generated: `p
   mmproj.gguf --image street.jpg`, and so for `generate` and `serve` (in Python `projector=`). The projectors of LLaVA
   1.5, Idefics3 and SmolVLM, Gemma 3, Mistral 3 (Pixtral), InternVL, Qwen2-VL, Qwen2.5-VL and Qwen3-VL are known; tests
   compare them with the same models in folders. They are read, not written.
+- **Pages**: LayoutLM, LiLT and LayoutLMv3 read where words stand on a page: `pyapp label`, `answer` and `classify` of a
+  picture or a PDF find the words by the embedded reader ([reader.md](reader.md)); in Python a page may also be words
+  with boxes.
 - **Embeddings and ranking**: [embeddings.md](embeddings.md). Every language model (causal-lm) whose decoder is of
   attention also gives "features", and labels by its last token ("sequence-classification").
 - **Parity**: how many small configurations the tests compare with transformers, or with timm: names of parameters,

@@ -36,6 +36,9 @@ optional_model = click.option(
 )
 type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
 top_option = click.option("--top", type=click.IntRange(min=1), help="How many, the best first. [default: all]")
+password_option = click.option(
+    "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True, help="Opens a PDF that is locked."
+)
 file_argument = click.argument("file", type=click.Path(allow_dash=True))
 
 
@@ -87,6 +90,22 @@ def read_text(file: str, parameter: str = "FILE") -> str:
             "iconv -f WINDOWS-1252 -t UTF-8",
             param_hint=parameter,
         ) from None
+
+
+def is_page_file(file: str) -> bool:
+    """Whether FILE is a picture or a PDF, and not a text."""
+    from pyapp.vision.reading import is_page
+
+    try:
+        with open(file, "rb") as source:
+            return is_page(source.read(16))
+    except OSError:  # reading it as a text says so
+        return False
+
+
+def place(values: Mapping[str, Any]) -> str:
+    """The page of an answer, and its box in pixels."""
+    return f"{values['page'] + 1}\t" + ",".join(str(round(side)) for side in values["box"] or ())
 
 
 def own_labels(labels: str | None, template: str | None) -> list[str] | None:
@@ -230,11 +249,25 @@ def classify(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Label each line of FILE ("-": stdin): the line, then its labels with their probabilities."""
+    """Label each line of FILE ("-": stdin): the line, then its labels with their probabilities.
+
+    Of a picture or a PDF each page is labelled, by the words that the embedded reader finds in it and, with models such
+    as LayoutLMv3, by their places and the picture.
+    """
     from pyapp import tasks
 
-    texts = read_lines(file)
     use_threads(threads)
+    if is_page_file(file):
+        of_pages: View = JsonView() if as_json else ItemsView(
+            lambda index, values: [labels_line(values["labels"], f"page {values['page'] + 1}")]
+        )  # fmt: skip
+        return forward(
+            lambda cancel: tasks.classify_pages(
+                [file], model=chosen_model(model, server), dtype=dtype, top=top, cancel=cancel
+            ),
+            of_pages,
+        )
+    texts = read_lines(file)
 
     def lines(index: int, values: Any) -> list[str]:
         return [labels_line(values["labels"], texts[index])]
@@ -350,22 +383,45 @@ def translate(file: str, model: str, dtype: str | None, threads: int | None, as_
 @file_argument
 @model_option
 @click.option(
-    "--aggregation", type=click.Choice(AGGREGATIONS), default=AGGREGATIONS[0], show_default=True,
-    help="How tokens become parts: neighbours of one label; the words' first, average or best token; none.",
+    "--aggregation", type=click.Choice(AGGREGATIONS),
+    help="How tokens become parts: neighbours of one label; the words' first, average or best token; none. "
+    f"[default: {AGGREGATIONS[0]}; first on pages]",
 )  # fmt: skip
+@password_option
 @type_option
 @threads_option
 @json_option
-def label(file: str, model: str, aggregation: str, dtype: str | None, threads: int | None, as_json: bool) -> int:
+def label(
+    file: str, model: str, aggregation: str | None, password: str | None, dtype: str | None, threads: int | None,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Find the names and other labelled parts in each line of FILE ("-": stdin).
 
-    Writes a line for each part: the number of the line, the label, the probability, and the part.
+    Writes a line for each part: the number of the line, the label, the probability, and the part. FILE may be a picture
+    or a PDF: the embedded reader finds its words, models such as LayoutLM read their places too, and a line has the
+    number of the page, the box of the part in pixels (left, top, right, bottom), the label, the probability and the
+    part.
     """
     from pyapp import tasks
 
+    use_threads(threads)
+    given = {} if aggregation is None else {"aggregation": aggregation}
+    if is_page_file(file):
+
+        def on_page(index: int, values: Any) -> list[str]:
+            return [
+                f"{place({**values, **part})}\t{part['label']}\t{part['score']:.4f}\t{part['word']}"
+                for part in values["entities"]
+            ]
+
+        return forward(
+            lambda cancel: tasks.label_on_pages(
+                [file], model=model, dtype=dtype, password=password, cancel=cancel, **given
+            ),
+            JsonView() if as_json else ItemsView(on_page),
+        )
     texts = numbered_lines(file)
     numbers = list(texts)
-    use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
         return [
@@ -374,9 +430,7 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
 
     view: View = JsonView() if as_json else ItemsView(lines)
     return forward(
-        lambda cancel: tasks.label(
-            list(texts.values()), model=model, dtype=dtype, aggregation=aggregation, cancel=cancel
-        ),
+        lambda cancel: tasks.label(list(texts.values()), model=model, dtype=dtype, cancel=cancel, **given),
         view,
     )
 
@@ -391,19 +445,37 @@ def label(file: str, model: str, aggregation: str, dtype: str | None, threads: i
 @click.option("--longest", type=click.IntRange(min=1), default=LONGEST_ANSWER, show_default=True,
               help="Tokens of an answer at most.")  # fmt: skip
 @click.option("--impossible", is_flag=True, help="The text may have no answer: an empty line then.")
+@password_option
 @type_option
 @threads_option
 @json_option
 def answer(
-    question: str, file: str, model: str, dtype: str | None, threads: int | None, as_json: bool, **options: Any
-) -> int:
-    """Answer QUESTION with a part of the text of FILE ("-": stdin): the probability, then the part."""
+    question: str, file: str, model: str, password: str | None, dtype: str | None, threads: int | None, as_json: bool,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Answer QUESTION with a part of the text of FILE ("-": stdin): the probability, then the part.
+
+    FILE may be a picture or a PDF: the embedded reader finds its words, and models such as LayoutLM read their places
+    too. A line then has the number of the page, the box of the answer in pixels (left, top, right, bottom), the
+    probability and the answer.
+    """
     from pyapp import tasks
 
+    use_threads(threads)
+    if is_page_file(file):
+
+        def on_page(index: int, values: Any) -> list[str]:
+            return [f"{place(found)}\t{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]
+
+        return forward(
+            lambda cancel: tasks.answer_from_pages(
+                [question], [file], model=model, dtype=dtype, password=password, cancel=cancel, **options
+            ),
+            JsonView() if as_json else ItemsView(on_page),
+        )
     context = read_text(file)
     if not context.strip():
         raise click.BadParameter(f"{named(file)} has no text.", param_hint="FILE")
-    use_threads(threads)
 
     def lines(index: int, values: Any) -> list[str]:
         return [f"{found['score']:.4f}\t{found['answer']}" for found in values["answers"]]

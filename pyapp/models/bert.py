@@ -1,6 +1,7 @@
 """BERT (Devlin et al. 2018, arXiv 1810.04805): a transformer encoder with learned positions, and its heads. MiniLM,
 BGE, GTE, E5 and many rerankers have this architecture. With `position_embedding_type` "alibi" it is Jina's, of
-jina-embeddings-v2 (nn/alibi_encoder.py).
+jina-embeddings-v2 (nn/alibi_encoder.py). Megatron's BERT (Shoeybi et al. 2019, arXiv 1909.08053) has the norms before
+each part.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -14,13 +15,16 @@ from pyapp.dataclass import dataclass
 from pyapp.nn import Module
 from pyapp.nn.alibi_encoder import GATES, AlibiBertEncoder
 from pyapp.nn.encoders import BertEncoder, Encoder, LinearHead, PooledClassifierHead, PredictionsHead
+from pyapp.nn.norm_first import NormFirstEncoder, NormNames
 
 from .loading.config import require
 from .loading.encoder_config import BertConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf, encoder_settings, rows_in
 
-MODEL_TYPES = ("bert",)
+MODEL_TYPES = ("bert", "megatron-bert")
 BASE = "bert"  # the encoder's name in files with a head
+MEGATRON = "megatron-bert"
+MEGATRON_NORMS = NormNames("ln", "ln", "ln")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,17 @@ class Config(BertConfig):
     known_positions = ("absolute", "alibi")
 
     feed_forward_type: str = "original"
+    kind: str = "bert"  # the model_type
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        return super().from_dict({**values, "kind": values.get("model_type", MODEL_TYPES[0])})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = super().to_dict()
+        return values | {"model_type": values.pop("kind")}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,10 +57,14 @@ class Config(BertConfig):
             f"BERT with position_embedding_type {self.position_embedding_type!r} and feed_forward_type "
             f"{self.feed_forward_type!r:.40} is not supported",
         )
+        if self.kind == MEGATRON:
+            require(self.position_embedding_type == "absolute", "Megatron's BERT has absolute positions only")
 
 
 def encoder(config: Config, pooler: bool = True) -> Encoder:
-    """BERT's encoder, or Jina's."""
+    """BERT's encoder, Jina's or Megatron's."""
+    if config.kind == MEGATRON:
+        return NormFirstEncoder(config, MEGATRON_NORMS, pooler)
     return (AlibiBertEncoder if config.position_embedding_type == "alibi" else BertEncoder)(config, pooler)
 
 
@@ -75,6 +94,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 def _to_gguf(config: Config) -> dict[str, Any]:
     require(config.position_embedding_type == "absolute", "GGUF files of BERT with alibi are not written")
+    require(config.kind != MEGATRON, "llama.cpp has no Megatron BERT")
     require(config.hidden_act == "gelu", f"llama.cpp has no BERT with hidden_act {config.hidden_act!r:.40}")
     return {}
 

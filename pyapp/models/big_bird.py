@@ -194,7 +194,9 @@ class BigBirdForQuestionAnswering(Headed):
         super().__init__(BASE, BigBird(config, pooler=False))
         self.qa_classifier = Answers(config)
 
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None, *page: Tensor | None
+    ) -> Tensor:
         """ids (B, T) → (B, T, 2). Without `type_ids`, the question's tokens have the type 0, others 1."""
         places = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
         ends = (ids == self.config.sep_token_id).to("int32").argmax(1).unsqueeze(1)  # (B, 1)

@@ -1,5 +1,5 @@
-"""DeBERTa v2 and v3 (He et al. 2020, arXiv 2006.03654; 2021, arXiv 2111.09543): BERT's layers with attention that also
-compares words with distances and distances with words.
+"""DeBERTa, also v2 and v3 (He et al. 2020, arXiv 2006.03654; 2021, arXiv 2111.09543): BERT's layers with attention that
+also compares words with distances and distances with words.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -33,7 +33,8 @@ from pyapp.nn.parameter import new_parameter
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
 
-MODEL_TYPES = ("deberta-v2",)
+MODEL_TYPES = ("deberta-v2", "deberta")
+FIRST = "deberta"  # the model_type of the first version
 BASE = "deberta"  # the encoder's name in files with a head
 KINDS = ("c2p", "p2c")  # words with distances, distances with words
 WIDEST_KERNEL = 63  # of the convolution
@@ -61,9 +62,12 @@ class Config(EncoderConfig):
     pooler_hidden_act: str = "gelu"
     legacy: bool = True
     pad_token_id: int | None = 0
+    talking_head: bool = False
+    kind: str = "deberta-v2"  # the model_type
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require(not self.talking_head, "DeBERTa with talking_head is not known")
         require({*self.pos_att_type} <= {*KINDS}, f"pos_att_type {self.pos_att_type!r:.60} is not known")
         require(
             self.distances <= 1 << 20 and (self.position_buckets is None or self.position_buckets >= 4),
@@ -83,6 +87,10 @@ class Config(EncoderConfig):
         kinds = kinds.lower().split("|") if isinstance(kinds, str) else kinds
         require(isinstance(kinds, list | tuple), f"pos_att_type is {kinds!r:.60}, expected a list")
         found = {**values, "pos_att_type": tuple(str(kind).strip() for kind in kinds)}
+        found["kind"] = values.get("model_type", MODEL_TYPES[0])
+        if found["kind"] == FIRST:  # which has none of what later versions added
+            found |= dict.fromkeys(("position_buckets", "conv_kernel_size", "share_att_key", "norm_rel_ebd"))
+            found = {name: value for name, value in found.items() if value is not None}
         for name in ("max_relative_positions", "position_buckets"):
             if type(found.get(name)) is int and found[name] < 1:
                 found[name] = None
@@ -90,7 +98,8 @@ class Config(EncoderConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return super().to_dict() | {"pos_att_type": list(self.pos_att_type)}
+        values = super().to_dict() | {"pos_att_type": list(self.pos_att_type)}
+        return values | {"model_type": values.pop("kind")}
 
     @property
     def farthest(self) -> int:
@@ -137,21 +146,35 @@ class SelfAttention(Module):
         self.pos_key_proj = Linear(width, width) if own and "c2p" in config.pos_att_type else None
         self.pos_query_proj = Linear(width, width) if own and "p2c" in config.pos_att_type else None
 
+    @property
+    def distant_keys(self) -> Any:
+        """What makes keys of distances."""
+        return self.pos_key_proj or self.key_proj
+
+    @property
+    def distant_queries(self) -> Any:
+        """What makes queries of distances."""
+        return self.pos_query_proj or self.query_proj
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, T, D) → queries, keys and values (B, T, H, D / H)."""
+        qkv = self.joined(self, x).reshape(*x.shape[:2], 3 * self.heads, -1)
+        q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))
+        return q, k, v
+
     def forward(self, x: Tensor, mask: Tensor | None, table: Tensor | None, places: tuple[Tensor, Tensor]) -> Tensor:
         """x (B, T, D), mask (B, 1, 1, T), table of distances (2 R, D), places: the rows of the table for (query, key)
         and for (key, query), (T, T) each → (B, T, D).
         """
-        batch, tokens, _ = x.shape
-        qkv = self.joined(self, x).reshape(batch, tokens, 3 * self.heads, -1)
-        q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))  # (B, T, H, D / H)
+        q, k, v = self.projected(x)
         scale = 1 / sqrt(q.shape[3] * (1 + len({*self.config.pos_att_type})))
         if table is None:
             return attend(q, k, v, mask, scale)
         bias: Tensor | None = None
         if "c2p" in self.config.pos_att_type:
-            bias = self._compared(q, table, self.pos_key_proj or self.key_proj, places[0])
+            bias = self._compared(q, table, self.distant_keys, places[0])
         if "p2c" in self.config.pos_att_type:
-            more = self._compared(k, table, self.pos_query_proj or self.query_proj, places[1]).transpose(2, 3)
+            more = self._compared(k, table, self.distant_queries, places[1]).transpose(2, 3)
             bias = more if bias is None else bias + more
         if bias is None:
             return attend(q, k, v, mask, scale)
@@ -165,12 +188,43 @@ class SelfAttention(Module):
         return ops.gather(every, 3, index)
 
 
+class FirstSelfAttention(SelfAttention):
+    """The attention of the first version: queries, keys and values of a head from one projection, keys without biases,
+    and projections of distances under other names.
+    """
+
+    def __init__(self, config: Config) -> None:
+        Module.__init__(self)
+        width = config.hidden_size
+        self.config, self.heads = config, config.num_attention_heads
+        self.in_proj = Linear(width, 3 * width, bias=False)
+        self.q_bias = new_parameter(ops.zeros, width)
+        self.v_bias = new_parameter(ops.zeros, width)
+        kinds = config.pos_att_type if config.relative_attention else ()
+        self.pos_proj = Linear(width, width, bias=False) if "c2p" in kinds else None
+        self.pos_q_proj = Linear(width, width) if "p2c" in kinds else None
+
+    @property
+    def distant_keys(self) -> Any:
+        return self.pos_proj
+
+    @property
+    def distant_queries(self) -> Any:
+        return self.pos_q_proj
+
+    def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        qkv = self.in_proj(x).reshape(*x.shape[:2], self.heads, -1)  # (B, T, H, 3 D / H)
+        size = qkv.shape[3] // 3
+        q, k, v = (qkv.narrow(3, i * size, size) for i in range(3))
+        return q + self.q_bias.reshape(self.heads, size), k, v + self.v_bias.reshape(self.heads, size)
+
+
 class Attention(Module):
     """Self-attention, its output projection, the residual and the norm."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.add_module("self", SelfAttention(config))
+        self.add_module("self", (FirstSelfAttention if config.kind == FIRST else SelfAttention)(config))
         self.output = NormedResidual(config.hidden_size, config.hidden_size, config.layer_norm_eps)
 
     def forward(self, x: Tensor, mask: Tensor | None, table: Tensor | None, places: tuple[Tensor, Tensor]) -> Tensor:

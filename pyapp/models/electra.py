@@ -60,10 +60,7 @@ class Electra(Encoder):
         )  # fmt: skip
         narrow = config.embedding_size != config.hidden_size
         self.embeddings_project = Linear(config.embedding_size, config.hidden_size) if narrow else None
-        self.encoder = BertLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
+        self.encoder = BertLayers.of(config)
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""

@@ -1,4 +1,6 @@
-"""RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own.
+"""RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own. Also
+data2vec of texts (Baevski et al. 2022, arXiv 2202.03555), and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572),
+whose norms stand before each part.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -12,13 +14,17 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import ops
 from pyapp.nn import Module
 from pyapp.nn.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWordsHead
+from pyapp.nn.norm_first import NormFirstEncoder, NormNames
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
 
-MODEL_TYPES = ("roberta", "xlm-roberta", "camembert")
-BASE = "roberta"  # the encoder's name in files with a head
+MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "xlm-roberta-xl")
+# The encoder's name in files with a head.
+BASE: Mapping[str, str] = dict.fromkeys(MODEL_TYPES, "roberta") | {"data2vec-text": "data2vec_text"}
+XL = "xlm-roberta-xl"
+XL_NORMS = NormNames("self_attn_layer_norm", "LayerNorm", "LayerNorm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +37,7 @@ class Config(EncoderConfig):
     pad_token_id: int = 1
     position_embedding_type: str = "absolute"
     is_decoder: bool = False
+    kind: str = "roberta"  # the model_type
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +50,23 @@ class Config(EncoderConfig):
             f"RoBERTa as a decoder, or with position_embedding_type {self.position_embedding_type!r:.40}, is not known",
         )
 
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Any:
+        """From the object of a config.json; other keys are ignored."""
+        kind = values.get("model_type", MODEL_TYPES[0])
+        usual = {"layer_norm_eps": 1e-5} if kind == XL else {}
+        return super().from_dict({**usual, **values, "kind": kind})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        values = super().to_dict()
+        return values | {"model_type": values.pop("kind")}
+
+    @property
+    def base(self) -> str:
+        """The encoder's name in files with a head."""
+        return BASE[self.kind]
+
 
 class Roberta(BertEncoder):
     """The encoder; with `pooler`, also a layer over the first token."""
@@ -51,27 +75,37 @@ class Roberta(BertEncoder):
         super().__init__(config, pooler, skips_padding=True)
 
 
+def encoder(config: Config, pooler: bool = True) -> BertEncoder:
+    """RoBERTa's encoder, or XLM-RoBERTa XL's."""
+    if config.kind == XL:
+        return NormFirstEncoder(config, XL_NORMS, pooler, skips_padding=True)
+    return Roberta(config, pooler)
+
+
 def masked_lm(config: Config) -> NormedWordsHead:
     """Scores of the words that may stand at each token."""
-    return NormedWordsHead(BASE, Roberta(config, pooler=False))
+    return NormedWordsHead(config.base, encoder(config, pooler=False))
 
 
 def sequence_classification(config: Config) -> DenseClassifierHead:
     """Scores of the labels of a text, or of a pair of texts."""
-    return DenseClassifierHead(BASE, Roberta(config, pooler=False), ops.tanh)
+    return DenseClassifierHead(config.base, encoder(config, pooler=False), ops.tanh)
 
 
 def token_classification(config: Config) -> LinearHead:
     """Scores of the labels of each token."""
-    return LinearHead(("roberta", "classifier"), Roberta(config, pooler=False), config.hidden_size, len(config.labels))
+    return LinearHead(
+        (config.base, "classifier"), encoder(config, pooler=False), config.hidden_size, len(config.labels)
+    )
 
 
 def question_answering(config: Config) -> LinearHead:
     """Scores of an answer's start and end at each token."""
-    return LinearHead(("roberta", "qa_outputs"), Roberta(config, pooler=False), config.hidden_size, 2)
+    return LinearHead((config.base, "qa_outputs"), encoder(config, pooler=False), config.hidden_size, 2)
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(config.kind != XL, "llama.cpp has no XLM-RoBERTa XL")
     require(config.hidden_act == "gelu", f"llama.cpp has no RoBERTa with hidden_act {config.hidden_act!r:.40}")
     return {"context_length": config.max_position_embeddings - config.pad_token_id - 1}
 
@@ -87,7 +121,7 @@ GGUF = Gguf(
     index="",
 )  # fmt: skip
 TASKS: Mapping[str, Callable[[Config], Module]] = {
-    "features": Roberta,
+    "features": encoder,
     "masked-lm": masked_lm,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,

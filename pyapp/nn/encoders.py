@@ -151,13 +151,17 @@ class BertEmbeddings(Module):
 
     def forward(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:
         """ids and type_ids (B, T) → (B, T, width). positions (B, T): None, from the first token on."""
+        return self.LayerNorm(self.summed(ids, type_ids, positions))
+
+    def summed(self, ids: Tensor, type_ids: Tensor | None, positions: Tensor | None = None) -> Tensor:
+        """As `forward`, before the norm."""
         if positions is None:
             counted = ops.arange(ids.shape[1], dtype="int32", device=ids.device)  # (T,)
             positions = counted if self.skipped is None else positions_from(ids, self.skipped)  # (B, T)
         types = ops.zeros(1, dtype="int32", device=ids.device) if type_ids is None else type_ids
         words = self.word_embeddings(ids)  # (B, T, width)
         x = (words if self.word_scale is None else words * self.word_scale) + self.token_type_embeddings(types)
-        return self.LayerNorm(x + self.position_embeddings(positions))
+        return x + self.position_embeddings(positions)
 
 
 class NormedResidual(Module):
@@ -221,6 +225,14 @@ class BertLayers(Module):
         super().__init__()
         self.layer = ModuleList(BertLayer(width, heads, inner, activation, epsilon) for _ in range(layers))
 
+    @classmethod
+    def of(cls, config: Any) -> BertLayers:
+        """The layers of a configuration with BERT's fields."""
+        return cls(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps,
+        )  # fmt: skip
+
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
         for layer in self.layer:
@@ -241,11 +253,12 @@ class BertEncoder(Encoder):
             config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
             config.layer_norm_eps, config.pad_token_id, skips_padding=skips_padding,
         )  # fmt: skip
-        self.encoder = BertLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
+        self.encoder = self.layers(config)
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
+
+    def layers(self, config: Any) -> Module:
+        """The layers."""
+        return BertLayers.of(config)
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
@@ -380,11 +393,14 @@ class Headed(Module):
         """Hidden states (B, T, D) → logits."""
         raise NotImplementedError
 
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None, *page: Tensor | None
+    ) -> Tensor:
         """ids (B, T) → logits: of masked words (B, T, V), of a text's labels (B, labels), of each token's labels (B, T,
-        labels), or scores of an answer's start and end (B, T, 2).
+        labels), or scores of an answer's start and end (B, T, 2). page: the boxes of the words and the picture, which
+        encoders of pages read (nn/page_encoder.py).
         """
-        return self.scores(self.encoder(ids, attention_mask, type_ids), attention_mask)
+        return self.scores(self.encoder(ids, attention_mask, type_ids, *page), attention_mask)
 
 
 class LinearHead(Headed):

@@ -23,7 +23,8 @@ from pyapp.text.spans import AGGREGATIONS, softmax
 
 from .context import Context
 from .fields import Fields
-from .file_tasks import MOST_LABELS
+from .file_tasks import MOST_LABELS, decoded
+from .pictures import picture_in
 from .problems import of_exception
 from .served import ServedModel
 from .vectors import MOST_INPUTS, by_task
@@ -99,11 +100,12 @@ TEXT_TASKS: Mapping[str, TextTask] = {
     "token-classification": TextTask(tasks.label, _aggregation, _entities),
     "translate": TextTask(tasks.translate, _writing, _written),
 }
-ANSWERS = "question-answering"
+ANSWERS, LABELS = "question-answering", "token-classification"
 # pyapp's names of what may be wrong, and those of requests.
 NAMES = {
     "texts": "inputs", "top": "parameters.top_k", "source": "parameters.src_lang", "target": "parameters.tgt_lang",
     "questions": "inputs.question", "contexts": "inputs.context", "longest": "parameters.max_answer_len",
+    "pages": "parameters.word_boxes",
     **{name: f"parameters.{name}" for name in ("max_new_tokens", "num_beams", "prefix")},
 }  # fmt: skip
 
@@ -116,6 +118,8 @@ async def of_text(request: Request, context: Context, name: str | None, given: d
     parameters = fields.object("parameters") or Fields({}, "parameters")
     if kind == ANSWERS:
         return await _answered(request, context, name, fields, parameters)
+    if kind == LABELS and isinstance(fields.any("inputs"), dict):
+        return await _labelled(request, context, name, fields, parameters)
     task, alone = TEXT_TASKS[kind], isinstance(fields.any("inputs"), str)
     texts = fields.texts("inputs", MOST_INPUTS)
     options = task.read(parameters)
@@ -149,27 +153,71 @@ async def _items(
 async def _answered(
     request: Request, context: Context, name: str | None, fields: Fields, parameters: Fields
 ) -> Response:  # fmt: skip
-    """The answers to a question in a text: one as an object, several as an array."""
+    """The answers to a question in a text, or on the `image` of a page: one as an object, several as an array; those on
+    a page always as an array.
+    """
     inputs = fields.object("inputs")
     if inputs is None:
         raise fields.missing("inputs")
-    question, text = inputs.text("question"), inputs.text("context")
+    on_page = inputs.has("image") or parameters.has("word_boxes")
+    question, text = inputs.text("question"), None if on_page else inputs.text("context")
+    page = await _page(context, inputs, parameters) if on_page else None
     inputs.end()
-    for key, value in (("question", question), ("context", text)):
+    for key, value in (("question", question), *([] if on_page else [("context", text)])):
         if not (value or "").strip():
             raise inputs.missing(key)
     top = parameters.whole("top_k", 1, 1, MOST_LABELS)
     options = {"top": top, "impossible": parameters.flag("handle_impossible_answer")}
     if (longest := parameters.whole("max_answer_len", None, 1, 1 << 16)) is not None:
         options["longest"] = longest
-    parameters.end(("doc_stride", "max_seq_len", "max_question_len", "align_to_words"))
+    parameters.end(("doc_stride", "max_seq_len", "max_question_len", "align_to_words", "lang"))
     fields.end(("model", "options"))
-    context.check_length([question, text], "inputs")
+    context.check_length([part for part in (question, text) if part is not None], "inputs")
     model = await context.model(request, name, ANSWERS)
-    stream = partial(tasks.answer, [question], [text], **options)
+    if on_page:
+        stream = partial(tasks.answer_from_pages, [question], [page], **options)
+    else:
+        stream = partial(tasks.answer, [question], [text], **options)
     [values] = await by_task(request, context, model, 1, stream, NAMES)
     found = values["answers"]
+    if on_page:  # the last word of an answer, as in transformers' pipeline
+        return JSONResponse([answer | {"end": answer["end"] - 1} for answer in found])
     return JSONResponse(found[0] if top == 1 and found else found)
+
+
+async def _labelled(
+    request: Request, context: Context, name: str | None, fields: Fields, parameters: Fields
+) -> Response:  # fmt: skip
+    """The labelled parts of a page: as those of a text, with the box of each, and with words as its start and end."""
+    inputs = fields.object("inputs")
+    assert inputs is not None
+    if not inputs.has("image") and not parameters.has("word_boxes"):
+        raise inputs.missing("image")
+    page = await _page(context, inputs, parameters)
+    inputs.end()
+    options = _aggregation(parameters)
+    if not parameters.given("aggregation_strategy"):
+        del options["aggregation"]  # words are labelled by their first tokens
+    parameters.end()
+    fields.end(("model", "options"))
+    model = await context.model(request, name, LABELS)
+    [values] = await by_task(request, context, model, 1, partial(tasks.label_on_pages, [page], **options), NAMES)
+    boxes = [{"box": span["box"]} for span in values["entities"]]
+    return JSONResponse([span | box for span, box in zip(_entities(values), boxes, strict=True)])
+
+
+async def _page(context: Context, inputs: Fields, parameters: Fields) -> Any:
+    """The picture of a page, or its words with their boxes in thousandths, `word_boxes`, beside the picture."""
+    coded, boxes = inputs.text("image"), parameters.array("word_boxes")
+    picture: Any = None
+    if coded is not None:
+        data = decoded(coded, inputs, "image")
+        picture = await context.aside(lambda: picture_in(data, inputs.name("image")))
+    if boxes is None:
+        return picture
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in boxes):
+        raise parameters.wrong("word_boxes", "must have pairs of a word and its box", "invalid_type")
+    return {"words": [pair[0] for pair in boxes], "boxes": [pair[1] for pair in boxes], "image": picture}
 
 
 # -- labels that a request gives, by a classifier that was trained to compare two texts

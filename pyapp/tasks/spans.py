@@ -40,7 +40,7 @@ def label_tokens(
     names = loaded.model.config.labels
     texts = checked_texts(texts)
     left_out = frozenset(checked_texts(ignore))
-    most = _most(loaded)
+    most = most_tokens(loaded)
     owners: list[int] = []  # the text of each window
     windows: list[Encoding] = []
     for index, text in enumerate(texts):
@@ -83,7 +83,7 @@ def answer_questions(
     contexts = contexts * len(questions) if len(contexts) == 1 else contexts
     if len(contexts) != len(questions):
         raise OptionError(f"there are {len(questions):,} questions and {len(contexts):,} contexts", where="contexts")
-    most = _most(loaded)
+    most = most_tokens(loaded)
     owners: list[int] = []
     windows: list[Encoding] = []
     for index, (question, context) in enumerate(zip(questions, contexts, strict=True)):
@@ -113,7 +113,7 @@ def answer_questions(
     yield Done("complete", {"count": len(questions)})
 
 
-def _most(loaded: Any) -> int:
+def most_tokens(loaded: Any) -> int:
     """The most tokens of a window."""
     most: int = loaded.model.encoder.most
     return min(most, loaded.tokenizer.max_length or most)

@@ -133,12 +133,19 @@ def piece_strip_step(settings: Mapping[str, Any]) -> Step:
     return step
 
 
+def word_end_step(settings: Mapping[str, Any]) -> Step:
+    """Turns the mark of a word's last piece into a space, that of a text's last word too."""
+    suffix = text_setting(settings, "suffix", "</w>")
+    return lambda piece, first: piece.replace(suffix, " ") if suffix else piece
+
+
 def spaced_step(piece: str, first: bool) -> str:
     """The decoder of a tokenizer.json without one: words with spaces between them."""
     return piece if first else " " + piece
 
 
 STEPS = {
+    "BPEDecoder": word_end_step,
     "Replace": replace_step,
     "Metaspace": metaspace_step,
     "WordPiece": wordpiece_step,
@@ -238,7 +245,7 @@ class PieceDecoder:
                 raise ModelError(
                     f"the tokenizer's decoder has a step {kind!r:.40} that is not supported in this place",
                     where=where,
-                    hint="Supported: ByteLevel, ByteFallback, Metaspace, WordPiece, Replace, Strip and Fuse",
+                    hint=f"Supported: ByteLevel, ByteFallback, {', '.join(sorted(STEPS))} and Fuse",
                 )
 
     def bytes_of(self, piece: str, first: bool = False) -> bytes:

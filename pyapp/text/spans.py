@@ -37,10 +37,13 @@ class _Token:
 
 
 def labelled_spans(
-    tokenizer: Any, text: str, parts: Sequence[Part], names: Sequence[str], aggregation: str
-) -> list[dict[str, Any]]:
-    """The spans of a text from the scores of its tokens: label, score, word, start, end. `names` are the labels."""
-    tokens = _tokens(tokenizer, text, parts)
+    tokenizer: Any, text: str, parts: Sequence[Part], names: Sequence[str], aggregation: str,
+    owners: Sequence[int] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The spans of a text from the scores of its tokens: label, score, word, start, end. `names` are the labels.
+    owners: the word of each character, where it is known; None: words are as the vocabulary marks them.
+    """
+    tokens = _tokens(tokenizer, text, parts, owners)
     if aggregation in ("none", "simple"):
         spans = [_span(names, [token], token.chances) for token in tokens]
     else:
@@ -49,7 +52,7 @@ def labelled_spans(
     return [span | {"word": text[span["start"] : span["end"]]} for span in spans]
 
 
-def _tokens(tokenizer: Any, text: str, parts: Sequence[Part]) -> list[_Token]:
+def _tokens(tokenizer: Any, text: str, parts: Sequence[Part], owners: Sequence[int] | None) -> list[_Token]:
     """The tokens of a text in order. One in two windows is taken from that in which it is farther from an edge."""
     found: dict[tuple[int, int, int], tuple[int, _Token]] = {}  # by the characters and the token
     for window, values in parts:
@@ -63,7 +66,17 @@ def _tokens(tokenizer: Any, text: str, parts: Sequence[Part]) -> list[_Token]:
                 if goes_on is None:
                     goes_on = start > 0 and " " not in text[start - 1 : start + 1]
                 found[key] = room, _Token(start, end, softmax(values[place]), goes_on)
-    return [token for _, (_, token) in sorted(found.items(), key=lambda entry: entry[0][:2])]
+    tokens = [one for _, (_, one) in sorted(found.items(), key=lambda entry: entry[0][:2])]
+    if owners is not None:
+        words = [word_at(owners, one.end) for one in tokens]
+        for one, word, before in zip(tokens, words, [-1, *words], strict=False):
+            one.goes_on = word == before
+    return tokens
+
+
+def word_at(owners: Sequence[int], end: int) -> int:
+    """The word of a token that ends before the character `end`. owners: the word of each character."""
+    return owners[max(end, 1) - 1]
 
 
 def _words(tokens: Sequence[_Token]) -> list[list[_Token]]:

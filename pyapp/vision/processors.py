@@ -13,9 +13,11 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
+from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError, ModelError
 
+from .reading import grey_levels
 from .resampling import NUMBERED, resize, smoothly_resized
 
 ANY = 1, 1  # the only tile is the whole picture
@@ -45,6 +47,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "Bit": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "CLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "Siglip": _defaults(SQUARE, 3),
+    "LayoutLMv3": _defaults(SQUARE, 2),
     "Siglip2": _defaults(SQUARE, 2, patch_size=16),
     "ChineseCLIP": _defaults(SHORTEST, 3, CLIP, do_center_crop=True),
     "OwlViT": _defaults({"height": 768, "width": 768}, 3, CLIP, crop_size={"height": 768, "width": 768}),
@@ -57,6 +60,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         {"height": 346, "width": 346}, 3, crop_size={"height": 289, "width": 289}, include_top=True
     ),
     "Donut": _defaults({"height": 2560, "width": 1920}, 2, do_thumbnail=True, do_pad=True),
+    "Nougat": _defaults(
+        {"height": 896, "width": 672}, 2, IMAGENET, do_thumbnail=True, do_pad=True, do_crop_margin=True
+    ),
     **dict.fromkeys(
         ("Detr", "ConditionalDetr", "DeformableDetr", "GroundingDino", "Yolos"),
         _defaults(LONG, 2, IMAGENET, do_pad=True),
@@ -113,6 +119,8 @@ KEEP_SHAPE = (
 )
 SQUARES = ("Llama4", "Mllama")  # whose tiles are squares of one size
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
+DOCUMENTS = ("Donut", "Nougat")  # whose pictures are pages of one size
+INK = 200  # of 255, between a page's darkest and lightest grey: what is darker is no margin
 OF_PIXELS = ("Qwen2VL", "PaddleOCRVL", "Glm4v")  # whose size is a number of pixels, of which patches are made
 
 
@@ -150,6 +158,7 @@ class ImageProcessor:
     do_pad: bool = False
     do_thumbnail: bool = False
     do_align_long_axis: bool = False
+    do_crop_margin: bool = False  # Nougat: whether the white around a page is left out
     rescale_offset: bool = False
     include_top: bool = False
     do_image_splitting: bool = False
@@ -516,7 +525,7 @@ class ImageProcessor:
             pass  # _views has resized it
         elif self.kind == "Yolo":
             image = self._framed(image)
-        elif self.kind == "Donut":
+        elif self.kind in DOCUMENTS:
             image = self._as_document(image, method)
         elif self.do_resize and self.kind not in ("Owlv2", "DepthPro", "ZoeDepth"):
             high, wide = self._target(int(image.shape[0]), int(image.shape[1]))
@@ -661,8 +670,10 @@ class ImageProcessor:
         return left / columns, top / rows, width * scale / columns, height * scale / rows
 
     def _as_document(self, image: Tensor, method: str) -> Tensor:
-        """Donut: turned if asked for, resized, made to fit into the page, and in the middle of it."""
+        """Donut and Nougat: turned if asked for, resized, made to fit into the page, and in the middle of it."""
         high, wide = self.size["height"], self.size["width"]
+        if self.do_crop_margin:
+            image = _without_margin(image)
         height, width = int(image.shape[0]), int(image.shape[1])
         if self.do_align_long_axis and (width - height) * (wide - high) < 0:
             image = image.transpose(0, 1).flip(1)  # a quarter turn to the right
@@ -676,7 +687,7 @@ class ImageProcessor:
                     to_width = max(1, int(width * to_height / height))
                 elif width > height:
                     to_height = max(1, int(height * to_width / width))
-                image = resize(image, to_height, to_width, method)
+                image = resize(image, to_height, to_width, "bicubic" if self.kind == "Nougat" else method)
         if self.do_pad:
             top, left = (high - int(image.shape[0])) // 2, (wide - int(image.shape[1])) // 2
             if min(top, left) < 0:
@@ -739,7 +750,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
         if kind in KEEP_SHAPE:
             found = {"shortest_edge": given} | ({} if longest is None else {"longest_edge": longest})
     elif _is_list(given) and len(given) == 2:
-        found = dict(zip(("width", "height") if kind == "Donut" else ("height", "width"), given, strict=True))
+        found = dict(zip(("width", "height") if kind in DOCUMENTS else ("height", "width"), given, strict=True))
     elif isinstance(given, dict):
         found = {name: value for name, value in given.items() if value is not None}
         both = DEFAULTS.get(kind, {}).get("size") == LONG or kind == "RTDetr"
@@ -748,7 +759,7 @@ def _size(given: Any, longest: Any, kind: str) -> Mapping[str, int] | None:
     else:
         found = None
     wanted = {
-        "ConvNext": [{"shortest_edge"}], **dict.fromkeys(("Donut", "DPT"), [{"height", "width"}]),
+        "ConvNext": [{"shortest_edge"}], **dict.fromkeys((*DOCUMENTS, "DPT"), [{"height", "width"}]),
         **dict.fromkeys(("Sam", "Yolo", "Idefics3", "SmolVLM"), [{"longest_edge"}]),
         **dict.fromkeys(TILED, [{"shortest_edge"}, {"height", "width"}]), "GotOcr2": [{"height", "width"}],
         **dict.fromkeys(OF_PIXELS, [{"shortest_edge", "longest_edge"}]),
@@ -974,3 +985,14 @@ def _padded(x: Tensor, height: int, width: int) -> Tensor:
     frame = ops.zeros(x.shape[0], height, width, dtype=x.dtype)
     frame[:, : x.shape[1], : x.shape[2]] = x
     return frame
+
+
+def _without_margin(image: Tensor) -> Tensor:
+    """A picture (H, W, 3) uint8 without the rows and columns around it that are nearly as light as its lightest."""
+    grey = grey_levels(image).cpu().numpy()[:, :, 0].astype("float32")  # (H, W)
+    least, most = float(grey.min()), float(grey.max())
+    if least == most:
+        return image
+    dark = (grey - least) / (most - least) * 255 < INK
+    rows, columns = np.flatnonzero(dark.any(1)), np.flatnonzero(dark.any(0))
+    return image[int(rows[0]) : int(rows[-1]) + 1, int(columns[0]) : int(columns[-1]) + 1]

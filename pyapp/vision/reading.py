@@ -62,13 +62,36 @@ def grey_pages(source: Any, password: str | None = None) -> Iterator[Any]:
         if source.ndim != 3 or source.dtype.name != "uint8" or source.shape[2] not in (1, 3) or 0 in source.shape:
             raise ArgumentError(f"a picture is uint8 (H, W, 1 or 3), not {source.dtype.name} {list(source.shape)}")
         check_size(source.shape[0], source.shape[1], "the picture")
-        yield (source if source.shape[2] == 1 else _grey(source)).cpu().numpy()[:, :, 0]
+        yield (source if source.shape[2] == 1 else grey_levels(source)).cpu().numpy()[:, :, 0]
         return
     data, name = _read(source, "L")
     if _is_pdf(data):
         yield from _pdf_pages(data, name, password)
     else:
         yield read_image(BytesSource(data, name), "L").numpy()[:, :, 0]
+
+
+def page_pictures(source: Any, password: str | None = None) -> Iterator[Tensor]:
+    """As `grey_pages`, in colour: uint8 (H, W, 3)."""
+    if isinstance(source, Tensor):
+        for grey in grey_pages(source):  # which checks it
+            yield source if source.shape[2] == 3 else source.expand(*grey.shape, 3).contiguous()
+        return
+    data, name = _read(source, "RGB")
+    if _is_pdf(data):
+        for page in _pdf_pages(data, name, password, grey=False):
+            yield Tensor.from_buffer(page.tobytes(), page.shape, "uint8")
+    else:
+        yield read_image(BytesSource(data, name))
+
+
+def is_page(head: bytes) -> bool:
+    """Whether a file that begins so (16 bytes) is a picture or a PDF, and not a text."""
+    if head.startswith((b"%PDF-", b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")):
+        return True
+    if head[8:12] == b"WEBP" or head[4:8] in (b"ftyp", b"jP  "):
+        return b"\0" in head or head[:4] == b"RIFF"
+    return head[:2] == b"BM" and b"\0" in head
 
 
 def is_locked(source: Any, password: str | None = None) -> bool:
@@ -93,7 +116,8 @@ def _is_pdf(data: bytes | memoryview) -> bool:
     return bytes(data[:5]) == b"%PDF-"
 
 
-def _pdf_pages(data: bytes | memoryview, name: str, password: str | None) -> Iterator[Any]:
+def _pdf_pages(data: bytes | memoryview, name: str, password: str | None, grey: bool = True) -> Iterator[Any]:
+    """The pages, arrays uint8 (H, W), or (H, W, 3) unless `grey`."""
     try:
         import pypdfium2
     except ImportError as error:
@@ -114,11 +138,12 @@ def _pdf_pages(data: bytes | memoryview, name: str, password: str | None) -> Ite
                 page = document[number]
                 width, height = (side * PDF_SCALE for side in page.get_size())
                 check_size(round(height), round(width), name)
-                drawn = page.render(scale=PDF_SCALE, grayscale=True)
+                drawn = page.render(scale=PDF_SCALE, grayscale=grey, rev_byteorder=True)
             except pypdfium2.PdfiumError as error:
                 what = f"page {number + 1:,} of the PDF is damaged ({error})"
                 raise FileFormatError(what, where=name, hint="Save it again") from None
-            yield drawn.to_numpy().reshape(round(-(-height // 1)), -1)
+            pixels = drawn.to_numpy()
+            yield pixels.reshape(pixels.shape[0], -1) if grey else pixels
     finally:
         document.close()
 
@@ -133,7 +158,7 @@ def from_pixels(data: Any, height: int, width: int, mode: str = "RGB", name: str
             f"{len(view):,} bytes are not {width:,} x {height:,} pixels of four bytes", where=name, hint=HINT
         )
     pixels = Tensor.from_buffer(view, (height, width, 4), "uint8")
-    return pixels if mode == "RGBA" else _grey(_on_white(pixels)) if mode == "L" else _on_white(pixels)
+    return pixels if mode == "RGBA" else grey_levels(_on_white(pixels)) if mode == "L" else _on_white(pixels)
 
 
 def check_size(height: int, width: int, name: str, limit: int = PIXEL_LIMIT) -> None:
@@ -260,7 +285,7 @@ def _on_white(pixels: Any) -> Tensor:
     return found
 
 
-def _grey(pixels: Any) -> Tensor:
+def grey_levels(pixels: Any) -> Tensor:
     """(H, W, 3) uint8 → (H, W, 1): the luma of ITU-R 601-2, as Pillow computes it."""
     red, green, blue = (pixels.narrow(2, i, 1).to("int32") for i in range(3))
     found: Tensor = ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) // 65536).to("uint8")

@@ -12,7 +12,7 @@ import pyapp
 from pyapp.nn import quantize
 from pyapp.text.sequence_to_sequence import SearchOptions, search
 from tests.models import sequence_configs, test_sequences
-from tests.models.encoder_configs import CONFIGS, OTHER_DEVICE, WIDE, batch
+from tests.models.encoder_configs import CONFIGS, OTHER_DEVICE, WIDE, batch, page
 from tests.models.test_encoders import make
 
 from . import device as _device  # noqa: F401 (registers the mirror)
@@ -24,7 +24,8 @@ def outputs(model: Any, name: str, place: str) -> pyapp.Tensor:
     ids, mask, types = (
         None if rows is None else pyapp.tensor(rows, dtype="int32").to(place) for rows in batch(CONFIGS[name])
     )
-    found: pyapp.Tensor = model(ids, mask, types)
+    more = (pyapp.from_numpy(values).to(place) for values in page(CONFIGS[name]))
+    found: pyapp.Tensor = model(ids, mask, types, *more)
     return found
 
 

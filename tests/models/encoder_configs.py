@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from tests.models.seeded import picture
+
 _SIZES = {
     "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
     "max_position_embeddings": 24,
@@ -38,6 +42,43 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "deberta_v2": {
         "model_type": "deberta-v2", **_SIZES, **_LABELS, "relative_attention": True, "position_buckets": -1,
         "pos_att_type": ["c2p", "p2c"], "conv_kernel_size": 3, "conv_act": "gelu", "type_vocab_size": 2,
+    },
+    "deberta": {
+        "model_type": "deberta", **_SIZES, **_LABELS, "relative_attention": True, "max_relative_positions": 5,
+        "pos_att_type": ["c2p", "p2c"], "position_biased_input": False,
+    },
+    "deberta_words": {"model_type": "deberta", **_SIZES, **_LABELS, "type_vocab_size": 2, "legacy": False},
+    "megatron_bert": {"model_type": "megatron-bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "data2vec_text": {"model_type": "data2vec-text", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
+    "xlm_roberta_xl": {"model_type": "xlm-roberta-xl", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
+    "rembert": {
+        "model_type": "rembert", **_SIZES, **_LABELS, "pad_token_id": 0, "input_embedding_size": 8,
+        "output_embedding_size": 20,
+    },
+    "convbert": {
+        "model_type": "convbert", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 8, "conv_kernel_size": 3,
+        "num_groups": 2, "hidden_act": "gelu_new",
+    },
+    "convbert_base": {
+        "model_type": "convbert", **_SIZES, **_LABELS, "pad_token_id": 0, "embedding_size": 16, "conv_kernel_size": 5,
+        "head_ratio": 8,
+    },
+    "nystromformer": {
+        "model_type": "nystromformer", **_SIZES, **_LABELS, "pad_token_id": 1, "segment_means_seq_len": 4,
+        "num_landmarks": 4, "conv_kernel_size": 5,
+    },
+    "nystromformer_landmarks": {
+        "model_type": "nystromformer", **_SIZES, **_LABELS, "pad_token_id": 1, "segment_means_seq_len": 21,
+        "num_landmarks": 7, "conv_kernel_size": 3,
+    },
+    "xmod": {
+        "model_type": "xmod", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1,
+        "languages": ["en_XX", "de_DE"], "default_language": "de_DE",
+    },
+    "xmod_before": {
+        "model_type": "xmod", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1, "pre_norm": True,
+        "languages": ["en_XX", "de_DE"], "default_language": "en_XX", "adapter_layer_norm": True,
+        "ln_before_adapter": False,
     },
     "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "gte": {"model_type": "gte", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 2},
@@ -103,16 +144,32 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "flaubert", "vocab_size": 40, "emb_dim": 16, "n_layers": 1, "n_heads": 2, "pre_norm": True,
         "causal": True, "max_position_embeddings": 12, **_LABELS,
     },
+    "layoutlm": {"model_type": "layoutlm", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "lilt": {
+        "model_type": "lilt", **_SIZES, **_LABELS, "hidden_size": 24, "channel_shrink_ratio": 2, "pad_token_id": 0,
+    },
+    "layoutlmv3": {
+        "model_type": "layoutlmv3", **_SIZES, **_LABELS, "coordinate_size": 3, "shape_size": 2, "input_size": 12,
+        "patch_size": 4, "rel_pos_bins": 8, "max_rel_pos": 4, "rel_2d_pos_bins": 16, "max_rel_2d_pos": 300,
+    },
+    "layoutlmv3_words": {
+        "model_type": "layoutlmv3", **_SIZES, "coordinate_size": 3, "shape_size": 2, "visual_embed": False,
+        "has_spatial_attention_bias": False, "id2label": {str(i): f"B-{i}" for i in range(12)},
+    },
 }  # fmt: skip
-QUANTISED = tuple(CONFIGS)  # run with weights in block types
+# Forms of an architecture of which another one runs with weights in block types, and on another device.
+_ALIKE = ("deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "nystromformer", "xmod_before")
+QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
-    name for name in CONFIGS if name not in ("roberta", "deberta_v2", "dpr", "esm_learned")
+    name for name in QUANTISED if name not in ("roberta", "deberta_v2", "dpr", "esm_learned", "layoutlmv3_words")
 )  # run on another device
 # Fields with which rows are whole blocks.
 _WIDE = {"hidden_size": 32, "intermediate_size": 64}
 WIDE = dict.fromkeys(CONFIGS, _WIDE) | {
     "distilbert": {"dim": 32, "hidden_dim": 64}, "xlnet": {"d_model": 32, "d_inner": 64},
     "squeezebert": _WIDE | {"embedding_size": 32}, "xlm": {"emb_dim": 32}, "flaubert": {"emb_dim": 32},
+    "lilt": {"hidden_size": 96, "intermediate_size": 64},
+    **dict.fromkeys(("layoutlmv3", "layoutlmv3_words"), _WIDE | {"coordinate_size": 6, "shape_size": 4}),
 }  # fmt: skip
 # Run as GGUF files, with these fields: what llama.cpp has of an architecture.
 IN_GGUF: dict[str, dict[str, Any]] = {
@@ -127,7 +184,8 @@ LENGTH = 7
 def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], list[list[int]] | None]:
     """(ids, attention mask, type ids or None if the architecture has none)."""
     padding = config.get("pad_token_id") or 0
-    times = 3 if "num_random_blocks" in config else 1  # long enough to be read in blocks
+    # Long enough to be read in blocks, or of the only length with landmarks.
+    times = 3 if "num_random_blocks" in config or config.get("num_landmarks") == LENGTH else 1
     texts = [[2, 7, 3, 3, 5, 9, 3], [2, 3, 3, 3]] if "attention_window" in config else IDS  # a question and a text
     length = times * LENGTH
     ids = [row * times + [padding] * (length - times * len(row)) for row in texts]
@@ -141,7 +199,22 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 
 TYPED = (
-    "albert", "bert", "big_bird", "deberta-v2", "dpr", "electra", "fnet", "gte", "mobilebert", "nomic_bert", "roberta",
-    "roformer",
-    "squeezebert", "xlm-roberta", "xlnet",
+    "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "fnet", "gte", "layoutlm",
+    "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta",
+    "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
+
+
+def page(config: dict[str, Any]) -> tuple[Any, ...]:
+    """The boxes (2, T, 4) of the words of `batch`, and the picture's pixels (2, 3, H, W), for encoders of pages."""
+    if config["model_type"] not in PAGES:
+        return ()
+    boxes = np.zeros((2, LENGTH, 4), np.int32)
+    for row, count in enumerate((7, 4)):
+        for i in range(1, count - 1):
+            boxes[row, i] = [90 * i, 40 * row + 17 * i * i, 90 * i + 70, 40 * row + 17 * i * i + 25]
+    side = config.get("input_size")
+    return (boxes,) if side is None else (boxes, picture(2, side, side))
+
+
+PAGES = ("layoutlm", "layoutlmv3", "lilt")

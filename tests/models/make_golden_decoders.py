@@ -76,6 +76,8 @@ def greedy(model: Any) -> tuple[list[int], float]:
         lead = min(lead, float(best[0] - best[1]))
         tokens.append(int(found.logits[0, -1].argmax()))
         ids = torch.tensor([tokens[-1:]])
+        if type(model).__name__ == "OpenAIGPTLMHeadModel":  # which has no cache
+            ids = torch.tensor([TEXT + tokens])
     return tokens, lead
 
 

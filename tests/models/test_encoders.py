@@ -22,7 +22,7 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.loading.by_task import build
 from pyapp.nn.rotary import rotary_frequencies
-from tests.models.encoder_configs import CONFIGS, QUANTISED, WIDE, batch
+from tests.models.encoder_configs import CONFIGS, QUANTISED, WIDE, batch, page
 from tests.models.seeded import direction, draw
 from tests.together import fewer_in_browser
 
@@ -52,7 +52,9 @@ def make(name: str, task: str, **changes: Any) -> Any:
 
 def run(model: Any, name: str) -> pyapp.Tensor:
     ids, mask, types = batch(CONFIGS[name])
-    found: pyapp.Tensor = model(pyapp.tensor(ids), pyapp.tensor(mask), None if types is None else pyapp.tensor(types))
+    more = map(pyapp.from_numpy, page(CONFIGS[name]))
+    typed = None if types is None else pyapp.tensor(types)
+    found: pyapp.Tensor = model(pyapp.tensor(ids), pyapp.tensor(mask), typed, *more)
     return found
 
 
@@ -89,7 +91,10 @@ def test_padding_changes_nothing(name: str) -> None:
     ids, mask, types = batch(CONFIGS[name])
     here = slice(mask[1].index(1), mask[1].index(1) + sum(mask[1]))
     with pyapp.no_grad():
-        alone = model(pyapp.tensor([ids[1][here]]), None, None if types is None else pyapp.tensor([types[1][here]]))
+        boxes, *seen = page(CONFIGS[name]) or (None,)
+        more = [] if boxes is None else [boxes[1:, here], *(pixels[1:] for pixels in seen)]
+        typed = None if types is None else pyapp.tensor([types[1][here]])
+        alone = model(pyapp.tensor([ids[1][here]]), None, typed, *(pyapp.from_numpy(part.copy()) for part in more))
         beside = run(model, name)[1:2, here]
     np.testing.assert_allclose(alone.numpy(), beside.numpy(), atol=2e-6)
 
@@ -136,11 +141,45 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         ("squeezebert", {"v_groups": 3}, "v_groups 3 does not divide"),
         ("squeezebert", {"embedding_size": 8}, "embedding_size 8 is not hidden_size"),
         ("distilbert", {"pad_token_id": 1000}, "pad_token_id is 1000"),
+        ("layoutlm", {"max_2d_position_embeddings": 1000}, "max_2d_position_embeddings is 1,000, expected 1,001"),
+        ("lilt", {"channel_shrink_ratio": 5}, "channel_shrink_ratio 5 does not divide"),
+        ("layoutlmv3", {"shape_size": 3}, "four times coordinate_size 3 and twice shape_size 3"),
+        ("layoutlmv3", {"patch_size": 16}, "makes 0 patches"),
+        ("layoutlmv3", {"input_size": 10**6, "patch_size": 1}, "input_size"),
+        ("layoutlmv3", {"max_rel_2d_pos": 10**6}, "max_rel_2d_pos is 1,000,000"),
+        ("deberta", {"talking_head": True}, "talking_head"),
+        ("deberta", {"pos_att_type": "p2p"}, "pos_att_type"),
+        (
+            "megatron_bert",
+            {"position_embedding_type": "alibi", "feed_forward_type": "geglu"},
+            "absolute positions only",
+        ),
+        ("convbert", {"conv_kernel_size": 4}, "expected an odd number up to 63"),
+        ("convbert", {"num_groups": 5}, "num_groups 5 does not divide"),
+        ("convbert", {"head_ratio": 1, "num_attention_heads": 16}, "twice its 16 heads"),
+        ("nystromformer", {"num_landmarks": 3}, "num_landmarks 3 does not divide"),
+        ("nystromformer", {"segment_means_seq_len": 40, "num_landmarks": 8}, "of 24 positions"),
+        ("nystromformer", {"conv_kernel_size": 6}, "expected an odd number"),
+        ("xmod", {"default_language": None}, "default_language is None, none of the model's languages"),
+        ("xmod", {"languages": []}, "expected names of languages"),
+        ("xmod", {"adapter_reduction_factor": 17}, "is above hidden_size 16"),
     ],
 )
 def test_sizes_that_do_not_fit_are_named(name: str, change: dict[str, Any], what: str) -> None:
     with pytest.raises(ModelError, match=what):
         module_of(name).Config.from_dict(CONFIGS[name] | change)
+
+
+def test_texts_are_filled_up_to_the_length_of_landmarks() -> None:
+    """A text of another length than a Nyströmformer's has the states that it has with padding."""
+    model, config = make("nystromformer_landmarks", "features"), CONFIGS["nystromformer_landmarks"]
+    length, padding = config["segment_means_seq_len"], config["pad_token_id"]
+    ids, count = [2, 7, 30, 11, 5, 9, 3], 7
+    with pyapp.no_grad():
+        alone = model(pyapp.tensor([ids]))
+        mask = [1] * count + [0] * (length - count)
+        filled = model(pyapp.tensor([ids + [padding] * (length - count)]), pyapp.tensor([mask]))
+    assert alone.shape == (1, count, 16) and (alone == filled[:, :count]).all()
 
 
 def test_words_are_tied_to_the_embedding() -> None:

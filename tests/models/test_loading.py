@@ -446,6 +446,7 @@ HOSTILE: list[tuple[str, dict[str, Any], str]] = [
     ("minimax_m2", {"rotary_dim": 14}, "rotary_dim"), ("lfm2_moe", {"num_experts_per_tok": 5}, "num_experts_per_tok"),
     ("gemma4", {"num_kv_shared_layers": 3}, "num_kv_shared_layers"), ("gemma4", {"global_head_dim": 7}, "7 features"),
     ("gemma4-experts", {"num_experts": None}, "num_experts"), ("gemma4", {"layer_types": ["odd"] * 4}, "layer_types"),
+    ("openai-gpt", {"afn": "tanh"}, "afn"), ("openai-gpt", {"n_head": 5}, "n_head"),
     ("gpt_neo", {"attention_types": [["local"]]}, "attention_types"), ("bitnet", {"ternary": "x"}, "ternary"),
     ("gpt_neo", {"attention_types": [[["local"], 3]]}, "attention_layers"), ("xglm", {"ffn_dim": 0}, "ffn_dim"),
     ("kimi_linear", {"linear_conv_kernel_dim": 1}, "linear_conv"),

@@ -62,3 +62,21 @@ def test_failures_of_the_library_are_errors(monkeypatch: pytest.MonkeyPatch, err
         return
     with pytest.raises(ModelError, match=r"^folder/tokenizer\.json: the tokenizers library refuses it: a table"):
         NativeBackend("{}", where=WHERE)
+
+
+def test_words_with_marked_ends_are_written_as_by_the_library() -> None:
+    """The form of GPT's tokenizer.json (2018), but for the space behind the last word."""
+    tokenizers = pytest.importorskip("tokenizers")
+    pieces = ["<unk>", *"abc.", *(f"{letter}</w>" for letter in "abc."), "ab", "abc</w>"]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(
+        vocab={piece: i for i, piece in enumerate(pieces)}, merges=[("a", "b"), ("ab", "c</w>")], unk_token="<unk>",
+        end_of_word_suffix="</w>",
+    ))  # fmt: skip
+    made.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    made.decoder = tokenizers.decoders.BPEDecoder(suffix="</w>")
+    own = Tokenizer.from_json(made.to_str())
+    for text in ("abc ab abca. c", "b", ""):
+        ids = made.encode(text).ids
+        assert own.encode(text) == ids
+        assert own.decode(ids).removesuffix(" ") == made.decode(ids)

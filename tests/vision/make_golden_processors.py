@@ -34,7 +34,7 @@ def golden(name: str) -> list[Any]:
     kind, settings = CASES[name]
     made = getattr(transformers, f"{kind}ImageProcessorPil", None)  # some have only that of torchvision
     processor = (made or getattr(transformers, f"{kind}ImageProcessor"))(**settings)
-    images = [Image.fromarray(picture) for picture in pictures()]
+    images = [Image.fromarray(picture) for picture in pictures(name)]
     rows = []
     for batch in [images] if name in TOGETHER else [[image] for image in images]:
         found = processor(images=batch, return_tensors="np" if made else "pt")

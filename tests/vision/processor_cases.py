@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mobilenet_v2": ("MobileNetV2", {"size": {"shortest_edge": 30}, "crop_size": square(24)}),
     "efficientnet": ("EfficientNet", {"size": square(24), "rescale_factor": 1 / 127.5, "rescale_offset": True}),
     "donut": ("Donut", {"size": {"height": 40, "width": 30}, "do_align_long_axis": True}),
+    "nougat": ("Nougat", {"size": {"height": 40, "width": 30}}),
     "donut_wide": ("Donut", {"size": {"height": 20, "width": 60}}),
     "detr": ("Detr", {"size": {"shortest_edge": 24, "longest_edge": 40}}),
     "yolos": ("Yolos", {"size": {"shortest_edge": 40, "longest_edge": 80}}),
@@ -86,8 +87,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 TOGETHER = ("detr", "yolos")  # prepared as one batch, and padded
 
 
-def pictures() -> list[np.ndarray]:
-    """uint8 (H, W, 3): smooth colours with noise."""
+MARGINS = ("nougat",)
+
+
+def pictures(name: str = "") -> list[np.ndarray]:
+    """uint8 (H, W, 3): smooth colours with noise; for the case `name` with white around them, if it is of MARGINS."""
     found = []
     for height, width in SIZES:
         generator = np.random.Generator(np.random.Philox(key=height))
@@ -95,4 +99,6 @@ def pictures() -> list[np.ndarray]:
         waves = [120 + 100 * np.sin(x / (4 + i)) * np.cos(y / (7 - i)) for i in range(3)]
         noise = generator.normal(0, 30, (height, width, 3))
         found.append(np.clip(np.stack(waves, 2) + noise, 0, 255).astype("uint8"))
+    if name in MARGINS:
+        return [np.pad(picture, ((5, 9), (12, 3), (0, 0)), constant_values=255) for picture in found]
     return found

@@ -41,9 +41,11 @@ from pyapp.text.marian_vocabulary import marian_document
 from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import MERGES, SETTINGS, VOCABULARIES, gguf_tokenizer, load_tokenizer, tokens_are_bytes
 from pyapp.text.vocabulary_files import checked_vocabulary
+from pyapp.vision.processors import ImageProcessor
 
 from .._index import MODEL_TYPES, TASKS
 from . import timm
+from .image_processors import check_fit, usual_processor
 from .labels import labels_of
 from .quantised.methods import as_floats
 from .sentence_folders import (
@@ -107,7 +109,7 @@ LEFT_OUT = re.compile(IGNORED.pattern + rf"|.*token_type_ids|cls\.seq_relationsh
 @dataclass(frozen=True)
 class LoadedTaskModel:
     """A model, its tokenizer, and the objects of its config.json and generation_config.json. `sentence`: the settings
-    that sentence-transformers keeps beside them.
+    that sentence-transformers keeps beside them. `processor`: prepares pictures of pages for a model that reads them.
     """
 
     name: str
@@ -116,6 +118,7 @@ class LoadedTaskModel:
     settings: dict[str, Any]
     generation: dict[str, Any]
     sentence: SentenceSettings = SentenceSettings()
+    processor: ImageProcessor | None = None
 
     @property
     def config(self) -> dict[str, Any]:
@@ -183,7 +186,21 @@ def load_task_model(
         model = LogitRanker(model, *answers)
     model.eval()
     generation = read_settings(files["generation_config"]) if "generation_config" in files else {}
-    return LoadedTaskModel(name, model, tokenizer, settings, generation, sentence_settings(files))
+    processor = _processor(getattr(model, "encoder", None), files, settings, name)
+    return LoadedTaskModel(name, model, tokenizer, settings, generation, sentence_settings(files), processor)
+
+
+def _processor(
+    encoder: Any, files: Mapping[str, Any], settings: Mapping[str, Any], name: str
+) -> ImageProcessor | None:  # fmt: skip
+    """The image processor of an encoder that reads the pictures of pages. ModelError for one of other pictures."""
+    wanted = getattr(encoder, "pixels", None)
+    if wanted is None:
+        return None
+    found = read_settings(files["preprocessor_config"]) if "preprocessor_config" in files else {}
+    processor = ImageProcessor.from_settings(found, usual_processor(str(settings.get("model_type"))))
+    check_fit(processor, wanted, name)
+    return processor
 
 
 def ranking_task(settings: Mapping[str, Any], files: Mapping[str, Any]) -> str:
@@ -425,7 +442,7 @@ def build(
         stored = timm.stored(model, checkpoint.tensors, renames)
     else:
         stored = stored_parameters(module, config, model, checkpoint)
-    base = module.BASE if hasattr(module, "BASE") else model.base_model_prefix
+    base = base_of(module, settings) if hasattr(module, "BASE") else model.base_model_prefix
     deviation = getattr(config, "initializer_range", DEVIATION)
     optional = _initialised_head(model, base, deviation, device) if new_head else ()
     left = load_weights(
@@ -437,6 +454,14 @@ def build(
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         report(Notice(f"tensors of the file that are not used: {', '.join(left[:4])}{more}", where=where))
     return model
+
+
+def base_of(module: Any, settings: Mapping[str, Any]) -> str:
+    """The name that files of a model_type give to what is below the head: the module's BASE, which may be one for each
+    model_type.
+    """
+    found: str = module.BASE if isinstance(module.BASE, str) else module.BASE[settings["model_type"]]
+    return found
 
 
 def _initialised_head(model: Module, base: str, deviation: float, device: Device | str | None) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
+from pyapp.nn.page_encoder import PAGE
 
 from .config import FileConfig, check_heads, check_padding, require
 from .labels import Labelled
@@ -33,6 +34,14 @@ class EncoderConfig(Labelled, FileConfig):
             f"num_attention_heads {self.num_attention_heads} does not divide hidden_size {self.hidden_size}",
         )
         check_padding(getattr(self, "pad_token_id", None), self.vocab_size)
+
+
+def check_page(positions: int) -> None:
+    """ModelError for tables that do not hold all places on a page, of which there are 1,001."""
+    require(
+        PAGE < positions <= 1 << 16,
+        f"max_2d_position_embeddings is {positions:,}, expected {PAGE + 1:,} to {1 << 16:,}",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

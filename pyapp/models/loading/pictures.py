@@ -32,7 +32,7 @@ from .by_task import (
     settings_in,
     with_labels,
 )
-from .image_processors import usual_processor
+from .image_processors import check_fit, usual_processor
 
 READERS = r"(qformer_tokenizer/)?"  # the folder of a second tokenizer, of InstructBLIP
 MORE_FILES = re.compile(READERS + "(" + "|".join(map(re.escape, TOKENIZER_FILES)) + ")")
@@ -98,7 +98,7 @@ def load_image_model(
         check_tokenizer(tokenizer, model, name)
     if getattr(model, "reader_files", ""):
         model.reader = tokenizer_of(source, name, files, model.reader_files).encode
-    _check_fit(processor, model, name)
+    check_fit(processor, model.pixels, name)
     if hasattr(model, "take_prompts") and "processor_config" in files:
         model.take_prompts(read_settings(files["processor_config"]))
     model.eval()
@@ -167,15 +167,3 @@ def _processor(files: Mapping[str, Any], settings: Mapping[str, Any]) -> ImagePr
     parts = (settings.get("encoder"), settings)
     kinds = [str(part.get("model_type", "")) for part in parts if isinstance(part, dict)]
     return ImageProcessor.from_settings(found, usual_processor(kinds[0]))
-
-
-def _check_fit(processor: ImageProcessor, model: Any, name: str) -> None:
-    """ModelError for a processor whose pictures the model does not take."""
-    made, wanted = processor.fixed_size, model.pixels
-    if made is not None and wanted is not None and made != wanted:
-        raise ModelError(
-            f"its image processor makes pictures of {made[0]} x {made[1]} pixels, the model takes "
-            f"{wanted[0]} x {wanted[1]}",
-            where=name,
-            hint="Give the preprocessor_config.json that belongs to the weights",
-        )

@@ -26,7 +26,7 @@ from pyapp.nn.rotary import rotary_frequencies
 from pyapp.text.gguf_metadata import gguf_types
 from pyapp.text.tokenizer import Tokenizer
 
-from .by_task import MORE_FILES, own_task, renamed
+from .by_task import MORE_FILES, base_of, own_task, renamed
 from .gguf import AsGguf, Gguf
 from .quantised.methods import as_floats, unquantised
 from .sentence_folders import sentence_parts
@@ -68,7 +68,7 @@ def as_gguf(
         model.pooler = None  # llama.cpp does not read it
     older = getattr(module, "renamed", None)
     renames = older if task == "causal-lm" else renamed if older is None else lambda name: older(renamed(name))
-    base = getattr(module, "BASE", None) or kind.base_model_prefix
+    base = base_of(module, settings) if getattr(module, "BASE", None) else kind.base_model_prefix
     view = AsGguf(
         form, config, model, checkpoint, stored, base, renames, ignored_by(module), strict=task == "causal-lm"
     )

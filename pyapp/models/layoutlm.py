@@ -1,0 +1,111 @@
+"""LayoutLM (Xu et al. 2019, arXiv 1912.13318): BERT, with the place and the size of each word on its page.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import Module
+from pyapp.nn.encoders import (
+    BertEmbeddings,
+    BertLayers,
+    LinearHead,
+    PooledClassifierHead,
+    Pooler,
+    PredictionsHead,
+    visible_keys,
+)  # fmt: skip
+from pyapp.nn.page_encoder import PAGE, PageEncoder, add_tables, placed
+
+from .loading.encoder_config import BertConfig, check_page
+
+MODEL_TYPES = ("layoutlm",)
+BASE = "layoutlm"  # the encoder's name in files with a head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BertConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = "layoutlm"
+
+    max_2d_position_embeddings: int = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_page(self.max_2d_position_embeddings)
+
+
+class Embeddings(BertEmbeddings):
+    """The sum of a token's word, position, type, and place and size on the page, normalised."""
+
+    def __init__(self, config: Config) -> None:
+        width = config.hidden_size
+        super().__init__(
+            config.vocab_size, width, config.max_position_embeddings, config.type_vocab_size, config.layer_norm_eps,
+            config.pad_token_id,
+        )  # fmt: skip
+        add_tables(self, config.max_2d_position_embeddings, width, width)
+
+    def on_page(self, ids: Tensor, type_ids: Tensor | None, boxes: Tensor) -> Tensor:
+        """ids and type_ids (B, T), boxes (B, T, 4) → (B, T, D)."""
+        x = self.summed(ids, type_ids)
+        for part in placed(self, boxes):
+            x = x + part
+        return self.LayerNorm(x)
+
+
+class LayoutLM(PageEncoder):
+    """The encoder; with `pooler`, also the layer over the first token that a head reads."""
+
+    end_box = (PAGE,) * 4
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = Embeddings(config)
+        self.encoder = BertLayers.of(config)
+        self.pooler = Pooler(config.hidden_size) if pooler else None
+
+    def forward(
+        self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None,
+        boxes: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """ids (B, T), boxes (B, T, 4) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        x = self.embeddings.on_page(ids, type_ids, self.boxes_of(ids, boxes))
+        return self.encoder(x, visible_keys(attention_mask))
+
+
+def masked_lm(config: Config) -> PredictionsHead:
+    """Scores of the words that may stand at each token."""
+    return PredictionsHead(BASE, LayoutLM(config))
+
+
+def sequence_classification(config: Config) -> PooledClassifierHead:
+    """Scores of the labels of a page."""
+    return PooledClassifierHead(BASE, LayoutLM(config))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), LayoutLM(config), config.hidden_size, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead((BASE, "qa_outputs"), LayoutLM(config), config.hidden_size, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": LayoutLM,
+    "masked-lm": masked_lm,
+    "sequence-classification": sequence_classification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}

@@ -1,0 +1,127 @@
+"""RemBERT (Chung et al. 2020, arXiv 2010.12821): BERT with narrow embeddings of words and a wide layer behind the last
+one, for 110 languages.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyapp.dataclass import dataclass
+from pyapp.engine import Tensor
+from pyapp.nn import LayerNorm, Linear, Module
+from pyapp.nn.encoders import (
+    BertEmbeddings,
+    BertLayers,
+    Encoder,
+    Headed,
+    LinearHead,
+    PooledClassifierHead,
+    Pooler,
+    visible_keys,
+)  # fmt: skip
+from pyapp.nn.layers.gated import activation_named
+
+from .loading.encoder_config import BertConfig
+
+MODEL_TYPES = ("rembert",)
+BASE = "rembert"  # the encoder's name in files with a head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BertConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = "rembert"
+
+    input_embedding_size: int = 256
+    output_embedding_size: int = 1664
+    tie_word_embeddings: bool = False
+
+
+class Layers(BertLayers):
+    """The layers, before them a projection of the embeddings to their width."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(
+            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
+            config.hidden_act, config.layer_norm_eps,
+        )  # fmt: skip
+        self.embedding_hidden_mapping_in = Linear(config.input_embedding_size, config.hidden_size)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (B, T, input_embedding_size) → (B, T, D)."""
+        return super().forward(self.embedding_hidden_mapping_in(x), mask)
+
+
+class RemBert(Encoder):
+    """The encoder; with `pooler`, also the layer over the first token that a head reads."""
+
+    def __init__(self, config: Config, pooler: bool = True) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.input_embedding_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
+        self.encoder = Layers(config)
+        self.pooler = Pooler(config.hidden_size) if pooler else None
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        return self.encoder(self.embeddings(ids, type_ids), visible_keys(attention_mask))
+
+
+class Predictions(Module):
+    """Scores of all words, by a table of their own."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.dense = Linear(config.hidden_size, config.output_embedding_size)
+        self.decoder = Linear(config.output_embedding_size, config.vocab_size)
+        self.LayerNorm = LayerNorm(config.output_embedding_size, config.layer_norm_eps)
+        self.activation = activation_named(config.hidden_act)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) → (B, T, V)."""
+        return self.decoder(self.LayerNorm(self.activation(self.dense(x))))
+
+
+class RemBertForMaskedLM(Headed):
+    """Scores of the words that may stand at each token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(BASE, RemBert(config, pooler=False))
+        self.cls = Module()
+        self.cls.predictions = Predictions(config)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.cls.predictions(x)
+
+
+def sequence_classification(config: Config) -> PooledClassifierHead:
+    """Scores of the labels of a text, or of a pair of texts."""
+    return PooledClassifierHead(BASE, RemBert(config))
+
+
+def token_classification(config: Config) -> LinearHead:
+    """Scores of the labels of each token."""
+    return LinearHead((BASE, "classifier"), RemBert(config, pooler=False), config.hidden_size, len(config.labels))
+
+
+def question_answering(config: Config) -> LinearHead:
+    """Scores of an answer's start and end at each token."""
+    return LinearHead((BASE, "qa_outputs"), RemBert(config, pooler=False), config.hidden_size, 2)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "features": RemBert,
+    "masked-lm": RemBertForMaskedLM,
+    "sequence-classification": sequence_classification,
+    "token-classification": token_classification,
+    "question-answering": question_answering,
+}
