@@ -82,8 +82,8 @@ __all__ = [
     "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "chat", "classify",
     "classify_images", "classify_sounds", "compose", "cut_out_objects", "detect_labels", "detect_objects", "embed",
     "embed_every_token", "embed_images", "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth",
-    "estimate_poses", "fill_mask", "finetune", "forecast", "generate", "imagine", "inspect", "label", "listen", "load", "load_chat",
-    "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read",
+    "estimate_poses", "fill_mask", "finetune", "forecast", "generate", "imagine", "inspect", "label", "listen", "load",
+    "load_chat", "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize", "rank_pages", "read",
     "read_images", "rerank", "segment_images", "segment_labels", "set_threads", "speak", "task", "train_reader",
     "train_speech", "train_story", "transcribe", "translate", "translate_text", "unload", "upscale_images",
 ]  # fmt: skip

@@ -38,7 +38,7 @@ def named_series(series: Any) -> dict[str, Any]:
 
 def values_of(name: str, values: Any) -> Any:
     """float64 (T,) of a series. OptionError for what is no number, for a gap (NaN, None), and for infinity."""
-    where = f"series {name}"
+    where = f"series: {name}"
     if isinstance(values, Tensor):
         values = values.to("float64").cpu().numpy()
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
@@ -116,10 +116,10 @@ def forecast_series(
     values are at equal distances in time, the last one is the newest.
 
     horizon: None, what the model was trained for. quantiles: the levels; None: those of 0.1, 0.5 and 0.9 that the
-    model knows. samples: the paths that Chronos and distributions draw (None: the model's number), from `seed`. frequency: the
-    kind of TimesFM: 0 up to daily values, 1 weekly and monthly ones, 2 quarterly and yearly ones. The forecast is the
-    mean; of Chronos-Bolt, as its package has it, the median. A Notice tells that only the end of a series is read.
-    Done with `horizon`.
+    model knows. samples: the paths that Chronos and distributions draw (None: the model's number), from `seed`.
+    frequency: the kind of TimesFM: 0 up to daily values, 1 weekly and monthly ones, 2 quarterly and yearly ones. The
+    forecast is the mean; of Chronos-Bolt, as its package has it, the median. A Notice tells that only the end of a
+    series is read. Done with `horizon`.
     """
     model = loaded.model
     wanted = _wanted(model, horizon, quantiles, samples, seed, frequency)
@@ -134,10 +134,10 @@ def forecast_series(
         if len(values) < model.needs:
             need = f"{model.needs:,} value{'s' if model.needs > 1 else ''}"
             what = f"it has {len(values):,} values, the model needs {need}"
-            raise OptionError(what, where=f"series {name}", hint="Give more of the past, or take another model")
+            raise OptionError(what, where=f"series: {name}", hint="Give more of the past, or take another model")
         if model.together > 1 and len(values) != len(next(iter(known.values()))):
             what = f"it has {len(values):,} values, {next(iter(known))} has {len(next(iter(known.values()))):,}"
-            raise OptionError(what, where=f"series {name}", hint="The model reads them together")
+            raise OptionError(what, where=f"series: {name}", hint="The model reads them together")
     longer = [name for name, values in known.items() if len(values) > model.reads]
     if longer:
         yield Notice(f"only the last {model.reads:,} values of {longer[0]} are read", where=loaded.name)

@@ -182,11 +182,11 @@ def test_series_that_cannot_be_forecast() -> None:
         return f"{last.where}: {last.what}"
 
     for given, options, told in (
-        ([1.0, None, 2.0], {}, "series 0: value 2 is missing"), ([1.0, float("nan")], {}, "value 2 is missing"),
-        ({"sales": [1, "two"]}, {}, "series sales: value 2 is 'two', not a number"),
+        ([1.0, None, 2.0], {}, "series: 0: value 2 is missing"), ([1.0, float("nan")], {}, "value 2 is missing"),
+        ({"sales": [1, "two"]}, {}, "series: sales: value 2 is 'two', not a number"),
         ([1.0, float("inf")], {}, "value 2 is inf"), ([10**400], {}, "too large"), ([], {}, "it has 0 values"),
         ("abc", {}, "expected numbers"), ([True, 2], {}, "value 1 is True"), ({}, {}, "at least one"),
-        ({"a": 3}, {}, "series a: 3 is no list"),
+        ({"a": 3}, {}, "series: a: 3 is no list"),
         ([1.0], {"horizon": 0}, "horizon"), ([1.0], {"horizon": 1 << 20}, "horizon"),
         ([1.0], {"quantiles": [1.5]}, "quantiles: 1.5"), ([1.0], {"quantiles": [0.1]}, "from 0.2 to 0.8"),
         ([1.0], {"samples": 5}, "samples"), ([1.0], {"frequency": 3}, "3 kinds"), ([1.0], {"seed": -1}, "seed"),
@@ -194,7 +194,8 @@ def test_series_that_cannot_be_forecast() -> None:
         assert told in error("timesfm", given, **options), (given, options)
     for given, options, told in (
         (series(2, 15).tolist(), {}, "has 15 values, the model needs 16"), (series(3, 16).tolist(), {}, "3 are given"),
-        ([[1.0] * 16, [1.0] * 17], {}, "it has 17 values"), (series(2, 16).tolist(), {"horizon": 6}, "5 values at most"),
+        ([[1.0] * 16, [1.0] * 17], {}, "it has 17 values"),
+        (series(2, 16).tolist(), {"horizon": 6}, "5 values at most"),
         (series(2, 16).tolist(), {"quantiles": [0.5]}, "no quantiles"),
         (series(2, 16).tolist(), {"frequency": 1}, "takes none"),
     ):  # fmt: skip
