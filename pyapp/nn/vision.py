@@ -237,9 +237,12 @@ class PatchLayer(Module):
     Vision Transformer's files.
     """
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True,
+        key_bias: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.attention = PatchAttention(width, heads, bias)
+        self.attention = PatchAttention(width, heads, bias, key_bias)
         self.intermediate = Intermediate(width, inner, activation)
         self.output = Module()
         self.output.dense = ResidualLinear(inner, width)
@@ -256,10 +259,12 @@ class PatchLayers(Module):
     """The layers of an encoder, one after the other."""
 
     def __init__(
-        self, layers: int, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True
-    ) -> None:
+        self, layers: int, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True,
+        key_bias: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.layer = ModuleList(PatchLayer(width, heads, inner, activation, epsilon, bias) for _ in range(layers))
+        sizes = (width, heads, inner, activation, epsilon, bias, key_bias)
+        self.layer = ModuleList(PatchLayer(*sizes) for _ in range(layers))
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, D) → (B, T, D)."""

@@ -62,6 +62,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         _defaults(LONG, 2, IMAGENET, do_pad=True),
     ),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
+    "VideoMAE": _defaults(SHORTEST, 2, do_center_crop=True),
+    "Timesformer": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
+    "Vivit": _defaults({"shortest_edge": 256}, 2, do_center_crop=True, rescale_factor=1 / 127.5, rescale_offset=True),
+    "VJEPA2": _defaults(
+        {"shortest_edge": 292}, 2, IMAGENET, do_center_crop=True, crop_size={"height": 256, "width": 256}
+    ),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "DINOv3ViT": _defaults(SQUARE, 2, IMAGENET),
     "DPT": _defaults({"height": 384, "width": 384}, 3),
@@ -94,6 +100,10 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 # Processors whose single `size` is that of the shorter side.
 KEEP_SHAPE = (
+    "VideoMAE",
+    "Timesformer",
+    "Vivit",
+    "VJEPA2",
     "TimmWrapper",
     "CLIP",
     "Bit",
@@ -703,13 +713,15 @@ def _is_list(value: Any) -> bool:
 
 def _kind(settings: Mapping[str, Any], usual: str | None) -> str:
     """The processor's name in DEFAULTS."""
-    named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
+    names = ("image_processor_type", "feature_extractor_type", "video_processor_type")
+    named = next((settings[name] for name in names if settings.get(name)), None)
     if named is None:
         if usual is not None:
             return usual
         raise ModelError("it does not say the image_processor_type", where="preprocessor_config.json", hint=HINT)
     short = str(named).removesuffix("Fast").removesuffix("Pil")
-    short = short.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    for end in ("ImageProcessor", "FeatureExtractor", "VideoProcessor"):
+        short = short.removesuffix(end)
     if short not in DEFAULTS:
         raise ModelError(
             f"the image processor {named!s:.60} is not known", where="preprocessor_config.json",

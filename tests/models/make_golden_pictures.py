@@ -53,6 +53,7 @@ ENDS = {
     "mask-generation": "Model",
     "object-detection": "ForObjectDetection",
     "semantic-segmentation": "ForSemanticSegmentation",
+    "video-classification": "ForVideoClassification",
     "zero-shot-image-classification": "Model",
     "zero-shot-object-detection": "ForObjectDetection",
     "zero-shot-semantic-segmentation": "ForImageSegmentation",
@@ -130,7 +131,10 @@ def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     return {"input_ids": torch.tensor([[model.config.image_token_id] * vectors + PROMPT] * 2)}
 
 
-def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
+def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any]:
+    if task == "video-classification":
+        frames = CONFIGS[name].get("num_frames", CONFIGS[name].get("frames_per_clip"))
+        return [model(torch.from_numpy(picture(2 * frames, *size).reshape(2, frames, 3, *size))).logits]
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
         tokens = "input_ids" if type(model).__name__.startswith("BlipFor") else "decoder_input_ids"
@@ -230,7 +234,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
         model, stored = of_open_clip(name) if free else model_of(name, task, folder)
         results, total = [], 0
         for size in sizes(name):
-            for part in outputs(model, task, size):
+            for part in outputs(model, name, task, size):
                 results.append(rounded(shown(part.detach().numpy())))
                 total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
         texts = written(model, sizes(name)[0]) if task == "image-to-text" else None

@@ -101,6 +101,22 @@ _T5 = {
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
+    "videomae": {"model_type": "videomae", **_SIZES, **_LABELS, "image_size": [12, 8], "num_frames": 4},
+    "videomae_first": {
+        "model_type": "videomae", **_SIZES, **_LABELS, "num_frames": 2, "qv_bias": False, "use_mean_pooling": False,
+    },
+    "vivit": {"model_type": "vivit", **_SIZES, **_LABELS, "num_frames": 4, "tubelet_size": [2, 4, 4]},
+    "timesformer": {"model_type": "timesformer", **_SIZES, **_LABELS, "num_frames": 3},
+    "timesformer_joint": {
+        "model_type": "timesformer", **_SIZES, **_LABELS, "num_frames": 2, "attention_type": "joint_space_time",
+        "qkv_bias": False,
+    },
+    "vjepa2": {
+        "model_type": "vjepa2", **_LABELS, "patch_size": 4, "hidden_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "crop_size": 12, "frames_per_clip": 4,
+        "mlp_ratio": 2.0, "num_pooler_layers": 2, "pred_hidden_size": 12, "pred_num_attention_heads": 2,
+        "pred_num_hidden_layers": 1,
+    },
     "deit": {"model_type": "deit", **_SIZES, **_LABELS},
     "deit_teacher": {"model_type": "deit", **_SIZES, **_LABELS, "qkv_bias": False},
     "beit": {"model_type": "beit", **_SIZES, **_LABELS, "use_relative_position_bias": True},
@@ -425,13 +441,13 @@ CLASSES = {
 }
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
+    "vit videomae deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
     "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin swin2sr_light donut "
     "blip trocr florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
+    "vit videomae timesformer vivit vjepa2 deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
     "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 grounding_dino yolos detr rt_detr "
     "segformer swin swin2sr_light donut blip instructblip sam sam2 trocr florence2"
 ).split()
@@ -454,7 +470,7 @@ FOUND = ["a cat", "Green dog"], 0.87, 0.85  # labels, and the thresholds of obje
 def sizes(name: str) -> list[tuple[int, int]]:
     """The sizes (height, width) of the pictures that the tests show a model."""
     config = CONFIGS[name]
-    own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
+    own = config.get("encoder", config.get("vision_config", config)).get("image_size", config.get("crop_size", 32))
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (32, 40) if "grounding" in config["model_type"] or "deformable" in config["model_type"] else own
