@@ -55,12 +55,12 @@ class Config(T5Config):
         for name in ("pad_token_id", "eos_token_id"):
             require(own[name] < special, f"chronos_config.{name} is {own[name]:,}, of {special:,} special tokens")
         for name in ("temperature", "top_p"):
-            value = own.get(name)
+            value: Any = own.get(name)
             plausible = type(value) in (int, float) and 0 < value <= (1 if name == "top_p" else 100)
             require(plausible, f"chronos_config.{name} is {value!r:.40}, expected a number above 0")
         require(type(own.get("use_eos_token")) is bool, "chronos_config.use_eos_token is not true or false")
         limits = own.get("tokenizer_kwargs")
-        pair = [limits.get("low_limit"), limits.get("high_limit")] if isinstance(limits, dict) else []
+        pair: list[Any] = [limits.get("low_limit"), limits.get("high_limit")] if isinstance(limits, dict) else []
         plausible = bool(pair) and all(type(x) in (int, float) and abs(x) < FLOAT_LIMIT for x in pair)
         require(plausible and pair[0] < pair[1], f"chronos_config.tokenizer_kwargs is {limits!r:.60}")
 
@@ -75,7 +75,7 @@ class Bins:
         low, high = (float(own["tokenizer_kwargs"][name]) for name in ("low_limit", "high_limit"))
         self.centres = np.linspace(low, high, self.words - self.special - 1, dtype=np.float32)
         middles = (self.centres[1:] + self.centres[:-1]) / np.float32(2)
-        self.edges = np.concatenate([np.float32([-1e20]), middles, np.float32([1e20])])
+        self.edges = np.concatenate([[-1e20], middles, [1e20]]).astype(np.float32)
 
     def words_of(self, past: NDArray[np.float32]) -> tuple[NDArray[np.int64], np.float32]:
         """past (T,) → the words (T,), or (T + 1,) with the end, and the scale: the mean of the absolute values."""

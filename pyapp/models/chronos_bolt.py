@@ -76,7 +76,7 @@ class ChronosBolt(Forecaster):
         own = config.chronos_config
         self.config = config
         self.reads, self.horizon = own["context_length"], own["prediction_length"]
-        self.levels = tuple(own["quantiles"])
+        self.levels: tuple[float, ...] = tuple(own["quantiles"])
         self.size, self.stride = own["input_patch_size"], own["input_patch_stride"]
         self.shared = Embedding(config.vocab_size, config.d_model)
         sizes = (2 * self.size, config.d_ff, config.d_model)
@@ -118,13 +118,13 @@ class ChronosBolt(Forecaster):
         """
         count = len(self.levels)
         known = past[:, -self.reads :]
-        found = self._quantiles(known)  # (levels, horizon)
+        found: Any = self._quantiles(known)  # (levels, horizon)
         last = found
         known = np.repeat(known, count, 0)  # (levels, T)
         while found.shape[1] < wanted.horizon:
             yield found.shape[1]
             known = np.concatenate([known, last.astype(np.float32)], 1)[:, -self.reads :]
-            last = np.quantile(self._quantiles(known), self.levels, axis=0)
+            last = np.quantile(self._quantiles(known), np.array(self.levels), axis=0)
             found = np.concatenate([found, last], 1)
         yield wanted.horizon
         found = found[:, : wanted.horizon].T[None]  # (1, H, levels)

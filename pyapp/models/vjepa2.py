@@ -1,5 +1,5 @@
-"""V-JEPA 2 (Assran et al. 2025, arXiv 2506.09985): a Vision Transformer over boxes of pixels of a video, whose attention
-is rotated by frame, row and column; a token that attends to all of them is read for labels.
+"""V-JEPA 2 (Assran et al. 2025, arXiv 2506.09985): a Vision Transformer over boxes of pixels of a video, whose
+attention is rotated by frame, row and column; a token that attends to all of them is read for labels.
 
 Parameters have the names of Hugging Face's files.
 """

@@ -143,7 +143,7 @@ class ResidualBlock(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x (..., before) → (..., after)."""
         first, second, around = (self._modules[name] for name in self.names)
-        found: Tensor = second(self.activation(first(x))) + around(x)  # type: ignore[misc]
+        found: Tensor = second(self.activation(first(x))) + around(x)
         return found
 
 

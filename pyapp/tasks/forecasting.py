@@ -94,7 +94,7 @@ def _wanted(
         if not model.draws:
             raise OptionError("this model draws no paths", where="samples", hint="Leave it out")
     check_number("seed", seed, 0, (1 << 63) - 1, whole=True)
-    usual = QUANTILES
+    usual: tuple[float, ...] = QUANTILES
     if model.levels is not None:
         usual = tuple(q for q in QUANTILES if model.levels and model.levels[0] <= q <= model.levels[-1])
     levels = checked_quantiles(usual if quantiles is None else quantiles)

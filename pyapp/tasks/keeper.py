@@ -100,6 +100,12 @@ def load_forecasting(
     return load_forecaster(source, report=report, cancel=cancel, **options)
 
 
+def load_videos(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+    from pyapp.models.loading.videos import load_video_model
+
+    return load_video_model(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -130,6 +136,7 @@ LOADERS: Mapping[str, Loader] = {
     "match-sound": load_sound_matching,
     "compose": load_for("text-to-audio"),
     "forecast": load_forecasting,
+    "classify-video": load_videos,
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),

@@ -219,6 +219,8 @@ class ImageProcessor:
         for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
                 found[name] = _size(settings[name], None, form)
+        if kind == "VJEPA2":  # its size follows from that of the crop
+            found["size"] = {"shortest_edge": int(found["crop_size"]["height"] * 256 / 224)}
         if settings.get("do_pan_and_scan") and kind != "Gemma3":
             _wrong("do_pan_and_scan", settings["do_pan_and_scan"], "false: only Gemma 3's pictures have crops")
         for name in ("image_mean", "image_std"):

@@ -75,6 +75,7 @@ HEADS = {
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
         "audio-text-to-text", "time-series-forecasting",
     ),
+    "ForVideoClassification": ("video-classification",),
     "ForPrediction": ("time-series-forecasting",),
     "ForForecasting": ("time-series-forecasting",),
     "ForImageClassification": ("image-classification",),

@@ -57,8 +57,8 @@ class PatchedSeriesConfig(FileConfig):
             f"patch_length {self.patch_length} is not less than context_length {self.context_length}",
         )
         require(self.patches <= MOST_PATCHES, f"{self.patches:,} patches, expected at most {MOST_PATCHES:,}")
-        known = self.scaling is True or (not isinstance(self.scaling, list | dict | int) and self.scaling in SCALERS)
-        require(known or self.scaling is False, f"scaling {self.scaling!r:.40} is not known")
+        scales = isinstance(self.scaling, bool) or (isinstance(self.scaling, str | None) and self.scaling in SCALERS)
+        require(scales, f"scaling {self.scaling!r:.40} is not known")
         require(self.loss in ("mse", "nll"), f"loss {self.loss!r:.40} is not known")
         if self.loss == "nll":
             known = f"distribution_output {self.distribution_output!r:.40} is not known"
