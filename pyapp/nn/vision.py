@@ -120,18 +120,19 @@ def resized_positions(
 
 
 class PlacedPatches(Module):
-    """The class token and the patches, with their positions."""
+    """The class token, if there is one, and the patches, with their positions."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, with_class: bool = True) -> None:
         super().__init__()
         width = config.hidden_size
-        self.cls_token = token(width)
+        self.cls_token = token(width) if with_class else None
         self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
-        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 1, width)
+        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + with_class, width)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → (B, 1 + patches, D)."""
-        return with_tokens(self.patch_embeddings(pixel_values), self.cls_token) + self.position_embeddings
+        """pixel_values (B, C, H, W) → (B, 1 + patches, D), or (B, patches, D) without a class token."""
+        x = self.patch_embeddings(pixel_values)
+        return (x if self.cls_token is None else with_tokens(x, self.cls_token)) + self.position_embeddings
 
 
 def mean_of_places(x: Tensor) -> Tensor:

@@ -62,6 +62,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         _defaults(LONG, 2, IMAGENET, do_pad=True),
     ),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
+    "Pvt": _defaults(SQUARE, 3, IMAGENET),
+    "PoolFormer": _defaults(SHORTEST, 3, IMAGENET, do_center_crop=True, crop_pct=0.9),
     "VideoMAE": _defaults(SHORTEST, 2, do_center_crop=True),
     "Timesformer": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
     "Vivit": _defaults({"shortest_edge": 256}, 2, do_center_crop=True, rescale_factor=1 / 127.5, rescale_offset=True),
@@ -100,6 +102,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 # Processors whose single `size` is that of the shorter side.
 KEEP_SHAPE = (
+    "PoolFormer",
     "VideoMAE",
     "Timesformer",
     "Vivit",
@@ -219,6 +222,10 @@ class ImageProcessor:
         for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
                 found[name] = _size(settings[name], None, form)
+        if kind == "PoolFormer" and found.get("do_resize", True) is True:  # the crop is so much of the whole
+            if "shortest_edge" not in found["size"] or not _is_number(found["crop_pct"]) or found["crop_pct"] <= 0:
+                _wrong("size and crop_pct", (found["size"], found["crop_pct"]), "a shortest_edge, and a number above 0")
+            found["size"] = {"shortest_edge": int(found["size"]["shortest_edge"] / found["crop_pct"])}
         if kind == "VJEPA2":  # its size follows from that of the crop
             found["size"] = {"shortest_edge": int(found["crop_size"]["height"] * 256 / 224)}
         if settings.get("do_pan_and_scan") and kind != "Gemma3":

@@ -124,6 +124,37 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "beit", **_SIZES, **_LABELS, "use_shared_relative_position_bias": True,
         "use_absolute_position_embeddings": True, "use_mean_pooling": False, "layer_scale_init_value": 0.0,
     },
+    "data2vec": {
+        "model_type": "data2vec-vision", **_SIZES, **_LABELS, "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": True,
+    },
+    "vit_msn": {"model_type": "vit_msn", **_SIZES, **_LABELS},
+    "ijepa": {"model_type": "ijepa", **_SIZES, **_LABELS, "image_size": [12, 8]},
+    "vit_mae": {
+        "model_type": "vit_mae", **_SIZES, "mask_ratio": 0.0, "decoder_hidden_size": 8, "decoder_num_hidden_layers": 1,
+    },
+    "poolformer": {
+        "model_type": "poolformer", "hidden_sizes": [8, 12], "depths": [1, 2], "patch_sizes": [7, 3],
+        "strides": [4, 2], "padding": [2, 1], "num_encoder_blocks": 2, "mlp_ratio": 2.0, **_LABELS,
+    },
+    "pvt_v2": {
+        "model_type": "pvt_v2", "hidden_sizes": [8, 12], "depths": [1, 2], "patch_sizes": [7, 3], "strides": [4, 2],
+        "num_attention_heads": [1, 3], "mlp_ratios": [2, 3], "sr_ratios": [2, 1], "num_encoder_blocks": 2, **_LABELS,
+    },
+    "pvt_v2_linear": {
+        "model_type": "pvt_v2", "hidden_sizes": [8], "depths": [1], "patch_sizes": [3], "strides": [2],
+        "num_attention_heads": [2], "mlp_ratios": [2], "sr_ratios": [2], "num_encoder_blocks": 1,
+        "linear_attention": True, "qkv_bias": False, **_LABELS,
+    },
+    "dinov3_convnext": {"model_type": "dinov3_convnext", "hidden_sizes": [8, 12], "depths": [1, 2]},
+    "swinv2": {
+        "model_type": "swinv2", "image_size": 24, "patch_size": 2, "embed_dim": 8, "depths": [2, 2],
+        "num_heads": [2, 4], "window_size": 4, "mlp_ratio": 2.0, **_LABELS,
+    },
+    "swinv2_finer": {
+        "model_type": "swinv2", "image_size": [16, 24], "patch_size": 2, "embed_dim": 8, "depths": [1, 2],
+        "num_heads": [2, 2], "window_size": 6, "pretrained_window_sizes": [3, 3], "qkv_bias": False, **_LABELS,
+    },
     "dinov2": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_mask_token": True},
     "dinov2_gated": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_swiglu_ffn": True},
     "dinov2_with_registers": {
@@ -491,5 +522,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 ANY_SIZE = (
     "dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet yolos segformer swin detr table-transformer"
+    "mobilenet_v2 efficientnet yolos segformer swin detr pvt_v2 poolformer dinov3_convnext table-transformer"
 ).split()
