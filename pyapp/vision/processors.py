@@ -62,6 +62,14 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         _defaults(LONG, 2, IMAGENET, do_pad=True),
     ),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
+    "MobileViT": _defaults(
+        SHORTEST,
+        3,
+        do_center_crop=True,
+        crop_size={"height": 256, "width": 256},
+        do_normalize=False,
+        do_flip_channel_order=True,
+    ),
     "Pvt": _defaults(SQUARE, 3, IMAGENET),
     "PoolFormer": _defaults(SHORTEST, 3, IMAGENET, do_center_crop=True, crop_pct=0.9),
     "VideoMAE": _defaults(SHORTEST, 2, do_center_crop=True),
@@ -102,6 +110,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 # Processors whose single `size` is that of the shorter side.
 KEEP_SHAPE = (
+    "MobileViT",
     "PoolFormer",
     "VideoMAE",
     "Timesformer",
@@ -164,6 +173,7 @@ class ImageProcessor:
     do_thumbnail: bool = False
     do_align_long_axis: bool = False
     rescale_offset: bool = False
+    do_flip_channel_order: bool = False  # MobileViT: blue, green, red
     include_top: bool = False
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
@@ -550,6 +560,8 @@ class ImageProcessor:
             x = x * self.rescale_factor
             if self.rescale_offset:
                 x = x - 1
+        if self.do_flip_channel_order:
+            x = x.flip(0)
         if self.kind == "Owlv2" and self.do_resize:
             side = max(x.shape[1:]) if self.do_pad else None
             x = smoothly_resized(x, self.size["height"], self.size["width"], side)

@@ -137,6 +137,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "poolformer", "hidden_sizes": [8, 12], "depths": [1, 2], "patch_sizes": [7, 3],
         "strides": [4, 2], "padding": [2, 1], "num_encoder_blocks": 2, "mlp_ratio": 2.0, **_LABELS,
     },
+    "mobilevit": {
+        "model_type": "mobilevit", "hidden_sizes": [8, 12, 8], "neck_hidden_sizes": [4, 6, 6, 8, 8, 10, 12],
+        "expand_ratio": 1.5, "num_attention_heads": 2, **_LABELS,
+    },
+    "mobilevit_dilated": {
+        "model_type": "mobilevit", "hidden_sizes": [8, 4, 8], "neck_hidden_sizes": [4, 8, 8, 8, 6, 8, 6],
+        "expand_ratio": 1.0, "num_attention_heads": 2, "output_stride": 8, "qkv_bias": False, **_LABELS,
+    },
     "pvt_v2": {
         "model_type": "pvt_v2", "hidden_sizes": [8, 12], "depths": [1, 2], "patch_sizes": [7, 3], "strides": [4, 2],
         "num_attention_heads": [1, 3], "mlp_ratios": [2, 3], "sr_ratios": [2, 1], "num_encoder_blocks": 2, **_LABELS,
@@ -522,5 +530,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 ANY_SIZE = (
     "dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet yolos segformer swin detr pvt_v2 poolformer dinov3_convnext table-transformer"
+    "mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext table-transformer"
 ).split()
