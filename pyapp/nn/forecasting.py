@@ -133,12 +133,14 @@ def patches_of(x: Tensor, length: int, stride: int) -> Tensor:
 class ResidualBlock(Module):
     """A layer with an activation and a layer without, beside a layer around both. `names`: of the three layers."""
 
-    def __init__(self, before: int, inner: int, after: int, activation: str, names: tuple[str, str, str]) -> None:
+    def __init__(
+        self, before: int, inner: int, after: int, activation: str, names: tuple[str, str, str], bias: bool = True
+    ) -> None:
         super().__init__()
         self.names = names
         self.activation = activation_named(activation)
         for name, sizes in zip(names, ((before, inner), (inner, after), (before, after)), strict=True):
-            self.add_module(name, Linear(*sizes))
+            self.add_module(name, Linear(*sizes, bias=bias))
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., before) → (..., after)."""

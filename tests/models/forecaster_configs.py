@@ -36,6 +36,16 @@ _MIXER = {
 CONFIGS: dict[str, dict[str, Any]] = {
     "timesfm": _TIMESFM,
     "timesfm_positions": _TIMESFM | {"use_positional_embedding": True, "quantiles": [0.1, 0.2, 0.9]},
+    "timesfm2_5": {
+        key: value for key, value in _TIMESFM.items() if key != "num_attention_heads"
+    } | {
+        "model_type": "timesfm2_5", "num_attention_heads": 4, "num_key_value_heads": 2, "output_quantile_len": 5,
+        "decode_index": 2, "use_bias": True,
+    },
+    "timesfm2_5_plain": _TIMESFM | {
+        "model_type": "timesfm2_5", "num_key_value_heads": 3, "output_quantile_len": 8, "decode_index": 1,
+        "force_flip_invariance": False, "use_continuous_quantile_head": False, "infer_is_positive": False,
+    },
     "chronos": {"model_type": "chronos", **_T5, "vocab_size": 60, "chronos_config": _BINS},
     "chronos_unscaled": {
         "model_type": "chronos", **_T5, "vocab_size": 64, "feed_forward_proj": "gated-gelu",
@@ -68,7 +78,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 QUANTISED = ["timesfm", "chronos_bolt"]
 OTHER_DEVICE = ["timesfm_positions", "chronos", "chronos_bolt", "patchtst_class_token", "patchtsmixer_series"]
 CLASSES = {
-    "timesfm": "TimesFmModelForPrediction", "chronos": "T5ForConditionalGeneration",
+    "timesfm": "TimesFmModelForPrediction", "timesfm2_5": "TimesFm2_5ModelForPrediction",
+    "chronos": "T5ForConditionalGeneration",
     "chronos_bolt": "ChronosBoltModelForForecasting", "patchtst": "PatchTSTForPrediction",
     "patchtsmixer": "PatchTSMixerForPrediction",
 }  # fmt: skip

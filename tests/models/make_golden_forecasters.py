@@ -48,18 +48,25 @@ def model_of(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
             stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
     model = classes.from_pretrained(folder, attn_implementation="eager").float().eval()
-    return model.requires_grad_(True), {key: value for key, value in stored.items() if key in known}
+    return model.requires_grad_(True), {key: value for key, value in stored.items() if loaded(key) in known}
+
+
+def loaded(key: str) -> str:
+    """transformers' name of a parameter of a file."""
+    return key.replace("mlp.ff0", "mlp.fc1").replace("mlp.ff1", "mlp.fc2")
+
+
+def predicted(model: Any, past: torch.Tensor) -> Any:
+    """What TimesFM names behind series (B, T)."""
+    kinds = {"freq": [FREQUENCY] * len(past)} if hasattr(model.config, "freq_size") else {}
+    return model(list(past), **kinds)
 
 
 def outputs(model: Any, name: str) -> list[torch.Tensor]:
     """The outputs of whole passes."""
     kind = CONFIGS[name]["model_type"]
-    if kind == "timesfm":
-        found = []
-        for length in LENGTHS:
-            past = torch.from_numpy(series(2, length))
-            found.append(model(list(past), freq=[FREQUENCY] * 2).full_predictions)
-        return found
+    if kind.startswith("timesfm"):
+        return [predicted(model, torch.from_numpy(series(2, length))).full_predictions for length in LENGTHS]
     if kind == "chronos":
         ids, tokens = torch.arange(2, 14).reshape(2, 6), torch.tensor([[0, 5, 9], [0, 40, 3]])
         return [model(input_ids=ids, decoder_input_ids=tokens).logits]
@@ -79,13 +86,14 @@ def outputs(model: Any, name: str) -> list[torch.Tensor]:
 def forecasts(model: Any, name: str) -> list[Any]:
     """Forecasts beyond the horizon, and their quantiles."""
     kind, found = CONFIGS[name]["model_type"], []
-    for length in LENGTHS if kind in ("timesfm", "chronos", "chronos_bolt") else ():
+    for length in LENGTHS if not kind.startswith("patch") else ():
         past = torch.from_numpy(series(1, length))
-        if kind == "timesfm":  # as TimesFM's own program goes on
+        if kind.startswith("timesfm"):  # as TimesFM's own program goes on
             parts = []
             while sum(part.shape[1] for part in parts) < HORIZON:
-                parts.append(model(list(past), freq=[FREQUENCY]).full_predictions)
-                past = torch.cat([past, parts[-1][..., 0]], 1)
+                named = predicted(model, past)
+                parts.append(torch.cat([named.mean_predictions[..., None], named.full_predictions[..., 1:]], 2))
+                past = torch.cat([past, named.mean_predictions], 1)
             found.append(torch.cat(parts, 1)[0, :HORIZON])
         elif kind == "chronos":
             config = ChronosConfig(**CONFIGS[name]["chronos_config"])
@@ -108,7 +116,7 @@ def golden(name: str) -> dict[str, Any]:
         grads = {key: value.grad for key, value in model.named_parameters(remove_duplicate=False)}
         parameters = {}
         for key, value in stored.items():
-            grad = np.zeros(value.shape) if grads[key] is None else grads[key].double().numpy()
+            grad = np.zeros(value.shape) if grads[loaded(key)] is None else grads[loaded(key)].double().numpy()
             parameters[key] = [list(value.shape), *rounded([(grad * direction(key, grad.shape)).sum()])]
     return {"outputs": [rounded(part.detach()) for part in results], "forecasts": written, "parameters": parameters}
 

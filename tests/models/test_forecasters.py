@@ -39,8 +39,9 @@ def outputs(model: Any, name: str, device: str = "cpu") -> list[pyapp.Tensor]:
         return pyapp.from_numpy(np.ascontiguousarray(values)).to(device)
 
     kind = CONFIGS[name]["model_type"]
-    if kind == "timesfm":
-        return [model(on(series(2, length)[:, -model.reads :]), 1) for length in LENGTHS]
+    if kind.startswith("timesfm"):
+        kinds = (1,) if model.frequencies > 1 else ()
+        return [model(on(series(2, length)[:, -model.reads :]), *kinds) for length in LENGTHS]
     if kind == "chronos":
         return [model(on(np.arange(2, 14).reshape(2, 6)), on(np.array([[0, 5, 9], [0, 40, 3]])))]
     if kind == "chronos_bolt":
@@ -103,8 +104,9 @@ def test_outputs_and_gradients(case: Any) -> None:
 def test_forecasts_beyond_a_pass(name: str) -> None:
     """With one word to choose from, Chronos' paths are all the same, and its package's."""
     model = make(name)
-    levels = {"chronos_bolt": LEVELS, "timesfm": tuple(CONFIGS[name].get("quantiles", ()))}
-    wanted = Wanted(HORIZON, levels.get(CONFIGS[name]["model_type"], (0.5,)), frequency=int(name.startswith("timesfm")))
+    kind = CONFIGS[name]["model_type"]
+    levels = {"chronos_bolt": LEVELS, "chronos": (0.5,)}.get(kind, CONFIGS[name].get("quantiles"))
+    wanted = Wanted(HORIZON, tuple(levels), frequency=int(kind == "timesfm"))
     with pyapp.no_grad():
         for length, expected in zip(LENGTHS, golden(name)["forecasts"], strict=True):
             found, quantiles = run(model, series(1, length), wanted)
@@ -232,6 +234,10 @@ def test_hostile_configurations_are_refused() -> None:
             {"quantiles": []}, {"quantiles": [0.5, 0.1]}, {"quantiles": "many"}, {"quantiles": [2.0]},
             {"head_dim": 10**8}, {"freq_size": 0}, {"tolerance": 0.0}, {"hidden_size": "wide"},
             {"use_positional_embedding": True, "hidden_size": 13},
+        )),
+        ("timesfm2_5", (
+            {"decode_index": 4}, {"num_key_value_heads": 3}, {"output_quantile_len": 10**12}, {"head_dim": 3},
+            {"rope_parameters": {"rope_type": "yarn"}}, {"patch_length": 3}, {"quantiles": [0.5, 0.5]},
         )),
         ("patchtst", (
             {"num_attention_heads": 3}, {"patch_length": 16}, {"patch_stride": 0}, {"context_length": 10**12},
