@@ -76,7 +76,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # Those that the tests run with their weights in block types, and on another device.
 QUANTISED = ["timesfm", "chronos_bolt"]
-OTHER_DEVICE = ["timesfm_positions", "chronos", "chronos_bolt", "patchtst_class_token", "patchtsmixer_series"]
+OTHER_DEVICE = [
+    "timesfm_positions",
+    "timesfm2_5",
+    "chronos",
+    "chronos_bolt",
+    "patchtst_class_token",
+    "patchtsmixer_series",
+]
 CLASSES = {
     "timesfm": "TimesFmModelForPrediction", "timesfm2_5": "TimesFm2_5ModelForPrediction",
     "chronos": "T5ForConditionalGeneration",

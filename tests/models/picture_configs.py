@@ -488,8 +488,8 @@ QUANTISED = (
 OTHER_DEVICE = (
     "vit videomae timesformer vivit vjepa2 deit beit dinov2_gated dinov2_with_registers depth_anything convnext "
     "convnextv2 regnet resnet mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 "
-    "grounding_dino yolos detr rt_detr segformer swin swin2sr_light donut blip instructblip sam sam2 trocr "
-    "florence2"
+    "grounding_dino yolos detr rt_detr segformer swin swinv2 pvt_v2 mobilevit poolformer dinov3_convnext "
+    "swin2sr_light donut blip instructblip sam sam2 trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
