@@ -146,10 +146,14 @@ def sampled(logits: NDArray[np.float64], top_k: int, top_p: float, generator: An
     """Draws a word of each row of logits (R, V): of the `top_k` likeliest (0: all), of those that together have the
     probability `top_p`.
     """
-    order = np.argsort(-logits, 1, kind="stable")
-    order = order[:, :top_k] if top_k else order
+    order = np.arange(logits.shape[1])[None].repeat(len(logits), 0)  # (R, V)
+    if 0 < top_k < logits.shape[1]:  # sorting all would take longer than the decoder
+        order = np.argpartition(-logits, top_k - 1, 1)[:, :top_k]
     best = np.take_along_axis(logits, order, 1)
-    chances = np.exp(best - best[:, :1])
+    if top_p < 1:
+        likeliest = np.argsort(-best, 1, kind="stable")
+        order, best = np.take_along_axis(order, likeliest, 1), np.take_along_axis(best, likeliest, 1)
+    chances = np.exp(best - best.max(1, keepdims=True))
     chances /= chances.sum(1, keepdims=True)
     if top_p < 1:
         chances = np.where(chances.cumsum(1) - chances < top_p, chances, 0)

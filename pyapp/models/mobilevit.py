@@ -146,7 +146,9 @@ class MobileViT(ImageModel):
         self.config = config
         widths, act = config.neck_hidden_sizes, config.hidden_act
         self.conv_stem = ConvolutionNorm(config.num_channels, widths[0], 3, 2, act)
-        stages = [FilterStage(config, *widths[:2], 1, 1), FilterStage(config, *widths[1:3], 2, 3)]
+        stages: list[Module] = [
+            FilterStage(config, widths[0], widths[1], 1, 1), FilterStage(config, widths[1], widths[2], 2, 3),
+        ]  # fmt: skip
         dilation = 1
         for stage, dilated in enumerate((False, config.output_stride == 8, config.output_stride < 32)):
             # A dilated stage does not halve the sides; its filters reach as far as if the stages before it did.

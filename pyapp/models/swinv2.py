@@ -14,6 +14,7 @@ from pyapp.nn import LayerNorm, Module
 from pyapp.nn.vision import ImageHead, ImageModel, check_pictures, mean_of_patches
 from pyapp.nn.windows import WindowEmbeddings, WindowEncoder
 
+from .loading.config import require
 from .loading.pictures_config import WindowConfig, check_numbers
 
 MODEL_TYPES = ("swinv2",)
@@ -37,6 +38,8 @@ class Config(WindowConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_numbers("pretrained_window_sizes", self.pretrained_window_sizes, 256, 0)
+        smallest = min(self.grid) >> (len(self.depths) - 1)
+        require(smallest > 0, f"image_size {self.image_size} leaves no places for {len(self.depths)} stages")
 
     def trained_window(self, stage: int) -> int:
         """The window of a stage in the first training; 0: the same."""
