@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from pyapp import __version__
-from pyapp.cli import pages, pictures, sounds, texts
+from pyapp.cli import forecasting, pages, pictures, sounds, texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
 from pyapp.cli.grouped import DEFAULTS, CommandGroup, generation_options, settings_of
@@ -178,7 +178,10 @@ cli.add_command(chat)
 cli.add_command(run_onnx)
 cli.add_command(serve)
 cli.add_command(run_processes)
-for command in (*texts.COMMANDS, *pictures.COMMANDS, *pages.COMMANDS, *sounds.COMMANDS, read, speak, finetune, merge):
+for command in (
+    *texts.COMMANDS, *pictures.COMMANDS, *pages.COMMANDS, *sounds.COMMANDS, *forecasting.COMMANDS, read, speak,
+    finetune, merge,
+):  # fmt: skip
     cli.add_command(command)
 
 

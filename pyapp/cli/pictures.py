@@ -1,5 +1,5 @@
-"""The commands over pictures: caption, classify-image, depth, detect, embed-image, imagine, pose, segment, upscale.
-Results on stdout in the order of the pictures, everything else on stderr.
+"""The commands over pictures and videos: caption, classify-image, classify-video, depth, detect, embed-image, imagine,
+pose, segment, upscale. Results on stdout in the order of the pictures, everything else on stderr.
 """
 
 from __future__ import annotations
@@ -61,6 +61,34 @@ def classify_image(
             list(files), chosen, model=model, dtype=dtype, top=top, template=template, cancel=cancel
         ),
         view,
+    )
+
+
+@command("classify-video", short_help="Label videos.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="VIDEO…")
+@model_option
+@click.option(
+    "--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels, the best first."
+)
+@type_option
+@threads_option
+@json_option
+def classify_video(
+    files: tuple[str, ...], model: str, top: int, dtype: str | None, threads: int | None, as_json: bool
+) -> int:
+    """Label each VIDEO with a model such as VideoMAE: its labels with their probabilities, then its name. A VIDEO is a
+    file (MP4, WebM … with pip install 'pyapp[media]'; a moving GIF), or a folder of its frames.
+    """
+    from pyapp import tasks
+
+    use_threads(threads)
+
+    def lines(index: int, values: Any) -> list[str]:
+        return [labels_line(values["labels"], files[index])]
+
+    view: View = JsonView() if as_json else ItemsView(lines)
+    return forward(
+        lambda cancel: tasks.classify_videos(list(files), model=model, dtype=dtype, top=top, cancel=cancel), view
     )
 
 
@@ -584,4 +612,4 @@ def imagine(
     )
 
 
-COMMANDS = (caption, classify_image, depth, detect, embed_image, imagine, pose, segment, upscale)
+COMMANDS = (caption, classify_image, classify_video, depth, detect, embed_image, imagine, pose, segment, upscale)

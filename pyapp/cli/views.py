@@ -221,7 +221,8 @@ COMMANDS_OF = {
     "depth-estimation": "depth", "pose-estimation": "pose", "visual-document-retrieval": "rank-pages, embed-pages",
     "text-to-speech": "speak", "audio-classification": "classify-sound",
     "zero-shot-audio-classification": "classify-sound --labels, embed-sound", "audio-text-to-text": "chat --audio",
-    "text-to-audio": "compose", "image-to-image": "upscale",
+    "text-to-audio": "compose", "image-to-image": "upscale", "video-classification": "classify-video",
+    "time-series-forecasting": "forecast",
 }  # fmt: skip
 
 

@@ -10,13 +10,21 @@ from typing import Any
 
 from ..engine import Tensor, ops
 from ..engine.lazy import np
-from .encoders import Intermediate
+from .encoders import Intermediate, first_token
 from .layers.containers import ModuleList
 from .layers.linear import Linear
 from .layers.normalization import LayerNorm
 from .module import Module
 from .parameter import new_parameter
-from .vision import PatchAttention, PatchEmbeddings, resized_positions, token, with_tokens
+from .vision import (
+    ImageModel,
+    PatchAttention,
+    PatchEmbeddings,
+    check_pictures,
+    resized_positions,
+    token,
+    with_tokens,
+)
 from .windows import bias_of_pairs, pair_distances
 
 
@@ -123,4 +131,45 @@ class BeitEncoder(Module):
         found = [x]
         for layer in self.layer:
             found.append(layer(found[-1], shared, grid))
+        return found
+
+
+class MeanPooler(Module):
+    """The norm of the mean of the patches."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.layernorm = LayerNorm(config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, 1 + patches, D) → (B, D)."""
+        return self.layernorm(x.narrow(1, 1, x.shape[1] - 1).mean(1))
+
+
+class Beit(ImageModel):
+    """The encoder; the last norm is that of the patches' mean, unless the configuration says the class token's."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = BeitEmbeddings(config)
+        self.encoder = BeitEncoder(config)
+        mean = config.use_mean_pooling
+        self.layernorm = None if mean else LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.pooler: Any = MeanPooler(config) if mean else None
+
+    @property
+    def pixels(self) -> tuple[int, int]:
+        found: tuple[int, int] = self.config.image_size
+        return found
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        """pixel_values (B, C, H, W) → hidden states (B, 1 + patches, D)."""
+        check_pictures("BEiT", pixel_values, self.config.num_channels, self.pixels)
+        x = self.encoder(self.embeddings(pixel_values))
+        return x if self.layernorm is None else self.layernorm(x)
+
+    def pooled(self, x: Tensor) -> Tensor:
+        """The features (B, D) of a picture's hidden states (B, T, D)."""
+        found: Tensor = first_token(x) if self.pooler is None else self.pooler(x)
         return found

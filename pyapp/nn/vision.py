@@ -120,18 +120,19 @@ def resized_positions(
 
 
 class PlacedPatches(Module):
-    """The class token and the patches, with their positions."""
+    """The class token, if there is one, and the patches, with their positions."""
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: Any, with_class: bool = True) -> None:
         super().__init__()
         width = config.hidden_size
-        self.cls_token = token(width)
+        self.cls_token = token(width) if with_class else None
         self.patch_embeddings = PatchEmbeddings(config.num_channels, width, config.patch_size)
-        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + 1, width)
+        self.position_embeddings = new_parameter(ops.zeros, 1, config.patches + with_class, width)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → (B, 1 + patches, D)."""
-        return with_tokens(self.patch_embeddings(pixel_values), self.cls_token) + self.position_embeddings
+        """pixel_values (B, C, H, W) → (B, 1 + patches, D), or (B, patches, D) without a class token."""
+        x = self.patch_embeddings(pixel_values)
+        return (x if self.cls_token is None else with_tokens(x, self.cls_token)) + self.position_embeddings
 
 
 def mean_of_places(x: Tensor) -> Tensor:
@@ -237,9 +238,12 @@ class PatchLayer(Module):
     Vision Transformer's files.
     """
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True) -> None:
+    def __init__(
+        self, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True,
+        key_bias: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.attention = PatchAttention(width, heads, bias)
+        self.attention = PatchAttention(width, heads, bias, key_bias)
         self.intermediate = Intermediate(width, inner, activation)
         self.output = Module()
         self.output.dense = ResidualLinear(inner, width)
@@ -256,10 +260,12 @@ class PatchLayers(Module):
     """The layers of an encoder, one after the other."""
 
     def __init__(
-        self, layers: int, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True
-    ) -> None:
+        self, layers: int, width: int, heads: int, inner: int, activation: str, epsilon: float, bias: bool = True,
+        key_bias: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.layer = ModuleList(PatchLayer(width, heads, inner, activation, epsilon, bias) for _ in range(layers))
+        sizes = (width, heads, inner, activation, epsilon, bias, key_bias)
+        self.layer = ModuleList(PatchLayer(*sizes) for _ in range(layers))
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, D) → (B, T, D)."""

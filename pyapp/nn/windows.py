@@ -7,6 +7,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -133,6 +134,7 @@ class CosineWindowAttention(WindowAttention):
     scale = 1.0
     key_bias = False
     hidden = 2 * HIDDEN  # transformers adds it twice
+    trained = 0  # the window of the first training, in whose distances others are told; 0: the same
 
     def make_distances(self) -> None:
         self.logit_scale = new_parameter(ops.zeros, self.heads, 1, 1)
@@ -141,7 +143,8 @@ class CosineWindowAttention(WindowAttention):
         )
 
     def distances(self) -> Tensor:
-        span = np.arange(1 - self.window, self.window, dtype="float32") * np.float32(8 / max(self.window - 1, 1))
+        most = max((self.trained or self.window) - 1, 1)
+        span = np.arange(1 - self.window, self.window, dtype="float32") * np.float32(8 / most)
         steps = np.sign(span) * np.log2(np.abs(span) + 1) / np.float32(3)  # log2(8)
         pairs = np.stack(np.meshgrid(steps, steps, indexing="ij"), -1).reshape(-1, 2).astype("float32")
         found = self.continuous_position_bias_mlp(ops.tensor(pairs, device=self.logit_scale.device))
@@ -208,12 +211,13 @@ class PostNormWindowLayer(WindowLayer):
 
 
 class PatchMerging(Module):
-    """Four neighbouring places become one of twice the width."""
+    """Four neighbouring places become one of twice the width; the norm is before that, or behind it."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, post_norm: bool = False) -> None:
         super().__init__()
+        self.post_norm = post_norm
         self.reduction = Linear(4 * width, 2 * width, bias=False)
-        self.norm = LayerNorm(4 * width)
+        self.norm = LayerNorm(2 * width if post_norm else 4 * width)
 
     def forward(self, x: Tensor, size: tuple[int, int]) -> Tensor:
         """x (B, H * W, D) → (B, H / 2 * W / 2, 2 * D), both rounded up."""
@@ -223,7 +227,8 @@ class PatchMerging(Module):
             x = ops.pad(x, [0, 0, 0, size[1] % 2, 0, size[0] % 2])
         rows, columns = x.shape[1] // 2, x.shape[2] // 2
         x = x.reshape(batch, rows, 2, columns, 2, width).permute(0, 1, 3, 4, 2, 5)  # (B, H / 2, W / 2, 2, 2, D)
-        return self.reduction(self.norm(x.reshape(batch, rows * columns, 4 * width)))
+        x = x.reshape(batch, rows * columns, 4 * width)
+        return self.norm(self.reduction(x)) if self.post_norm else self.reduction(self.norm(x))
 
 
 class WindowStage(Module):
@@ -232,8 +237,15 @@ class WindowStage(Module):
     def __init__(self, config: Any, stage: int) -> None:
         super().__init__()
         width, heads = config.embed_dim << stage, config.num_heads[stage]
-        self.blocks = ModuleList(WindowLayer(config, width, heads, i % 2 > 0) for i in range(config.depths[stage]))
-        self.downsample = PatchMerging(width) if stage + 1 < len(config.depths) else None
+        kind, shifts, trained = WindowLayer, True, 0
+        if config.post_norm:  # the windows are not larger than the map
+            kind, side, trained = PostNormWindowLayer, config.grid[0] >> stage, config.trained_window(stage)
+            config, shifts = replace(config, window_size=min(side, config.window_size)), side > config.window_size
+        layers = [kind(config, width, heads, shifts and i % 2 > 0) for i in range(config.depths[stage])]
+        for layer in layers if trained else ():
+            layer.attention._modules["self"].trained = trained
+        self.blocks = ModuleList(layers)
+        self.downsample = PatchMerging(width, config.post_norm) if stage + 1 < len(config.depths) else None
 
     def forward(self, x: Tensor, size: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """x (B, H * W, D) of (H, W) places → the same after the stage."""

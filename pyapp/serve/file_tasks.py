@@ -1,4 +1,4 @@
-"""Hugging Face's interface for tasks over pictures and sounds: POST /models/NAME.
+"""Hugging Face's interface for tasks over pictures, videos and sounds: POST /models/NAME.
 
 The body is the file, or an object with it in base64 as `inputs`, beside `parameters`. Answers have the form of each
 task's specification: https://huggingface.co/docs/inference-providers/tasks/index (huggingface_hub's InferenceClient
@@ -43,7 +43,7 @@ class FileTask:
     stream: Callable[..., AsyncGenerator[Event, None]]
     read: Callable[[Fields], tuple[list[Any], dict[str, Any]]]
     answer: Callable[[Values], Any]
-    of_sound: bool = False
+    as_file: bool = False  # else its picture is read first
 
 
 def _top(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
@@ -150,8 +150,9 @@ FILE_TASKS: Mapping[str, FileTask] = {
     "detect-labels": FileTask(tasks.detect_labels, partial(_given_labels, usual=None), _objects),
     "segment-labels": FileTask(tasks.segment_labels, partial(_given_labels, usual=0.5), _segments),
     "cut-out": FileTask(tasks.cut_out_objects, _points, _segments),
-    "classify-sound": FileTask(tasks.classify_sounds, _top, _labels, of_sound=True),
-    "match-sound": FileTask(tasks.match_sounds, _candidates, _labels, of_sound=True),
+    "classify-video": FileTask(tasks.classify_videos, _top, _labels, as_file=True),
+    "classify-sound": FileTask(tasks.classify_sounds, _top, _labels, as_file=True),
+    "match-sound": FileTask(tasks.match_sounds, _candidates, _labels, as_file=True),
 }
 
 
@@ -165,7 +166,7 @@ class Looking(Running):
 
 
 async def of_file(request: Request, context: Context, name: str | None) -> Response:
-    """What a model finds in the picture or the recording of a request. `name`: None for the first such model."""
+    """What a model finds in the picture, video or recording of a request. `name`: None for the first such model."""
     task = FILE_TASKS[context.models.find(name, tuple(FILE_TASKS)).task]
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     fields = Fields(await context.json(request) if kind == "application/json" else {})
@@ -180,7 +181,7 @@ async def of_file(request: Request, context: Context, name: str | None) -> Respo
     if not data:
         raise fields.missing("inputs")
     source: Any = (
-        BytesSource(data, "inputs") if task.of_sound else await context.aside(lambda: picture_in(data, "inputs"))
+        BytesSource(data, "inputs") if task.as_file else await context.aside(lambda: picture_in(data, "inputs"))
     )
     model = await context.model(request, name, *FILE_TASKS)
     context.admit()

@@ -336,6 +336,14 @@ ROUTES: dict[tuple[str, str], Route] = {
     ),
     ("POST", "/v1/rerank"): RERANK,
     ("POST", "/v2/rerank"): RERANK,
+    ("POST", "/v1/forecast"): Route(
+        "The next values of series, with a model such as TimesFM or Chronos",
+        an_object(object=TEXT, model=TEXT, data=array(OBJECT)),
+        {"model": MODEL, "series": {"oneOf": [VECTOR, array(VECTOR), OBJECT]}, "horizon": whole(1, 4096),
+         "quantiles": VECTOR, "samples": whole(1, 1024), "seed": whole(0, default=0),
+         "frequency": whole(0, 2, default=0), **ignored("user")},
+        {"series": [1.0, 2.0, 1.5, 2.5], "horizon": 2}, ("series",),
+    ),
     ("POST", "/infinity/embeddings"): EMBEDDINGS,
     ("POST", "/infinity/rerank"): RERANK,
     ("POST", "/v1/audio/transcriptions"): Route(

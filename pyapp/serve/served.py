@@ -49,6 +49,7 @@ TASK_OF = {
     "zero-shot-audio-classification": "match-sound", "zero-shot-semantic-segmentation": "segment-labels",
     "mask-generation": "cut-out", "token-classification": "token-classification",
     "question-answering": "question-answering", "visual-document-retrieval": "rank-pages",
+    "time-series-forecasting": "forecast", "video-classification": "classify-video",
 }  # fmt: skip
 # What fills masks is served as an embedder unless its task is given: so are many embedders' files.
 TASKS = (

@@ -23,6 +23,7 @@ from .answers import data_line
 from .context import Context
 from .fields import Fields
 from .file_tasks import FILE_TASKS, of_file
+from .forecasting import forecast
 from .generation import Choice, Running, collect, note_done, stream_of, submit
 from .openai_text import completion_prompt
 from .sampling import MOST_STOPS, MOST_TEXTS
@@ -223,6 +224,8 @@ async def either(request: Request, context: Context, tasks: set[str] | None = No
         return await of_sound(request, context)
     given = await context.json(request)
     name = request.path_params.get("name")
+    if tasks == {"forecast"}:
+        return await forecast(request, context, given, name)
     if tasks == {"rank-pages"}:
         return await rerank(request, context, given)
     if tasks <= {*TEXT_TASKS, ANSWERS}:

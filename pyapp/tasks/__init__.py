@@ -43,6 +43,7 @@ from .speech import listen, load_speech, transcribe
 if TYPE_CHECKING:
     from .composing import compose
     from .documents import answer_from_pages, classify_pages, label_on_pages
+    from .forecasting import forecast
     from .pages import embed_pages, rank_pages
     from .pictures import (
         classify_images,
@@ -76,15 +77,17 @@ if TYPE_CHECKING:
         translate_text,
     )
     from .training import finetune, merge, train_reader, train_speech, train_story
+    from .videos import classify_videos
 
 __all__ = [
     "BREATH", "Breath", "Cancel", "Done", "Error", "Event", "Events", "Item", "Language", "Metric", "Notice", "Partial",
     "Progress", "Region", "Segment", "Sound", "TextLine", "Thought", "Token", "answer", "answer_from_pages", "chat",
-    "classify", "classify_images", "classify_pages", "classify_sounds", "compose", "cut_out_objects", "detect_labels",
-    "detect_objects", "embed", "embed_every_token", "embed_images", "embed_pages", "embed_sounds", "embed_sparse",
-    "error_event", "estimate_depth", "estimate_poses", "fill_mask", "finetune", "generate", "imagine", "inspect",
-    "label", "label_on_pages", "listen", "load", "load_chat", "load_speech", "match_images", "match_sounds", "merge",
-    "models", "pipeline", "quantize", "rank_pages", "read", "read_images", "rerank", "segment_images", "segment_labels",
+    "classify", "classify_images", "classify_pages", "classify_sounds", "classify_videos", "compose",
+    "cut_out_objects", "detect_labels", "detect_objects", "embed", "embed_every_token", "embed_images",
+    "embed_pages", "embed_sounds", "embed_sparse", "error_event", "estimate_depth", "estimate_poses", "fill_mask",
+    "finetune", "forecast", "generate", "imagine", "inspect", "label", "label_on_pages", "listen", "load",
+    "load_chat", "load_speech", "match_images", "match_sounds", "merge", "models", "pipeline", "quantize",
+    "rank_pages", "read", "read_images", "rerank", "segment_images", "segment_labels",
     "set_threads", "speak", "task", "train_reader", "train_speech", "train_story", "transcribe", "translate",
     "translate_text", "unload", "upscale_images",
 ]  # fmt: skip
@@ -93,6 +96,7 @@ __all__ = [
 _LATE = {
     "composing": "compose",
     "documents": "answer_from_pages classify_pages label_on_pages",
+    "forecasting": "forecast",
     "pipelines": "pipeline",
     "pages": "embed_pages rank_pages",
     "pictures": (
@@ -103,6 +107,7 @@ _LATE = {
     "sounds": "classify_sounds embed_sounds match_sounds",
     "speaking": "speak",
     "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
+    "videos": "classify_videos",
     "training": "finetune merge train_reader train_speech train_story",
 }
 _MODULES = {name: module for module, names in _LATE.items() for name in names.split()}

@@ -92,6 +92,20 @@ def load_sound_matching(
     return load_sound_matcher(source, report=report, cancel=cancel, **options)
 
 
+def load_forecasting(
+    source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any
+) -> Any:
+    from pyapp.models.loading.forecasting import load_forecaster
+
+    return load_forecaster(source, report=report, cancel=cancel, **options)
+
+
+def load_videos(source: Any, tokenizer: Any, report: Callable[[Event], None], cancel: Cancel, **options: Any) -> Any:
+    from pyapp.models.loading.videos import load_video_model
+
+    return load_video_model(source, report=report, cancel=cancel, **options)
+
+
 # By the registry's task of a model: its loader; its description, and the command that uses it.
 LOADERS: Mapping[str, Loader] = {
     "generate": load_text,
@@ -121,6 +135,8 @@ LOADERS: Mapping[str, Loader] = {
     "classify-sound": load_sound_labels,
     "match-sound": load_sound_matching,
     "compose": load_for("text-to-audio"),
+    "forecast": load_forecasting,
+    "classify-video": load_videos,
 }
 KINDS = {
     "generate": ("writes text", "pyapp generate"),

@@ -15,6 +15,7 @@ from .spans import answer_questions, label_tokens
 from .speaking import speak_texts
 from .text_batches import Work
 from .texts import LOADED_FOR, classify_texts, embed_texts, fill_masks, sparse_texts, translate_texts
+from .videos import label_videos
 
 __top_level__ = ["pipeline"]
 
@@ -31,6 +32,7 @@ WORK: Mapping[str, Callable[..., Work]] = {
     "speak": speak_texts,
     "audio-classification": label_sounds,
     "zero-shot-audio-classification": match_labels,
+    "video-classification": label_videos,
 }
 
 
@@ -75,7 +77,7 @@ def pipeline(
     (query, texts) → scores, "fill-mask" → words, "translate" → texts, "token-classification" → labelled parts,
     "question-answering" (questions, contexts) → answers, "speak" → (samples, samples a second); over recordings (files,
     or samples at 16 kHz): "audio-classification" → labels, "zero-shot-audio-classification" (recordings,
-    labels) → labels.
+    labels) → labels; over a list of videos: "video-classification" → labels.
 
     `model` is a folder, a name on the hub, or a model that is loaded already. dtype: the type of the matrices
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.

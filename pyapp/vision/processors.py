@@ -68,6 +68,22 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         _defaults(LONG, 2, IMAGENET, do_pad=True),
     ),
     "RTDetr": _defaults({"height": 640, "width": 640}, 2, IMAGENET, do_normalize=False),
+    "MobileViT": _defaults(
+        SHORTEST,
+        3,
+        do_center_crop=True,
+        crop_size={"height": 256, "width": 256},
+        do_normalize=False,
+        do_flip_channel_order=True,
+    ),
+    "Pvt": _defaults(SQUARE, 3, IMAGENET),
+    "PoolFormer": _defaults(SHORTEST, 3, IMAGENET, do_center_crop=True, crop_pct=0.9),
+    "VideoMAE": _defaults(SHORTEST, 2, do_center_crop=True),
+    "Timesformer": _defaults(SHORTEST, 2, IMAGENET, do_center_crop=True),
+    "Vivit": _defaults({"shortest_edge": 256}, 2, do_center_crop=True, rescale_factor=1 / 127.5, rescale_offset=True),
+    "VJEPA2": _defaults(
+        {"shortest_edge": 292}, 2, IMAGENET, do_center_crop=True, crop_size={"height": 256, "width": 256}
+    ),
     "Segformer": _defaults({"height": 512, "width": 512}, 2, IMAGENET),
     "DINOv3ViT": _defaults(SQUARE, 2, IMAGENET),
     "DPT": _defaults({"height": 384, "width": 384}, 3),
@@ -100,6 +116,12 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 # Processors whose single `size` is that of the shorter side.
 KEEP_SHAPE = (
+    "MobileViT",
+    "PoolFormer",
+    "VideoMAE",
+    "Timesformer",
+    "Vivit",
+    "VJEPA2",
     "TimmWrapper",
     "CLIP",
     "Bit",
@@ -160,6 +182,7 @@ class ImageProcessor:
     do_align_long_axis: bool = False
     do_crop_margin: bool = False  # Nougat: whether the white around a page is left out
     rescale_offset: bool = False
+    do_flip_channel_order: bool = False  # MobileViT: blue, green, red
     include_top: bool = False
     do_image_splitting: bool = False
     keep_aspect_ratio: bool = False  # DPT: whether a picture is only scaled
@@ -218,6 +241,12 @@ class ImageProcessor:
         for name, form in (("crop_size", ""), ("pad_size", ""), ("max_image_size", "Sam")):
             if settings.get(name) is not None:
                 found[name] = _size(settings[name], None, form)
+        if kind == "PoolFormer" and found.get("do_resize", True) is True:  # the crop is so much of the whole
+            if "shortest_edge" not in found["size"] or not _is_number(found["crop_pct"]) or found["crop_pct"] <= 0:
+                _wrong("size and crop_pct", (found["size"], found["crop_pct"]), "a shortest_edge, and a number above 0")
+            found["size"] = {"shortest_edge": int(found["size"]["shortest_edge"] / found["crop_pct"])}
+        if kind == "VJEPA2":  # its size follows from that of the crop
+            found["size"] = {"shortest_edge": int(found["crop_size"]["height"] * 256 / 224)}
         if settings.get("do_pan_and_scan") and kind != "Gemma3":
             _wrong("do_pan_and_scan", settings["do_pan_and_scan"], "false: only Gemma 3's pictures have crops")
         for name in ("image_mean", "image_std"):
@@ -540,6 +569,8 @@ class ImageProcessor:
             x = x * self.rescale_factor
             if self.rescale_offset:
                 x = x - 1
+        if self.do_flip_channel_order:
+            x = x.flip(0)
         if self.kind == "Owlv2" and self.do_resize:
             side = max(x.shape[1:]) if self.do_pad else None
             x = smoothly_resized(x, self.size["height"], self.size["width"], side)
@@ -714,13 +745,15 @@ def _is_list(value: Any) -> bool:
 
 def _kind(settings: Mapping[str, Any], usual: str | None) -> str:
     """The processor's name in DEFAULTS."""
-    named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
+    names = ("image_processor_type", "feature_extractor_type", "video_processor_type")
+    named = next((settings[name] for name in names if settings.get(name)), None)
     if named is None:
         if usual is not None:
             return usual
         raise ModelError("it does not say the image_processor_type", where="preprocessor_config.json", hint=HINT)
     short = str(named).removesuffix("Fast").removesuffix("Pil")
-    short = short.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    for end in ("ImageProcessor", "FeatureExtractor", "VideoProcessor"):
+        short = short.removesuffix(end)
     if short not in DEFAULTS:
         raise ModelError(
             f"the image processor {named!s:.60} is not known", where="preprocessor_config.json",

@@ -53,10 +53,20 @@ ENDS = {
     "mask-generation": "Model",
     "object-detection": "ForObjectDetection",
     "semantic-segmentation": "ForSemanticSegmentation",
+    "video-classification": "ForVideoClassification",
     "zero-shot-image-classification": "Model",
     "zero-shot-object-detection": "ForObjectDetection",
     "zero-shot-semantic-segmentation": "ForImageSegmentation",
 }
+
+
+def read_file(name: str, folder: Path) -> dict[str, Any]:
+    """The tensors of a file by name. transformers 5 leaves out the encoder's name of MSN with a head, which older files
+    have.
+    """
+    stored = load_file(folder / "model.safetensors")
+    headless = name != "vit_msn" or "classifier.weight" not in stored
+    return {key if headless or not key.startswith("encoder.") else f"vit.{key}": value for key, value in stored.items()}
 
 
 def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
@@ -66,7 +76,7 @@ def model_of(name: str, task: str, folder: Path) -> tuple[Any, dict[str, Any]]:
     usual = type(made).__name__.removesuffix("Config") + ENDS[task]
     model = getattr(transformers, CLASSES.get((name, task), usual))(made).float()
     model.save_pretrained(folder)
-    stored = load_file(folder / "model.safetensors")
+    stored = read_file(name, folder)
     frozen = any(type(module).__name__.endswith("FrozenBatchNorm2d") for module in model.modules())
     norms = tuple(key.removesuffix("running_var") for key in stored if frozen and re.search(FROZEN, key))
     buffers = {key for key in stored if key.endswith(("running_mean", "running_var", "num_batches_tracked"))}
@@ -130,7 +140,10 @@ def prompted(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     return {"input_ids": torch.tensor([[model.config.image_token_id] * vectors + PROMPT] * 2)}
 
 
-def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
+def outputs(model: Any, name: str, task: str, size: tuple[int, int]) -> list[Any]:
+    if task == "video-classification":
+        frames = CONFIGS[name].get("num_frames", CONFIGS[name].get("frames_per_clip"))
+        return [model(torch.from_numpy(picture(2 * frames, *size).reshape(2, frames, 3, *size))).logits]
     pictures = torch.from_numpy(picture(2, *size))
     if task == "image-to-text":
         tokens = "input_ids" if type(model).__name__.startswith("BlipFor") else "decoder_input_ids"
@@ -168,6 +181,8 @@ def outputs(model: Any, task: str, size: tuple[int, int]) -> list[Any]:
             {"dataset_index": torch.zeros(2, dtype=torch.long)} if model.config.backbone_config.num_experts > 1 else {}
         )
         return [model(pixel_values=pictures, **more).heatmaps]
+    if type(model).__name__ == "ViTMAEModel":  # all patches, in their order
+        return [model(pixel_values=pictures, noise=torch.arange(9.0).repeat(2, 1)).last_hidden_state]
     found = model(pixel_values=pictures)
     if task == "object-detection":
         return [found.logits, found.pred_boxes]
@@ -230,7 +245,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
         model, stored = of_open_clip(name) if free else model_of(name, task, folder)
         results, total = [], 0
         for size in sizes(name):
-            for part in outputs(model, task, size):
+            for part in outputs(model, name, task, size):
                 results.append(rounded(shown(part.detach().numpy())))
                 total = total + (part * torch.from_numpy(direction(task, tuple(part.shape))).float()).sum()
         texts = written(model, sizes(name)[0]) if task == "image-to-text" else None
@@ -244,7 +259,7 @@ def golden(name: str, task: str) -> dict[str, Any]:
             grads = {key: flat(key, parameter.detach()) for key, parameter in model.named_parameters()}
         else:
             model.save_pretrained(folder)
-            grads = load_file(folder / "model.safetensors")
+            grads = read_file(name, folder)
         parameters = {
             key: [list(value.shape), *rounded([(grads[key].double().numpy() * direction(key, value.shape)).sum()])]
             for key, value in stored.items()

@@ -101,12 +101,67 @@ _T5 = {
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "vit": {"model_type": "vit", **_SIZES, **_LABELS, "image_size": [12, 8], "pooler_output_size": 10},
+    "videomae": {"model_type": "videomae", **_SIZES, **_LABELS, "image_size": [12, 8], "num_frames": 4},
+    "videomae_first": {
+        "model_type": "videomae", **_SIZES, **_LABELS, "num_frames": 2, "qv_bias": False, "use_mean_pooling": False,
+    },
+    "vivit": {"model_type": "vivit", **_SIZES, **_LABELS, "num_frames": 4, "tubelet_size": [2, 4, 4]},
+    "timesformer": {"model_type": "timesformer", **_SIZES, **_LABELS, "num_frames": 3},
+    "timesformer_joint": {
+        "model_type": "timesformer", **_SIZES, **_LABELS, "num_frames": 2, "attention_type": "joint_space_time",
+        "qkv_bias": False,
+    },
+    "vjepa2": {
+        "model_type": "vjepa2", **_LABELS, "patch_size": 4, "hidden_size": 40, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "crop_size": 12, "frames_per_clip": 4,
+        "mlp_ratio": 2.0, "num_pooler_layers": 2, "pred_hidden_size": 12, "pred_num_attention_heads": 2,
+        "pred_num_hidden_layers": 1,
+    },
     "deit": {"model_type": "deit", **_SIZES, **_LABELS},
     "deit_teacher": {"model_type": "deit", **_SIZES, **_LABELS, "qkv_bias": False},
     "beit": {"model_type": "beit", **_SIZES, **_LABELS, "use_relative_position_bias": True},
     "beit_shared": {
         "model_type": "beit", **_SIZES, **_LABELS, "use_shared_relative_position_bias": True,
         "use_absolute_position_embeddings": True, "use_mean_pooling": False, "layer_scale_init_value": 0.0,
+    },
+    "data2vec": {
+        "model_type": "data2vec-vision", **_SIZES, **_LABELS, "use_relative_position_bias": True,
+        "use_shared_relative_position_bias": True,
+    },
+    "vit_msn": {"model_type": "vit_msn", **_SIZES, **_LABELS},
+    "ijepa": {"model_type": "ijepa", **_SIZES, **_LABELS, "image_size": [12, 8]},
+    "vit_mae": {
+        "model_type": "vit_mae", **_SIZES, "mask_ratio": 0.0, "decoder_hidden_size": 8, "decoder_num_hidden_layers": 1,
+    },
+    "poolformer": {
+        "model_type": "poolformer", "hidden_sizes": [8, 12], "depths": [1, 2], "patch_sizes": [7, 3],
+        "strides": [4, 2], "padding": [2, 1], "num_encoder_blocks": 2, "mlp_ratio": 2.0, **_LABELS,
+    },
+    "mobilevit": {
+        "model_type": "mobilevit", "hidden_sizes": [8, 12, 8], "neck_hidden_sizes": [4, 6, 6, 8, 8, 10, 12],
+        "expand_ratio": 1.5, "num_attention_heads": 2, **_LABELS,
+    },
+    "mobilevit_dilated": {
+        "model_type": "mobilevit", "hidden_sizes": [8, 4, 8], "neck_hidden_sizes": [4, 8, 8, 8, 6, 8, 6],
+        "expand_ratio": 1.0, "num_attention_heads": 2, "output_stride": 8, "qkv_bias": False, **_LABELS,
+    },
+    "pvt_v2": {
+        "model_type": "pvt_v2", "hidden_sizes": [8, 12], "depths": [1, 2], "patch_sizes": [7, 3], "strides": [4, 2],
+        "num_attention_heads": [1, 3], "mlp_ratios": [2, 3], "sr_ratios": [2, 1], "num_encoder_blocks": 2, **_LABELS,
+    },
+    "pvt_v2_linear": {
+        "model_type": "pvt_v2", "hidden_sizes": [8], "depths": [1], "patch_sizes": [3], "strides": [2],
+        "num_attention_heads": [2], "mlp_ratios": [2], "sr_ratios": [2], "num_encoder_blocks": 1,
+        "linear_attention": True, "qkv_bias": False, **_LABELS,
+    },
+    "dinov3_convnext": {"model_type": "dinov3_convnext", "hidden_sizes": [8, 12], "depths": [1, 2]},
+    "swinv2": {
+        "model_type": "swinv2", "image_size": 24, "patch_size": 2, "embed_dim": 8, "depths": [2, 2],
+        "num_heads": [2, 4], "window_size": 4, "mlp_ratio": 2.0, **_LABELS,
+    },
+    "swinv2_finer": {
+        "model_type": "swinv2", "image_size": [16, 24], "patch_size": 2, "embed_dim": 8, "depths": [1, 2],
+        "num_heads": [2, 2], "window_size": 6, "pretrained_window_sizes": [3, 3], "qkv_bias": False, **_LABELS,
     },
     "dinov2": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_mask_token": True},
     "dinov2_gated": {"model_type": "dinov2", **_SIZES, **_LABELS, "mlp_ratio": 2, "use_swiglu_ffn": True},
@@ -425,15 +480,16 @@ CLASSES = {
 }
 # Run with weights in block types.
 QUANTISED = (
-    "vit deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
+    "vit videomae deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
     "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin swin2sr_light donut "
     "blip trocr florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
-    "vit deit beit dinov2_gated dinov2_with_registers depth_anything convnext convnextv2 regnet resnet "
-    "mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 grounding_dino yolos detr rt_detr "
-    "segformer swin swin2sr_light donut blip instructblip sam sam2 trocr florence2"
+    "vit videomae timesformer vivit vjepa2 deit beit dinov2_gated dinov2_with_registers depth_anything convnext "
+    "convnextv2 regnet resnet mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 "
+    "grounding_dino yolos detr rt_detr segformer swin swinv2 pvt_v2 mobilevit poolformer dinov3_convnext "
+    "swin2sr_light donut blip instructblip sam sam2 trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
@@ -454,7 +510,7 @@ FOUND = ["a cat", "Green dog"], 0.87, 0.85  # labels, and the thresholds of obje
 def sizes(name: str) -> list[tuple[int, int]]:
     """The sizes (height, width) of the pictures that the tests show a model."""
     config = CONFIGS[name]
-    own = config.get("encoder", config.get("vision_config", config)).get("image_size", 32)
+    own = config.get("encoder", config.get("vision_config", config)).get("image_size", config.get("crop_size", 32))
     own = (16, 20) if config["model_type"] == "florence2" else own
     own = config["backbone_config"]["image_size"] if config["model_type"] in ("zoedepth", "vitpose") else own
     own = (32, 40) if "grounding" in config["model_type"] or "deformable" in config["model_type"] else own
@@ -474,5 +530,5 @@ def sizes(name: str) -> list[tuple[int, int]]:
 
 ANY_SIZE = (
     "dinov2 dinov2_with_registers dinov3_vit depth_anything zoedepth convnext convnextv2 regnet resnet mobilenet_v1 "
-    "mobilenet_v2 efficientnet yolos segformer swin detr table-transformer"
+    "mobilenet_v2 efficientnet yolos segformer swin detr mobilevit pvt_v2 poolformer dinov3_convnext table-transformer"
 ).split()

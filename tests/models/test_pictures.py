@@ -92,7 +92,10 @@ def run(model: Any, task: str, size: tuple[int, int], device: str = "cpu") -> li
     def on(values: Any) -> pyapp.Tensor:
         return pyapp.tensor(values).to(device)
 
-    pictures = pyapp.from_numpy(picture(2, *size)).to(device)
+    frames = model.frames if task == "video-classification" else 1
+    pictures = pyapp.from_numpy(picture(2 * frames, *size)).to(device)
+    if task == "video-classification":
+        pictures = pictures.reshape(2, frames, 3, *size)
     if task == "mask-generation":
         points, labels, boxes = on(POINTS), on(POINT_LABELS), on(BOXES)
         results = (
@@ -185,7 +188,9 @@ def test_pictures_that_do_not_fit_are_refused() -> None:
         ("dinov2", (1, 3, 12, 3), "from 4 pixels"), ("d_fine", (1, 3, 64, 88), "half the sides"),
         ("deformable_detr_two_stage", (1, 3, 8, 8), "make it larger"),
         ("depth_pro", (1, 3, 24, 28), "squares from 24"),
-        ("convnext", (1, 3, 16, 15), "from 16 pixels"),
+        ("convnext", (1, 3, 16, 15), "from 16 pixels"), ("videomae", (1, 3, 3, 12, 8), r"\(B, 4, 3, 12, 8\)"),
+        ("vjepa2", (1, 3, 12, 12), r"\(B, 4, 3, 12, 12\)"), ("pvt_v2", (1, 3, 8, 7), "from 8 pixels"),
+        ("poolformer", (1, 3, 7, 8), "from 8 pixels"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):  # the user's mistake, not one of pyapp's
             make(name, TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]][0])(pyapp.zeros(*shape))
@@ -322,6 +327,29 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("hgnet_v2", {"stage_light_block": [False, 1, True]}, "stage_light_block"),
         ("hgnet_v2", {"stage_kernel_size": [3, 4, 5]}, "odd"),
         ("conditional_detr", {"auxiliary_loss": True}, "auxiliary_loss"),
+        ("videomae", {"tubelet_size": 5}, "tubelet_size is 5, of 4 frames"),
+        ("videomae", {"num_frames": 10**9}, "num_frames"),
+        ("vivit", {"tubelet_size": [2, 4]}, "tubelet_size"),
+        ("vivit", {"tubelet_size": [8, 4, 4]}, "tubelet_size is 8, of 4 frames"),
+        ("timesformer", {"attention_type": "space_only"}, "'space_only'"),
+        ("vjepa2", {"hidden_size": 20}, "heads of 5 features"),
+        ("vjepa2", {"mlp_ratio": 0.0}, "mlp_ratio"),
+        ("vjepa2", {"crop_size": [12, 8]}, "no square"),
+        ("swinv2", {"window_size": 257}, "window_size is 257"),
+        ("swinv2", {"image_size": 2}, "no places for 2 stages"),
+        ("swinv2", {"pretrained_window_sizes": [3, -1]}, "pretrained_window_sizes"),
+        ("swinv2", {"num_heads": [3, 3]}, "3 num_heads do not divide"),
+        ("pvt_v2", {"sr_ratios": [2]}, "sr_ratios"),
+        ("pvt_v2", {"num_attention_heads": [1, 5]}, "5 num_attention_heads"),
+        ("pvt_v2", {"num_encoder_blocks": 3}, "num_encoder_blocks is 3"),
+        ("poolformer", {"pool_size": 2}, "pool_size is 2"),
+        ("poolformer", {"strides": [4, 0]}, "strides"),
+        ("poolformer", {"padding": [2, -1]}, "padding"),
+        ("mobilevit", {"hidden_sizes": [8, 12]}, "hidden_sizes"),
+        ("mobilevit", {"hidden_sizes": [8, 12, 9]}, "does not divide the hidden size 9"),
+        ("mobilevit", {"output_stride": 7}, "output_stride is 7"),
+        ("mobilevit", {"expand_ratio": -1.0}, "expand_ratio"),
+        ("dinov3_convnext", {"depths": [1]}, "1 depths"),
         ("dab_detr", {"query_dim": 2}, "query_dim"),
         ("dab_detr", {"temperature_width": 10}, "temperature_width is 10"),
         ("dab_detr", {"num_patterns": 65}, "num_patterns is 65"),

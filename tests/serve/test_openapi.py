@@ -81,6 +81,7 @@ def test_examples_and_fields(client: Any, monkeypatch: pytest.MonkeyPatch) -> No
             "/classify": "model",
             "/v1/audio/translations": "task",
             "/infill": "input_suffix",
+            "/v1/forecast": "model",
         }
         if path in lacking:  # the models here cannot do this
             assert answer.json()["error"]["param"] == lacking[path], answer.text

@@ -37,7 +37,7 @@ def golden(name: str) -> list[Any]:
     images = [Image.fromarray(picture) for picture in pictures(name)]
     rows = []
     for batch in [images] if name in TOGETHER else [[image] for image in images]:
-        found = processor(images=batch, return_tensors="np" if made else "pt")
+        found = processor(batch, return_tensors="np" if made else "pt")
         found = {key: value if made else value.float().numpy() for key, value in found.items()}
         values, mask = np.asarray(found["pixel_values"], np.float64), found.get("pixel_mask")
         if kind == "Mllama":  # of each picture all tiles that it may have

@@ -17,6 +17,11 @@ def square(side: int) -> dict[str, int]:
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vit": ("ViT", {"size": square(24)}),
     "vit_plain": ("ViT", {"size": square(20), "do_normalize": False, "resample": 0}),
+    "mobilevit": ("MobileViT", {"size": {"shortest_edge": 28}, "crop_size": square(24), "resample": 0}),
+    "pvt": ("Pvt", {"size": square(24)}),
+    "poolformer": ("PoolFormer", {"size": {"shortest_edge": 24}, "crop_size": square(22), "crop_pct": 0.85}),
+    "videomae": ("VideoMAE", {"size": {"shortest_edge": 24}, "crop_size": square(20)}),
+    "vivit": ("Vivit", {"size": {"shortest_edge": 26}, "crop_size": {"height": 20, "width": 24}}),
     "deit": ("DeiT", {"size": square(32), "crop_size": {"height": 24, "width": 20}}),
     "beit": ("Beit", {"size": {"height": 20, "width": 33}, "do_rescale": False}),
     "dinov2": ("Bit", {"size": {"shortest_edge": 28}, "crop_size": square(25)}),

@@ -75,8 +75,11 @@ HEADS = {
     "ForQuestionAnswering": ("question-answering",),
     "ForConditionalGeneration": (
         "seq2seq-lm", "image-to-text", "speech-recognition", "text-to-speech", "text-to-audio", "image-text-to-text",
-        "audio-text-to-text",
+        "audio-text-to-text", "time-series-forecasting",
     ),
+    "ForVideoClassification": ("video-classification",),
+    "ForPrediction": ("time-series-forecasting",),
+    "ForForecasting": ("time-series-forecasting",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
     "ForObjectDetection": ("object-detection", "zero-shot-object-detection"),
@@ -317,7 +320,11 @@ def task_files(
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """The object of a config.json, with the model_type that SNAC's and Kokoro's files do not say."""
+    """The object of a config.json, with the model_type that SNAC's and Kokoro's files do not say, and that of Chronos'
+    files, which say T5's.
+    """
+    if isinstance(own := settings.get("chronos_config"), dict) and settings.get("model_type") == "t5":
+        return {**settings, "model_type": "chronos_bolt" if "input_patch_size" in own else "chronos"}
     known = (kind for kind, own in UNNAMED.items() if {*own} <= {*settings})
     kind = None if "model_type" in settings else next(known, None)
     return settings if kind is None else {"model_type": kind, **settings}

@@ -170,6 +170,8 @@ class BeitConfig(PatchConfig):
 class WindowConfig(PictureConfig):
     """The fields of Swin, and of encoders like it."""
 
+    post_norm: ClassVar[bool] = False  # whether its layers are Swin V2's
+
     image_size: tuple[int, int]
     patch_size: tuple[int, int]
     embed_dim: int = 96

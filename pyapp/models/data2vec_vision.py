@@ -1,0 +1,41 @@
+"""data2vec of pictures (Baevski et al. 2022, arXiv 2202.03555): BEiT's encoder, trained otherwise.
+
+Parameters have the names of Hugging Face's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyapp.dataclass import dataclass
+from pyapp.nn import Module
+from pyapp.nn.beit import Beit
+from pyapp.nn.vision import ImageHead
+
+from .loading.pictures_config import BeitConfig
+
+MODEL_TYPES = ("data2vec-vision",)
+IMAGE_PROCESSOR = "Beit"  # of files that name none
+BASE = "data2vec_vision"  # the encoder's name in files with a head
+IGNORED = (
+    r"(data2vec_vision\.)?embeddings\.mask_token|.*relative_position_index"  # of the first training; computed here
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(BeitConfig):
+    """The hyper-parameters, by the names of config.json."""
+
+    model_type = MODEL_TYPES[0]
+
+
+def image_classification(config: Config) -> ImageHead:
+    """Scores of the labels of a picture."""
+    encoder = Beit(config)
+    return ImageHead(BASE, encoder, config.hidden_size, len(config.labels), encoder.pooled)
+
+
+TASKS: Mapping[str, Callable[[Config], Module]] = {
+    "image-features": Beit,
+    "image-classification": image_classification,
+}

@@ -1,0 +1,129 @@
+"""Makes golden_forecasters/NAME.json, one for each configuration of forecaster_configs.py, with transformers, and those
+of Chronos with the package chronos-forecasting (pip install chronos-forecasting):
+
+    PYTHONPATH=. python tests/models/make_golden_forecasters.py [NAME …]
+
+A file has the names and shapes of the parameters, outputs, forecasts beyond the horizon of a pass, and of each
+parameter's gradient the product with a fixed vector. The weights are not stored: seeded.py makes them here and in the
+tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from chronos import ChronosPipeline
+from chronos.chronos import ChronosConfig, ChronosModel
+from chronos.chronos_bolt import ChronosBoltModelForForecasting, ChronosBoltPipeline
+from safetensors.torch import load_file, save_file
+
+from tests.models.forecaster_configs import CLASSES, CONFIGS, HORIZON, LENGTHS, LEVELS, series
+from tests.models.seeded import direction, picture_weights, rounded
+
+FOLDER = Path(__file__).with_name("golden_forecasters")
+FREQUENCY = 1
+
+
+def model_of(name: str, folder: Path) -> tuple[Any, dict[str, Any]]:
+    """(the model with its drawn weights, its stored parameters by name)."""
+    config = dict(CONFIGS[name])
+    kind = config.pop("model_type")
+    made = transformers.AutoConfig.for_model("t5" if kind.startswith("chronos") else kind, **config)
+    classes: Any = ChronosBoltModelForForecasting
+    if kind != "chronos_bolt":
+        classes = getattr(transformers, CLASSES[kind])
+    model = classes(made).float()
+    model.save_pretrained(folder)
+    stored = load_file(folder / "model.safetensors")
+    known = {key for key, _ in model.named_parameters(remove_duplicate=False)}
+    for key, value in stored.items():
+        if value.is_floating_point() and "inv_timescales" not in key:
+            stored[key] = torch.from_numpy(picture_weights(key, tuple(value.shape)))
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    model = classes.from_pretrained(folder, attn_implementation="eager").float().eval()
+    return model.requires_grad_(True), {key: value for key, value in stored.items() if loaded(key) in known}
+
+
+def loaded(key: str) -> str:
+    """transformers' name of a parameter of a file."""
+    return key.replace("mlp.ff0", "mlp.fc1").replace("mlp.ff1", "mlp.fc2")
+
+
+def predicted(model: Any, past: torch.Tensor) -> Any:
+    """What TimesFM names behind series (B, T)."""
+    kinds = {"freq": [FREQUENCY] * len(past)} if hasattr(model.config, "freq_size") else {}
+    return model(list(past), **kinds)
+
+
+def outputs(model: Any, name: str) -> list[torch.Tensor]:
+    """The outputs of whole passes."""
+    kind = CONFIGS[name]["model_type"]
+    if kind.startswith("timesfm"):
+        return [predicted(model, torch.from_numpy(series(2, length))).full_predictions for length in LENGTHS]
+    if kind == "chronos":
+        ids, tokens = torch.arange(2, 14).reshape(2, 6), torch.tensor([[0, 5, 9], [0, 40, 3]])
+        return [model(input_ids=ids, decoder_input_ids=tokens).logits]
+    if kind == "chronos_bolt":
+        reads = CONFIGS[name]["chronos_config"]["context_length"]
+        return [model(torch.from_numpy(series(2, min(length, reads)))).quantile_preds for length in LENGTHS]
+    past = torch.from_numpy(series(2 * CONFIGS[name]["num_input_channels"], CONFIGS[name]["context_length"]))
+    past = past.reshape(2, -1, past.shape[1]).transpose(1, 2)
+    found = model(past)
+    parts = found.prediction_outputs
+    if CONFIGS[name].get("distribution_output") == "negative_binomial":
+        # PatchTSMixer's pass adds the logarithm of the scale to these in place, and its `generate` does so again.
+        parts = (parts[0], parts[1] - found.scale.log())
+    return [torch.stack(parts) if isinstance(parts, tuple) else parts[None], found.loc, found.scale]
+
+
+def forecasts(model: Any, name: str) -> list[Any]:
+    """Forecasts beyond the horizon, and their quantiles."""
+    kind, found = CONFIGS[name]["model_type"], []
+    for length in LENGTHS if not kind.startswith("patch") else ():
+        past = torch.from_numpy(series(1, length))
+        if kind.startswith("timesfm"):  # as TimesFM's own program goes on
+            parts = []
+            while sum(part.shape[1] for part in parts) < HORIZON:
+                named = predicted(model, past)
+                parts.append(torch.cat([named.mean_predictions[..., None], named.full_predictions[..., 1:]], 2))
+                past = torch.cat([past, named.mean_predictions], 1)
+            found.append(torch.cat(parts, 1)[0, :HORIZON])
+        elif kind == "chronos":
+            config = ChronosConfig(**CONFIGS[name]["chronos_config"])
+            pipeline = ChronosPipeline(config.create_tokenizer(), ChronosModel(config, model))
+            found.append(pipeline.predict(past[0], HORIZON)[0, 0])
+        else:
+            quantiles, middle = ChronosBoltPipeline(model).predict_quantiles(past[0], HORIZON, list(LEVELS))
+            found.append(torch.cat([middle[0, :, None], quantiles[0]], 1))
+    return [rounded(part.detach()) for part in found]
+
+
+def golden(name: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        model, stored = model_of(name, Path(place))
+        with torch.no_grad():
+            written = forecasts(model, name)
+        results = outputs(model, name)
+        total = sum((part * torch.from_numpy(direction(name, tuple(part.shape))).float()).sum() for part in results)
+        total.backward()
+        grads = {key: value.grad for key, value in model.named_parameters(remove_duplicate=False)}
+        parameters = {}
+        for key, value in stored.items():
+            grad = np.zeros(value.shape) if grads[loaded(key)] is None else grads[loaded(key)].double().numpy()
+            parameters[key] = [list(value.shape), *rounded([(grad * direction(key, grad.shape)).sum()])]
+    return {"outputs": [rounded(part.detach()) for part in results], "forecasts": written, "parameters": parameters}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or CONFIGS:
+        text = json.dumps(golden(name), separators=(",", ":"))
+        (FOLDER / f"{name}.json").write_text(text + "\n")
+        print(name, len(text))
