@@ -22,6 +22,7 @@ from ..device import Backend, HiddenAddress
 from ..gpu import wgsl
 from ..launch import KERNELS, LARGEST_WORK, MissingKernel
 from ..native import DIMS, FLOATS, IN_BROWSER, POINTER_BYTES, POINTERS, RECORD, RECORD_BYTES, SIGNATURES, fail
+from ..storage import CAPTURES
 from .pool import Ranges
 
 ARENA = 64 << 20  # bytes of an arena for small blocks
@@ -92,6 +93,7 @@ class Webgpu(Backend):
         self.kernels = set(wgsl.programs())
         self._dots = bool(card.dotProducts)
         self._space = Ranges(ARENA_ALIGNMENT, SPACE, lambda size: False)
+        self._full = False  # whether the card had no memory for the last block that was asked for
         self._begins: list[int] = []
         self._arenas: list[Arena] = []  # by where they begin
         self._kernels: dict[int, Kernel] = {}
@@ -116,6 +118,7 @@ class Webgpu(Backend):
 
     def allocate(self, nbytes: int) -> HiddenAddress | None:
         if nbytes > self.largest - ARENA_ALIGNMENT:
+            self._set_full(True)
             raise MemoryError(
                 f"cannot allocate {nbytes:,} bytes on webgpu: the largest buffer of this graphics card ({self.name}) "
                 f"has {self.largest:,}"
@@ -127,14 +130,21 @@ class Webgpu(Backend):
         made = self._new_arena(ARENA if nbytes < OWN_ARENA else nbytes)
         if made is None and nbytes < OWN_ARENA:
             made = self._new_arena(nbytes)
+        if self._full != (made is None):
+            self._set_full(made is None)
         return None if made is None else HiddenAddress(made.ranges.take(nbytes))  # type: ignore[arg-type]
+
+    def _set_full(self, full: bool) -> None:
+        """The page is told what to do where the card has no memory left."""
+        self._full = self.card.full = full
 
     def _new_arena(self, nbytes: int) -> Arena | None:
         size = max(ARENA_ALIGNMENT, -(-min(nbytes, self.largest) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT)
         begin = self._space.take(-(-size // ARENA_ALIGNMENT) * ARENA_ALIGNMENT)
         if begin is None:
             return None
-        buffer = int(self._wait(self.card.allocate(size)))
+        # While Python waits for the card, other tasks run, whose kernels a capture would take for its own.
+        buffer = int(self.card.allocateNow(size) if CAPTURES.count else self._wait(self.card.allocate(size)))
         if buffer <= 0:
             self._space.give(begin)
             if buffer:

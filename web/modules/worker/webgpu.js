@@ -4,6 +4,7 @@
  *
  * Functions that Python calls for every kernel lie in Pyodide's table. What must wait (new buffers, reading) is a promise.
  */
+import { UserError, eventFromError } from "../shared/protocol.js";
 
 const PARAMETERS = 256; // bytes of one start's numbers: a launch record, and the alignment that WebGPU wants
 const START = 4 + PARAMETERS / 4; // words of a start: program with its memory, groups in x, y, z, then the numbers
@@ -43,6 +44,7 @@ export class GraphicsCard {
     this.dotProducts = features?.has("packed_4x8_integer_dot_product") ?? false;
     this.lost = ""; // why nothing runs here any more
     this.problem = ""; // what the browser refused
+    this.full = false; // whether there was no memory for the last block that Python asked for
     device.lost.then((/** @type {any} */ why) => (this.lost = why.message || why.reason || "no reason was given"));
     device.addEventListener("uncapturederror", (/** @type {any} */ event) => (this.problem ||= event.error.message));
     /** @type {Map<number, any>} */
@@ -96,17 +98,52 @@ export class GraphicsCard {
     };
   }
 
+  /** What the page is told of an error of Python while models compute here. @param {any} event @returns {object} */
+  told(event) {
+    if (this.lost) {
+      return eventFromError(new UserError("The graphics card is not there any more.", {
+        where: this.lost,
+        hint: "The engine is being restarted, and computes on the processor's threads. Nothing of yours is lost. Try again.",
+        fatal: true,
+        action: "restart",
+      }));
+    }
+    if (!this.full) return event;
+    return eventFromError(new UserError("The model does not fit the memory of the graphics card.", {
+      where: this.name,
+      hint: "Let it compute on the processor's threads, take a smaller model, or a shorter context.",
+      action: "threads",
+    }));
+  }
+
   // ---- memory
 
   /** @param {number} size bytes, a multiple of 256 @returns {Promise<number>} its number; 0: there is no memory left, -1: `lost` or `problem` tells what is wrong */
   allocate(size) {
     return this.#guarded(async () => {
-      this.device.pushErrorScope("out-of-memory");
-      const buffer = this.device.createBuffer({ size, usage: USAGE.STORAGE | USAGE.COPY_DST | USAGE.COPY_SRC });
-      if (await this.device.popErrorScope()) return 0;
-      this.buffers.set(this.next, buffer);
-      return this.next++;
+      const [number, refused] = this.#newBuffer(size);
+      if (!(await refused)) return number;
+      this.buffers.delete(number);
+      return 0;
     });
+  }
+
+  /** As allocate, at once: that there is no memory left is what `problem` tells later. @param {number} size @returns {number} */
+  allocateNow(size) {
+    const [number, refused] = this.#newBuffer(size);
+    refused.then((/** @type {any} */ error) => {
+      if (!error) return;
+      this.full = true;
+      this.problem ||= error.message;
+    }, () => {}); // the card is lost
+    return number;
+  }
+
+  /** @param {number} size @returns {[number, Promise<any>]} its number, and what is wrong with it */
+  #newBuffer(size) {
+    this.device.pushErrorScope("out-of-memory");
+    this.buffers.set(this.next, this.device.createBuffer({ size, usage: USAGE.STORAGE | USAGE.COPY_DST | USAGE.COPY_SRC }));
+    return [this.next++, this.device.popErrorScope()];
   }
 
   /** What `work` gives; -1 where something is wrong. @param {() => Promise<number>} work @returns {Promise<number>} */
@@ -115,6 +152,7 @@ export class GraphicsCard {
       const found = await work();
       return this.lost || this.problem ? -1 : found;
     } catch (error) {
+      await new Promise((resolve) => setTimeout(resolve)); // browsers end what waits for a lost card before they say that it is lost
       if (!this.lost) this.problem ||= String(/** @type {any} */ (error)?.message ?? error);
       return -1;
     }
