@@ -612,8 +612,10 @@ async def choose_card(params: Any, cancel: Cancel) -> tasks.Events:
 
     if why := webgpu.reason():
         raise ModelError(why)
+    card: Any = as_device("webgpu").backend
+    card.foresee()
     keeper.devices["generate"] = "webgpu"
-    yield Done("complete", {"name": as_device("webgpu").backend.name})
+    yield Done("complete", {"name": card.name})
 
 
 TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {

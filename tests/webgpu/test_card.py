@@ -4,6 +4,7 @@ kernels against the CPU's, and a model.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,6 +132,35 @@ def test_every_program_compiles() -> None:
         assert [message.message for message in found.messages if message.type == "error"] == []
 
     check_each(check, [(name,) for name in texts])
+
+
+def test_what_an_earlier_visit_used_is_compiled_ahead() -> None:
+    import pyodide.ffi
+
+    from pyapp import browser
+
+    def visit(ahead: bool) -> Any:
+        backend = webgpu.open_with(browser._host.openGraphicsCard)
+        backend.foresee()
+        if ahead:
+            deadline = time.monotonic() + 30
+            while any(not program.pipeline for program in backend.card.programs) and time.monotonic() < deadline:
+                backend.synchronize()
+        addresses = [backend.allocate(64), backend.allocate(64)]
+        backend.write(addresses[0], bytes(range(64)))
+        backend.copy(addresses[1], addresses[0], 64)
+        found = bytearray(64)
+        backend.read(addresses[1], found)
+        assert found == bytes(range(64))
+        pyodide.ffi.run_sync(backend.card.save())
+        return backend.card
+
+    assert visit(False).late <= 1
+    card = visit(True)
+    assert card.late == 0 and len(card.programs) > 0
+    card.earlier.push('["no_such_kernel", [], false, [0]]', "no JSON")
+    pyodide.ffi.run_sync(card.save())
+    assert visit(True).late == 0
 
 
 OPS = """linear linear_one_row linear_rows_apart linear_nothing rms_norm softmax log_softmax silu_mul silu rope

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import json
 import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -284,20 +285,35 @@ class Webgpu(Backend):
         if found is None:
             if len(buffers) > int(self.card.most):
                 raise MissingKernel(f"webgpu: '{kind.kernel.name}' needs more buffers than this graphics card allows")
-            program = self._program(kind, memory, len(buffers))
+            program = self._program(kind.kernel, kind.constants, kind.atomic, memory)
             found = self._calls[key] = int(self.card.bind(program, *buffers)), tuple(buffers)
         return found[0], places
 
-    def _program(self, kind: Kind, memory: list[int | None], count: int) -> int:
-        """The number of a kernel's text for `count` buffers, in which its pointers are."""
-        key = kind.kernel.index, kind.constants, kind.atomic, *memory
+    def _program(self, kernel: Kernel, constants: tuple[int, ...], atomic: bool, memory: list[int | None]) -> int:
+        """The number of a kernel's text; `memory`: in which of its buffers each pointer is."""
+        key = kernel.index, constants, atomic, *memory
         found = self._programs.get(key)
         if found is None:
-            written = {at for at, writes in zip(memory, kind.kernel.written, strict=True) if writes}
+            written = {at for at, writes in zip(memory, kernel.written, strict=True) if writes}
+            count = 1 + max((at for at in memory if at is not None), default=-1)
             kinds = "".join("w" if at in written else "r" for at in range(count))
-            text = wgsl.text_of(kind.kernel.name, kind.constants, memory, kinds, kind.atomic, self._dots)
-            found = self._programs[key] = int(self.card.compile(text, kinds))
+            text = wgsl.text_of(kernel.name, constants, memory, kinds, atomic, self._dots)
+            name = json.dumps([kernel.name, constants, atomic, memory])
+            found = self._programs[key] = int(self.card.compile(text, kinds, name))
         return found
+
+    def foresee(self) -> None:
+        """Lets the browser compile what earlier visits have used, while models are read; and remembers what this one
+        uses."""
+        names = self._wait(self.card.remember())
+        for name in names.to_py():
+            try:
+                of, constants, atomic, memory = json.loads(name)
+                kernel = Kernel(_NAMES.index(of))
+                if len(constants) == len(kernel.program.constants) and len(memory) == len(kernel.written):
+                    self.card.compileAhead(self._program(kernel, tuple(constants), atomic, memory))
+            except (KeyError, ValueError, IndexError, TypeError):  # of another version of this package
+                continue
 
     def graph(self, records: bytearray, count: int) -> Callable[[], int]:
         starts, number, failed = self._starts(records, count)
