@@ -38,6 +38,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
       await card.catch(() => {}); // its request reports it
       if (ready) await ready;
       else if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await everything();
+      if (!method.endsWith("load")) await python.card?.compiled;
       return await python.run(method, { ...params, key, sources, precision: models.precision }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();

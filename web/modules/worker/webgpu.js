@@ -57,6 +57,8 @@ export class GraphicsCard {
     this.programs = [];
     /** Programs with their memory. @type {{program: Program, memory: any}[]} */
     this.calls = [];
+    /** Until the programs are there that are compiled ahead: what would start them before compiles them again. @type {Promise<any>} */
+    this.compiled = Promise.resolve();
     /** How many programs were compiled when they had to run. */
     this.late = 0;
     /** Names of the programs that this visit has used; null: they are not remembered. @type {Set<string> | null} */
@@ -247,7 +249,8 @@ export class GraphicsCard {
     this.device.pushErrorScope("validation"); // what is wrong is told when it runs
     const made = this.device.createComputePipelineAsync(this.#described(program));
     this.device.popErrorScope().catch(() => {});
-    made.then((/** @type {any} */ pipeline) => (program.pipeline ??= pipeline), () => {});
+    const kept = made.then((/** @type {any} */ pipeline) => (program.pipeline ??= pipeline), () => {});
+    this.compiled = Promise.all([this.compiled, kept]);
   }
 
   /** @param {Program} program that has to run now */
