@@ -17,7 +17,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
-from pyapp.engine.device import Backend, register
+from pyapp.engine.device import Backend, as_device, register
 from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
 from pyapp.engine.native import instruction_set, library
@@ -142,7 +142,7 @@ def install(host: Any) -> None:
 
 
 def _open_graphics_card(index: int | None) -> Backend:
-    from pyapp.engine.devices import webgpu  # late: no task of the page needs it
+    from pyapp.engine.devices import webgpu  # late: models compute on the threads where nobody chooses the card
 
     return webgpu.open_with(getattr(_host, "openGraphicsCard", None))
 
@@ -611,7 +611,21 @@ async def export(params: Any, cancel: Cancel) -> tasks.Events:
     yield Done("complete", {"text": format_transcript(Transcript.from_dict(values), values["format"])})
 
 
+@tasks.task
+async def choose_card(params: Any, cancel: Cancel) -> tasks.Events:
+    """Language models compute on the graphics card from now on: Done carries its `name`. ModelError without one."""
+    from pyapp import webgpu
+
+    if why := webgpu.reason():
+        raise ModelError(why)
+    card: Any = as_device("webgpu").backend
+    card.foresee()
+    keeper.devices["generate"] = "webgpu"
+    yield Done("complete", {"name": card.name})
+
+
 TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+    "card": choose_card,
     "chat": chat,
     "chat.load": load_chat,
     "check.config": check_config,

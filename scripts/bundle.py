@@ -15,7 +15,7 @@ from pathlib import Path
 ENTRIES = [
     "boot.js", "service-worker.js", "worker.js", "modules/worker/pool-helper.js", "modules/worker/webgpu.js",
     "modules/page/main.js",
-    "modules/page/model-dialog.js", "modules/page/listening.js",
+    "modules/page/model-dialog.js", "modules/page/listening.js", "modules/page/graphics-card.js",
     "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
     "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
     "modules/views/translate/translate-view.js", "css/translate.css",

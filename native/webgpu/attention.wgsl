@@ -1,4 +1,5 @@
-// Rotary embedding, and attention to what a cache holds. Where positions and blocks of a cache are: kernels.h.
+// Rotary embedding, attention to what a cache holds, and attention of whole sequences. Where positions and blocks of a cache
+// are: kernels.h.
 
 KERNEL(rope_f32, MIN(PARTS(texts * tokens * heads * (head_dim - rotated / 2), 256), 16384), 256)
 TAKES(rope_f32, rotated % 2 == 0)
@@ -123,5 +124,114 @@ MAIN {
   for (var e = 0; e < 4; e++) {
     let d = tid + e * THREADS;
     if (d < head_dim) { y_put(row * y_stride + h * head_dim + d, select(0.0, acc[e] / total_weight, total_weight > 0.0)); }
+  }
+}
+
+// A group has 16 rows of a head, and takes 16 keys at a time; a thread has a row's scores of four keys, and a quarter of its
+// sums. Scores of keys that a row does not see are -infinity.
+KERNEL(masked_attention, batch * heads * PARTS(tokens, 16), 64, type, mask_type, value_dim)
+TAKES(masked_attention, ((type == TYPE_float32) + (type == TYPE_float16) + (type == TYPE_bfloat16)) * (value_dim <= 256))
+ATOMIC(masked_attention, type != TYPE_float32)
+const WIDE = 17; // of a row of 16: threads side by side read different banks
+const COLUMNS = (value_dim + 15) / 16;
+var<workgroup> queries: array<f32, 272>;
+var<workgroup> others: array<f32, 272>; // keys, then values
+var<workgroup> scores: array<f32, 272>;
+fn load_q(i: i32) -> f32 { return float_of(q_el(i, type_bytes), type); }
+fn load_k(i: i32) -> f32 { return float_of(k_el(i, type_bytes), type); }
+fn load_v(i: i32) -> f32 { return float_of(v_el(i, type_bytes), type); }
+fn score_of(dot: f32, b: i32, h: i32, t: i32, key: i32) -> f32 {
+  if (key >= keys || key < t - before || key > t + after) { return -infinity(); }
+  var score = dot * scale;
+  if (softcap != 0.0) { score = softcap * tanh_of(score / softcap); }
+  if (mask_given) {
+    let at = b * mask_batch + h * mask_head + t * mask_token + key * mask_key;
+    if (mask_type == TYPE_bool) {
+      if (mask_b(at) == 0u) { return -infinity(); }
+    } else {
+      score += float_of(mask_el(at, mask_type_bytes), mask_type);
+    }
+  }
+  return score;
+}
+MAIN {
+  let across = (tokens + 15) / 16;
+  if (gid >= batch * heads * across) { return; }
+  let t0 = gid % across * 16;
+  let h = gid / across % heads;
+  let b = gid / across / heads;
+  let row = tid / 4;
+  let lane = tid % 4;
+  let t = t0 + row;
+  let q_at = b * q_batch + h * head_dim;
+  let k_at = b * k_batch + h / (heads / kv_heads) * head_dim;
+  let v_at = b * v_batch + h / (heads / kv_heads) * value_dim;
+  let stop = min(keys, min(t0 + 15, tokens - 1) + after + 1);
+  var sums = array<vec4<f32>, COLUMNS>();
+  var m = LOWEST;
+  var total_weight = 0.0;
+  for (var s0 = max(0, t0 - before); s0 < stop; s0 += 16) {
+    var dots = vec4<f32>();
+    for (var d0 = 0; d0 < head_dim; d0 += 16) {
+      workgroupBarrier();
+      for (var e = tid; e < 256; e += THREADS) {
+        let r = e / 16;
+        let d = d0 + e % 16;
+        var u = 0.0;
+        var w = 0.0;
+        if (d < head_dim && t0 + r < tokens) { u = load_q(q_at + (t0 + r) * q_token + d); }
+        if (d < head_dim && s0 + r < keys) { w = load_k(k_at + (s0 + r) * k_token + d); }
+        queries[r * WIDE + e % 16] = u;
+        others[r * WIDE + e % 16] = w;
+      }
+      workgroupBarrier();
+      for (var d = 0; d < 16; d++) {
+        dots += queries[row * WIDE + d] * vec4<f32>(others[lane * WIDE + d], others[(lane + 4) * WIDE + d], others[(lane + 8) * WIDE + d], others[(lane + 12) * WIDE + d]);
+      }
+    }
+    for (var e = 0; e < 4; e++) { scores[row * WIDE + lane + 4 * e] = score_of(dots[e], b, h, t, s0 + lane + 4 * e); }
+    workgroupBarrier();
+    var most = m;
+    for (var j = 0; j < 16; j++) {
+      let s = scores[row * WIDE + j];
+      if (!is_inf(s)) { most = max(most, s); }
+    }
+    let kept = exp(m - most);
+    m = most;
+    total_weight *= kept;
+    for (var j = 0; j < 16; j++) {
+      let s = scores[row * WIDE + j];
+      if (!is_inf(s)) { total_weight += exp(s - m); }
+    }
+    workgroupBarrier(); // all have read the scores, which become weights
+    for (var e = 0; e < 4; e++) {
+      let s = scores[row * WIDE + lane + 4 * e];
+      scores[row * WIDE + lane + 4 * e] = select(exp(s - m), 0.0, is_inf(s));
+    }
+    for (var c = 0; c < COLUMNS; c++) {
+      workgroupBarrier();
+      for (var e = tid; e < 256; e += THREADS) {
+        let key = s0 + e / 16;
+        let d = c * 16 + e % 16;
+        var w = 0.0;
+        if (key < keys && d < value_dim) { w = load_v(v_at + key * v_token + d); }
+        others[e / 16 * WIDE + e % 16] = w;
+      }
+      workgroupBarrier();
+      var sum = sums[c] * kept;
+      for (var j = 0; j < 16; j++) {
+        let at = j * WIDE + 4 * lane;
+        sum += scores[row * WIDE + j] * vec4<f32>(others[at], others[at + 1], others[at + 2], others[at + 3]);
+      }
+      sums[c] = sum;
+    }
+  }
+  if (t >= tokens) { return; }
+  for (var c = 0; c < COLUMNS; c++) {
+    for (var e = 0; e < 4; e++) {
+      let d = c * 16 + 4 * lane + e;
+      let value = select(0.0, sums[c][e] / total_weight, total_weight > 0.0);
+      if (d < value_dim) { y_put_el(((b * tokens + t) * heads + h) * value_dim + d, type_bytes, element_of(value, type)); }
+    }
   }
 }

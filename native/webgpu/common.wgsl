@@ -179,6 +179,12 @@ fn bytes_of(w: u32) -> vec4<i32> {
   return vec4<i32>(extractBits(i32(w), 0u, 8u), extractBits(i32(w), 8u, 8u), extractBits(i32(w), 16u, 8u), extractBits(i32(w), 24u, 8u));
 }
 
+// Cards may give any number for the logarithms of what is not positive and finite.
+fn log_of(x: f32) -> f32 {
+  if (x == 0.0) { return -infinity(); }
+  if (x < 0.0 || is_nan(x)) { return nan(); }
+  return select(log(x), x, is_inf(x));
+}
 fn sigmoid(x: f32) -> f32 { return 1.0 / (1.0 + exp(-clamp(x, -87.0, 87.0))); }
 fn tanh_of(x: f32) -> f32 { // exact near 0, where 1 - 2 / (exp(2 x) + 1) is not
   if (is_nan(x)) { return x; }

@@ -1,4 +1,4 @@
-// Products of rows with weights of floats.
+// Products of rows with weights of floats, and convolutions, which are products with windows.
 //
 // Of `few` rows, 16 threads sum each output; of more, a group computes a tile of 32 by 32, of which a thread has 4 by 4.
 
@@ -25,12 +25,14 @@ fn multiply(gid: i32, tid: i32, m_count: i32, n_count: i32, k_count: i32) {
     return;
   }
   let across = (n_count + 31) / 32;
+  begin_columns(gid % across * 32, tid);
   let m0 = gid / across * 32;
   let n0 = gid % across * 32;
   let row = tid / 8;
   let column = tid % 8;
   var sums = array<vec4<f32>, 4>();
   for (var k0 = 0; k0 < k_count; k0 += DEPTH) {
+    begin_depth(k0, tid);
     workgroupBarrier();
     for (var i = tid; i < 32 * DEPTH; i += 64) {
       let r = i / DEPTH;
@@ -63,6 +65,8 @@ fn multiply(gid: i32, tid: i32, m_count: i32, n_count: i32, k_count: i32) {
 }
 
 KERNEL(linear_f32, CHOOSE(rows < 8, rows * PARTS(outputs, 4), PARTS(rows, 32) * PARTS(outputs, 32)), 64, few=rows < 8)
+fn begin_columns(n: i32, tid: i32) {}
+fn begin_depth(k: i32, tid: i32) {}
 fn input(m: i32, k: i32) -> f32 { return x_f(m * x_stride + k); }
 fn weight(n: i32, k: i32) -> f32 { return w_f(n * inputs + k); }
 fn output(m: i32, n: i32, v: f32) {
@@ -79,6 +83,8 @@ ALSO(linear_bf16, linear_f32, w_f(n * inputs + k) => f32_of_bfloat(w_h(n * input
 
 KERNEL(matmul_f32, batch * CHOOSE(m < 8, m * PARTS(n, 4), PARTS(m, 32) * PARTS(n, 32)), 64, few=m < 8)
 var<private> which: i32;
+fn begin_columns(n_: i32, tid: i32) {}
+fn begin_depth(k_: i32, tid: i32) {}
 fn input(row_: i32, k_: i32) -> f32 { return a_f(which * a_batch + row_ * a_row + k_ * a_column); }
 fn weight(column_: i32, k_: i32) -> f32 { return b_f(which * b_batch + k_ * b_row + column_ * b_column); }
 fn output(row_: i32, column_: i32, v: f32) { c_put(which * c_batch + row_ * c_row + column_, v); }
@@ -88,4 +94,41 @@ MAIN {
   if (turn >= batch) { return; }
   which = turn;
   multiply(gid % each, tid, m, n, k);
+}
+
+KERNEL(windows_f32, batch * groups * CHOOSE(m < 8, m * PARTS(j0 * j1 * j2 * j3, 4), PARTS(m, 32) * PARTS(j0 * j1 * j2 * j3, 32)), 64, few=m < 8)
+var<private> which: i32;
+// Where the tile's columns and the rows of its depth are in x: to divide costs more than to multiply.
+var<workgroup> of_column: array<i32, 32>;
+var<workgroup> of_row: array<i32, DEPTH>;
+fn column_at(n: i32) -> i32 {
+  return n % j3 * j_stride3 + n / j3 % j2 * j_stride2 + n / (j3 * j2) % j1 * j_stride1 + n / (j3 * j2 * j1) * j_stride0;
+}
+fn row_at(n: i32) -> i32 {
+  return n % k3 * k_stride3 + n / k3 % k2 * k_stride2 + n / (k3 * k2) % k1 * k_stride1 + n / (k3 * k2 * k1) * k_stride0;
+}
+fn begin_columns(n: i32, tid: i32) {
+  if (tid < 32) { of_column[tid] = column_at(n + tid); }
+}
+fn begin_depth(k: i32, tid: i32) {
+  if (tid < DEPTH) { of_row[tid] = row_at(k + tid); }
+}
+fn input(row: i32, k: i32) -> f32 { return a_f((which % groups * m + row) * (k0 * k1 * k2 * k3) + k); }
+fn weight(n: i32, k: i32) -> f32 {
+  var at = which / groups * x_batch + which % groups * x_group;
+  if (few == 1) { at += column_at(n) + row_at(k); } else { at += of_column[n % 32] + of_row[k % DEPTH]; }
+  return x_f(at);
+}
+fn output(row: i32, n: i32, v: f32) {
+  var r = v;
+  if (bias_given) { r += bias_f(which % groups * m + row); }
+  c_put((which * m + row) * (j0 * j1 * j2 * j3) + n, r);
+}
+MAIN {
+  let count = j0 * j1 * j2 * j3;
+  let each = select((m + 31) / 32 * ((count + 31) / 32), m * ((count + 3) / 4), few == 1);
+  let turn = gid / each;
+  if (turn >= batch * groups) { return; }
+  which = turn;
+  multiply(gid % each, tid, m, count, k0 * k1 * k2 * k3);
 }

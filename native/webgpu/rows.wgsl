@@ -1,4 +1,4 @@
-// Norms, softmax and reductions: a group of threads for each row, or for each result.
+// Norms, softmax, reductions and scans: a group of threads for each row, or for each result.
 
 var<workgroup> parts: array<f32, 64>;
 var<workgroup> eighths: array<f32, 8>;
@@ -33,7 +33,26 @@ fn largest_of_all(x: f32, tid: i32) -> f32 {
   for (var i = 1; i < 8; i++) { if (above(eighths[i], m)) { m = eighths[i]; } }
   return m;
 }
-fn ln(x: f32) -> f32 { return log(x); }
+// Whether to take v, at place i, before what was found, for the largest or the smallest: the first of equal ones, NaN before all.
+fn goes_before(v: f32, i: i32, found: f32, at: i32, smallest: bool) -> bool {
+  if (v == found || (is_nan(v) && is_nan(found))) { return i < at; }
+  if (smallest) { return !is_nan(found) && (is_nan(v) || v < found); }
+  return above(v, found);
+}
+// The place of the element that goes before all others, of those that the threads have found.
+fn place_of_all(found: f32, at: i32, smallest: bool, tid: i32) -> i32 {
+  parts[tid] = found;
+  places[tid] = at;
+  workgroupBarrier();
+  for (var s = 32; s > 0; s /= 2) {
+    if (tid < s && goes_before(parts[tid + s], places[tid + s], parts[tid], places[tid], smallest)) {
+      parts[tid] = parts[tid + s];
+      places[tid] = places[tid + s];
+    }
+    workgroupBarrier();
+  }
+  return places[0];
+}
 
 KERNEL(rms_norm_f32, rows, 64)
 MAIN {
@@ -78,7 +97,7 @@ MAIN {
   m = largest_of_all(m, tid);
   var s = 0.0;
   for (var i = tid; i < columns; i += THREADS) { s += exp(x_f(gid * x_stride + i) - m); }
-  s = log(sum_all(s, tid));
+  s = log_of(sum_all(s, tid));
   for (var i = tid; i < columns; i += THREADS) { y_put(gid * y_stride + i, x_f(gid * x_stride + i) - m - s); }
 }
 
@@ -95,7 +114,7 @@ MAIN {
   s = sum_all(s, tid);
   for (var i = tid; i < count; i += THREADS) {
     let v = x_f(at + i * inner) - m;
-    if (log == 1) { y_put(at + i * inner, v - ln(s)); } else { y_put(at + i * inner, exp(v) / s); }
+    if (log == 1) { y_put(at + i * inner, v - log_of(s)); } else { y_put(at + i * inner, exp(v) / s); }
   }
 }
 
@@ -124,21 +143,10 @@ MAIN {
   var at = 0;
   for (var i = tid; i < columns; i += THREADS) {
     let v = x_f(gid * x_stride + i);
-    if (above(v, best) || (i < at && (v == best || (is_nan(v) && is_nan(best))))) { best = v; at = i; }
+    if (goes_before(v, i, best, at, false)) { best = v; at = i; }
   }
-  parts[tid] = best;
-  places[tid] = at;
-  workgroupBarrier();
-  for (var s = 32; s > 0; s /= 2) {
-    if (tid < s) {
-      let v = parts[tid + s];
-      let mine = parts[tid];
-      let same = v == mine || (is_nan(v) && is_nan(mine));
-      if (above(v, mine) || (same && places[tid + s] < places[tid])) { parts[tid] = v; places[tid] = places[tid + s]; }
-    }
-    workgroupBarrier();
-  }
-  if (tid == 0) { index_put_u(gid, u32(places[0])); }
+  let place = place_of_all(best, at, false, tid);
+  if (tid == 0) { index_put_u(gid, u32(place)); }
 }
 
 KERNEL(reduce, outer * inner, 64, opcode, y_type, x_type)
@@ -152,11 +160,6 @@ fn combined(a: f32, b: f32) -> f32 {
     case OP_min: { if (is_nan(b) || (!is_nan(a) && b < a)) { return b; } return a; }
     default: { return a + b; }
   }
-}
-// Whether b is taken before a for argmax or argmin.
-fn before(b: f32, a: f32) -> bool {
-  if (opcode == OP_argmax) { return above(b, a); }
-  return !is_nan(a) && (is_nan(b) || b < a);
 }
 fn whole_combined(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   switch opcode {
@@ -189,21 +192,10 @@ MAIN {
     var found = 0;
     for (var i = tid; i < reduced; i += THREADS) {
       let v = float_value(i, at);
-      if (before(v, best) || (i < found && (v == best || (is_nan(v) && is_nan(best))))) { best = v; found = i; }
+      if (goes_before(v, i, best, found, opcode == OP_argmin)) { best = v; found = i; }
     }
-    parts[tid] = best;
-    places[tid] = found;
-    workgroupBarrier();
-    for (var s = 32; s > 0; s /= 2) {
-      if (tid < s) {
-        let v = parts[tid + s];
-        let mine = parts[tid];
-        let same = v == mine || (is_nan(v) && is_nan(mine));
-        if (before(v, mine) || (same && places[tid + s] < places[tid])) { parts[tid] = v; places[tid] = places[tid + s]; }
-      }
-      workgroupBarrier();
-    }
-    if (tid == 0) { y_put_el(gid, y_type_bytes, vec2<u32>(u32(places[0]), 0u)); }
+    let place = place_of_all(best, found, opcode == OP_argmin, tid);
+    if (tid == 0) { y_put_el(gid, y_type_bytes, vec2<u32>(u32(place), 0u)); }
     return;
   }
   var mean = 0.0;
@@ -229,4 +221,41 @@ MAIN {
   r = parts[0];
   if (opcode == OP_var) { r /= f32(reduced) - correction; }
   if (tid == 0) { y_put(gid, r); }
+}
+
+// A group goes along a line, 64 elements at a time.
+KERNEL(scan, outer * inner, 64, opcode, type)
+TAKES(scan, (opcode == OP_cumsum) * ((type == TYPE_float32) + (type < 9) * (type != TYPE_uint64)))
+var<workgroup> sums: array<vec2<u32>, 64>;
+const result_bytes = select(8, 4, type == TYPE_float32);
+fn added(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
+  if (type == TYPE_float32) { return vec2<u32>(bitcast<u32>(bitcast<f32>(a.x) + bitcast<f32>(b.x)), 0u); }
+  return sum_of(a, b);
+}
+MAIN {
+  if (gid >= outer * inner) { return; }
+  let at = gid / inner * x_outer + gid % inner * x_inner;
+  let to = gid / inner * length * inner + gid % inner;
+  var before = vec2<u32>(0u, 0u); // the sum of all earlier elements
+  for (var first = 0; first < length; first += THREADS) {
+    let i = first + tid;
+    var v = vec2<u32>(0u, 0u);
+    if (i < length) {
+      v = x_el(at + i * x_dim, type_bytes);
+      if (type != TYPE_float32) { v = whole_of(v, type); }
+    }
+    workgroupBarrier();
+    sums[tid] = v;
+    workgroupBarrier();
+    for (var s = 1; s < THREADS; s *= 2) {
+      var w = vec2<u32>(0u, 0u);
+      if (tid >= s) { w = sums[tid - s]; }
+      workgroupBarrier();
+      v = added(v, w);
+      sums[tid] = v;
+      workgroupBarrier();
+    }
+    if (i < length) { y_put_el(to + i * inner, result_bytes, added(before, v)); }
+    before = added(before, sums[THREADS - 1]);
+  }
 }

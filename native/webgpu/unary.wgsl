@@ -6,7 +6,7 @@ fn expm1_of(x: f32) -> f32 {
 }
 fn log1p_of(x: f32) -> f32 {
   let u = 1.0 + x;
-  if (u == 1.0 || is_inf(x)) { return x; }
+  if (u == 1.0 || u <= 0.0 || is_nan(x) || is_inf(x)) { return select(log_of(u), x, u == 1.0); }
   return log(u) * (x / (u - 1.0));
 }
 fn of_float(x: f32, code: i32, p: f32, q: f32) -> f32 {
@@ -22,9 +22,9 @@ fn of_float(x: f32, code: i32, p: f32, q: f32) -> f32 {
     case OP_exp: { return exp(x); }
     case OP_exp2: { return exp2(x); }
     case OP_expm1: { return expm1_of(x); }
-    case OP_log: { return log(x); }
-    case OP_log2: { return log2(x); }
-    case OP_log10: { return log(x) * 0.43429448; }
+    case OP_log: { return log_of(x); }
+    case OP_log2: { if (x > 0.0 && !is_inf(x)) { return log2(x); } return log_of(x); }
+    case OP_log10: { return log_of(x) * 0.43429448; }
     case OP_log1p: { return log1p_of(x); }
     case OP_sin: { return sin(x); }
     case OP_cos: { return cos(x); }

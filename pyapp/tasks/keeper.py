@@ -151,11 +151,12 @@ ALSO = {"generate": ("chat",), "rerank": ("classify", "embed")}
 
 class Keeper:
     """Keeps one model of any kind: two at once may not fit in memory. `device` is the name of the device on which
-    models compute; None: the CPU.
+    models compute; None: the CPU. `devices`: by task, where it is another one.
     """
 
     def __init__(self) -> None:
         self.device: str | None = None
+        self.devices: dict[str, str] = {}
         self._key: object = None
         self._model: Any = None
         self._session: Any = None
@@ -187,27 +188,29 @@ class Keeper:
         """
         source = known(source, task)
         key = identity(source, tokenizer) if key is None else key
+        device = self.devices.get(task, self.device)
         if key is not None:
-            key = (task, key, self.device, *settings, *map(_marked, settings.values()))
-        if self._model is None or key is None or key != self._key:
+            key = (task, key, device, *settings, *map(_marked, settings.values()))
+        model = self._model
+        if model is None or key is None or key != self._key:
+            model = None
             self.drop()  # before the new one needs the memory
             start = time.perf_counter()
 
             def work(report: Callable[[Event], None]) -> Any:
-                where = {} if self.device is None else {"device": self.device}
+                where = {} if device is None else {"device": device}
                 return LOADERS[task](source, tokenizer, report, cancel, **where, **settings)
 
             try:
                 async with Step(reported(work)) as events:
                     async for event in events:
                         yield event
-                self._key, self._model = key, events.value
+                self._key, self._model = key, model = key, events.value
             except (GeneratorExit, asyncio.CancelledError):
                 cancel.set()  # the thread would go on
                 raise
             yield Metric("load_time", time.perf_counter() - start, "s")
-        assert self._model is not None
-        yield Result(self._model)
+        yield Result(model)
 
 
 def known(source: Any, task: str) -> Any:

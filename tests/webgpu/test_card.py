@@ -4,6 +4,7 @@ kernels against the CPU's, and a model.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,13 +22,15 @@ from pyapp.engine.gpu import wgsl
 from pyapp.engine.launch import KERNELS
 from pyapp.engine.native import SIGNATURES
 from pyapp.engine.storage import trim_pool
-from pyapp.models import load_model
+from pyapp.models import load_model, vit
 from pyapp.nn import functional as F
 from pyapp.text.options import SamplingOptions
 from pyapp.text.sampling import Sampler
 from pyapp.text.session import Session
 from tests.engine import test_fused
 from tests.engine.test_fused import CASES, normal
+from tests.models.test_whisper import make
+from tests.models.whisper_model import CONFIGS, inputs
 from tests.together import check_each
 
 pytestmark = pytest.mark.skipif(not pyapp.webgpu.is_available(), reason=pyapp.webgpu.reason())
@@ -97,7 +100,7 @@ def test_memory_is_given_back() -> None:
 
 def test_what_has_no_kernel_is_computed_by_the_host() -> None:
     x = normal(3, 4)
-    for function in (lambda x: x.double() * 2, lambda x: x.cumsum(1), lambda x: x.lgamma()):
+    for function in (lambda x: x.double() * 2, lambda x: x.cumprod(1), lambda x: x.lgamma()):
         with pytest.warns(UserWarning, match="webgpu has no kernel for '.*the host computes it"):
             found = function(x.to(DEVICE))
         close(found, function(x))
@@ -133,8 +136,41 @@ def test_every_program_compiles() -> None:
     check_each(check, [(name,) for name in texts])
 
 
+def test_what_an_earlier_visit_used_is_compiled_ahead() -> None:
+    import pyodide.ffi
+
+    from pyapp import browser
+
+    def visit(ahead: bool) -> Any:
+        backend = webgpu.open_with(browser._host.openGraphicsCard)
+        backend.foresee()
+        if ahead:
+            deadline = time.monotonic() + 30
+            while any(not program.pipeline for program in backend.card.programs) and time.monotonic() < deadline:
+                backend.synchronize()
+        addresses = [backend.allocate(64), backend.allocate(64)]
+        backend.write(addresses[0], bytes(range(64)))
+        backend.copy(addresses[1], addresses[0], 64)
+        found = bytearray(64)
+        backend.read(addresses[1], found)
+        assert found == bytes(range(64))
+        pyodide.ffi.run_sync(backend.card.save())
+        return backend.card
+
+    assert visit(False).late <= 1
+    card = visit(True)
+    assert card.late == 0 and len(card.programs) > 0
+    card.earlier.push('["no_such_kernel", [], false, [0]]', "no JSON")
+    pyodide.ffi.run_sync(card.save())
+    assert visit(True).late == 0
+
+
 OPS = """linear linear_one_row linear_rows_apart linear_nothing rms_norm softmax log_softmax silu_mul silu rope
-    rope_halves rope_positions slices_that_overlap stack""".split()
+    rope_halves rope_positions slices_that_overlap stack attention_long attention_later_keys attention_slices
+    attention_window_both_sides attention_mask attention_more_rows_than_keys masked_attention masked_attention_padding
+    masked_attention_window max_pool2d max_pool1d_apart max_pool3d_of_columns places_of_max avg_pool2d
+    avg_pool1d_inside avg_pool3d_divided adaptive_avg_pool2d adaptive_max_pool2d conv1d conv1d_step
+    conv1d_of_one_window conv1d_far_steps""".split()
 ELEMENTWISE: dict[str, tuple[Any, list[Tensor]]] = {
     "broadcast": (lambda x, y: (x + y) * y - x / (y.abs() + 1), [normal(3, 1, 5), normal(4, 5, seed=1)]),
     "numbers": (lambda x: 2 - x * 3, [normal(70)]),
@@ -143,14 +179,53 @@ ELEMENTWISE: dict[str, tuple[Any, list[Tensor]]] = {
     "whole numbers": (lambda x: (x * 9).long() * 70000 * 70000 - (x * 100).int(), [normal(11)]),
     "bytes": (lambda x: (x * 50).to("int8").to("float16") + (x > 0).to("uint8"), [normal(3, 7)]),
     "unary": (lambda x: x.tanh() + x.sigmoid() + x.erf() + x.abs().sqrt() + F.gelu(x), [normal(40)]),
+    "logarithms": (
+        lambda x: pyapp.cat([y.nan_to_num(7.0, 8.0, 9.0) for y in (x.log(), x.log2(), x.log10(), x.log1p(), x.sqrt())]),
+        [pyapp.tensor([-2.0, -1.0, -0.5, 0.0, 0.5, 3.0, float("inf"), float("-inf"), float("nan")])],
+    ),
     "where": (lambda x, y: pyapp.where(x > 0, x, y), [normal(5, 3), normal(3, seed=1)]),
     "reduce": (lambda x: x.sum(1) + x.amax(1) - x.mean(1) * x.var(1) + x.argmax(1), [normal(5, 90, 3)]),
+    "places": (
+        lambda x, y: pyapp.stack([x.argmax(1), x.argmin(1), y.t().argmax(1), y.t().argmin(1)]),
+        [normal(4, 130).round(), pyapp.where(normal(130, 4) > 2, float("nan"), normal(130, 4, seed=1).round())],
+    ),
+    "sums so far": (
+        lambda x: x.cumsum(1) + x[0].t().cumsum(1).t() + (x * 9).int().cumsum(1) + (x > 0).cumsum(0),
+        [normal(3, 131, 3)],
+    ),
     "clamp": (lambda x: x.clamp(-0.5, 0.5), [normal(40)]),
     "gather": (lambda x: x.gather(1, x.argmax(1, True)), [normal(5, 9)]),
     "rows": (lambda x: x[x.argmax(0)], [normal(5, 9)]),
     "matmul": (lambda x, y: x @ y, [normal(2, 9, 33), normal(2, 33, 40, seed=1)]),
     "layer_norm": (lambda x, w, b: ops.layer_norm(x, w, b), [normal(3, 50), normal(50, seed=1), normal(50, seed=2)]),
-    "pool": (lambda x: F.max_pool2d(x, 2, 1), [normal(1, 2, 4, 5)]),
+    "attention of halves": (
+        lambda q, k, v: ops.scaled_dot_product_attention(q.half(), k.half(), v.half(), is_causal=True).float(),
+        [normal(1, 3, 19, 20), normal(1, 3, 19, 20, seed=1), normal(1, 3, 19, 7, seed=2)],
+    ),
+    "attention of wide values": (
+        lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, q.narrow(3, 0, 1) > k.narrow(3, 0, 1).mT),
+        [normal(2, 2, 17, 33), normal(2, 2, 35, 33, seed=1), normal(2, 2, 35, 130, seed=2)],
+    ),
+    "conv2d": (
+        lambda x, w, b: F.conv2d(x, w, b, stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+        [normal(2, 6, 9, 11), normal(10, 3, 3, 2, seed=1), normal(10, seed=2)],
+    ),
+    "conv2d of many channels": (lambda x, w: F.conv2d(x, w, padding=1), [normal(2, 5, 19, 23), normal(70, 5, 3, 3)]),
+    "patches": (lambda x, w, b: F.conv2d(x, w, b, 4), [normal(2, 3, 16, 12), normal(33, 3, 4, 4), normal(33)]),
+    "conv of points": (lambda x, w, b: F.conv2d(x, w, b, 2), [normal(2, 9, 5, 7), normal(11, 9, 1, 1), normal(11)]),
+    "depthwise": (
+        lambda x, w, b: F.conv2d(x, w, b, (1, 2), (2, 1), groups=5),
+        [normal(2, 5, 9, 8), normal(10, 1, 3, 5), normal(10)],
+    ),
+    "conv transpose": (
+        lambda x, w, b: F.conv_transpose2d(x, w, b, (2, 3), (1, 0), (1, 2), 2, (1, 2)),
+        [normal(2, 4, 5, 3), normal(4, 3, 3, 2, seed=1), normal(6, seed=2)],
+    ),
+    "pool of NaN": (
+        lambda x: pyapp.cat([F.max_pool2d(x.log(), 2, 1), F.max_pool2d(x.log(), 2, 1, return_indices=True)[1].float()]),
+        [normal(1, 2, 9, 7)],
+    ),
+    "pool of halves": (lambda x: F.avg_pool2d(x.half(), 3, 2, 1).float(), [normal(1, 3, 7, 9)]),
     "tril": (lambda x: x.tril(1), [normal(5, 6)]),
 }  # fmt: skip
 
@@ -275,6 +350,22 @@ def test_a_model_writes_what_it_writes_on_the_cpu() -> None:
     assert card.starts - starts == 58 and card.submissions - submissions == 1
     sampler.sample(logits)
     assert card.starts - starts == 59 and card.submissions - submissions == 2
+
+
+def test_models_that_hear_and_see() -> None:
+    """The encoders of Whisper and ViT: convolution, attention of whole sequences."""
+    pyapp.manual_seed(0)
+    hears = make(CONFIGS["deep"])
+    sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 48}
+    sees = vit.ViT(vit.Config.from_dict({"model_type": "vit", "image_size": [24, 16], "patch_size": 8, **sizes}))
+    mel, picture = pyapp.from_numpy(inputs(hears.config)[0]), normal(2, 3, 24, 16)
+    with pyapp.no_grad():
+        expected = [hears.encode(mel), sees.eval()(picture)]
+        for tensor in (*hears.parameters(), *hears.buffers(), *sees.parameters(), *sees.buffers()):
+            tensor.data = tensor.data.to(DEVICE)
+        found = [hears.encode(mel.to(DEVICE)), sees(picture.to(DEVICE))]
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, 1e-4)
 
 
 def test_a_card_that_is_lost_and_a_browser_that_cannot_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,7 +333,7 @@ def _masked_dims(
         steps = tuple(0 if n == 1 else step for n, step in zip(mask.shape, mask.strides, strict=True))
     return (
         batch, tokens, k.shape[1], heads, k.shape[2], size, v.shape[3], *q.strides[:2], *k.strides[:2], *v.strides[:2],
-        before, after, CODES[q.dtype], CODES[mask_type], *steps, workers,
+        min(before, tokens), min(after, k.shape[1]), CODES[q.dtype], CODES[mask_type], *steps, workers,
         mask is None and not softcap and scale > 0,
     )  # fmt: skip
 

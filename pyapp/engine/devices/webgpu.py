@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import json
 import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -22,6 +23,7 @@ from ..device import Backend, HiddenAddress
 from ..gpu import wgsl
 from ..launch import KERNELS, LARGEST_WORK, MissingKernel
 from ..native import DIMS, FLOATS, IN_BROWSER, POINTER_BYTES, POINTERS, RECORD, RECORD_BYTES, SIGNATURES, fail
+from ..storage import CAPTURES
 from .pool import Ranges
 
 ARENA = 64 << 20  # bytes of an arena for small blocks
@@ -92,6 +94,7 @@ class Webgpu(Backend):
         self.kernels = set(wgsl.programs())
         self._dots = bool(card.dotProducts)
         self._space = Ranges(ARENA_ALIGNMENT, SPACE, lambda size: False)
+        self._full = False  # whether the card had no memory for the last block that was asked for
         self._begins: list[int] = []
         self._arenas: list[Arena] = []  # by where they begin
         self._kernels: dict[int, Kernel] = {}
@@ -116,6 +119,7 @@ class Webgpu(Backend):
 
     def allocate(self, nbytes: int) -> HiddenAddress | None:
         if nbytes > self.largest - ARENA_ALIGNMENT:
+            self._set_full(True)
             raise MemoryError(
                 f"cannot allocate {nbytes:,} bytes on webgpu: the largest buffer of this graphics card ({self.name}) "
                 f"has {self.largest:,}"
@@ -127,14 +131,21 @@ class Webgpu(Backend):
         made = self._new_arena(ARENA if nbytes < OWN_ARENA else nbytes)
         if made is None and nbytes < OWN_ARENA:
             made = self._new_arena(nbytes)
+        if self._full != (made is None):
+            self._set_full(made is None)
         return None if made is None else HiddenAddress(made.ranges.take(nbytes))  # type: ignore[arg-type]
+
+    def _set_full(self, full: bool) -> None:
+        """The page is told what to do where the card has no memory left."""
+        self._full = self.card.full = full
 
     def _new_arena(self, nbytes: int) -> Arena | None:
         size = max(ARENA_ALIGNMENT, -(-min(nbytes, self.largest) // ARENA_ALIGNMENT) * ARENA_ALIGNMENT)
         begin = self._space.take(-(-size // ARENA_ALIGNMENT) * ARENA_ALIGNMENT)
         if begin is None:
             return None
-        buffer = int(self._wait(self.card.allocate(size)))
+        # While Python waits for the card, other tasks run, whose kernels a capture would take for its own.
+        buffer = int(self.card.allocateNow(size) if CAPTURES.count else self._wait(self.card.allocate(size)))
         if buffer <= 0:
             self._space.give(begin)
             if buffer:
@@ -274,20 +285,35 @@ class Webgpu(Backend):
         if found is None:
             if len(buffers) > int(self.card.most):
                 raise MissingKernel(f"webgpu: '{kind.kernel.name}' needs more buffers than this graphics card allows")
-            program = self._program(kind, memory, len(buffers))
+            program = self._program(kind.kernel, kind.constants, kind.atomic, memory)
             found = self._calls[key] = int(self.card.bind(program, *buffers)), tuple(buffers)
         return found[0], places
 
-    def _program(self, kind: Kind, memory: list[int | None], count: int) -> int:
-        """The number of a kernel's text for `count` buffers, in which its pointers are."""
-        key = kind.kernel.index, kind.constants, kind.atomic, *memory
+    def _program(self, kernel: Kernel, constants: tuple[int, ...], atomic: bool, memory: list[int | None]) -> int:
+        """The number of a kernel's text; `memory`: in which of its buffers each pointer is."""
+        key = kernel.index, constants, atomic, *memory
         found = self._programs.get(key)
         if found is None:
-            written = {at for at, writes in zip(memory, kind.kernel.written, strict=True) if writes}
+            written = {at for at, writes in zip(memory, kernel.written, strict=True) if writes}
+            count = 1 + max((at for at in memory if at is not None), default=-1)
             kinds = "".join("w" if at in written else "r" for at in range(count))
-            text = wgsl.text_of(kind.kernel.name, kind.constants, memory, kinds, kind.atomic, self._dots)
-            found = self._programs[key] = int(self.card.compile(text, kinds))
+            text = wgsl.text_of(kernel.name, constants, memory, kinds, atomic, self._dots)
+            name = json.dumps([kernel.name, constants, atomic, memory])
+            found = self._programs[key] = int(self.card.compile(text, kinds, name))
         return found
+
+    def foresee(self) -> None:
+        """Lets the browser compile what earlier visits have used, while models are read; and remembers what this one
+        uses."""
+        names = self._wait(self.card.remember())
+        for name in names.to_py():
+            try:
+                of, constants, atomic, memory = json.loads(name)
+                kernel = Kernel(_NAMES.index(of))
+                if len(constants) == len(kernel.program.constants) and len(memory) == len(kernel.written):
+                    self.card.compileAhead(self._program(kernel, tuple(constants), atomic, memory))
+            except (KeyError, ValueError, IndexError, TypeError):  # of another version of this package
+                continue
 
     def graph(self, records: bytearray, count: int) -> Callable[[], int]:
         starts, number, failed = self._starts(records, count)

@@ -152,7 +152,7 @@ def text_of(
         mode, element = ("read_write", "atomic<u32>" if atomic else "u32") if kind == "w" else ("read", "u32")
         text.append(f"@group(1) @binding({at}) var<storage, {mode}> m{at}: array<{element}>;")
     for at, (slot, buffer) in enumerate(zip(_pointers(name), memory, strict=True)):
-        writes = buffer is not None and kinds[buffer] == "w"
+        writes = written(name)[at] if buffer is None else kinds[buffer] == "w"
         text.append(_accessors(slot, at, buffer, writes, atomic and writes))
     for slot, value in zip(program.constants, constants, strict=True):
         text.append(f"const {_constant(slot)}: i32 = {value};")
@@ -170,6 +170,7 @@ def text_of(
 def _accessors(slot: str, at: int, buffer: int | None, writes: bool, atomic: bool) -> str:
     """What reads and writes at a pointer: elements counted from it, `raw` words of the whole buffer."""
     start, m = f"P[{(2 + at) // 4}][{(2 + at) % 4}]", f"m{buffer}"
+    atomic = atomic and buffer is not None
     load = "0u" if buffer is None else f"atomicLoad(&{m}[w])" if atomic else f"{m}[w]"
     text = f"""fn {slot}_raw(w: u32) -> u32 {{ return {load}; }}
 fn {slot}_off() -> u32 {{ return {start}; }}
@@ -194,7 +195,7 @@ fn {slot}_el(i: i32, bytes: i32) -> vec2<u32> {{
 }}"""
     if not writes:
         return text
-    store = f"atomicStore(&{m}[w], v);" if atomic else f"{m}[w] = v;"
+    store = "" if buffer is None else f"atomicStore(&{m}[w], v);" if atomic else f"{m}[w] = v;"
     text += f"""
 fn {slot}_put_raw(w: u32, v: u32) {{ {store} }}
 fn {slot}_put_u(i: i32, v: u32) {{ {slot}_put_raw(({start} >> 2u) + u32(i), v); }}

@@ -1,8 +1,10 @@
 /**
- * The engine's setting in the storage panel: on how many threads models compute. A change starts the engine anew.
+ * The engine's settings in the storage panel: on how many threads models compute, and whether on the graphics card. A change
+ * starts the engine anew.
  */
 import { UserError } from "../shared/protocol.js";
 import { MOST_THREADS, automaticThreads, mayShare } from "../shared/threads.js";
+import { importPart } from "../shared/site-parts.js";
 import { counted } from "../shared/words.js";
 import { byId, h, memory } from "./dom.js";
 import { clearError, showError } from "./errors.js";
@@ -47,6 +49,19 @@ export function setUpThreads(app) {
   app.addEventListener("ready", show);
   byId("open-storage").addEventListener("click", show);
   show();
+}
+
+/**
+ * The choice of the graphics card, where the browser has WebGPU and lets Python wait for it (JSPI). It is fetched when the panel
+ * is opened, or at once where it is made already: the engine is told before its first request for a model.
+ * @param {import("./app.js").App} app
+ */
+export async function setUpCard(app) {
+  if (!("gpu" in navigator) || !("Suspending" in WebAssembly)) return;
+  const load = async () => (await importPart("modules/page/graphics-card.js")).setUpCard(app);
+  const later = () => byId("open-storage").addEventListener("click", () => load().catch(later), { once: true }); // offline: at the next click
+  if (memory.get("graphics-card", false) === true) await load().catch(later);
+  else later();
 }
 
 /** @param {{about: any, crashes: number}} engine of engine.js @returns {string} */

@@ -5,7 +5,7 @@ import { eventFromError } from "../shared/protocol.js";
 import { focusAgain, h } from "./dom.js";
 
 /** Labels of the buttons, by action. @type {Record<string, string>} */
-const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", reload: "Reload" };
+const LABELS = { restart: "Restart the engine", retry: "Try again", storage: "Open storage", models: "Open models", threads: "Compute on the threads", reload: "Reload" };
 
 /**
  * @param {HTMLElement} slot

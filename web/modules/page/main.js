@@ -4,7 +4,7 @@
 import { App } from "./app.js";
 import { byId, h } from "./dom.js";
 import { showError } from "./errors.js";
-import { setUpThreads } from "./engine-settings.js";
+import { setUpCard, setUpThreads } from "./engine-settings.js";
 import { Models } from "./models.js";
 import { keepOffline, setUpServiceWorker } from "./offline.js";
 import { FileRouter } from "./file-router.js";
@@ -24,6 +24,7 @@ async function start() {
   if (!(await setUpServiceWorker())) return;
   document.head.append(h("link", { rel: "manifest", href: "app.webmanifest" })); // after a possible reload, which would interrupt it
   const app = new App([byId("story-error"), byId("transcribe-error")], () => shownView().task);
+  await setUpCard(app);
   const models = new Models(app);
   const storage = new StorageDialog(app);
   globalThis.pyappPage = { app, models, storage }; // for tests and debugging; the views add themselves

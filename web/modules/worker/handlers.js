@@ -36,6 +36,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     throw noStore("Models still work, but are downloaded again at each visit.");
   };
 
+  /** The choice of the graphics card; requests for models that come after it wait for it. @type {Promise<any>} */
+  let card = Promise.resolve();
+
   /** What every task needs but llama2.c's stories and the transcripts. */
   const everything = () => Promise.all([python.install("numpy"), python.installLater()]);
 
@@ -48,9 +51,11 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     ready?.catch(() => {}); // awaited below
     const { key, sources } = await models.open(params.model);
     try {
+      await card.catch(() => {}); // its request reports it
       if (ready) await ready;
       else if (Object.values(sources).some(({ path }) => /\.gguf$|^config\.json$/i.test(path))) await everything();
       if (/^speak/.test(method) && readsPhonemes(Object.values(sources))) await Promise.all([python.install("misaki-english"), python.install("pyapp-english")]);
+      if (!method.endsWith("load")) await python.card?.compiled;
       return await python.run(method, { ...params, key, sources, precision: models.precision }, context);
     } finally {
       for (const source of Object.values(sources)) source.close();
@@ -82,6 +87,12 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     "models.look": async ({ name, task, hub }, context) => ({ models: await models.look(name, task, hub, context) }),
 
     "models.precision": async ({ precision }) => ((models.precision = precision), {}),
+
+    /** Language models compute on the graphics card from now on: its `name`. */
+    "models.card": (params, context) => (card = everything().then(() => python.run("card", {}, context))),
+
+    /** Whether there is one: a worker may ask, of a page's question the browser says in the console that it has none. */
+    "models.cards": async () => ({ card: !!(await /** @type {any} */ (navigator).gpu?.requestAdapter()) }),
 
     "models.download": async ({ model, hub }, context) => {
       await models.fetch(await models.find(model), hub, context);

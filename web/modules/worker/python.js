@@ -30,6 +30,8 @@ export class Python {
     this.stopFlag = null;
     /** @type {import("./pool.js").Pool | null} null on one thread */
     this.pool = null;
+    /** The graphics card, once Python has asked for it; or why there is none. @type {any} */
+    this.card = null;
     /** @type {Record<string, Promise<void>>} by package */
     this.installed = {};
     /** @type {Set<string>} packages whose files are there */
@@ -63,7 +65,7 @@ export class Python {
     const isStopped = (/** @type {number} */ id) => this.stopFlag !== null && Atomics.load(this.stopFlag, 0) === id;
     this.pool = await opening;
     this.pool?.attach(pyodide._module);
-    this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined, parts: this.#laterParts(runtime), openGraphicsCard: () => openGraphicsCard(pyodide) });
+    this.browser.install({ createEncoder, readInto, isStopped, pool: this.pool ?? undefined, parts: this.#laterParts(runtime), openGraphicsCard: async () => (this.card = await openGraphicsCard(pyodide)) });
     marks.ready = performance.now();
     return runtime;
   }
@@ -136,11 +138,10 @@ export class Python {
     return digest;
   }
 
-  /** What the page is told: an error after a thread was lost is about that. @param {{type: string}[]} events */
+  /** What the page is told: an error after a thread or the graphics card was lost is about that. @param {{type: string}[]} events */
   #told(events) {
     const lost = this.pool?.lost;
-    if (lost == null) return events;
-    return events.map((event) => (event.type === "error" ? threadLost(lost) : event));
+    return events.map((event) => (event.type !== "error" ? event : lost != null ? threadLost(lost) : (this.card?.told?.(event) ?? event)));
   }
 
   /**

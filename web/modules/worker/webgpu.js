@@ -4,12 +4,15 @@
  *
  * Functions that Python calls for every kernel lie in Pyodide's table. What must wait (new buffers, reading) is a promise.
  */
+import { UserError, eventFromError } from "../shared/protocol.js";
 
 const PARAMETERS = 256; // bytes of one start's numbers: a launch record, and the alignment that WebGPU wants
 const START = 4 + PARAMETERS / 4; // words of a start: program with its memory, groups in x, y, z, then the numbers
 const SLOTS = 256; // starts that wait to be sent together
 const SENT_AT = 32; // starts after which the card begins
 const STATUS = 16; // bytes that kernels report errors in
+const MOST_REMEMBERED = 128; // programs
+const SAVED_AFTER = 1000; // ms from a new program until it is remembered: others follow
 const KEPT_STAGING = 1 << 20; // bytes of the buffer for reading that is kept
 
 /**
@@ -43,16 +46,25 @@ export class GraphicsCard {
     this.dotProducts = features?.has("packed_4x8_integer_dot_product") ?? false;
     this.lost = ""; // why nothing runs here any more
     this.problem = ""; // what the browser refused
+    this.full = false; // whether there was no memory for the last block that Python asked for
     device.lost.then((/** @type {any} */ why) => (this.lost = why.message || why.reason || "no reason was given"));
     device.addEventListener("uncapturederror", (/** @type {any} */ event) => (this.problem ||= event.error.message));
     /** @type {Map<number, any>} */
     this.buffers = new Map();
     /** @type {Map<number, Graph>} */
     this.graphs = new Map();
-    /** @type {{pipeline: any, layout: any}[]} */
+    /** @type {Program[]} */
     this.programs = [];
-    /** Programs with their memory. @type {{pipeline: any, memory: any}[]} */
+    /** Programs with their memory. @type {{program: Program, memory: any}[]} */
     this.calls = [];
+    /** Until the programs are there that are compiled ahead: what would start them before compiles them again. @type {Promise<any>} */
+    this.compiled = Promise.resolve();
+    /** How many programs were compiled when they had to run. */
+    this.late = 0;
+    /** Names of the programs that this visit has used; null: they are not remembered. @type {Set<string> | null} */
+    this.names = null;
+    /** Those of earlier visits. @type {string[]} */
+    this.earlier = [];
     /** @type {Map<string, any>} */
     this.layouts = new Map();
     this.next = 1;
@@ -96,17 +108,52 @@ export class GraphicsCard {
     };
   }
 
+  /** What the page is told of an error of Python while models compute here. @param {any} event @returns {object} */
+  told(event) {
+    if (this.lost) {
+      return eventFromError(new UserError("The graphics card is not there any more.", {
+        where: this.lost,
+        hint: "The engine is being restarted, and computes on the processor's threads. Nothing of yours is lost. Try again.",
+        fatal: true,
+        action: "restart",
+      }));
+    }
+    if (!this.full) return event;
+    return eventFromError(new UserError("The model does not fit the memory of the graphics card.", {
+      where: this.name,
+      hint: "Let it compute on the processor's threads, take a smaller model, or a shorter context.",
+      action: "threads",
+    }));
+  }
+
   // ---- memory
 
   /** @param {number} size bytes, a multiple of 256 @returns {Promise<number>} its number; 0: there is no memory left, -1: `lost` or `problem` tells what is wrong */
   allocate(size) {
     return this.#guarded(async () => {
-      this.device.pushErrorScope("out-of-memory");
-      const buffer = this.device.createBuffer({ size, usage: USAGE.STORAGE | USAGE.COPY_DST | USAGE.COPY_SRC });
-      if (await this.device.popErrorScope()) return 0;
-      this.buffers.set(this.next, buffer);
-      return this.next++;
+      const [number, refused] = this.#newBuffer(size);
+      if (!(await refused)) return number;
+      this.buffers.delete(number);
+      return 0;
     });
+  }
+
+  /** As allocate, at once: that there is no memory left is what `problem` tells later. @param {number} size @returns {number} */
+  allocateNow(size) {
+    const [number, refused] = this.#newBuffer(size);
+    refused.then((/** @type {any} */ error) => {
+      if (!error) return;
+      this.full = true;
+      this.problem ||= error.message;
+    }, () => {}); // the card is lost
+    return number;
+  }
+
+  /** @param {number} size @returns {[number, Promise<any>]} its number, and what is wrong with it */
+  #newBuffer(size) {
+    this.device.pushErrorScope("out-of-memory");
+    this.buffers.set(this.next, this.device.createBuffer({ size, usage: USAGE.STORAGE | USAGE.COPY_DST | USAGE.COPY_SRC }));
+    return [this.next++, this.device.popErrorScope()];
   }
 
   /** What `work` gives; -1 where something is wrong. @param {() => Promise<number>} work @returns {Promise<number>} */
@@ -115,6 +162,7 @@ export class GraphicsCard {
       const found = await work();
       return this.lost || this.problem ? -1 : found;
     } catch (error) {
+      await new Promise((resolve) => setTimeout(resolve)); // browsers end what waits for a lost card before they say that it is lost
       if (!this.lost) this.problem ||= String(/** @type {any} */ (error)?.message ?? error);
       return -1;
     }
@@ -174,28 +222,71 @@ export class GraphicsCard {
   // ---- programs
 
   /**
-   * Compiles a program. @param {string} code WGSL @param {string} memory for each buffer "w" where it is written, else "r"
-   * @returns {number} its number
+   * Adds a program, which is compiled when it first runs. @param {string} code WGSL @param {string} memory for each buffer "w" where
+   * it is written, else "r" @param {string} name by which it is remembered @returns {number} its number
    */
-  compile(code, memory) {
+  compile(code, memory, name) {
     let layout = this.layouts.get(memory);
     if (!layout) {
       const entries = [...memory].map((kind, binding) => ({ binding, visibility: COMPUTE, buffer: { type: kind === "w" ? "storage" : "read-only-storage" } }));
       layout = this.device.createBindGroupLayout({ entries });
       this.layouts.set(memory, layout);
     }
-    const pipeline = this.device.createComputePipeline({
+    return this.programs.push({ code, layout, name, pipeline: null }) - 1;
+  }
+
+  /** @param {Program} program */
+  #described({ code, layout }) {
+    return {
       layout: this.device.createPipelineLayout({ bindGroupLayouts: [this.common, layout] }),
       compute: { module: this.device.createShaderModule({ code }), entryPoint: "main" },
-    });
-    return this.programs.push({ pipeline, layout }) - 1;
+    };
+  }
+
+  /** Compiles a program while other work goes on. @param {number} number */
+  compileAhead(number) {
+    const program = this.programs[number];
+    this.device.pushErrorScope("validation"); // what is wrong is told when it runs
+    const made = this.device.createComputePipelineAsync(this.#described(program));
+    this.device.popErrorScope().catch(() => {});
+    const kept = made.then((/** @type {any} */ pipeline) => (program.pipeline ??= pipeline), () => {});
+    this.compiled = Promise.all([this.compiled, kept]);
+  }
+
+  /** @param {Program} program that has to run now */
+  #compileNow(program) {
+    this.late += 1;
+    return (program.pipeline = this.device.createComputePipeline(this.#described(program)));
+  }
+
+  /** Remembers from now on which programs are used. @returns {Promise<string[]>} the names of those that earlier visits have used */
+  async remember() {
+    this.names = new Set();
+    const found = await programsKept((kept) => kept.get("used"), "readonly").catch(() => null); // refused: nothing is remembered
+    this.earlier = Array.isArray(found) ? found : [];
+    return this.earlier;
+  }
+
+  /** @param {string} name of a program that is used */
+  #note(name) {
+    if (!this.names || this.names.has(name)) return;
+    this.names.add(name);
+    clearTimeout(this.saving);
+    this.saving = setTimeout(() => this.save(), SAVED_AFTER);
+  }
+
+  /** Stores the names: those of this visit, then earlier ones. */
+  async save() {
+    const names = [...new Set([...(this.names ?? []), ...this.earlier])].slice(0, MOST_REMEMBERED);
+    await programsKept((kept) => kept.put(names, "used"), "readwrite").catch(() => {});
   }
 
   /** @param {number} program @param {number[]} buffers their numbers @returns {number} the number of the program with this memory */
   bind(program, ...buffers) {
-    const { pipeline, layout } = this.programs[program];
+    const { layout, name } = this.programs[program];
+    this.#note(name);
     const entries = buffers.map((number, binding) => ({ binding, resource: { buffer: this.buffers.get(number) } }));
-    return this.calls.push({ pipeline, memory: this.device.createBindGroup({ layout, entries }) }) - 1;
+    return this.calls.push({ program: this.programs[program], memory: this.device.createBindGroup({ layout, entries }) }) - 1;
   }
 
   /** @param {any} buffer of numbers */
@@ -235,8 +326,8 @@ export class GraphicsCard {
   /** @param {any} group of the numbers @param {number} offset @param {Int32Array} start @param {number} at where it begins */
   #start(group, offset, start, at) {
     const pass = this.#pass();
-    const { pipeline, memory } = this.calls[start[at]];
-    pass.setPipeline(pipeline);
+    const { program, memory } = this.calls[start[at]];
+    pass.setPipeline(program.pipeline ?? this.#compileNow(program));
     pass.setBindGroup(0, group, [offset]);
     pass.setBindGroup(1, memory);
     pass.dispatchWorkgroups(start[at + 1], start[at + 2], start[at + 3]);
@@ -282,6 +373,26 @@ export class GraphicsCard {
   }
 }
 
+/**
+ * Asks the browser's database for what is remembered. @param {(kept: IDBObjectStore) => IDBRequest} work @param {IDBTransactionMode} mode
+ * @returns {Promise<any>}
+ */
+function programsKept(work, mode) {
+  return new Promise((resolve, reject) => {
+    const opening = indexedDB.open("pyapp-graphics-card", 1);
+    opening.onupgradeneeded = () => void opening.result.createObjectStore("programs");
+    opening.onerror = () => reject(opening.error);
+    opening.onsuccess = () => {
+      const database = opening.result;
+      const transaction = database.transaction("programs", mode);
+      const request = work(transaction.objectStore("programs"));
+      transaction.oncomplete = () => (database.close(), resolve(request.result));
+      transaction.onerror = transaction.onabort = () => (database.close(), reject(transaction.error));
+    };
+  });
+}
+
+/** @typedef {{code: string, layout: any, name: string, pipeline: any}} Program `pipeline` null: not compiled yet */
 /** @typedef {{words: Int32Array, count: number, buffer: any, group: any}} Graph */
 
 const COMPUTE = 4; // GPUShaderStage.COMPUTE
