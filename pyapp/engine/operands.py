@@ -108,13 +108,13 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
 def _bytes_of(x: Any, kind: DType) -> bytes:
     """The bytes of a number in a dtype."""
     if kind.is_bits:
-        return to_bits(np.asarray(x), kind).tobytes()  # type: ignore[no-any-return]
+        return to_bits(np.asarray(x), kind).tobytes()
     if type(x) is int or type(x) is float:
         try:
             return pack(kind.format, x)
         except (error, OverflowError):  # NumPy has infinities for such numbers, or says what is wrong
             pass
-    return np.asarray(x, dtype=kind.numpy_name).tobytes()  # type: ignore[no-any-return]
+    return np.asarray(x, dtype=kind.numpy_name).tobytes()
 
 
 def check_number(name: str, value: Any, dtype: DType) -> None:

@@ -183,9 +183,13 @@ def _has_long_rows(shape: Shape, strides: Shape) -> bool:
 def _with_number(kernel: Any, a: Any, b: Any, of_any: Any = None) -> Any:
     """One of the two is a number. `of_any`: what takes a few elements of any strides."""
     x, first = (a, True) if isinstance(a, Tensor) else (b, False)
-    if of_any is not None and not is_packed(x) and (x.numel() <= _FEW or _has_long_rows(x.shape, x.strides)):
+    layout = count, strides = dense_layout(x.shape)
+    if x.strides == strides:
+        y = empty_contiguous(x.shape, _F32, x.device, layout)
+    elif of_any is not None and not is_packed(x) and (count <= _FEW or _has_long_rows(x.shape, x.strides)):
         return of_any(a, b)
-    x, y, count = result_like(x)
+    else:
+        x, y, count = result_like(x)
     whole = count or 1
     try:
         if first:

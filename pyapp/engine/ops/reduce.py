@@ -76,7 +76,7 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
         return mean(x.to(_dtype.float32), dim, keepdim).to(x.dtype)
     shape = x.shape
     count = prod(shape if dim is None else [shape[d] for d in reduced_dims(dim, len(shape), "mean")])
-    return div.call(sum.call(x, dim, keepdim), count or float("nan"))  # type: ignore[no-any-return]
+    return div.call(sum.call(x, dim, keepdim), count or float("nan"))
 
 
 @function(method=True)

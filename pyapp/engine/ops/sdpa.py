@@ -51,7 +51,7 @@ def _four(x: Tensor) -> Tensor:
 
 def _swapped(x: Tensor) -> Tensor:
     """(B, H, T, D) → (B, T, H, D), and back."""
-    return _permute.call(x, (0, 2, 1, 3))  # type: ignore[no-any-return]
+    return _permute.call(x, (0, 2, 1, 3))
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> None:

@@ -260,7 +260,7 @@ def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], o
     """A view given by shape, strides and offset relative to x, which must be dense under autograd."""
     if x.dtype.is_quantized:
         _no_blocks(x, "index")
-    return _strided.call(x, shape, strides, offset)  # type: ignore[no-any-return]
+    return _strided.call(x, shape, strides, offset)
 
 
 @function(method=True)
@@ -273,7 +273,7 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     if not 0 <= start <= start + length <= x.shape[d]:
         raise IndexError(f"narrow: {start} .. {start + length} is outside dim {dim} of {describe(x)}")
     if STATE.enabled and not x.is_contiguous():
-        return _narrow.call(x, d, start, length)  # type: ignore[no-any-return]
+        return _narrow.call(x, d, start, length)
     return strided_slice(x, x.shape[:d] + (length,) + x.shape[d + 1 :], x.strides, start * x.strides[d])
 
 
@@ -287,7 +287,7 @@ def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
         return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in named or n != 1))
     shape = x.shape
     d = normalize_dim(dim, len(shape), "squeeze")
-    return _reshape.call(x, shape[:d] + shape[d + 1 :] if shape and shape[d] == 1 else shape)  # type: ignore[no-any-return]
+    return _reshape.call(x, shape[:d] + shape[d + 1 :] if shape and shape[d] == 1 else shape)
 
 
 @function(method=True, in_place="shape")
@@ -295,7 +295,7 @@ def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """A new dim of size one."""
     shape = x.shape
     d = normalize_dim(dim, len(shape) + 1, "unsqueeze")
-    return _reshape.call(x, shape[:d] + (1,) + shape[d:])  # type: ignore[no-any-return]
+    return _reshape.call(x, shape[:d] + (1,) + shape[d:])
 
 
 @function(method=True)
