@@ -166,7 +166,7 @@ class Node:
         # detached: the output refers to this node, and a cycle would keep its memory alive
         self.output: Any = output.detach() if op.saves_output else None  # a tensor; under hooks Saved
         self.read = None if op.reads is None else op.reads(self.edges)  # the saved arguments; None: all
-        self.versions = self._versions()
+        self.versions = self._versions() if op.saves_inputs or op.saves_output else []
         self.hooks: list[Any] | None = None
         self.retained: Any = None  # a weak reference to the tensor whose `grad` is wanted
         self.serial = _SERIAL()
@@ -195,7 +195,7 @@ class Node:
         """(edge, gradient) for each input that needs a gradient."""
         if self.args is None:
             raise self._freed()
-        if self.versions != self._versions():
+        if self.versions and self.versions != self._versions():
             raise RuntimeError(
                 f"backward: a tensor that '{self.op.name}' needs for its gradient was changed in place since; "
                 "use an out-of-place operation or clone() it first"
@@ -242,24 +242,31 @@ def _order(roots: Sequence[Edge], stop: frozenset[int], uses: dict[int, int]) ->
             if edge.after_hooks:
                 uses[id(edge)] = uses.get(id(edge), 0) + 1
             continue
+        key = id(edge)
         if done:
             order.append(edge)
-        elif id(edge) not in seen:
-            seen.add(id(edge))
+        elif key not in seen:
+            seen.add(key)
             stack.append((edge, True))
-            if id(edge) not in stop:
-                stack.extend((source, False) for source in edge.edges if source is not None)
+            if key not in stop:
+                for source in edge.edges:
+                    if source is not None and id(source) not in seen:
+                        stack.append((source, False))
     order.reverse()
     return order
 
 
-def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> set[int]:
-    """The nodes and leaves on the paths to the wanted ones."""
+def _needed(order: Sequence[Node], wanted: Sequence[Edge]) -> tuple[set[int], set[int]]:
+    """The nodes and leaves on the paths to the wanted ones; and those nodes from which a path leads on."""
     found = {id(edge) for edge in wanted}
+    leading: set[int] = set()
     for node in reversed(order):
-        if any(id(edge) in found for edge in node.edges if edge is not None):
-            found.add(id(node))
-    return found
+        for edge in node.edges:
+            if id(edge) in found:
+                found.add(id(node))
+                leading.add(id(node))
+                break
+    return found, leading
 
 
 def _seed(tensor: Tensor, gradient: Tensor | None) -> Tensor:
@@ -381,13 +388,13 @@ class _Pending:
 
     def add(self, edge: Edge, gradient: Tensor) -> None:
         key = id(edge)
-        if key in self._slices:
+        if self._slices and key in self._slices:
             self._complete(key)
         known = self._sums.get(key)
-        if isinstance(edge, Tensor):
-            self.leaves[key] = edge
         if known is None:
             self._sums[key] = gradient
+            if isinstance(edge, Tensor):
+                self.leaves[key] = edge
         elif key in self._own and known.dtype is gradient.dtype:
             known._accumulate(gradient)
         else:
@@ -396,10 +403,10 @@ class _Pending:
                 self._own.add(key)
 
     def add_slice(self, node: Node, gradient: Tensor) -> bool:
-        """Adds the gradient of a slice to that of its source, without a tensor of zeros for each slice; False for other
-        nodes.
+        """Adds the gradient of a slice to that of its source, without a tensor of zeros for each slice; False where
+        that cannot be done.
         """
-        if not (node.op.slices and self.in_place and node.args):
+        if not (self.in_place and node.args):
             return False
         source, *where = node.args
         edge = node.edges[0]
@@ -437,10 +444,11 @@ class _Pending:
 
     def take(self, edge: Edge) -> Tensor | None:
         """The complete gradient; afterwards other code may share it."""
-        if id(edge) in self._slices:
-            self._complete(id(edge))
-        self._own.discard(id(edge))
-        return self._sums.pop(id(edge), None)
+        key = id(edge)
+        if self._slices and key in self._slices:
+            self._complete(key)
+        self._own.discard(key)
+        return self._sums.pop(key, None)
 
 
 def _walk(
@@ -462,7 +470,7 @@ def _walk(
         pending.add(edge_of(root), _seed(root, gradient))
     uses: dict[int, int] = {}
     order = _order([edge_of(root) for root in roots], stop, uses)
-    needed = None if wanted is None else _needed(order, wanted)
+    needed, leading = (None, None) if wanted is None else _needed(order, wanted)
     grouped = GROUPS.count > 0
     around = EXTENSIONS.begin_pass(map(edge_of, roots), order, needed) if grouped else None
     order.reverse()
@@ -474,9 +482,9 @@ def _walk(
         if node.hooks and id(node) not in silent:
             gradient = EXTENSIONS.run_hooks(node, gradient)
         deliver(node, gradient)
-        if id(node) in stop or (needed is not None and not any(id(e) in needed for e in node.edges if e is not None)):
+        if id(node) in stop or (leading is not None and id(node) not in leading):
             continue
-        if node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
+        if not node.op.slices or node.hooks or ANOMALY.on or not pending.add_slice(node, gradient):
             if ANOMALY.on:
                 found = EXTENSIONS.checked_gradients(node, gradient, create_graph)
             else:
@@ -589,7 +597,8 @@ def backward(
 
     def deliver(edge: Edge, gradient: Tensor) -> None:
         if wanted is None:
-            _accumulate(edge, gradient, delivery)
+            if isinstance(edge, Tensor) or edge.retained:
+                _accumulate(edge, gradient, delivery)
         elif id(edge) in wanted:
             delivery.add(wanted[id(edge)], gradient)
         elif isinstance(edge, Node):  # on the paths to those

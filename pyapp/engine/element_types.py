@@ -10,6 +10,7 @@ from . import dtype as _dtype
 from .dtype import DType
 from .native import ELEMENTS, OPCODES
 
+_NUMBER, _BITS = struct.Struct("d"), struct.Struct("q")
 CODES = {_dtype.DTYPES[name]: code for code, name in enumerate(ELEMENTS)}
 _FLOATS = (_dtype.float16, _dtype.bfloat16, _dtype.float32, _dtype.float64)
 _INTEGERS = (_dtype.uint8, _dtype.int8, _dtype.int16, _dtype.int32, _dtype.int64)
@@ -38,7 +39,8 @@ def number_slot(value: Any, dtype: DType) -> int | None:
     """The value of a slot named `number`: the bits of a float64 for float types, else the integer; None where the dtype
     cannot hold it."""
     if dtype.is_floating_point:
-        return int(struct.unpack("q", struct.pack("d", float(value)))[0])
+        bits: int = _BITS.unpack(_NUMBER.pack(value))[0]
+        return bits
     if dtype is _dtype.bool_:
         return int(value != 0)
     if isinstance(value, float) and not value.is_integer():

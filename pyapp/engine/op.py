@@ -221,10 +221,11 @@ class Op:
         """The result, with a node where an argument requires a gradient: one of args, or of a list that comes first."""
         if self.vjp is None:
             return self.definition(*args) if self.definition is not None else self.forward(*args)
-        args = _with_tensor_first(args)
+        if not isinstance(args[0], Tensor):
+            args = _with_tensor_first(args)
         STATE.enabled = False
         try:
-            result = self.forward(*args)
+            result = self.definition(*args) if self.view else self.forward(*args)  # type: ignore[misc]
         finally:
             STATE.enabled = True
         kind = result.dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
+from struct import error, pack
 from typing import Any
 
 from ..errors import UnsupportedTypeError
@@ -11,7 +12,7 @@ from . import dtype as _dtype
 from .device import Device, cpu
 from .dtype import DType, of_number, result_dtype
 from .lazy import np
-from .numpy_arrays import tensor_of
+from .numpy_arrays import to_bits
 from .shape import normalize_dim
 from .storage import Storage
 from .tensor import Tensor, make
@@ -65,6 +66,15 @@ def same_device(name: str, *operands: Any) -> Device:
     """The device of all tensors. RuntimeError if they are on several; zero-dimensional ones of the CPU do not count
     beside others (`at_home`)."""
     found: Device | None = None
+    for x in operands:
+        if isinstance(x, Tensor) and x.device is not found:
+            if found is not None:
+                break
+            found = x.device
+    else:
+        if found is not None:
+            return found
+    found = None
     for x in at_home(operands):
         if isinstance(x, Tensor) and x.device is not found:
             if found is not None:
@@ -86,13 +96,25 @@ def as_tensor(x: Any, like: Tensor) -> Tensor:
     if not isinstance(x, (int, float, bool, complex)) and not hasattr(x, "__float__"):
         raise TypeError(f"expected a tensor or a number, got {type(x).__name__}")
     kind = of_number(x)
-    if like.dtype.part is _dtype.float64 and kind.part is _dtype.float32:
+    if type(x) is int and abs(x) < 1 << 63 and like.dtype in (_dtype.float32, _dtype.float64):
+        kind = like.dtype  # to which it is promoted
+    elif like.dtype.part is _dtype.float64 and kind.part is _dtype.float32:
         kind = _dtype.complex128 if kind.is_complex else _dtype.float64  # float32 would round 0.1
-    result = tensor_of(np.asarray(x, dtype=kind.numpy_name), kind)
-    if like.device is not cpu:
-        result = make(Storage.of_bytes(np.asarray(x, dtype=kind.numpy_name).tobytes(), like.device), (), (), kind)
+    result = make(Storage.of_bytes(_bytes_of(x, kind), like.device), (), (), kind)
     result.weak = True
     return result
+
+
+def _bytes_of(x: Any, kind: DType) -> bytes:
+    """The bytes of a number in a dtype."""
+    if kind.is_bits:
+        return to_bits(np.asarray(x), kind).tobytes()
+    if type(x) is int or type(x) is float:
+        try:
+            return pack(kind.format, x)
+        except (error, OverflowError):  # NumPy has infinities for such numbers, or says what is wrong
+            pass
+    return np.asarray(x, dtype=kind.numpy_name).tobytes()
 
 
 def check_number(name: str, value: Any, dtype: DType) -> None:
@@ -122,7 +144,7 @@ _LARGEST = {
 def unbroadcast(gradient: Tensor, x: Any) -> Tensor | None:
     """The gradient of x from the gradient of its broadcast form: (broadcast shape) → x.shape, in x's dtype. None if x
     is a number or does not require a gradient."""
-    if not isinstance(x, Tensor) or not x.requires_grad:
+    if not isinstance(x, Tensor) or not x._requires_grad:
         return None
     if gradient.shape != x.shape:
         extra = gradient.ndim - x.ndim
@@ -150,7 +172,9 @@ def is_plain(x: Any) -> bool:
 
 def dense(x: Tensor) -> Tensor:
     """x itself if it is dense, otherwise a dense copy."""
-    return x if x.is_contiguous() else x.contiguous()
+    if x.is_contiguous():
+        return x
+    return x.contiguous() if x.dtype.is_quantized else x.clone()
 
 
 def is_half(x: Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Sequence, Sized
+from functools import lru_cache
 from math import prod
 from operator import index
 from typing import Any
@@ -45,6 +46,7 @@ def dense_layout(shape: Shape) -> tuple[int, Shape]:
     return found
 
 
+@lru_cache(4096)
 def is_packed(shape: Shape, strides: Shape) -> bool:
     """Whether elements have no gaps in memory, in any order of the dims."""
     step = 1
@@ -57,8 +59,11 @@ def is_packed(shape: Shape, strides: Shape) -> bool:
 
 def is_contiguous(shape: Shape, strides: Shape) -> bool:
     """Whether the elements are dense in row-major order (strides of dims of size one do not matter)."""
-    if strides == contiguous_strides(shape):
-        return True
+    return strides == contiguous_strides(shape) or _is_dense(shape, strides)
+
+
+@lru_cache(4096)
+def _is_dense(shape: Shape, strides: Shape) -> bool:
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 0:
@@ -70,10 +75,23 @@ def is_contiguous(shape: Shape, strides: Shape) -> bool:
     return True
 
 
+_BROADCAST: dict[tuple[Shape, ...], Shape] = {}
+
+
 def broadcast_shapes(*shapes: Shape, op: str = "broadcast") -> Shape:
     """The common shape. ValueError names the dim that does not fit."""
     if shapes and shapes.count(shapes[0]) == len(shapes):
         return shapes[0]
+    found = _BROADCAST.get(shapes)
+    if found is None:
+        found = _broadcast(shapes, op)
+        if len(_BROADCAST) > 4096:
+            _BROADCAST.clear()
+        _BROADCAST[shapes] = found
+    return found
+
+
+def _broadcast(shapes: tuple[Shape, ...], op: str) -> Shape:
     rank = max((len(shape) for shape in shapes), default=0)
     result = [1] * rank
     for shape in shapes:
@@ -107,20 +125,24 @@ def normalize_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tupl
     """Distinct dims from the front, in order; None is all of them."""
     if dims is None:
         return tuple(range(rank))
+    if type(dims) is int:
+        found = normalize_dim(dims, rank, op)
+        return (found,) if rank else ()
     if isinstance(dims, (int, str)) or not isinstance(dims, Iterable):
         dims = (dims,)
-    found = tuple(normalize_dim(d, rank, op) for d in dims)
-    if len(set(found)) != len(found):
+    places = [normalize_dim(d, rank, op) for d in dims]
+    if len(set(places)) != len(places):
         raise ValueError(f"{op}: dim {dims} names the same dim twice")
-    return tuple(sorted(found)) if rank else ()
+    return tuple(sorted(places)) if rank else ()
 
 
 def reduced_dims(dims: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
     """The dims of a reduction: as in torch, no dims are all of them."""
-    nothing = isinstance(dims, Sized) and not len(
-        dims
-    )  # no truth: that of a NumPy zero, or of [0] as an array, is false
-    return normalize_dims(None if nothing else dims, rank, op)
+    if (
+        type(dims) is not int and isinstance(dims, Sized) and not len(dims)
+    ):  # no truth: that of [0] as an array is false
+        dims = None
+    return normalize_dims(dims, rank, op)
 
 
 def infer_shape(shape: Sequence[int], count: int, op: str) -> Shape:

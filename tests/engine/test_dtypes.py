@@ -204,3 +204,32 @@ def test_neighbours_and_angles() -> None:
     assert angles[:3].tolist() == [pyapp.tensor(pi).item(), 0.0, 0.0] and angles[3].isnan()
     assert pyapp.tensor([-1, 2]).angle().dtype is pyapp.float32
     assert pyapp.real(x) is x and pyapp.conj_physical(x).tolist() == x.tolist()
+
+
+def test_a_number_before_a_tensor() -> None:
+    """It is rounded once, to the dtype of the tensor or to the default dtype."""
+    for dtype, expected in (("float32", 0.1), ("float64", 0.1), ("bfloat16", 0.10009765625)):
+        x = pyapp.zeros(2, dtype=dtype)
+        for found in (0.1 - x, 0.1 + x, 3 - x - 2.9):
+            assert found.dtype is x.dtype and abs(float(found[1]) - expected) < (0.02 if dtype == "bfloat16" else 1e-6)
+    assert (16_777_217 - pyapp.zeros(1, dtype="float64")).tolist() == [16_777_217]
+    assert (7 - pyapp.tensor([1, 2])).tolist() == [6, 5]
+    assert (2.5 * pyapp.tensor([1, 2])).dtype is pyapp.float32
+    with pytest.raises(OverflowError):
+        10**39 - pyapp.zeros(1)
+    pyapp.set_default_dtype("bfloat16")
+    try:
+        assert (0.5 - pyapp.zeros(1)).tolist() == [0.5]
+    finally:
+        pyapp.set_default_dtype("float32")
+
+
+def test_whole_numbers_are_clamped() -> None:
+    """Few of them and many, which go different ways."""
+    for dtype in ("int8", "int32", "int64", "uint8"):
+        for count in (5, 20_000):
+            x = pyapp.arange(count).remainder(100).to(dtype)
+            found = x.clamp(10, 50)
+            assert found.dtype is x.dtype
+            assert found.tolist() == [min(max(i % 100, 10), 50) for i in range(count)]
+            assert x.clamp(50, 10).amax().item() == x.clamp(50, 10).amin().item() == 10

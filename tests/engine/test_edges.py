@@ -47,6 +47,20 @@ def test_slopes_at_the_limits() -> None:
     assert slopes(lambda x: pyapp.fmax(x, x.detach()), 2.0) == [0.5]
 
 
+def test_infinities_in_logsumexp() -> None:
+    """The values and the gradients of torch."""
+    inf, nan = math.inf, math.nan
+    rows = [[1.0, 1, -inf], [-inf, -inf, -inf], [inf, 1, 2], [nan, 1, 2], [3e38, -3e38, 0]]
+    for keepdim in (False, True):
+        x = tensor(rows, requires_grad=True)
+        y = x.logsumexp(1, keepdim)
+        y.sum().backward()
+        assert x.grad is not None
+        np.testing.assert_allclose(y.detach().reshape(-1).numpy(), [1 + math.log(2), -inf, inf, nan, 3e38], rtol=1e-6)
+        expected = [[0.5, 0.5, 0], [nan, nan, nan], [nan, 0, 0], [nan, nan, nan], [1, 0, 0]]
+        np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-6)
+
+
 def test_a_clamp_by_tensors_has_gradients() -> None:
     x, low, high = (tensor(v, requires_grad=True) for v in ([0.0, 2.0, 5.0], [1.0, 1.0, 1.0], [3.0, 3.0, 3.0]))
     (x.clamp(low, high) * tensor([1.0, 10.0, 100.0])).sum().backward()

@@ -96,3 +96,28 @@ def test_rows_of_tables(dtype: str, ids_of: str) -> None:
     for wrong in (-1, 6):
         with pytest.raises(IndexError, match="out of range"):
             F.embedding(pyapp.tensor([0, wrong]).to(ids_of), table)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((2, 3, 4, 5), (5, 6)), ((3, 1, 5), (5, 6)), ((2, 1, 4, 5), (3, 5, 6)), ((1, 4, 5), (3, 5, 6)),
+        ((4, 5), (3, 5, 6)), ((2, 3, 1, 5), (2, 3, 5, 6)), ((0, 4, 5), (5, 6)), ((2, 4, 0), (0, 3)),
+        ((5,), (5,)), ((5,), (5, 6)), ((4, 5), (5,)), ((2, 3, 5), (5,)), ((5,), (2, 5, 3)),
+    ],
+)  # fmt: skip
+def test_products_of_layouts(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    """Dense operands, parts of longer rows, other orders of the dims, and repeated ones."""
+
+    def layouts(shape: tuple[int, ...], seed: int) -> list[Any]:
+        x = pyapp.tensor(normal(*shape, seed=seed))
+        wide = pyapp.tensor(normal(*shape[:-1], shape[-1] + 3, seed=seed))
+        turned = pyapp.tensor(normal(*shape[::-1], seed=seed)).permute(*reversed(range(len(shape))))
+        repeated = pyapp.tensor(normal(*(1,) * (len(shape) - 1), shape[-1], seed=seed)).expand(shape)
+        return [x, wide[..., 1 : shape[-1] + 1], turned, repeated]
+
+    for a in layouts(left, 0):
+        for b in layouts(right, 1):
+            found, expected = a @ b, a.numpy() @ b.numpy()
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)

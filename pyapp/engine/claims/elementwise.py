@@ -12,7 +12,9 @@ from ..device import cpu
 from ..dtype import of_number
 from ..element_types import CODES, number_slot, opcodes, padded
 from ..launch import KERNELS, capturing, launch_all
+from ..lazy import np
 from ..native import IN_BROWSER
+from ..numpy_arrays import tensor_of
 from ..op import OPS, claims, claims_in_place
 from ..operands import common_dtype, dense
 from ..ops.element_updates import element_function
@@ -169,6 +171,7 @@ def _without_repeats(x: Tensor) -> Tensor:
 
 
 _LONG = 64  # elements, from which the kernel of any strides reads a row where it lies
+_FEW = 1 << 12  # elements of which it reads all where they lie: a copy costs more
 
 
 @lru_cache(4096)
@@ -177,10 +180,16 @@ def _has_long_rows(shape: Shape, strides: Shape) -> bool:
     return len(shape) > 1 and strides[-1] == 1 and shape[-1] >= _LONG and not shapes.is_packed(shape, strides)
 
 
-def _with_number(kernel: Any, a: Any, b: Any) -> Any:
-    """One of the two is a number."""
+def _with_number(kernel: Any, a: Any, b: Any, of_any: Any = None) -> Any:
+    """One of the two is a number. `of_any`: what takes a few elements of any strides."""
     x, first = (a, True) if isinstance(a, Tensor) else (b, False)
-    x, y, count = result_like(x)
+    layout = count, strides = dense_layout(x.shape)
+    if x.strides == strides:
+        y = empty_contiguous(x.shape, _F32, x.device, layout)
+    elif of_any is not None and not is_packed(x) and (count <= _FEW or _has_long_rows(x.shape, x.strides)):
+        return of_any(a, b)
+    else:
+        x, y, count = result_like(x)
     whole = count or 1
     try:
         if first:
@@ -201,7 +210,7 @@ def _claim_binary(name: str) -> None:
         if a.dtype is not _F32:
             return of_any(a, b)
         if not isinstance(b, Tensor):
-            return _with_number(kernel, a, b) if type(b) is float or type(b) is int else of_any(a, b)
+            return _with_number(kernel, a, b, of_any) if type(b) is float or type(b) is int else of_any(a, b)
         if b.dtype is not _F32:
             return of_any(a, b)
         shape = a.shape
@@ -227,6 +236,8 @@ def _claim_binary(name: str) -> None:
             shape, count, a_walk, b_walk = _plan(shape, b.shape, name)
         if not count:
             return empty_contiguous(shape, _F32, a.device)
+        if count <= _FEW and (a_walk is None or b_walk is None):
+            return of_any(a, b)
         if _has_long_rows(a.shape, a.strides) or _has_long_rows(b.shape, b.strides):
             return of_any(a, b)
         a, b = dense(a), dense(b)
@@ -316,7 +327,9 @@ _claim_with_number_in_place("reciprocal", K["div_f32"], 1.0, False, _inverse)
 
 @claims("neg")
 def _neg(x: Tensor) -> Any:
-    return _with_number(_MUL, x, -1.0) if x.dtype is _F32 else _negative(x)
+    if x.dtype is not _F32 or (x.numel() <= _FEW and not is_packed(x)):
+        return _negative(x)
+    return _with_number(_MUL, x, -1.0)
 
 
 @claims("relu")
@@ -374,6 +387,9 @@ _larger = _of_any("maximum")
 def _clamp_integers(x: Tensor, low: int, high: int) -> Any:
     """The second limit is applied in the result of the first."""
     code, types, _ = opcodes("binary")["minimum"]
+    if x.device is cpu and x.numel() > _MOST_ROUNDED and not (IN_BROWSER or capturing()):
+        slots = number_slot(low, x.dtype), number_slot(high, x.dtype)
+        return NotImplemented if None in slots else tensor_of(np.clip(x.array(), *slots), x.dtype)
     y, number = _larger(x, low), number_slot(high, x.dtype)
     if y is NotImplemented or number is None or y.dtype is not x.dtype or x.dtype not in types:
         return NotImplemented

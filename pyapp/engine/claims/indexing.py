@@ -103,7 +103,7 @@ def _chosen(x: Tensor, entries: tuple[Any, ...]) -> _Chosen | None:
             plain = False
     if not places or len(places) > _INDICES:
         return None
-    indices = tuple(_on(in_type(entries[at], _dtype.int64), x.device) for at in places)
+    indices = [_on(in_type(entries[at], _dtype.int64), x.device) for at in places]
     if plain:
         shape, strides, offset = x.shape, x.strides, 0
     else:
@@ -119,9 +119,9 @@ def _chosen(x: Tensor, entries: tuple[Any, ...]) -> _Chosen | None:
         view = make(x.storage, shape, strides, x.dtype, x.offset + offset)
     of = indices[0].shape
     if len(indices) > 1:
-        of = broadcast_shapes(*(i.shape for i in indices), op="index")
-        indices = tuple(i if i.shape == of else i.expand(of) for i in indices)
-    return _Chosen(view, first, last, tuple(dense(i) for i in indices), of)
+        of = broadcast_shapes(*[i.shape for i in indices], op="index")
+        indices = [i if i.shape == of else i.expand(of) for i in indices]
+    return _Chosen(view, first, last, tuple([dense(i) for i in indices]), of)
 
 
 def _on(index: Tensor, device: Device) -> Tensor:

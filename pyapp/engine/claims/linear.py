@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -13,11 +14,13 @@ from ..launch import KERNELS as K
 from ..launch import capturing, launch_all
 from ..native import IN_BROWSER
 from ..op import OPS, claims
+from ..operands import dense
 from ..ops.linalg.products import check_linear, matmul_shape
 from ..ops.view import expanded, reshaped
 from ..quant import activation_bytes, dequantize, is_transposed, transposed
+from ..shape import Shape, broadcast_shapes
 from ..storage import Storage
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, empty_contiguous, make
 from .layouts import rows_of
 
 _F32, _F16, _BF16 = _dtype.float32, _dtype.float16, _dtype.bfloat16
@@ -139,6 +142,8 @@ _MATMUL |= {
     for kind in (_dtype.int8, _dtype.uint8, _dtype.int16, _dtype.int32, _dtype.int64)
 }
 
+_SHORT = 1 << 12  # elements of a vector and the other operand, for which a call of NumPy costs more than it saves
+
 
 @claims("matmul")
 def _matmul(a: Tensor, b: Tensor) -> Any:
@@ -159,11 +164,16 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
             0, *a.strides, 0, *b.strides, 0, n, *more,
         )  # fmt: skip
         return y
-    if not a_shape or not b_shape or (a.device is cpu and not (len(a_shape) > 1 < len(b_shape))):
+    if len(a_shape) > 1 < len(b_shape):
+        return _batched_matmul(a, b)
+    if not a_shape or not b_shape or (a.device is cpu and a.numel() + b.numel() > _SHORT):
         return NotImplemented
     shape = matmul_shape(a, b)
-    y = _batched_matmul(a if len(a_shape) > 1 else a[None], b if len(b_shape) > 1 else b[:, None])
-    return y if y.shape == shape else reshaped(y, shape)
+    if len(a_shape) == 1:
+        a = make(a.storage, (1, *a_shape), (0, *a.strides), dtype, a.offset)
+    if len(b_shape) == 1:
+        b = make(b.storage, (*b_shape, 1), (*b.strides, 0), dtype, b.offset)
+    return reshaped(_batched_matmul(a, b), shape)
 
 
 def _matmul_of_blocks(a: Tensor, b: Any) -> Any:
@@ -181,29 +191,45 @@ def _matmul_of_blocks(a: Tensor, b: Any) -> Any:
 
 
 def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:
-    shape = matmul_shape(a, b)
-    lead = shape[:-2]
-    batch = prod(lead)
-    a, b = (expanded(t, (*lead, *t.shape[-2:])) for t in (a, b))
-    flat = [_batch_stride(t) for t in (a, b)]
-    a, b = (t if s is not None else t.contiguous() for t, s in zip((a, b), flat, strict=True))
-    a_batch, b_batch = (_batch_stride(t) or 0 for t in (a, b))
-    m, n = shape[-2:]
-    kernel, more = _MATMUL[a.dtype]
+    if a.shape[-1] != b.shape[-2]:
+        matmul_shape(a, b)  # which says so
+    a_strides, b_strides = a.strides, b.strides
+    shape, batch, a_batch, b_batch = _batches(a.shape, a_strides, b.shape, b_strides)
+    if a_batch is None or b_batch is None:
+        a, b = (dense(expanded(x, shape[:-2] + x.shape[-2:])) for x in (a, b))
+        a_strides, b_strides = a.strides, b.strides
+        a_batch, b_batch = a.shape[-2] * a.shape[-1], b.shape[-2] * b.shape[-1]
     y = empty_contiguous(shape, a.dtype, a.device)
-    kernel.launch(batch * m * n * a.shape[-1] >> 10, y, a, b, batch, m, n, a.shape[-1],
-        a_batch, *a.strides[-2:], b_batch, *b.strides[-2:], m * n, n, *more,
+    (m, n), k = shape[-2:], a.shape[-1]
+    row, column = a_strides[-2:]
+    if m == 1:
+        row = a_batch
+    if b_batch == 0 and a_batch == m * row:  # one matrix for all rows
+        batch, m = 1, batch * m
+    kernel, more = _MATMUL[a.dtype]
+    kernel.launch(batch * m * n * k >> 10, y, a, b, batch, m, n, k,
+        a_batch, row, column, b_batch, *b_strides[-2:], m * n, n, *more,
     )  # fmt: skip
     return y
 
 
-def _batch_stride(x: Tensor) -> int | None:
-    """The common stride of all batch dims, or None."""
+@lru_cache(4096)
+def _batches(a: Shape, a_strides: Shape, b: Shape, b_strides: Shape) -> tuple[Shape, int, int | None, int | None]:
+    """(shape of the product, batches, the stride of each operand from one to the next: None where they have none)."""
+    lead = broadcast_shapes(a[:-2], b[:-2], op="matmul")
+    shape = (*lead, a[-2], b[-1])
+    return shape, prod(lead), _batch_stride(a, a_strides, lead), _batch_stride(b, b_strides, lead)
+
+
+def _batch_stride(shape: Shape, strides: Shape, lead: Shape) -> int | None:
+    """The common stride of the batch dims of an operand, which are broadcast to `lead`; or None."""
     step: int | None = None
     size = 1
-    for n, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):
+    own = len(shape) - 2
+    for at, n in enumerate(reversed(lead), 1):
         if n == 1:
             continue
+        stride = strides[own - at] if at <= own and shape[own - at] != 1 else 0
         if step is None:
             step = stride
         elif stride != step * size:

@@ -73,18 +73,18 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
     return x if n else x.clone()
 
 
-def _means(y: Tensor, dim: int) -> Tensor:
-    """The means of neighbours along a dim."""
+def _pairs(y: Tensor, dim: int) -> Tensor:
+    """The sums of neighbours along a dim."""
     size = y.shape[dim]
-    return (narrow(y, dim, min(size, 1), max(size - 1, 0)) + narrow(y, dim, 0, max(size - 1, 0))) * 0.5
+    return narrow(y, dim, min(size, 1), max(size - 1, 0)) + narrow(y, dim, 0, max(size - 1, 0))
 
 
 @function(synonyms="trapz")
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The trapezoidal rule along a dim, for points x or steps dx."""
-    means = _means(y, dim)
     if x is None:
-        return means.sum(dim) * dx
+        return _pairs(y, dim).sum(dim) * (dx * 0.5)
+    means = _pairs(y, dim) * 0.5
     steps = diff(x, dim=-1 if x.ndim == 1 else dim)
     if x.ndim == 1 and y.ndim > 1:
         steps = reshape(steps, tuple(-1 if d == dim % y.ndim else 1 for d in range(y.ndim)))
@@ -94,5 +94,5 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1
 @function()
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float = 1.0, dim: int = -1) -> Tensor:
     """The running trapezoidal rule along a dim."""
-    means = _means(y, dim)
+    means = _pairs(y, dim) * 0.5
     return (means * (dx if x is None else diff(x, dim=dim))).cumsum(dim)

@@ -35,7 +35,11 @@ def _with_array(operation: Op, x: Tensor, array: Any) -> tuple[Tensor, Tensor]:
 
 
 def _reflected(operation: Op) -> Any:
+    commutes = operation in (add, mul)
+
     def operator(self: Tensor, other: Any) -> Any:
+        if commutes and (type(other) is float or type(other) is int):
+            return operation.call(self, other)
         if isinstance(other, (Tensor, int, float, complex)) or hasattr(other, "__float__"):
             if type(other) is np.ndarray:
                 x, y = _with_array(operation, self, other)

@@ -17,6 +17,7 @@ from ..return_types import found, printed_as
 from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor
 from ..user_errors import describe
+from .elementwise.arithmetic import div
 from .elementwise.compare import maximum, minimum
 from .elementwise.select import where
 from .view import _expand
@@ -73,8 +74,9 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -
         raise TypeError(f"mean: takes floating-point tensors, not {describe(x)}")
     if is_half(x):  # whose sum may overflow
         return mean(x.to(_dtype.float32), dim, keepdim).to(x.dtype)
-    count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "mean"))
-    return sum(x, dim, keepdim) / (count if count else float("nan"))
+    shape = x.shape
+    count = prod(shape if dim is None else [shape[d] for d in reduced_dims(dim, len(shape), "mean")])
+    return div.call(sum.call(x, dim, keepdim), count or float("nan"))
 
 
 @function(method=True)

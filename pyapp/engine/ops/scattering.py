@@ -46,7 +46,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 
 
 def _d_scatter(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor, source: Any) -> Any:
-    hole = scatter(g, dim, index, zeros(index.shape, dtype=g.dtype, device=g.device))
+    hole = scatter(g, dim, index, 0.0)
     reads = isinstance(source, Tensor) and source.ndim >= index.ndim
     return hole, None, None, _d_source(g, dim, index, source) if reads else None
 

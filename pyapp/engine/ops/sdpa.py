@@ -11,7 +11,7 @@ from ..numpy_arrays import tensor_of
 from ..tensor import Tensor
 from ..user_errors import describe
 from .full_attention import _attention, _masked_attention, visible, weighed
-from .view import reshape
+from .view import _permute, reshape
 
 _UNLIMITED = 2**40
 
@@ -49,6 +49,11 @@ def _four(x: Tensor) -> Tensor:
     return x if x.ndim == 4 else reshape(x, (1,) * (4 - x.ndim) + x.shape)
 
 
+def _swapped(x: Tensor) -> Tensor:
+    """(B, H, T, D) → (B, T, H, D), and back."""
+    return _permute.call(x, (0, 2, 1, 3))
+
+
 def _check(q: Tensor, k: Tensor, v: Tensor, grouped: bool) -> None:
     fit = (
         min(q.ndim, k.ndim, v.ndim) >= 2
@@ -81,7 +86,7 @@ def scaled_dot_product_attention(
     factor = 1.0 / sqrt(query.shape[-1] or 1) if scale is None else scale
     tokens, keys = query.shape[-2], key.shape[-2]
     if not dropout_p and _has_heads(query, key, value, attn_mask, enable_gqa):
-        q, k, v = (_four(t).transpose(1, 2) for t in (query, key, value))
+        q, k, v = (_swapped(_four(t)) for t in (query, key, value))
         if (
             attn_mask is None
             and window is None
@@ -89,10 +94,10 @@ def scaled_dot_product_attention(
             and k.shape == v.shape
             and (not is_causal or tokens == keys)
         ):
-            y = _attention(q, k, v, is_causal, factor).transpose(1, 2)
+            y = _swapped(_attention(q, k, v, is_causal, factor))
         else:
             mask = None if attn_mask is None else _four(attn_mask)
-            y = _masked_attention(q, k, v, mask, *_limits(is_causal, window), factor, softcap).transpose(1, 2)
+            y = _swapped(_masked_attention(q, k, v, mask, *_limits(is_causal, window), factor, softcap))
         return y if query.ndim == 4 else reshape(y, (*query.shape[:-1], value.shape[-1]))
     if enable_gqa:
         return _grouped(query, key, value, attn_mask, dropout_p, is_causal, factor, softcap, window, generator)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import inf
 from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function
+from ..dtype import DType
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
 from ..op import Op, op, primitive
@@ -14,10 +16,12 @@ from ..operands import is_half
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
+from .dtype_limits import finfo
 from .elementwise.compare import maximum
+from .elementwise.limits import clamp
 from .elementwise.select import where
 from .random import rand
-from .reduce import amax
+from .reduce import _spread, amax
 
 
 @function()
@@ -88,8 +92,13 @@ def _in_dtype(operation: Op) -> Any:
 softmax.by_name, log_softmax.by_name = _in_dtype(softmax), _in_dtype(log_softmax)
 
 
+@cache
+def _largest(dtype: DType) -> float:
+    return finfo(dtype).max
+
+
 @function(method=True)
-@op()
+@op(saves="both")
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(x))) over dims, numerically stable."""
     if not x.dtype.has_gradient:
@@ -97,9 +106,15 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     if not x.numel():  # log of no sum
         return x.sum(dim, keepdim).log()
     top = amax(x.real if x.dtype.is_complex else x, dim, True).detach()
-    top = where(top.isfinite(), top, 0.0)
+    most = _largest(top.dtype)
+    top = clamp(top, -most, most)  # the difference of infinities would be NaN
     total = (x - top).exp().sum(dim, keepdim).log()
     return total + (top if keepdim else top.reshape(total.shape))
+
+
+@logsumexp.gradient
+def _d_logsumexp(g: Tensor, y: Tensor, x: Tensor, dim: Any, keepdim: bool = False) -> tuple[Tensor]:
+    return ((x - _spread(y, x, dim, keepdim)).exp() * _spread(g, x, dim, keepdim),)
 
 
 def _d_logcumsumexp(g: Tensor, y: Tensor, x: Tensor, dim: int) -> tuple[Tensor]:

@@ -55,7 +55,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
             raise TypeError("reshape: give a shape")
         if target != x.shape:
             target = infer_shape(target, prod(x.shape), "reshape")
-        return _reshape(x, target)
+        return _reshape.call(x, target)
     except MISTAKES as error:
         tell(error, "reshape", (x, *shape), {})
         raise
@@ -80,7 +80,7 @@ def view(x: Tensor, *shape: Any) -> Tensor:
                 raise ValueError(
                     f"view: {describe(x)} with strides {x.strides} cannot be viewed as {target}; use reshape"
                 )
-        return _reshape(x, target)
+        return _reshape.call(x, target)
     except MISTAKES as error:
         tell(error, "view", (x, *shape), {})
         raise
@@ -101,7 +101,8 @@ def _view_as_dtype(x: Tensor, dtype: DType) -> Tensor:
 
 @view_op(lambda g, _, x, dims: (g.permute(tuple(dims.index(i) for i in range(len(dims)))),), name="_permute")
 def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    return _alias(x, tuple(x.shape[d] for d in dims), tuple(x.strides[d] for d in dims))
+    shape, strides = x.shape, x.strides
+    return make(x.storage, tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), x.dtype, x.offset)
 
 
 @function(method=True)
@@ -109,10 +110,11 @@ def _permute(x: Tensor, dims: tuple[int, ...]) -> Tensor:
 def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dims in another order."""
     try:
-        order = tuple(normalize_dim(d, x.ndim, "permute") for d in as_shape(order if dims is None else dims))
-        if sorted(order) != list(range(x.ndim)):
-            raise ValueError(f"permute: dims {order} do not name each of the {x.ndim} dims once")
-        return _permute(x, order)
+        rank = len(x.shape)
+        order = tuple([normalize_dim(d, rank, "permute") for d in as_shape(order if dims is None else dims)])
+        if sorted(order) != list(range(rank)):
+            raise ValueError(f"permute: dims {order} do not name each of the {rank} dims once")
+        return _permute.call(x, order)
     except MISTAKES as error:
         tell(error, "permute", (x, *order), {} if dims is None else {"dims": dims})
         raise
@@ -123,11 +125,12 @@ def permute(x: Tensor, *order: Any, dims: Any = None) -> Tensor:
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Swaps two dims."""
     try:
-        order = list(range(x.ndim))
-        a, b = normalize_dim(dim0, x.ndim, "transpose"), normalize_dim(dim1, x.ndim, "transpose")
+        rank = len(x.shape)
+        order = list(range(rank))
+        a, b = normalize_dim(dim0, rank, "transpose"), normalize_dim(dim1, rank, "transpose")
         if order:
             order[a], order[b] = order[b], order[a]
-        return _permute(x, tuple(order))
+        return _permute.call(x, tuple(order))
     except MISTAKES as error:
         tell(error, "transpose", (x, dim0, dim1), {})
         raise
@@ -138,7 +141,7 @@ def t(x: Tensor) -> Tensor:
     """Transposes a matrix."""
     if x.ndim > 2:
         raise ValueError(f"t: takes up to 2 dims, got {describe(x)}; use transpose or mT")
-    return _permute(x, tuple(reversed(range(x.ndim))))
+    return _permute.call(x, (1, 0) if x.ndim == 2 else tuple(range(x.ndim)))
 
 
 @view_op(lambda g, _, x, shape: (_fold(g, x),), name="_expand")
@@ -164,7 +167,7 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     """Repeats dims of size one without copying; -1 keeps a size."""
     try:
         target = as_shape(shape)
-        return _expand(x, target if target == x.shape else _expanded_shape(x, target))
+        return _expand.call(x, target if target == x.shape else _expanded_shape(x, target))
     except MISTAKES as error:
         tell(error, "expand", (x, *shape), {})
         raise
@@ -172,11 +175,12 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
 
 def _expanded_shape(x: Tensor, target: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that x expands to, with the sizes that -1 keeps."""
-    extra = len(target) - x.ndim
+    extra = len(target) - len(x.shape)
     if extra < 0:
         raise ValueError(f"expand: {describe(x)} has more dims than {target}")
-    kept = [n if m == -1 else m for n, m in zip(x.shape, target[extra:], strict=True)]
-    target = (*target[:extra], *kept)
+    if -1 in target:
+        kept = [n if m == -1 else m for n, m in zip(x.shape, target[extra:], strict=True)]
+        target = (*target[:extra], *kept)
     if min(target, default=0) < 0:
         raise ValueError(f"expand: {target} is no shape for {describe(x)}; -1 keeps the size of a dim that it has")
     if broadcast_shapes(x.shape, target, op="expand") != target:
@@ -254,8 +258,9 @@ place_back(_narrow)
 
 def strided_slice(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
     """A view given by shape, strides and offset relative to x, which must be dense under autograd."""
-    _no_blocks(x, "index")
-    return _strided(x, shape, strides, offset)
+    if x.dtype.is_quantized:
+        _no_blocks(x, "index")
+    return _strided.call(x, shape, strides, offset)
 
 
 @function(method=True)
@@ -268,7 +273,7 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     if not 0 <= start <= start + length <= x.shape[d]:
         raise IndexError(f"narrow: {start} .. {start + length} is outside dim {dim} of {describe(x)}")
     if STATE.enabled and not x.is_contiguous():
-        return _narrow(x, d, start, length)
+        return _narrow.call(x, d, start, length)
     return strided_slice(x, x.shape[:d] + (length,) + x.shape[d + 1 :], x.strides, start * x.strides[d])
 
 
@@ -280,15 +285,17 @@ def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     if not isinstance(dim, int):
         named = {normalize_dim(d, x.ndim, "squeeze") for d in dim}
         return reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in named or n != 1))
-    d = normalize_dim(dim, x.ndim, "squeeze")
-    return reshape(x, x.shape[:d] + x.shape[d + 1 :] if x.ndim and x.shape[d] == 1 else x.shape)
+    shape = x.shape
+    d = normalize_dim(dim, len(shape), "squeeze")
+    return _reshape.call(x, shape[:d] + shape[d + 1 :] if shape and shape[d] == 1 else shape)
 
 
 @function(method=True, in_place="shape")
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """A new dim of size one."""
-    d = normalize_dim(dim, x.ndim + 1, "unsqueeze")
-    return reshape(x, x.shape[:d] + (1,) + x.shape[d:])
+    shape = x.shape
+    d = normalize_dim(dim, len(shape) + 1, "unsqueeze")
+    return _reshape.call(x, shape[:d] + (1,) + shape[d:])
 
 
 @function(method=True)
@@ -470,7 +477,7 @@ def expand_as(x: Tensor, other: Tensor) -> Tensor:
 @attribute("mT")
 def _matrices_transposed(x: Tensor) -> Tensor:
     """The last two dims swapped. A number is its own transpose."""
-    return transpose(x, -2, -1) if x.ndim else x
+    return _permute.call(x, (1, 0)) if len(x.shape) == 2 else transpose(x, -2, -1) if x.shape else x
 
 
 @method()

@@ -63,7 +63,10 @@ add = binary(
 sub = binary(
     "sub",
     lambda: np.subtract,
-    lambda g, _, a, b: (unbroadcast(g, a), unbroadcast(-g, b) if isinstance(b, Tensor) else None),
+    lambda g, _, a, b: (
+        unbroadcast(g, a),
+        unbroadcast(-g, b) if isinstance(b, Tensor) and b.requires_grad else None,
+    ),
     saves="none",
     in_place=True,
     synonyms="subtract",

@@ -70,7 +70,7 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Limits each element to min .. max, each a number or a tensor; where min > max, to max."""
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
-    if common_dtype(x, *(v for v in (min, max) if v is not None)) is _dtype.bool_:
+    if x.dtype is _dtype.bool_ and common_dtype(x, *(v for v in (min, max) if v is not None)) is _dtype.bool_:
         raise UnsupportedTypeError(f"clamp: takes numbers, not {describe(x)}")
     return _clamp(x, min, max)
 

@@ -17,7 +17,11 @@ _OPERANDS = (Tensor, int, float, complex)
 
 
 def _d_where(g: Tensor, _: Any, condition: Tensor, a: Any, b: Any) -> Any:
-    return None, unbroadcast(where(condition, g, 0.0), a), unbroadcast(where(condition, 0.0, g), b)
+    return (
+        None,
+        unbroadcast(_where(condition, g, 0.0), a) if isinstance(a, Tensor) and a.requires_grad else None,
+        unbroadcast(_where(condition, 0.0, g), b) if isinstance(b, Tensor) and b.requires_grad else None,
+    )
 
 
 @primitive(vjp=_d_where)

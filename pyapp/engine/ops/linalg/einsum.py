@@ -12,7 +12,7 @@ from ...shape import normalize_dim
 from ...tensor import Tensor
 from ...user_errors import describe
 from ..diagonals import diagonal
-from ..view import expand, permute, reshape
+from ..view import expanded, permute, reshape, reshaped
 from .products import matmul
 
 
@@ -80,6 +80,11 @@ def _one_each(x: Tensor, labels: list[str]) -> tuple[Tensor, list[str]]:
     return x, labels
 
 
+def _in_order(x: Tensor, labels: list[str], order: list[str]) -> Tensor:
+    """The dims with these labels in another order."""
+    return x if labels == order else permute(x, tuple([labels.index(c) for c in order]))
+
+
 def _contract(
     a: Tensor, la: list[str], b: Tensor, lb: list[str], kept: set[str], sizes: dict[str, int]
 ) -> tuple[Tensor, list[str]]:
@@ -92,20 +97,20 @@ def _contract(
 
     def arranged(x: Tensor, labels: list[str], *groups: list[str]) -> Tensor:
         order = [c for group in groups for c in group]
-        x = permute(x, tuple(labels.index(c) for c in order))
+        x = _in_order(x, labels, order)
         own = {*batch, *inner}
-        x = expand(x, tuple(sizes[c] if c in own else n for c, n in zip(order, x.shape, strict=True)))
+        x = expanded(x, tuple([sizes[c] if c in own else n for c, n in zip(order, x.shape, strict=True)]))
         counts = []
         for group in groups:
             count = 1
             for c in group:
                 count *= sizes[c] if c in own else x.shape[order.index(c)]
             counts.append(count)
-        return reshape(x, tuple(counts))
+        return reshaped(x, tuple(counts))
 
     product = matmul(arranged(a, la, batch, left, inner), arranged(b, lb, batch, inner, right))
     outside = [a.shape[la.index(c)] for c in left] + [b.shape[lb.index(c)] for c in right]
-    return reshape(product, (*(sizes[c] for c in batch), *outside)), batch + left + right
+    return reshaped(product, (*[sizes[c] for c in batch], *outside)), batch + left + right
 
 
 def _cheapest(operands: list[list[str]], result: set[str], sizes: dict[str, int]) -> tuple[int, int]:
@@ -165,4 +170,6 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         pairs.insert(0, _contract(*left, *right, kept, sizes))
     x, names = pairs[0]
     x, names = _summed(x, names, set(result))
-    return permute(x, tuple(names.index(c) for c in result))
+    if len(tensors) > 1 and names == result:
+        return x
+    return permute(x, tuple([names.index(c) for c in result]))  # a new tensor in any case

@@ -66,6 +66,8 @@ def _d_matmul(g: Tensor, _: Any, a: Tensor, b: Tensor) -> Any:
 
 
 def _sum_to(gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if gradient.shape == shape:
+        return gradient
     extra = gradient.ndim - len(shape)
     dims = [*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1 and gradient.shape[i + extra] != 1)]
     return reshaped(gradient.sum(dims, keepdim=True), shape) if dims else gradient
@@ -150,10 +152,16 @@ def _d_linear(
                 f"linear: {describe(weight)} is block-quantised and has no gradient; train in floating point"
             )
         weight = dequantize(weight)
+    dx = dw = None
+    if x.requires_grad:
+        dx = g @ (weight if weight.dtype is g.dtype else weight.to(g.dtype))
+    if weight.requires_grad:
+        dw = flat.mT @ reshaped(x, (flat.shape[0], x.shape[-1]))
+        dw = dw if dw.dtype is weight.dtype else dw.to(weight.dtype)
     return (
-        (g @ weight.to(g.dtype)) if x.requires_grad else None,
-        (flat.mT @ reshaped(x, (flat.shape[0], x.shape[-1]))).to(weight.dtype) if weight.requires_grad else None,
-        _sum_to(flat, (1, flat.shape[-1])).reshape(-1) if bias is not None and bias.requires_grad else None,
+        dx,
+        dw,
+        flat.sum(0) if bias is not None and bias.requires_grad else None,
         g if residual is not None and residual.requires_grad else None,
     )
 
