@@ -254,7 +254,8 @@ class Layer(Configured, Module):
             STATE.room = left, where
         with no_grad():
             value = initializers.get(initializer)(shape, dtype=dtype or self.dtype)
-        free = name is not None and name.isidentifier() and getattr(self, name, None) is None
+        computed = name is not None and isinstance(getattr(type(self), name, None), property)  # the layer's own answer
+        free = name is not None and name.isidentifier() and not computed and getattr(self, name, None) is None
         label = name if name is not None and free else f"weight_{len(self._weight_order)}"
         weight = as_variable(Parameter(value, requires_grad=self._trainable) if trainable else value)
         if not autocast:

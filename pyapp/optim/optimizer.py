@@ -32,6 +32,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(step)
     def wrapped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if self._opt_called is False:
+            self._opt_called = True
         before, after = self._hooks_of("step")
         if self._within == "step" or not (before or after):
             return step(self, *args, **kwargs)
@@ -111,6 +113,7 @@ class Optimizer:
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
     needs_whole = False  # whether a step computes with more of a parameter than each element by itself
     takes_complex = True  # whether a step of complex parameters is that of their parts
+    _opt_called: bool | None = None  # whether it has stepped since a schedule was made for it; torch's name
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
     def __init_subclass__(cls, **settings: Any) -> None:

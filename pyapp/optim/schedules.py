@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ class LRScheduler:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(self).__name__}: takes an optimiser first, got {type(optimizer).__name__}")
         self.optimizer = optimizer
+        if optimizer._opt_called is None:
+            optimizer._opt_called = False
         self.shape = shape
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch >= 0 and "initial_lr" not in group:
@@ -48,7 +51,17 @@ class LRScheduler:
         self._set(self._present() if resumed else self.moved(self._present(), last_epoch))
 
     def step(self, epoch: float | None = None) -> None:
-        """Sets the rate of the next step, or of the given step. Before each replay of a Graph it does so again."""
+        """Sets the rate of the next step, or of the given step. Before each replay of a Graph it does so again. Warns
+        where the first comes before the optimiser's first step, whose rate it then skips.
+        """
+        if not self._stepped:
+            self._stepped = True
+            if self.optimizer._opt_called is False:
+                warnings.warn(
+                    f"{type(self).__name__}: lr_scheduler.step() before optimizer.step() skips the first rate of the "
+                    "schedule; call optimizer.step() first",
+                    stacklevel=2,
+                )
         run_at_replays(lambda: self._step(epoch))
 
     def _step(self, epoch: float | None) -> None:
@@ -66,6 +79,7 @@ class LRScheduler:
         """The same, of schedules that treat all groups alike."""
         return None if self.shape is None else self.shape(step)
 
+    _stepped = False  # whether step() was called, in a state that was loaded also before
     floor = 0.0
     goes_on = False  # whether a schedule that is made to continue begins with the present rate, as it is
 
@@ -114,6 +128,7 @@ class LRScheduler:
             setattr(self, name, state.get(name, getattr(self, name)))
         own = state if {"last_epoch", "step"} & {*state} else state["_schedulers"][0]  # torch's ChainedScheduler
         self.last_epoch = own["step"] if "step" in own else own["last_epoch"]
+        self._stepped |= self.last_epoch > 0
         planned = self.get_lr()  # of some schedules also the momentum
         self._set([float(rate) for rate in state["_last_lr"]] if "_last_lr" in state else planned)
 
@@ -309,6 +324,7 @@ class CosineAnnealingWarmRestarts(_Annealing):
         if T_0 < 1 or T_mult < 1:
             raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1, got {T_0}, {T_mult}")
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        self._stepped = True  # its steps may be fractions of an epoch: torch does not warn of their order
         super().__init__(optimizer, last_epoch)
 
     def share(self, step: float) -> float:

@@ -198,3 +198,43 @@ def test_a_mean_and_variance_that_are_given_hold_for_vectors() -> None:
     layer = layers.Normalization(mean=0.5, variance=4.0)
     assert layer(np.array([0.5, 2.5], "float32")).tolist() == [0.0, 1.0]
     assert layer(np.array([4.5], "float32")).tolist() == [2.0]
+
+
+def test_the_mean_of_a_normalization_has_the_shape_of_inputs() -> None:
+    """Shapes of Keras 3.15."""
+    data = np.arange(12.0).reshape(3, 2, 2)
+    for axis, shape in ((-1, (1, 1, 2)), (None, (1, 1, 1)), ((1, 2), (1, 2, 2))):
+        layer = layers.Normalization(axis=axis)
+        assert layer.mean is None
+        layer.adapt(data)
+        kept = tuple(size for size in shape if size > 1)
+        assert (tuple(layer.mean.shape), tuple(layer.variance.shape)) == (shape, shape)
+        assert [(weight.name, tuple(weight.shape)) for weight in layer.weights] == [
+            ("mean", kept), ("variance", kept), ("count", ()),
+        ]  # fmt: skip
+    assert layer.mean.tolist() == [[[4.0, 5.0], [6.0, 7.0]]]
+
+
+def test_a_weight_may_bear_the_name_of_a_property() -> None:
+    class Doubled(layers.Layer):
+        def build(self, shape: Any) -> None:
+            self.own = self.add_weight(shape=(shape[-1], 2), initializer="ones", name="kernel")
+
+        @property
+        def kernel(self) -> Any:
+            return self.own * 2
+
+        def call(self, x: Any) -> Any:
+            return keras.ops.matmul(x, self.kernel)
+
+    layer = Doubled()
+    assert layer(np.ones((1, 3), "float32")).tolist() == [[6.0, 6.0]]
+    assert [weight.name for weight in layer.weights] == ["kernel"]
+
+
+def test_classes_beyond_the_encoding_are_errors() -> None:
+    for mode in ("one_hot", "multi_hot", "count"):
+        layer = layers.CategoryEncoding(3, output_mode=mode)
+        assert layer(np.array([[0], [-1]])).tolist() == [[1, 0, 0], [0, 0, 0]]
+        with pytest.raises(RuntimeError, match="class 5 is not below num_tokens, 3"):
+            layer(np.array([[0], [5]]))

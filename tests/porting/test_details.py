@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections import OrderedDict
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyapp import nn
 from pyapp.autograd import Function
 from pyapp.autograd.function import once_differentiable
 from pyapp.nn.attention import flex_attention as flex
+from pyapp.optim.lr_scheduler import CosineAnnealingWarmRestarts, SequentialLR, StepLR
 from pyapp.optim.swa_utils import AveragedModel
 from pyapp.utils.data import TensorDataset, WeightedRandomSampler
 
@@ -141,3 +143,36 @@ def test_flex_attention() -> None:
     assert flex.create_mask(lambda s, b, h, i, j: s.masked_fill(i < j, -pyapp.inf), 1, 1, 2, 2).tolist() == [
         [[[True, False], [True, True]]]
     ]
+
+
+def test_warnings_of_what_has_no_effect() -> None:
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        with pytest.warns(UserWarning, match="no effect with one layer"):
+            kind(2, 3, dropout=0.5)
+    optimizer = pyapp.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+    optimizer.step()  # one before the schedule is made does not count
+    early = StepLR(optimizer, 1)
+    with pytest.warns(UserWarning, match="before optimizer.step"):
+        early.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.LSTM(2, 3, 2, dropout=0.5)
+        early.step()  # warned once
+        resumed = pyapp.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+        later = StepLR(resumed, 1)
+        later.load_state_dict(early.state_dict())
+        later.step()
+        usual = pyapp.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+        both = SequentialLR(usual, [StepLR(usual, 1), StepLR(usual, 1)], [1])
+        usual.step()
+        both.step()
+        CosineAnnealingWarmRestarts(pyapp.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1), 2).step(0.5)
+
+
+def test_scatter_reduce_by_the_short_names() -> None:
+    x, index, source = pyapp.tensor([0.0, 5.0, -1.0]), pyapp.tensor([0, 0, 1]), pyapp.tensor([1.0, 2.0, 3.0])
+    assert x.scatter_reduce(0, index, source, "max").tolist() == [2.0, 5.0, -1.0]
+    assert x.scatter_reduce(0, index, source, "min").tolist() == [0.0, 3.0, -1.0]
+    assert x.scatter_reduce(0, index, source, "min", include_self=False).tolist() == [1.0, 3.0, -1.0]
+    with pytest.raises(RuntimeError, match="'max'"):  # torch takes them in scatter_reduce alone
+        x.index_reduce(0, index, source, "max")

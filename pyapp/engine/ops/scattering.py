@@ -260,9 +260,10 @@ def _touched(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    """x with source reduced in at index along dim: reduce "sum", "mean", "prod", "amax" or "amin"; without
-    `include_self` the elements of x that are hit do not count.
+    """x with source reduced in at index along dim: reduce "sum", "mean", "prod", "amax" or "amin" ("max" and "min" are
+    the same, as in torch); without `include_self` the elements of x that are hit do not count.
     """
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in ("sum", "mean", *_REDUCE):
         raise ValueError(f"scatter_reduce: reduce is sum, mean, prod, amax or amin, not {reduce!r}")
     d = normalize_dim(dim, x.ndim, "scatter_reduce")

@@ -11,6 +11,8 @@ from typing import Any
 
 from ...engine import Tensor, no_grad, ops
 from ...engine.lazy import np
+from ...errors import ArgumentError
+from ...nn import functional as F
 from ..core import Layer
 from ..symbolic_tensors import KerasTensor, record
 
@@ -52,14 +54,26 @@ class Normalization(Layer):
         self.shape = [size if place in kept else 1 for place, size in enumerate(input_shape)]
         sizes = [input_shape[place] for place in kept]
         if self.given is None:
-            self.mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
-            self.variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
+            self.adapt_mean = self.add_weight(sizes, "zeros", name="mean", trainable=False)
+            self.adapt_variance = self.add_weight(sizes, "ones", name="variance", trainable=False)
             self.count = self.add_weight((), "zeros", "int32", trainable=False, name="count")  # Keras has it too
             return
         given = [ops.as_tensor(value).to(self.compute_dtype).reshape(-1) for value in self.given]  # no weights
         if all(value.numel() == 1 for value in given):
             self.shape, sizes = [1] * len(input_shape), [1]
-        self.mean, self.variance = (value.expand(prod(sizes)).reshape(sizes) for value in given)  # type: ignore[assignment]
+        self.adapt_mean, self.adapt_variance = (  # type: ignore[assignment]
+            value.expand(prod(sizes)).reshape(sizes) for value in given
+        )
+
+    @property
+    def mean(self) -> Tensor | None:
+        """The mean, in the shape that it has beside inputs: (1, …) with the sizes of `axis`. None before build."""
+        return self.adapt_mean.reshape(self.shape) if self.built else None
+
+    @property
+    def variance(self) -> Tensor | None:
+        """The variance, in the shape of `mean`. None before build."""
+        return self.adapt_variance.reshape(self.shape) if self.built else None
 
     def adapt(self, data: Any) -> None:
         """Measures the mean and variance of an array or tensor (N, …)."""
@@ -73,8 +87,8 @@ class Normalization(Layer):
         kept = {axis % x.ndim for axis in self.axis}
         others = [dim for dim in range(x.ndim) if dim not in kept]
         with no_grad():
-            self.mean.copy_(x.mean(others).reshape(self.mean.shape))
-            self.variance.copy_(x.var(others, correction=0).reshape(self.variance.shape))
+            self.adapt_mean.copy_(x.mean(others).reshape(self.adapt_mean.shape))
+            self.adapt_variance.copy_(x.var(others, correction=0).reshape(self.adapt_variance.shape))
         self.has_learned = True
 
     def weights_were_read(self) -> None:
@@ -82,13 +96,14 @@ class Normalization(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         x = inputs.to(self.compute_dtype)
-        mean, deviation = self.mean.reshape(self.shape), self.variance.reshape(self.shape).sqrt().clamp(min=1e-7)
+        mean = self.adapt_mean.reshape(self.shape)
+        deviation = self.adapt_variance.reshape(self.shape).sqrt().clamp(min=1e-7)
         return x * deviation + mean if self.invert else (x - mean) / deviation
 
 
 class CategoryEncoding(Layer):
     """Class numbers as vectors: output_mode one_hot, multi_hot or count. With count, `count_weights` of the numbers'
-    shape say how much each counts."""
+    shape say how much each counts. Numbers below 0 are no class; those from num_tokens on are an ArgumentError."""
 
     def __init__(
         self, num_tokens: int | None = None, output_mode: str = "multi_hot", sparse: bool = False, **settings: Any
@@ -108,7 +123,13 @@ class CategoryEncoding(Layer):
         ids = inputs.to("int64")
         if self.output_mode == "one_hot" and ids.ndim and ids.shape[-1] == 1:
             ids = ids.squeeze(-1)
-        one_hot = (ids.unsqueeze(-1) == ops.arange(self.num_tokens)).to(self.compute_dtype)
+        try:
+            one_hot = F.one_hot(ids.clamp(min=-1) + 1, self.num_tokens + 1)[..., 1:].to(self.compute_dtype)
+        except ValueError:
+            raise ArgumentError(
+                f"layer {self.name} (CategoryEncoding): class {int(ids.amax())} is not below num_tokens, "
+                f"{self.num_tokens}"
+            ) from None
         if self.output_mode == "one_hot":
             return one_hot
         if count_weights is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from itertools import groupby
 from math import sqrt
 from typing import Any
@@ -151,6 +152,12 @@ class RNNBase(_Gates):
             )
         if not 0 <= dropout <= 1:
             raise ArgumentError(f"{type(self).__name__}: dropout must be in [0, 1], got {dropout}")
+        if dropout and num_layers == 1:
+            warnings.warn(
+                f"{type(self).__name__}: dropout acts between the layers, so dropout={dropout} has no effect with one "
+                "layer",
+                stacklevel=3 if type(self) is not RNNBase else 2,
+            )
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional, self.proj_size = bidirectional, proj_size
