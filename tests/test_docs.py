@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -202,6 +203,18 @@ def check_links(page: Path) -> None:
 
 def test_the_links_between_the_pages_have_targets() -> None:
     check_each(check_links, [(page,) for page in LINKED])
+
+
+def test_the_names_of_pyapp_on_the_pages_are_there() -> None:
+    """`pyapp.nn.Linear` and the like, outside of blocks of code; deploy/ has a file that looks like one."""
+
+    def check_names(page: Path) -> None:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for name in sorted(set(re.findall(r"`(pyapp(?:\.\w+)+)(?:\(|`)", text))):
+            if not (ROOT / "deploy" / name).exists():
+                assert pkgutil.resolve_name(name) is not None, name
+
+    check_each(check_names, [(page,) for page in PAGES])
 
 
 # -- commands

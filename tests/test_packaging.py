@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
@@ -377,3 +378,13 @@ def test_what_the_page_loads_by_its_address_is_bundled(tmp_path: Path) -> None:
         "boot.js", "css/new.css", "css/page.css", "lab-worker.js", "modules/views/new-view.js", "modules/worker/card.js",
     ]  # fmt: skip
     assert all((ROOT / "web" / name).is_file() for name in entries(ROOT / "web"))
+
+
+def test_the_extras_that_messages_name_are_those_of_the_package() -> None:
+    """They are named as who has a wheel installs them: '.[audio]' works in a checkout only."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    for path in (ROOT / "pyapp").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        named = {name for group in re.findall(r"pyapp\[([\w,]+)\]", text) for name in group.split(",")}
+        assert named <= extras, f"{path}: {named - extras}"
+        assert not re.search(r"pip install '?\.", text), path
