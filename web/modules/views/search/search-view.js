@@ -361,6 +361,7 @@ class SearchView extends WorkingView {
    */
   async #addTo(collection, texts, replace = false) {
     if (!this.choice.model) { // they wait for one in the collection
+      clearError(this.slot);
       if (collection.empty) collection.entry.title = titleOf(texts);
       collection.add(texts);
       await this.#changed(collection);
