@@ -4,10 +4,13 @@
 import { megabytes } from "../shared/protocol.js";
 import { h } from "./dom.js";
 
+/** A name that no line ends in the middle of "8-bit". @param {string} name */
+const lineParts = (name) => name.split(/(\d-bit)/).map((part, i) => (i % 2 ? h("span", { class: "whole" }, part) : part));
+
 /** @param {string} name @param {string} size @param {() => unknown} open @param {string} [about] what the model is for */
 const offerRow = (name, size, open, about) =>
   h("li", {}, h("button", { type: "button", class: "offer-row", onclick: open },
-    h("span", {}, name), h("span", { class: "row-size" }, size), about ? h("span", { class: "row-about" }, about) : ""));
+    h("span", {}, ...lineParts(name)), h("span", { class: "row-size" }, size), about ? h("span", { class: "row-about" }, about) : ""));
 
 /**
  * The row of a listed model: one that is stored is used, another one shown in the list of models, where it can be downloaded.
