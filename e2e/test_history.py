@@ -1,5 +1,5 @@
-"""The store of the history alone, from an origin of its own: a full disk, no Blobs, another tab, cleared data; the names
-of files."""
+"""The store of the history alone, from an origin of its own: a full disk, no Blobs, another tab, cleared data; the
+names of files."""
 
 from __future__ import annotations
 
@@ -132,7 +132,8 @@ def test_the_history_is_changed_in_another_tab_or_cleared(browser: BrowserContex
 
 def test_the_names_of_files_are_those_that_every_system_stores(browser: BrowserContext, modules: SiteServer) -> None:
     wanted = {
-        "talk.srt": "talk.srt", "con.wav": "con_.wav", "NUL": "NUL_", "Com1.tar.gz": "Com1_.tar.gz", "aux .txt": "aux_ .txt",
+        "talk.srt": "talk.srt", "con.wav": "con_.wav", "NUL": "NUL_", "Com1.tar.gz": "Com1_.tar.gz",
+        "aux .txt": "aux_ .txt",
         "console.wav": "console.wav", "com10.txt": "com10.txt", "a/b\\c:d?.txt": "a_b_c_d_.txt", "...": "_", "..": "_",
         "": "_", " end. ": "end", ".profile": "_profile", "\u202egpj.exe": "gpj.exe", "one\ntwo.txt": "one_two.txt",
         "語" * 100 + ".txt": "語" * 78 + ".txt",

@@ -15,7 +15,7 @@ from pathlib import Path
 PARTS = ["modules", "css"]
 # Loaded as it is: it runs in the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]
-# How the page addresses its scripts and styles: those that it starts with, and those that it fetches when they are needed.
+# How the page addresses its scripts and styles: those that it starts with, and those that it fetches when needed.
 ADDRESSES = {
     "*.html": r'(?:src|href)="([\w./-]+\.(?:js|css))"',
     "*.js": r'(?:importPart|loadStyle|siteUrl)\("([\w./-]+\.(?:js|css))"',

@@ -367,15 +367,17 @@ def test_what_the_page_loads_by_its_address_is_bundled(tmp_path: Path) -> None:
     files = {
         "index.html": '<script src="boot.js"></script><link rel="icon" href="icon.svg"><link href="css/page.css">',
         "boot.js": 'new Worker("nothing.js")',
-        "modules/page/views.js": 'importPart("modules/views/new-view.js"); importPart("pdfjs/pdf.mjs"); loadStyle("css/new.css")',
-        "modules/worker/python.js": "import(siteUrl(\"modules/worker/card.js\")); `${siteUrl(\"lab-worker.js\")}?hosts=`",
+        "modules/page/views.js": 'importPart("modules/views/new-view.js"); loadStyle("css/new.css")',
+        "modules/views/new-view.js": 'importPart("pdfjs/pdf.mjs")',
+        "modules/worker/python.js": 'import(siteUrl("modules/worker/card.js")); `${siteUrl("lab-worker.js")}?hosts=`',
         "modules/audio/microphone.js": 'addModule(siteUrl("modules/audio/capture-worklet.js"))',
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert entries(tmp_path) == [
-        "boot.js", "css/new.css", "css/page.css", "lab-worker.js", "modules/views/new-view.js", "modules/worker/card.js",
+        "boot.js", "css/new.css", "css/page.css", "lab-worker.js", "modules/views/new-view.js",
+        "modules/worker/card.js",
     ]  # fmt: skip
     assert all((ROOT / "web" / name).is_file() for name in entries(ROOT / "web"))
 

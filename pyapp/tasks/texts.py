@@ -288,7 +288,7 @@ def _result(work: Generator[Any, None, T]) -> T:
 def _written(
     loaded: Any, encodings: Sequence[Encoding], settings: SearchOptions, batch_size: int
 ) -> Iterator[tuple[list[int], list[str] | None]]:
-    """What the model writes, batch by batch: the places of the texts, and None after each token, at last their texts."""
+    """What the model writes, batch by batch: the places of the texts, with None after each token, at last texts."""
     from pyapp.text.sequence_to_sequence import search
 
     for chosen, rows in grouped(loaded, encodings, batch_size):

@@ -29,7 +29,8 @@ class Encoding:
 
     `ids`; `type_ids` (0 for the first text, usually 1 for the second); `attention_mask` (0 for padding); `texts` (0 or
     1: the text that a token belongs to, None for special tokens and padding); `offsets` (the characters [start, end) of
-    that text, (0, 0) for special tokens), or None unless they were requested. `cut`: how many tokens truncation left out.
+    that text, (0, 0) for special tokens), or None unless they were requested. `cut`: how many tokens truncation left
+    out.
     """
 
     ids: list[int]
@@ -71,9 +72,9 @@ class BatchEncoding:
 
     def __getitem__(self, index: int) -> Encoding:
         offsets = None if self.offsets is None else self.offsets[index]
-        return Encoding(
-            self.ids[index], self.type_ids[index], self.attention_mask[index], self.texts[index], offsets, self.cut[index]
-        )  # fmt: skip
+        found = Encoding(self.ids[index], self.type_ids[index], self.attention_mask[index], self.texts[index], offsets)
+        found.cut = self.cut[index]
+        return found
 
 
 @dataclass

@@ -125,7 +125,9 @@ def test_parts_that_are_longer_than_the_model_reads(folders: dict[str, Path]) ->
 
     async def notices(text: str) -> list[str]:
         stream = tasks.translate_text(text, division="paragraphs", model=str(folders["writes"]), max_new_tokens=1)
-        return [event.what.partition(" longer")[0] for event in [one async for one in stream] if isinstance(event, Notice)]
+        return [
+            event.what.partition(" longer")[0] for event in [one async for one in stream] if isinstance(event, Notice)
+        ]
 
     fits, longer = " ".join(["cat"] * 38), " ".join(["cat"] * 39)
     assert asyncio.run(notices(fits)) == []
