@@ -237,7 +237,7 @@ class TranslateView extends WorkingView {
       if (this.translation === translation) this.#show(translation, true);
     } else if (event.type === "progress") {
       this.progress.show(event.what === "parts" ? `Part ${event.done.toLocaleString("en")} of ${(event.total ?? 0).toLocaleString("en")} is written` : `${event.what}…`, event.done, event.total);
-    } else if (event.type === "notice") byId("translate-note").replaceChildren(`${event.what}.${event.hint ? ` ${event.hint}.` : ""}`);
+    } else if (event.type === "notice") byId("translate-note").replaceChildren(`${event.what.charAt(0).toUpperCase()}${event.what.slice(1)}.${event.hint ? ` ${event.hint}.` : ""}`);
   }
 
   /** @param {Translation} translation @param {boolean} running more of it is being written */
