@@ -1,4 +1,5 @@
-"""The store of the history alone, from an origin of its own: a full disk, no Blobs, another tab, cleared data."""
+"""The store of the history alone, from an origin of its own: a full disk, no Blobs, another tab, cleared data; the
+names of files."""
 
 from __future__ import annotations
 
@@ -127,3 +128,19 @@ def test_the_history_is_changed_in_another_tab_or_cleared(browser: BrowserContex
     page.wait_for_timeout(300)
     assert page.evaluate("putAgain('after that').then(found)") == ["My talk", "after that", ["abc"]]
     page.close()
+
+
+def test_the_names_of_files_are_those_that_every_system_stores(browser: BrowserContext, modules: SiteServer) -> None:
+    wanted = {
+        "talk.srt": "talk.srt", "con.wav": "con_.wav", "NUL": "NUL_", "Com1.tar.gz": "Com1_.tar.gz",
+        "aux .txt": "aux_ .txt",
+        "console.wav": "console.wav", "com10.txt": "com10.txt", "a/b\\c:d?.txt": "a_b_c_d_.txt", "...": "_", "..": "_",
+        "": "_", " end. ": "end", ".profile": "_profile", "\u202egpj.exe": "gpj.exe", "one\ntwo.txt": "one_two.txt",
+        "語" * 100 + ".txt": "語" * 78 + ".txt",
+    }  # fmt: skip
+    page = browser.new_page()
+    page.goto(f"{modules.url}app.webmanifest")
+    named = "(names) => import('/modules/shared/file-name.js').then(({ safeName }) => names.map(safeName))"
+    found = page.evaluate(named, list(wanted))
+    page.close()
+    assert dict(zip(wanted, found, strict=True)) == wanted

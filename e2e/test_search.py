@@ -413,3 +413,15 @@ def test_settings_are_remembered(still: StoryPage, still_site: SiteServer) -> No
     for stored in ("null", "[1", '{"size": 1e9, "overlap": "much", "prompts": 3}'):  # of another page of the origin
         page.evaluate("(stored) => localStorage.setItem('pyapp.search-settings', stored)", stored)
         assert after_reload() == ["200", "40", '{"size":200,"overlap":40}']
+
+
+def test_a_text_without_a_model_replaces_the_error_before_it(still: StoryPage, still_site: SiteServer) -> None:
+    page = still.page
+    page.goto(f"{still_site.url}#search")
+    page.locator("#search-question").fill("a fox")
+    page.locator("#search-find").click()
+    error = page.locator("#search-error [role=alert]")
+    expect(error).to_contain_text("There is no text to search")
+    page.locator("#search-paste").fill("The fox ran.")
+    page.locator("#search-add").click()
+    expect(error).to_contain_text("There is no model")

@@ -6,35 +6,34 @@ modules/shared/site.js, so each bundle replaces `import.meta.url` by that module
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
-# The files that become bundles under the same names, and the folders whose files the bundles contain. A view or a
-# dialog that is loaded when it is first opened has a bundle of its own.
-ENTRIES = [
-    "boot.js", "service-worker.js", "worker.js", "modules/worker/pool-helper.js", "modules/worker/webgpu.js",
-    "modules/page/main.js",
-    "modules/page/model-dialog.js", "modules/page/listening.js", "modules/page/graphics-card.js",
-    "css/page.css", "modules/views/transcribe/transcribe-view.js", "css/transcribe.css",
-    "modules/views/chat/chat-view.js", "css/chat.css", "modules/views/search/search-view.js", "css/search.css",
-    "modules/views/translate/translate-view.js", "css/translate.css",
-    "modules/views/speak/speak-view.js", "css/speak.css",
-    "modules/views/lab/lab-view.js", "css/lab.css", "lab-worker.js",
-    "modules/views/read/read-view.js", "css/read.css", "modules/views/pictures/pictures-view.js", "css/pictures.css",
-    "modules/history/history-panel.js",
-    "modules/server/server-panel.js",
-]  # fmt: skip
+# Folders whose files the bundles contain.
 PARTS = ["modules", "css"]
-# Loaded by its address, into the thread of the microphone.
+# Loaded as it is: it runs in the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]
+# How the page addresses its scripts and styles: those that it starts with, and those that it fetches when needed.
+ADDRESSES = {
+    "*.html": r'(?:src|href)="([\w./-]+\.(?:js|css))"',
+    "*.js": r'(?:importPart|loadStyle|siteUrl)\("([\w./-]+\.(?:js|css))"',
+}
 PLACE = "modules/shared/site.js"
 
 
+def entries(source: Path) -> list[str]:
+    """The files of the page that something loads by its address: each becomes a bundle under the same name."""
+    pages = {page: pattern for glob, pattern in ADDRESSES.items() for page in sorted(source.rglob(glob))}
+    found = {name for page, pattern in pages.items() for name in re.findall(pattern, page.read_text(encoding="utf-8"))}
+    return sorted(found - set(ALONE))
+
+
 def copy_bundled(source: Path, target: Path, node_modules: Path) -> None:
-    """Copies the files of the page from `source` into the new folder `target`, with ENTRIES instead of PARTS."""
+    """Copies the files of the page from `source` into the new folder `target`, with bundles instead of PARTS."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("node_modules", "__pycache__", ".*", *PARTS))
-    for name in ENTRIES:
+    for name in entries(source):
         command = [
             str(node_modules / ".bin" / "esbuild"), str(source / name), f"--outfile={target / name}", "--bundle",
             "--minify", "--log-level=warning",

@@ -170,7 +170,7 @@ def test_prompt_that_is_no_text(here: Here) -> None:
 def test_prompt_that_is_too_long(model: Path) -> None:
     result = pyapp("generate", str(model), "-p", "-", stdin=b"the dog and " * 9000)
     error = result.stderr.decode()
-    assert result.returncode == 1 and "tokens are too long: there is room for 4096" in error
+    assert result.returncode == 1 and "tokens are too long: there is room for 4,096" in error
     assert "Shorten it" in error and "Traceback" not in error and not result.stdout
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -171,6 +172,49 @@ def test_several_processes(place: Path) -> None:
     started = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, env=started, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+# -- links
+
+LINKED = [*PAGES, *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "third_party/README.md"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's titles, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    found: set[str] = set()
+    for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        bare = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)
+        anchor = re.sub(r"[^\w\- ]", "", bare.strip().lower()).replace(" ", "-")
+        found.add(anchor if anchor not in found else f"{anchor}-1")
+    return found
+
+
+def check_links(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        place = (page.parent / name).resolve() if name else page
+        assert place.exists(), f"{page.name} links to {target}, which is not there"
+        assert not anchor or anchor in anchors(place), f"{page.name} links to {target}: no title has this anchor"
+
+
+def test_the_links_between_the_pages_have_targets() -> None:
+    check_each(check_links, [(page,) for page in LINKED])
+
+
+def test_the_names_of_pyapp_on_the_pages_are_there() -> None:
+    """`pyapp.nn.Linear` and the like, outside of blocks of code; deploy/ has a file that looks like one."""
+
+    def check_names(page: Path) -> None:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for name in sorted(set(re.findall(r"`(pyapp(?:\.\w+)+)(?:\(|`)", text))):
+            if not (ROOT / "deploy" / name).exists():
+                assert pkgutil.resolve_name(name) is not None, name
+
+    check_each(check_names, [(page,) for page in PAGES])
 
 
 # -- commands

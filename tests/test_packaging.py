@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import tomllib
 import urllib.error
 import urllib.request
 import zipfile
@@ -26,6 +27,7 @@ import brotli
 import pytest
 
 from scripts import wheels
+from scripts.bundle import entries
 from scripts.serve import SiteServer
 
 pytestmark = pytest.mark.native_only
@@ -360,3 +362,33 @@ def test_server_answers_ranges_and_tags(server: SiteServer) -> None:
     tag = headers["ETag"]
     assert get(server, "/deep/path/data.bin", If_None_Match=tag)[0] == 304
     assert get(server, "/deep/path/data.bin", Range="bytes=10-19", If_Range='"other"')[0] == 200
+
+
+def test_what_the_page_loads_by_its_address_is_bundled(tmp_path: Path) -> None:
+    """What pages start with, scripts, styles and workers that they fetch; not other projects' libraries."""
+    files = {
+        "index.html": '<script src="boot.js"></script><link rel="icon" href="icon.svg"><link href="css/page.css">',
+        "boot.js": 'new Worker("nothing.js")',
+        "modules/page/views.js": 'importPart("modules/views/new-view.js"); loadStyle("css/new.css")',
+        "modules/views/new-view.js": 'importPart("pdfjs/pdf.mjs")',
+        "modules/worker/python.js": 'import(siteUrl("modules/worker/card.js")); `${siteUrl("lab-worker.js")}?hosts=`',
+        "modules/audio/microphone.js": 'addModule(siteUrl("modules/audio/capture-worklet.js"))',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert entries(tmp_path) == [
+        "boot.js", "css/new.css", "css/page.css", "lab-worker.js", "modules/views/new-view.js",
+        "modules/worker/card.js",
+    ]  # fmt: skip
+    assert all((ROOT / "web" / name).is_file() for name in entries(ROOT / "web"))
+
+
+def test_the_extras_that_messages_name_are_those_of_the_package() -> None:
+    """They are named as who has a wheel installs them: '.[audio]' works in a checkout only."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    for path in (ROOT / "pyapp").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        named = {name for group in re.findall(r"pyapp\[([\w,]+)\]", text) for name in group.split(",")}
+        assert named <= extras, f"{path}: {named - extras}"
+        assert not re.search(r"pip install '?\.", text), path

@@ -208,7 +208,7 @@ def serve(
     except ImportError as error:
         raise PyappError(
             f"the Python package {error.name!r} is missing", where="serve",
-            hint="Install pyapp with its extra: pip install '.[server]'",
+            hint="pip install 'pyapp[server]'",
         ) from error  # fmt: skip
     use_threads(threads)
     settings = Settings(

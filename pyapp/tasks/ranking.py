@@ -123,7 +123,7 @@ def token_encodings(
             types += [0] * more
             seen += [int(expansion.attend)] * more
             counts += [int(filler not in skipped)] * more
-        found.append(TokenEncoding(ids, types, seen, [0] * len(ids), None, counts))
+        found.append(TokenEncoding(ids, types, seen, [0] * len(ids), cut=one.cut, counts=counts))
     return found
 
 

@@ -6,9 +6,9 @@ The tasks are streams of events: Progress, an Item for each text as soon as its 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyapp
 from pyapp.engine import Tensor
@@ -23,6 +23,10 @@ from .ranking import MASKS, embed_tokens, refuse_late, rerank_texts
 from .spans import answer_questions, label_tokens
 from .text_batches import BATCH_SIZE, Work, batches, checked_texts, encoded, grouped, prompt_of, sigmoid
 
+if TYPE_CHECKING:
+    from pyapp.text.sequence_to_sequence import SearchOptions
+
+T = TypeVar("T")
 # The tokens of the languages of mBART and NLLB (de_DE, deu_Latn), and of M2M100 (__de__).
 LANGUAGE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]{2,3}__")
 LISTED = 24  # languages in an error
@@ -238,34 +242,77 @@ def translate_texts(
     "deu" of NLLB, "de" of M2M100). The other options are those of
     text.sequence_to_sequence.SearchOptions, by default those of the model's generation_config.json.
     """
-    from pyapp.text.sequence_to_sequence import SearchOptions, search
-
-    model, tokenizer = loaded.model, loaded.tokenizer
-    if target is not None:
-        options["forced_bos_token_id"] = language_of(tokenizer, target, "target")
-    settings = SearchOptions.from_files(loaded.settings, loaded.generation, options)
-    texts = checked_texts(texts)
-    encodings = yield from encoded(loaded, [prefix + text for text in texts] if prefix else texts, None, model.most)
-    if source is not None:
-        from_language(tokenizer, encodings, source)
+    settings = _search_options(loaded, target, options)
+    encodings = yield from _encoded_sources(loaded, checked_texts(texts), prefix, source)
     done = 0
-    for chosen, rows in grouped(loaded, encodings, batch_size):
-        written: list[list[int]] = []
-        for state in search(model, rows("ids"), rows("attention_mask"), settings):
-            written = state or []
+    for chosen, written in _written(loaded, encodings, settings, batch_size):
+        if written is None:
             yield None
-        for index, ids in zip(chosen, written, strict=True):
-            yield Item(index, {"text": tokenizer.decode(ids).strip()})
+            continue
+        for index, text in zip(chosen, written, strict=True):
+            yield Item(index, {"text": text})
         done += len(chosen)
         yield Progress("texts", done, len(texts), "texts")
     yield Done("complete", {"count": len(texts)})
 
 
-def translate_parts(loaded: Any, text: str, *, division: str = "sentences", **options: Any) -> Work:
+def _search_options(loaded: Any, target: str | None, options: dict[str, Any]) -> SearchOptions:
+    """The options of a search that writes the language `target`."""
+    from pyapp.text.sequence_to_sequence import SearchOptions
+
+    if target is not None:
+        options = {**options, "forced_bos_token_id": language_of(loaded.tokenizer, target, "target")}
+    return SearchOptions.from_files(loaded.settings, loaded.generation, options)
+
+
+def _encoded_sources(
+    loaded: Any, texts: list[str], prefix: str, source: str | None
+) -> Generator[Progress, None, list[Encoding]]:
+    """The encodings of texts of the language `source`, as long as the model reads."""
+    encodings = yield from encoded(loaded, [prefix + text for text in texts], None, loaded.model.most)
+    if source is not None:
+        from_language(loaded.tokenizer, encodings, source)
+    return encodings
+
+
+def _result(work: Generator[Any, None, T]) -> T:
+    """What a generator returns at its end; what it yields is passed over."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+
+def _written(
+    loaded: Any, encodings: Sequence[Encoding], settings: SearchOptions, batch_size: int
+) -> Iterator[tuple[list[int], list[str] | None]]:
+    """What the model writes, batch by batch: the places of the texts, with None after each token, at last texts."""
+    from pyapp.text.sequence_to_sequence import search
+
+    for chosen, rows in grouped(loaded, encodings, batch_size):
+        written: list[list[int]] = []
+        for state in search(loaded.model, rows("ids"), rows("attention_mask"), settings):
+            written = state or []
+            yield chosen, None
+        yield chosen, [loaded.tokenizer.decode(ids).strip() for ids in written]
+
+
+def translate_parts(
+    loaded: Any,
+    text: str,
+    *,
+    division: str = "sentences",
+    prefix: str = "",
+    source: str | None = None,
+    target: str | None = None,
+    **options: Any,
+) -> Work:
     """Items with `start` and `end`, characters of a long text, and `text`, what the model writes for that part, in the
     order of the text. `division`: its "sentences", as models of translation were trained on, its "paragraphs", or the
-    "whole". A Notice tells that parts are longer than the model reads; their ends are left out. The options are those
-    of translate_texts.
+    "whole". A Notice tells that parts are longer than the model reads; their ends are left out. The other options are
+    those of translate_texts, whose batches these parts do without.
     """
     from pyapp.text.passages import paragraphs, sentences
 
@@ -276,23 +323,21 @@ def translate_parts(loaded: Any, text: str, *, division: str = "sentences", **op
     }
     if division not in divisions:
         raise OptionError(f"{division!r:.40} is none of {', '.join(divisions)}", where="division")
+    settings = _search_options(loaded, target, options)
     [text] = checked_texts([text])
     spans = divisions[division](text) if text.strip() else []
-    prefix, tokenizer = options.get("prefix", ""), loaded.tokenizer
-    limit, cut = min(loaded.model.most, tokenizer.max_length or loaded.model.most), 0
+    cut = longest = 0
     for index, (start, end) in enumerate(spans):
-        part = text[start:end]
-        cut += len(tokenizer.encode(prefix + part, parse_special=True)) > limit
-        for event in translate_texts(loaded, [part], **options):
-            if isinstance(event, Item):
-                yield Item(index, {"start": start, "end": end, **event.values})
-            elif event is None:
-                yield None
+        (encoding,) = _result(_encoded_sources(loaded, [text[start:end]], prefix, source))
+        cut, longest = cut + (encoding.cut > 0), max(longest, len(encoding))
+        for _, written in _written(loaded, [encoding], settings, 1):
+            yield None if written is None else Item(index, {"start": start, "end": end, "text": written[0]})
         yield Progress("parts", index + 1, len(spans), "parts")
     if cut:
+        whose = "the text is" if len(spans) == 1 else f"{cut:,} of {len(spans):,} parts {'is' if cut == 1 else 'are'}"
+        left = "its end was" if cut == 1 else "their ends were"
         yield Notice(
-            f"{cut:,} of {len(spans):,} parts are longer than the {limit:,} tokens that this model reads: "
-            "their ends were left out",
+            f"{whose} longer than the {longest:,} tokens that this model reads: {left} left out",
             hint=None if division == "sentences" else "Divide the text into smaller parts",
         )
     yield Done("complete", {"count": len(spans)})

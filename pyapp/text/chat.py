@@ -152,7 +152,7 @@ def answer(
         raise OptionError("the template gives no text for these messages", where="messages")
     if len(ids) > session.capacity and not options.rolling:
         raise OptionError(
-            f"the conversation has {len(ids)} tokens: there is room for {session.capacity}", where="messages",
+            f"the conversation has {len(ids):,} tokens: there is room for {session.capacity:,}", where="messages",
             hint="Remove or edit earlier messages, start anew, or set `rolling`, which leaves out the oldest tokens. "
             f"{context_hint(session)}".rstrip(),
         )  # fmt: skip

@@ -29,7 +29,8 @@ class Encoding:
 
     `ids`; `type_ids` (0 for the first text, usually 1 for the second); `attention_mask` (0 for padding); `texts` (0 or
     1: the text that a token belongs to, None for special tokens and padding); `offsets` (the characters [start, end) of
-    that text, (0, 0) for special tokens), or None unless they were requested.
+    that text, (0, 0) for special tokens), or None unless they were requested. `cut`: how many tokens truncation left
+    out.
     """
 
     ids: list[int]
@@ -37,6 +38,7 @@ class Encoding:
     attention_mask: list[int]
     texts: list[int | None]
     offsets: list[Span] | None = None
+    cut: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -51,6 +53,7 @@ class BatchEncoding:
     attention_mask: list[list[int]] = field(default_factory=list)
     texts: list[list[int | None]] = field(default_factory=list)
     offsets: list[list[Span]] | None = None
+    cut: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, encodings: Sequence[Encoding]) -> BatchEncoding:
@@ -61,6 +64,7 @@ class BatchEncoding:
             [one.attention_mask for one in encodings],
             [one.texts for one in encodings],
             offsets if encodings and len(offsets) == len(encodings) else None,
+            [one.cut for one in encodings],
         )
 
     def __len__(self) -> int:
@@ -68,9 +72,9 @@ class BatchEncoding:
 
     def __getitem__(self, index: int) -> Encoding:
         offsets = None if self.offsets is None else self.offsets[index]
-        return Encoding(
-            self.ids[index], self.type_ids[index], self.attention_mask[index], self.texts[index], offsets
-        )  # fmt: skip
+        found = Encoding(self.ids[index], self.type_ids[index], self.attention_mask[index], self.texts[index], offsets)
+        found.cut = self.cut[index]
+        return found
 
 
 @dataclass
@@ -154,6 +158,7 @@ def pad(encoding: Encoding, length: int, pad_id: int, pad_type_id: int, side: Si
         padded(encoding.attention_mask, 0),
         padded(encoding.texts, None),
         None if encoding.offsets is None else padded(encoding.offsets, (0, 0)),
+        encoding.cut,
     )
 
 

@@ -59,9 +59,9 @@ def prompt_ids(tokenizer: Tokenizer, prompt: str, capacity: int | None = None, h
     if capacity is not None and len(ids) > capacity:
         share = int(len(prompt) * capacity / len(ids))
         raise OptionError(
-            f"{len(ids)} tokens are too long: there is room for {capacity}",
+            f"{len(ids):,} tokens are too long: there is room for {capacity:,}",
             where="prompt",
-            hint=f"Shorten it from {len(prompt)} to about {share} characters. {hint}".rstrip(),
+            hint=f"Shorten it from {len(prompt):,} to about {share:,} characters. {hint}".rstrip(),
         )
     return ids
 

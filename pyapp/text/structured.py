@@ -109,8 +109,8 @@ class TextForm:
     def __init__(self, compiled: CompiledForm, left: int | None = None) -> None:
         if left is not None and compiled.distance[0] > left:
             raise OptionError(
-                f"the form needs up to {compiled.distance[0]} tokens, there is room for {left}", where="max_new_tokens",
-                hint="Allow more tokens, or a shorter form",
+                f"the form needs up to {compiled.distance[0]:,} tokens, there is room for {left:,}",
+                where="max_new_tokens", hint="Allow more tokens, or a shorter form",
             )  # fmt: skip
         self._compiled, self._left = compiled, left
         self._state = 0

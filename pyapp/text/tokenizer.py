@@ -370,9 +370,11 @@ class Tokenizer:
         for index, text in enumerate(texts):
             group = [text] if pairs is None else [text, pairs[index]]
             parts = [self._tokens(one, parse_special, offsets) for one in group]
+            whole = sum(len(part.ids) for part in parts)
             if rule and limit is not None:
                 parts = encodings.truncate(parts, limit - added, rule, cut_side or self.truncation_side)
             found.append(encodings.join(parts, template, add_special_tokens))
+            found[-1].cut = whole - sum(len(part.ids) for part in parts)
         if fill and self.pad_id is not None:
             length = limit if fill == "max_length" and limit else max(map(len, found), default=0)
             length = -(-length // multiple) * multiple if multiple else length

@@ -50,5 +50,8 @@ class WhitespaceTokenizer:
         """The encodings of texts, at most `max_length` tokens each. OptionError for pairs."""
         if pairs is not None:
             raise OptionError("a table of words reads single texts", where="pairs")
-        rows = [self.encode(text)[:max_length] for text in texts]
-        return [Encoding(ids, [0] * len(ids), [1] * len(ids), [0] * len(ids)) for ids in rows]
+        found = []
+        for whole in map(self.encode, texts):
+            ids = whole[:max_length]
+            found.append(Encoding(ids, [0] * len(ids), [1] * len(ids), [0] * len(ids), cut=len(whole) - len(ids)))
+        return found

@@ -197,7 +197,7 @@ def _by_pillow(data: bytes | memoryview, name: str, mode: str, limit: int = PIXE
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
-        raise ImportError("pictures are read by Pillow, which is not installed: pip install pyapp[vision]") from error
+        raise ImportError("pictures are read by Pillow, which is not installed: pip install 'pyapp[vision]'") from error
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's limit for warnings is below ours

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from pyapp import tasks
 from pyapp.cli import cli
-from pyapp.events import Error, Item
+from pyapp.events import Error, Item, Notice
 from tests.test_spans import CONTEXT, QUESTIONS, answering_folder, labelling_folder
 from tests.test_spans import TEXTS as NAMED
 from tests.test_text_tasks import folder
@@ -118,6 +118,22 @@ def test_tasks(client: Any, server: Any, folders: dict[str, Path]) -> None:
     short = {"inputs": ["the cat sat"] * 2, "parameters": {"generate_parameters": {"max_new_tokens": 1}}}
     written = server.post("/models/writes", json=short).json()
     assert len(written) == 2 and len(written[0]["translation_text"]) < len(text["text"])
+
+
+def test_parts_that_are_longer_than_the_model_reads(folders: dict[str, Path]) -> None:
+    """A text of 40 tokens, with [CLS] and [SEP], is read whole; of longer ones a notice tells."""
+
+    async def notices(text: str) -> list[str]:
+        stream = tasks.translate_text(text, division="paragraphs", model=str(folders["writes"]), max_new_tokens=1)
+        return [
+            event.what.partition(" longer")[0] for event in [one async for one in stream] if isinstance(event, Notice)
+        ]
+
+    fits, longer = " ".join(["cat"] * 38), " ".join(["cat"] * 39)
+    assert asyncio.run(notices(fits)) == []
+    assert asyncio.run(notices(longer)) == ["the text is"]
+    assert asyncio.run(notices(f"{fits}\n\n{longer}")) == ["1 of 2 parts is"]
+    assert asyncio.run(notices(f"{longer}\n\n{longer}")) == ["2 of 2 parts are"]
 
 
 def test_labels_of_the_request(client: Any, server: Any, folders: dict[str, Path]) -> None:

@@ -137,9 +137,9 @@ def test_cancel(parrot: Parrot, tokenizer: Tokenizer) -> None:
 def test_a_prompt_that_is_too_long(tokenizer: Tokenizer) -> None:
     parrot = Parrot(tokenizer.encode(STORY), tokenizer.vocab_size, 20)
     text = "the dog " * 500
-    with pytest.raises(OptionError, match=r"^prompt: \d+ tokens are too long: there is room for 20") as caught:
+    with pytest.raises(OptionError, match=r"^prompt: [\d,]+ tokens are too long: there is room for 20") as caught:
         run(parrot, tokenizer, text)
-    assert caught.value.hint is not None and "from 4000 to about" in caught.value.hint
+    assert caught.value.hint is not None and "from 4,000 to about" in caught.value.hint
     full = tokenizer.decode(tokenizer.encode(STORY)[:20])
     events = run(parrot, tokenizer, full)  # one that fits exactly gives one token
     assert isinstance(events[-1], Done) and events[-1].reason == "context"

@@ -79,8 +79,8 @@ def pair_encodings(
     behind = ends[0][:same][::-1]
     found = []
     for text in texts:
-        ids = ids_of(text)
+        ids = whole = ids_of(text)
         if len(ids) > most:
             ids = [*ids[: max(most - len(behind), 0)], *behind][:most]
-        found.append(Encoding(ids, [0] * len(ids), [1] * len(ids), [0] * len(ids)))
+        found.append(Encoding(ids, [0] * len(ids), [1] * len(ids), [0] * len(ids), cut=len(whole) - len(ids)))
     return found

@@ -19,9 +19,9 @@ export async function fetchRecording(text, { signal, onProgress }) {
   const address = parse(text);
   const where = address.href;
   onProgress(0, null);
-  const response = await fetch(address, { signal, mode: "cors", credentials: "omit", referrerPolicy: "no-referrer" }).catch((error) => {
+  const response = await fetch(address, { signal, mode: "cors", credentials: "omit", referrerPolicy: "no-referrer" }).catch(() => {
     throwIfCancelled(signal);
-    throw unreachable(where, error);
+    throw unreachable(where);
   });
   try {
     check(response, where);
@@ -98,10 +98,10 @@ async function collect(reader, where, onProgress) {
   }
 }
 
-/** @param {string} where @param {Error} error */
-function unreachable(where, error) {
+/** @param {string} where */
+function unreachable(where) {
   if (!navigator.onLine) return new UserError("This device is offline.", { where, hint: "Connect it to the network, then try again.", action: "retry" });
-  return new UserError(`This page could not read that address: ${error.message}.`, {
+  return new UserError("This page could not read that address.", {
     where,
     hint: "Either nothing answers there, or the server lets only its own pages read the file (CORS), as many do. Save the recording on this device, then choose the file.",
     action: "retry",

@@ -16,13 +16,11 @@ import { kindOf } from "../../page/file-kinds.js";
 import { assumedEncoding } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
 import { listenButton } from "../../page/listen-button.js";
-import { ModelCard } from "../../page/model-card.js";
 import { modelRow } from "../../page/offer-row.js";
 import { ServerCard } from "../../page/server-card.js";
 import { SettingsFields } from "../../page/settings-fields.js";
 import { isShown } from "../../page/shell.js";
 import { WorkingView } from "../../page/working-view.js";
-import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { AnswerWriter } from "./answer-writer.js";
 import { Attachments } from "./attachments.js";
@@ -87,7 +85,7 @@ class ChatView extends WorkingView {
     this.items = new Map();
     /** @type {number | undefined} until the conversation is stored */
     this.saving = undefined;
-    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
+    this.card = this.historyCard(this.store, {
       name: "conversations",
       open: (item) => this.open(item),
       renamed: (id, title) => id === this.conversation.id && (this.conversation.entry.title = title),
@@ -99,26 +97,23 @@ class ChatView extends WorkingView {
         from: async (file) => imported(await file.text(), file.name).map(itemOf),
         textOf,
       },
-    }, this.actions, "Conversations");
-    new ModelCard(byId("chat-model"), this.choice, models, this.announcer);
+    }, "Conversations");
     this.server = new ServerCard(byId("chat-model"), "chat", this.announcer);
     this.server.addEventListener("change", () => this.#showPlace());
     byId("chat-talker").addEventListener("click", () => models.open(this.choice));
-    for (const type of ["model", "models"]) this.choice.addEventListener(type, () => this.#offer());
-    this.choice.addEventListener("model", (/** @type {any} */ { detail }) => {
-      if (!detail?.listed && !this.button.running) clearError(this.slot); // the error of a start stays to be read
-      this.#showSeeing();
-      this.load();
-    });
-    app.addEventListener("ready", () => this.load());
-    view.addEventListener("shown", () => this.load());
-    if (this.choice.model) this.choice.choose(this.choice.model); // the card was not there when it was chosen
+    this.showModel();
     this.#listen();
     this.ready = this.#restore();
   }
 
   get choice() {
     return this.app.choices.chat;
+  }
+
+  /** As WorkingView. @param {CustomEvent} event */
+  chosen(event) {
+    super.chosen(event);
+    this.#showSeeing();
   }
 
   /** Adds pictures to the message, or puts a short text into it, which the field can undo. @param {File[]} files pictures, or one text */
@@ -246,7 +241,7 @@ class ChatView extends WorkingView {
   }
 
   /** While the model that comes with the page is in use, others are offered: it cannot talk. */
-  #offer() {
+  offer() {
     const { model } = this.choice;
     byId("chat-storyteller").hidden = model?.kind !== "embedded" || this.server.used !== null;
     byId("chat-offer").hidden = model?.kind !== "embedded";
@@ -265,7 +260,7 @@ class ChatView extends WorkingView {
     const { used } = this.server;
     find(byId("chat-title"), "em").textContent = used ? "on a server." : "in this tab.";
     this.#showSeeing();
-    this.#offer();
+    this.offer();
     byId("chat-empty").textContent = used ? `Ask something. What you write is sent to ${used.engine.address}; conversations are kept in this browser only.` : NOWHERE;
     this.load();
   }

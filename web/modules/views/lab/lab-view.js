@@ -84,8 +84,8 @@ class LabView {
     byId("lab-new").addEventListener("click", () => this.open({ title: "Untitled", cells: [{ kind: "code", source: "" }] }));
     byId("lab-open").addEventListener("change", ({ target }) => this.#take(/** @type {HTMLInputElement} */ (target), (files) => this.#openFile(files[0])));
     byId("lab-add-files").addEventListener("change", ({ target }) => this.#take(/** @type {HTMLInputElement} */ (target), (files) => this.addFiles(files)));
-    byId("lab-save-ipynb").addEventListener("click", () => saveFile(`${this.#fileName()}.ipynb`, new Blob([toJupyter(this.data())], { type: "application/x-ipynb+json" })));
-    byId("lab-save-py").addEventListener("click", () => saveFile(`${this.#fileName()}.py`, new Blob([toScript(this.data())], { type: "text/x-python" })));
+    byId("lab-save-ipynb").addEventListener("click", () => saveFile(`${this.data().title}.ipynb`, new Blob([toJupyter(this.data())], { type: "application/x-ipynb+json" })));
+    byId("lab-save-py").addEventListener("click", () => saveFile(`${this.data().title}.py`, new Blob([toScript(this.data())], { type: "text/x-python" })));
     byId("lab-link").addEventListener("click", () => this.#do(() => this.#copyLink()));
     byId("lab-add-code").addEventListener("click", single(() => this.#insert(this.cells.length, "code")));
     byId("lab-add-text").addEventListener("click", single(() => this.#insert(this.cells.length, "text")));
@@ -530,10 +530,6 @@ class LabView {
   /** @param {string} title */
   #setTitle(title) {
     byId("lab-name").value = title;
-  }
-
-  #fileName() {
-    return this.data().title.replace(/[\\/:*?"<>|\u0000-\u001f]/g, "_").slice(0, 80);
   }
 
   /** Stores the notebook soon. */

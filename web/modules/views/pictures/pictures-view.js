@@ -12,12 +12,11 @@
 import { byId, copyText, find, h, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { ModelCard } from "../../page/model-card.js";
-import { offerRow } from "../../page/offer-row.js";
+import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
-import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { decodedPicture, onCanvas, pixelsOf } from "../../pictures/decoded-picture.js";
 import { PictureView } from "../../pictures/picture-view.js";
@@ -76,7 +75,7 @@ class PicturesView extends PictureView {
     this.loaded = null;
     this.settings = new RememberedFields("pictures-settings", { threshold: byId("look-threshold"), opacity: byId("look-opacity") }, INITIAL);
     this.look = lookOf(this.settings.values.task);
-    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
+    this.card = this.historyCard(this.store, {
       name: "pictures",
       open: (item) => this.open(item),
       renamed: (id, title) => id === this.entry.id && (this.entry.title = title),
@@ -84,10 +83,9 @@ class PicturesView extends PictureView {
       flush: () => this.keep(),
       begin: { label: "New picture", run: () => this.begin() },
       filesOf: (item) => this.#exported(item),
-    }, this.actions);
+    });
     for (const look of LOOKS) this.#setUp(look);
-    app.addEventListener("ready", () => this.load());
-    view.addEventListener("shown", () => this.load());
+    this.loadWhenShown();
     this.#listen();
     this.choose(this.look.task);
     this.ready = this.#restore();
@@ -121,11 +119,7 @@ class PicturesView extends PictureView {
     const choice = this.app.choices[task];
     const card = byId(`look-model-${task}`);
     new ModelCard(card, choice, this.models, this.announcer);
-    const rows = offers.map(({ name, size }) => offerRow(name.split("/")[1], size, () => {
-      const here = choice.models.find(({ id }) => id.startsWith(`hub:${name}@`));
-      this.models.open(choice, here?.id, here ? undefined : name);
-    }));
-    find(card, ".offer-list").append(...rows);
+    find(card, ".offer-list").append(...offers.map((model) => hubRow(model, choice, this.models)));
     const told = () => (find(card, ".offer").hidden = choice.model !== null);
     let known = choice.model?.id;
     choice.addEventListener("models", told);

@@ -11,13 +11,11 @@ import { counted } from "../../shared/words.js";
 import { loadStyle } from "../../shared/site-parts.js";
 import { byId, copyText, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
-import { ModelCard } from "../../page/model-card.js";
-import { offerRow } from "../../page/offer-row.js";
+import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { fetchSample, sampleButton } from "../../page/sample.js";
 import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
-import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { pixelsOf } from "../../pictures/decoded-picture.js";
 import { PictureView } from "../../pictures/picture-view.js";
@@ -96,7 +94,7 @@ class ReadView extends PictureView {
       layout: byId("read-layout"), tables: byId("read-find-tables"), straighten: byId("read-straighten"),
       threshold: byId("read-threshold"), pdf_pages: byId("read-pdf-pages"),
     }, INITIAL);
-    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
+    this.card = this.historyCard(this.store, {
       name: "readings",
       open: (item) => this.open(item),
       renamed: (id, title) => id === this.entry.id && (this.entry.title = title),
@@ -104,14 +102,8 @@ class ReadView extends PictureView {
       flush: () => this.keep(),
       begin: { label: "New pictures", run: () => this.begin() },
       filesOf: (item) => this.#exported(item),
-    }, this.actions);
-    new ModelCard(byId("read-model"), this.choice, models, this.announcer);
-    this.choice.addEventListener("model", () => this.load());
-    this.choice.addEventListener("models", () => this.#offer());
-    app.addEventListener("ready", () => this.load());
-    view.addEventListener("shown", () => this.load());
-    this.choice.dispatchEvent(new CustomEvent("model")); // the card was not there when it was chosen
-    this.#offer();
+    });
+    this.showModel();
     this.#listen();
     this.ready = this.#restore();
   }
@@ -154,19 +146,12 @@ class ReadView extends PictureView {
 
   // -- the model
 
-  #offer() {
+  offer() {
     const { models } = this.choice;
-    const row = (/** @type {{name: string, size: string}} */ { name, size }) => {
-      const open = () => {
-        const here = this.choice.models.find(({ id }) => id.startsWith(`hub:${name}@`));
-        this.models.open(this.choice, here?.id, here ? undefined : name);
-      };
-      return offerRow(name.split("/")[1], size, open);
-    };
     const samples = models.flatMap((model) => model.samples ?? []);
     byId("read-samples-group").hidden = samples.length === 0;
     showRows(byId("read-samples"), samples.map((sample) => sampleButton(sample, () => this.attempt(() => this.trySample(sample)))));
-    showRows(byId("read-offer-list"), HANDWRITING.map(row));
+    showRows(byId("read-offer-list"), HANDWRITING.map((model) => hubRow(model, this.choice, this.models)));
     byId("read-offer").hidden = this.choice.model !== null && this.choice.model.kind !== "embedded";
   }
 

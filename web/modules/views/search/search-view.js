@@ -13,12 +13,10 @@ import { loadStyle } from "../../shared/site-parts.js";
 import { byId, find, h, replaceRows, showRows, single, tabMemory } from "../../page/dom.js";
 import { assumedEncoding, encodingNote } from "../../page/encoding-note.js";
 import { clearError, showError } from "../../page/errors.js";
-import { ModelCard } from "../../page/model-card.js";
 import { modelRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { isShown } from "../../page/shell.js";
 import { WorkingView } from "../../page/working-view.js";
-import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
 import { Collection, aboutOf, cosine, exported, finish, floats, imported, itemOf, recordOf, textOf } from "./collection.js";
 import { ResultList } from "./result-list.js";
@@ -69,7 +67,7 @@ class SearchView extends WorkingView {
     this.removed = [];
     /** To which texts are being added. @type {Collection | null} */
     this.growing = null;
-    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
+    this.card = this.historyCard(this.store, {
       name: "collections",
       open: (item) => this.open(item),
       renamed: (id, title) => id === this.collection.id && (this.collection.entry.title = title),
@@ -80,16 +78,10 @@ class SearchView extends WorkingView {
         from: async (file) => imported(await file.text(), file.name).map(itemOf),
         textOf,
       },
-    }, this.actions, "Collections");
+    }, "Collections");
     this.card.details.append(this.texts);
     this.#rememberPrompts();
-    new ModelCard(byId("search-model"), this.choice, models, this.announcer);
-    this.choice.addEventListener("model", () => this.load());
-    this.choice.addEventListener("models", () => this.#offer());
-    app.addEventListener("ready", () => this.load());
-    view.addEventListener("shown", () => this.load());
-    this.choice.dispatchEvent(new CustomEvent("model")); // the card was not there when it was chosen
-    this.#offer();
+    this.showModel();
     this.#listen();
     this.ready = this.#restore();
   }
@@ -181,7 +173,7 @@ class SearchView extends WorkingView {
   }
 
   /** Buttons for the models of the hub, as long as there is no model. */
-  #offer() {
+  offer() {
     const { model, models } = this.choice;
     byId("search-offer").hidden = model !== null;
     showRows(byId("search-offer"), models.filter(({ kind }) => kind === "hub").map((other) => modelRow(other, this.choice, this.models)));
@@ -369,6 +361,7 @@ class SearchView extends WorkingView {
    */
   async #addTo(collection, texts, replace = false) {
     if (!this.choice.model) { // they wait for one in the collection
+      clearError(this.slot);
       if (collection.empty) collection.entry.title = titleOf(texts);
       collection.add(texts);
       await this.#changed(collection);

@@ -8,12 +8,10 @@
  */
 import { SoundQueue, samplesOf } from "../../audio/sound-queue.js";
 import { wavOf } from "../../audio/wav-writer.js";
-import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { byId, find, h, showRows, tabMemory } from "../../page/dom.js";
+import { byId, h, showRows, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
-import { ModelCard } from "../../page/model-card.js";
-import { offerRow } from "../../page/offer-row.js";
+import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
@@ -30,11 +28,11 @@ const MODEL_FILES = /\.(safetensors|bin|pth|pt)$|^(config|vocab|tokenizer_config
 const INITIAL = { rate: "1", pause: 0.2, seed: 0, play: true };
 /** Models of the hub; their sizes are about those of the weights. */
 const OFFERED = [
-  { name: "hexgrad/Kokoro-82M", size: "English, 28 voices, 340 MB" },
-  { name: "facebook/mms-tts-eng", size: "English, 145 MB" },
-  { name: "facebook/mms-tts-deu", size: "German, 145 MB" },
-  { name: "facebook/mms-tts-fra", size: "French, 145 MB" },
-  { name: "facebook/mms-tts-spa", size: "Spanish, 145 MB" },
+  { name: "hexgrad/Kokoro-82M", about: "English, 28 voices", size: "340 MB" },
+  { name: "facebook/mms-tts-eng", about: "English", size: "145 MB" },
+  { name: "facebook/mms-tts-deu", about: "German", size: "145 MB" },
+  { name: "facebook/mms-tts-fra", about: "French", size: "145 MB" },
+  { name: "facebook/mms-tts-spa", about: "Spanish", size: "145 MB" },
 ];
 /** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = { complete: "", cancelled: "You stopped it here.", failed: "It ended here, before the end of the text." };
@@ -70,21 +68,15 @@ class SpeakView extends WorkingView {
     this.loaded = null;
     /** When it is loaded. @type {Promise<void>} */
     this.prepared = Promise.resolve();
-    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
+    this.card = this.historyCard(this.store, {
       name: "speeches",
       open: (item) => this.open(item),
       renamed: (id, title) => this.entry?.id === id && (this.entry.title = title),
       removed: (id) => this.#removed(id),
       flush: () => this.#save(),
       filesOf: async ({ content, files }) => [...files, { name: "text.txt", blob: new Blob([`${content.text}\n`], { type: "text/plain" }) }],
-    }, this.actions);
-    new ModelCard(byId("speak-model"), this.choice, models, this.announcer);
-    this.choice.addEventListener("model", () => this.load());
-    this.choice.addEventListener("models", () => this.#offer());
-    app.addEventListener("ready", () => this.load());
-    view.addEventListener("shown", () => this.load());
-    this.choice.dispatchEvent(new CustomEvent("model")); // the card was not there when it was chosen
-    this.#offer();
+    });
+    this.showModel();
     this.#listen();
     this.ready = this.#restore();
   }
@@ -120,18 +112,14 @@ class SpeakView extends WorkingView {
 
   // -- the model
 
-  #offer() {
+  offer() {
     byId("speak-offer").hidden = this.choice.model !== null;
-    showRows(byId("speak-offer-list"), OFFERED.map(({ name, size }) => {
-      const here = this.choice.models.find(({ id }) => id.startsWith(`hub:${name}@`));
-      return offerRow(name.split("/")[1], size, () => this.models.open(this.choice, here?.id, here ? undefined : name));
-    }));
+    showRows(byId("speak-offer-list"), OFFERED.map((model) => hubRow(model, this.choice, this.models)));
   }
 
   /** Loads the chosen model before it is needed, and shows the voices that it has. */
   load() {
     const { model } = this.choice;
-    this.#offer();
     if (!model) this.loaded = null;
     if (!model || !isShown(this.view) || this.loaded === model.id || this.button.running || !this.engine.about) return;
     clearError(this.slot);

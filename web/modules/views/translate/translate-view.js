@@ -6,13 +6,11 @@
  * @typedef {{start: number, end: number, text: string}} Part characters of the source, and what was written for them
  * @typedef {{source: string, parts: Part[], reason: string, model: string, language: string}} Translation what is kept; `language`: the code of the written one, or ""
  */
-import { HistoryCard } from "../../history/history-card.js";
 import { HistoryStore } from "../../history/history-store.js";
-import { byId, copyText, find, showRows, tabMemory } from "../../page/dom.js";
+import { byId, copyText, showRows, tabMemory } from "../../page/dom.js";
 import { clearError, showError } from "../../page/errors.js";
 import { listenButton } from "../../page/listen-button.js";
-import { ModelCard } from "../../page/model-card.js";
-import { offerRow } from "../../page/offer-row.js";
+import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
 import { isShown } from "../../page/shell.js";
@@ -28,12 +26,12 @@ const MODEL_FILES = /\.(safetensors|gguf|bin|spm|model)$|^(config|tokenizer|voca
 const INITIAL = { division: "sentences" };
 /** Models of the hub; their sizes are about those of the weights. */
 const OFFERED = [
-  { name: "Helsinki-NLP/opus-mt-en-de", size: "English to German, 300 MB" },
-  { name: "Helsinki-NLP/opus-mt-en-fr", size: "English to French, 300 MB" },
-  { name: "Helsinki-NLP/opus-mt-en-es", size: "English to Spanish, 310 MB" },
-  { name: "Helsinki-NLP/opus-mt-mul-en", size: "many languages to English, 310 MB" },
-  { name: "google-t5/t5-small", size: "several tasks, 240 MB" },
-  { name: "facebook/m2m100_418M", size: "100 languages, 1.9 GB" },
+  { name: "Helsinki-NLP/opus-mt-en-de", about: "English to German", size: "300 MB" },
+  { name: "Helsinki-NLP/opus-mt-en-fr", about: "English to French", size: "300 MB" },
+  { name: "Helsinki-NLP/opus-mt-en-es", about: "English to Spanish", size: "310 MB" },
+  { name: "Helsinki-NLP/opus-mt-mul-en", about: "many languages to English", size: "310 MB" },
+  { name: "google-t5/t5-small", about: "several tasks", size: "240 MB" },
+  { name: "facebook/m2m100_418M", about: "100 languages", size: "1.9 GB" },
 ];
 /** By the reason of the end. @type {Record<string, string>} */
 const ENDINGS = { complete: "", cancelled: "You stopped it here.", failed: "It ended here, before the end of the text." };
@@ -64,21 +62,15 @@ class TranslateView extends WorkingView {
     this.loaded = null;
     /** When it is loaded. @type {Promise<void>} */
     this.prepared = Promise.resolve();
-    this.card = new HistoryCard(find(view, ".workspace-side"), this.store, {
+    this.card = this.historyCard(this.store, {
       name: "translations",
       open: (item) => this.open(item),
       renamed: (id, title) => this.entry?.id === id && (this.entry.title = title),
       removed: (id) => this.#removed(id),
       flush: () => this.#save(),
       filesOf: async ({ content }) => [textFile("translation.txt", written(content)), textFile("text.txt", content.source)],
-    }, this.actions);
-    new ModelCard(byId("translate-model"), this.choice, models, this.announcer);
-    this.choice.addEventListener("model", () => this.load());
-    this.choice.addEventListener("models", () => this.#offer());
-    app.addEventListener("ready", () => this.load());
-    view.addEventListener("shown", () => this.load());
-    this.choice.dispatchEvent(new CustomEvent("model")); // the card was not there when it was chosen
-    this.#offer();
+    });
+    this.showModel();
     this.#listen();
     this.ready = this.#restore();
   }
@@ -121,18 +113,14 @@ class TranslateView extends WorkingView {
 
   // -- the model
 
-  #offer() {
+  offer() {
     byId("translate-offer").hidden = this.choice.model !== null;
-    showRows(byId("translate-offer-list"), OFFERED.map(({ name, size }) => {
-      const here = this.choice.models.find(({ id }) => id.startsWith(`hub:${name}@`));
-      return offerRow(name.split("/")[1], size, () => this.models.open(this.choice, here?.id, here ? undefined : name));
-    }));
+    showRows(byId("translate-offer-list"), OFFERED.map((model) => hubRow(model, this.choice, this.models)));
   }
 
   /** Loads the chosen model before it is needed, and shows the languages that it knows. */
   load() {
     const { model } = this.choice;
-    this.#offer();
     if (!model) this.loaded = null;
     if (!model || !isShown(this.view) || this.loaded === model.id || this.button.running || !this.engine.about) return;
     clearError(this.slot);
@@ -236,7 +224,7 @@ class TranslateView extends WorkingView {
       if (this.translation === translation) this.#show(translation, true);
     } else if (event.type === "progress") {
       this.progress.show(event.what === "parts" ? `Part ${event.done.toLocaleString("en")} of ${(event.total ?? 0).toLocaleString("en")} is written` : `${event.what}…`, event.done, event.total);
-    } else if (event.type === "notice") byId("translate-note").replaceChildren(`${event.what}.${event.hint ? ` ${event.hint}.` : ""}`);
+    } else if (event.type === "notice") byId("translate-note").replaceChildren(`${event.what.charAt(0).toUpperCase()}${event.what.slice(1)}.${event.hint ? ` ${event.hint}.` : ""}`);
   }
 
   /** @param {Translation} translation @param {boolean} running more of it is being written */
