@@ -25,7 +25,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if not by_values:
         _square("cond", A)
     if not A.numel():
-        return A.new_zeros(A.shape[:-2])
+        return A.abs().new_zeros(A.shape[:-2])
     if by_values:
         s = svdvals(A)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
