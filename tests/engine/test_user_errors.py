@@ -215,6 +215,8 @@ def test_as_many_parts_of_nothing_as_are_asked_for() -> None:
     assert values.shape == places.shape == (1, 2, 2**50, 0) and places.dtype is pyapp.int64
     with pytest.raises(MemoryError):
         nn.functional.adaptive_avg_pool1d(pyapp.ones(1, 3, 4), 2**50)
+    with pytest.raises(ValueError, match="does not name 1 dims"):
+        nn.functional.adaptive_avg_pool1d(empty, 2**63)
 
 
 def test_bytes_have_areas() -> None:
