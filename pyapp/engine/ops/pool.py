@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil, inf, prod
-from sys import maxsize
 from typing import Any, TypeAlias
 
 from ..declare import function
@@ -316,7 +315,7 @@ def _sizes(name: str, dims: int, x: Tensor, output_size: Any) -> tuple[int, ...]
     given = (output_size,) * dims if output_size is None or isinstance(output_size, int) else tuple(output_size)
     if len(given) == 1:
         given = given * dims
-    if len(given) != dims or any(n is not None and not 0 <= n <= maxsize for n in given):
+    if len(given) != dims or any(n is not None and not 0 <= n < 1 << 63 for n in given):
         raise ValueError(f"{name}: output_size {output_size} does not name {dims} dims")
     own = x.shape[x.ndim - dims :]
     if 0 in own:
