@@ -37,6 +37,17 @@ def array_of(x: Any, dtype: DType | None = None) -> Array:
         return array.astype(name)
 
 
+AT_DIMS = 32  # of ufunc.at: NumPy 2 ends the process where there are more
+
+
+def combine_at(ufunc: Any, whole: Array, index: Any, values: Any) -> None:
+    """As ufunc.at(whole, index, values), for contiguous arrays of any number of dims."""
+    if max(whole.ndim, np.ndim(values)) > AT_DIMS:
+        places = np.arange(whole.size).reshape(whole.shape)[index]
+        whole, index, values = whole.reshape(-1), places.reshape(-1), np.broadcast_to(values, places.shape).reshape(-1)
+    ufunc.at(whole, index, values)
+
+
 def tensor_of(array: Any, dtype: DType | None = None) -> Tensor:
     """A tensor over a NumPy result, converted to `dtype`."""
     array = np.asarray(array)

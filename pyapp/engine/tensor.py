@@ -41,7 +41,9 @@ class _ArrayInterface:
     def __init__(self, tensor: Tensor) -> None:
         kind, strides = tensor.dtype, None
         if not tensor.is_contiguous():
-            strides = tuple([stride * kind.itemsize for stride in tensor.strides])
+            # The stride of a dim of one element, which is never gone, may be greater than NumPy takes.
+            steps = zip(tensor.shape, tensor.strides, strict=True)
+            strides = tuple([stride * kind.itemsize if n > 1 else 0 for n, stride in steps])
         self.storage = tensor.storage
         self.__array_interface__ = {
             "version": 3, "data": (tensor.address, False), "typestr": _type_string(kind.numpy_name),
@@ -385,7 +387,10 @@ class Tensor(_Slots, TensorMethods):
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: object) -> bool:
-        return bool((self == value).any())
+        same = self == value
+        if not isinstance(same, Tensor):
+            raise TypeError(f"in: a tensor holds numbers, not {type(value).__name__}")
+        return bool(same.any())
 
     __hash__ = object.__hash__
 

@@ -45,6 +45,32 @@ _TOO_LARGE = re.compile(r"^(?:array is too big|Maximum allowed (?:dimension|size
 # "softmax: ", of an operation inside; "softmax() ", of Python where arguments do not fit; a function inside of another.
 _PREFIX = re.compile(r"^(?:[A-Za-z_][\w.]*(?:\(\))?: |(?:[\w.]|<\w+>)+\(\) )")
 _NO_TENSOR = re.compile(r"^'(\w+)' object has no attribute '\w+'$")
+# What Python and NumPy say of arguments that are of another kind, in the words of this package.
+_PLAIN = (
+    (r"^'(\w+)' object is not iterable$", r"takes a list or tuple where it got \1"),
+    (r"^'(\w+)' object is not subscriptable$", r"takes a list or tuple where it got \1"),
+    (r"^'(\w+)' object cannot be interpreted as an integer$", r"takes a whole number where it got \1"),
+    (r"^invalid literal for int\(\) with base 10: (.*)$", r"takes a whole number where it got \1"),
+    (r"^(?:argument )?must be .*real number, not '?(\w+)'?$", r"takes a number where it got \1"),
+    (r"^could not convert string to float: (.*)$", r"takes a number where it got \1"),
+    (r"^'\W+' not supported between instances of '(\w+)' and '(\w+)'$", r"cannot compare \1 with \2"),
+    (r"^unsupported operand type\(s\) for .+: '(\w+)' and '(\w+)'$", r"cannot combine \1 with \2"),
+    (r"^unhashable type: '(\w+)'$", r"does not take a \1 there"),
+    (r"^(?:tuple|list) index out of range$", "there is no such dim, or too few dims or values"),
+    (r"^(?:not enough|too many) values to unpack.*$", "there are too few or too many dims or values"),
+    (r"^Python int too large to convert to C \w+$", "a number does not fit into 64 bits"),
+    (r"^Python integer (-?\d+) out of bounds for (\w+)$", r"\1 does not fit into \2"),
+    (r"^(?:float |integer )?(?:division|modulo|division or modulo) by zero$", "divides by zero"),
+    (r"^The truth value of an (?:empty )?array .*$", "takes one number where it got several, or none"),
+    (r"^shape mismatch: value array of shape (\(.*\)) could not be broadcast to indexing result of shape (\(.*?\))",
+     r"values of shape \1 do not fit places of shape \2"),
+    (r"^ufunc '\w+' (?:not supported|did not contain) .*$|^The DType .* could not be promoted .*$",
+     "does not exist for these dtypes"),
+    (r"^axis -?\d+ is out of bounds for array of dimension (\d+)$", r"there is no such dim: there are \1"),
+    (r"^cannot reshape array of size (\d+) into shape (.*)$", r"\1 elements do not fit the shape \2"),
+    (r"^array is not broadcastable to correct shape$", "the shapes do not fit together"),
+    (r"^object of too small depth for desired array$", "takes tensors with at least one dim"),
+)  # fmt: skip
 _PACKAGE = __name__.split(".")[0] + "."
 _LONGEST_CALL = 400
 
@@ -97,7 +123,10 @@ def _what(error: Exception) -> str:
     stranger = _NO_TENSOR.match(str(error))
     if stranger and stranger[1] != "Tensor":
         return f"takes a tensor where it got a {stranger[1]}"
-    return _PREFIX.sub("", str(error), count=1) or type(error).__name__
+    text = _PREFIX.sub("", str(error), count=1)
+    for told, plain in _PLAIN:
+        text = re.sub(told, plain, text)
+    return text or type(error).__name__
 
 
 def describe_call(name: str, args: Iterable[Any], kwargs: dict[str, Any], ranges: bool = False) -> str:

@@ -256,7 +256,32 @@ ARGUMENTS: dict[str, Case] = {
         P.ones(1, 2, 3, 0), P.ones(1, 2, 2, 0), P.tensor([[[[1.0], [3.0]]] * 2])
     ),
 }  # fmt: skip
+FUZZED: dict[str, Case] = {
+    "pools by the largest and the smallest": lambda P: [
+        *sloped(P, lambda x: P.nn.functional.lp_pool1d(x[None], INF, 2), -3.0, 1.0, 2.0, 5.0),
+        *sloped(P, lambda x: P.nn.functional.lp_pool1d(x[None], -INF, 2), -3.0, 1.0, 2.0, 5.0),
+        P.nn.functional.lp_pool2d(P.arange(-4.0, 5.0).reshape(1, 3, 3), INF, 2, 1),
+    ],
+    "pools of power 0": lambda P: P.nn.functional.lp_pool1d(P.ones(1, 4), 0, 2),
+    "slope of a gather in 40 dims": lambda P: sloped(
+        P, lambda x: x.reshape([1] * 39 + [3]).gather(-1, P.tensor([2, 0]).reshape([1] * 39 + [2])), 1.0, 2.0, 3.0
+    )[1],
+    "slope of a median in 33 dims": lambda P: sloped(
+        P, lambda x: x.reshape([1] * 32 + [3]).median(dim=-1).values, 1.0, 2.0, 3.0
+    )[1],
+    "largest at an index in 40 dims": lambda P: P.ones([1] * 39 + [2]).scatter_reduce(
+        -1, P.tensor([0, 1, 0]).reshape([1] * 39 + [3]), P.tensor([5.0, 2.0, 7.0]).reshape([1] * 39 + [3]), "amax"
+    ).reshape(2),
+    "slope of distances of rows without numbers": lambda P: [
+        P.nn.functional.pdist(P.zeros(3, 0), p=INF), P.cdist(P.zeros(2, 0), P.zeros(3, 0), p=INF)
+    ],
+    "isin of different elements": lambda P: P.isin(P.tensor([1, 2]), P.tensor([2]), assume_unique=True),
+    "a product without columns": lambda P: P.addbmm(P.zeros(9, 0), P.zeros(1, 9, 4), P.zeros(1, 4, 0)),
+    "condition of no complex matrices": lambda P: P.linalg.cond(P.zeros(0, 3, 3, dtype=P.complex64)),
+    "geqrf of no matrices": lambda P: list(P.geqrf(P.zeros(2, 0, 5, 5))),
+}  # fmt: skip
 LIMITS = {
+    **FUZZED,
     **SLOPES_AT_NAN,
     **ROOTS,
     **RANDOM,

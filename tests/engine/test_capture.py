@@ -93,6 +93,14 @@ def test_what_has_no_kernel_is_named() -> None:
         assert x.det().item() == 1
 
 
+def test_a_refusal_is_no_singular_matrix() -> None:
+    """What the host computes cannot be replayed: functions that take errors for singular matrices say so, too."""
+    x, linalg = pyapp.eye(2).half(), pyapp.linalg
+    for function in (linalg.inv_ex, linalg.cholesky_ex, lambda x: linalg.solve_ex(x, x), lambda x: linalg.cond(x, 1)):
+        with no_grad(), pytest.raises(RuntimeError, match="no kernel for"):
+            capture(lambda function=function: function(x))  # type: ignore[misc]
+
+
 def test_captures_do_not_nest() -> None:
     with pytest.raises(RuntimeError, match="do not nest"):
         capture(lambda: capture(lambda: None))

@@ -168,6 +168,61 @@ def test_what_is_said(call: Any, kind: type[Exception], message: str) -> None:
     assert caught.value.__cause__ is None
 
 
+# Arguments of another kind or size, of which Python or NumPy complains inside, and what users read.
+IN_WORDS: list[tuple[str, Callable[[], Any], str]] = [
+    ("no list", lambda: x().hsplit(1.5), "hsplit: takes a list or tuple where it got float"),
+    ("no whole number", lambda: x().std(correction=[1.5]), "std: takes a whole number where it got list"),
+    ("a word", lambda: nn.functional.avg_pool2d(x()[None], "a"), "avg_pool2d: takes a whole number where it got 'a'"),
+    ("None", lambda: nn.functional.avg_pool2d(x()[None], (None, 1)), "avg_pool2d: takes a number where it got None"),
+    ("a tuple", lambda: x().bernoulli_((1,)), "bernoulli_: cannot compare int with tuple"),
+    ("an exponent", lambda: x().norm([1]), "norm: cannot combine Tensor with list"),
+    ("no dims", lambda: pyapp.tensor(1.0).narrow(0, 0, 1), "narrow: there is no such dim, or too few dims or values"),
+    ("few dims", lambda: pyapp.lu_unpack(x()[0], x()[0]), "lu_unpack: there are too few or too many dims or values"),
+    ("no steps", lambda: fft.fftfreq(0), "fftfreq: divides by zero"),
+    ("shapes", lambda: x().index_fill(0, pyapp.tensor([0]), pyapp.zeros(5)), "index_fill: values of shape (5,) do not "
+     "fit places of shape (1,3)"),
+    ("dtypes", lambda: pyapp.gcd(x() > 2, x() > 2), "gcd: does not exist for these dtypes"),
+    ("bounds", lambda: pyapp.bucketize(1, pyapp.tensor(1.0)), "bucketize: takes tensors with at least one dim"),
+    ("a dim", lambda: pyapp.tensor(1.0).unique(dim=-1), "unique: there is no such dim: there are 0"),
+    ("a table", lambda: pyapp.rope_table(3, 2**64), "rope_table: there is no table of 3 positions for 18,446,744,073"),
+    ("a table of nothing", lambda: pyapp.rope_table(2**63 - 1, -1), "rope_table: there is no table of 9,223,372,036,"),
+]  # fmt: skip
+
+
+def test_what_python_says_is_put_into_words() -> None:
+    check_each(check_words, IN_WORDS)
+
+
+def check_words(_: str, call: Callable[[], Any], words: str) -> None:
+    with pytest.raises(OperationError) as caught:
+        call()
+    assert str(caught.value).startswith(words), str(caught.value)
+
+
+def test_what_is_in_a_tensor() -> None:
+    assert 1.0 in x() and 9 not in x()
+    with pytest.raises(TypeError, match="a tensor holds numbers, not NoneType"):
+        assert None in x()
+
+
+def test_as_many_parts_of_nothing_as_are_asked_for() -> None:
+    """They are not looked at one by one, which would take years."""
+    empty = pyapp.zeros(0, 3, 4, requires_grad=True)
+    y = nn.functional.adaptive_avg_pool1d(empty, 2**50)
+    y.sum().backward()
+    values, places = nn.functional.adaptive_max_pool2d(pyapp.ones(1, 2, 3, 4), (2**50, 0), return_indices=True)
+    assert y.shape == (0, 3, 2**50) and empty.grad is not None and empty.grad.shape == (0, 3, 4)
+    assert values.shape == places.shape == (1, 2, 2**50, 0) and places.dtype is pyapp.int64
+    with pytest.raises(MemoryError):
+        nn.functional.adaptive_avg_pool1d(pyapp.ones(1, 3, 4), 2**50)
+    with pytest.raises(ValueError, match="does not name 1 dims"):
+        nn.functional.adaptive_avg_pool1d(empty, 2**63)
+
+
+def test_bytes_have_areas() -> None:
+    assert pyapp.trapezoid(pyapp.tensor([200, 200, 200], dtype=pyapp.uint8)).item() == 400
+
+
 def test_errors_of_users_pass_unchanged() -> None:
     class Mine(ValueError):
         pass

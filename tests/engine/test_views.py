@@ -87,3 +87,10 @@ def test_views_of_the_same_shape_pass_gradients_on() -> None:
 def test_expand_refuses_a_new_dim_without_a_size() -> None:
     with pytest.raises(ValueError, match=r"expand: \(-1,\)"):
         pyapp.tensor(1.0).expand(-1)
+
+
+def test_a_window_far_from_the_next_is_an_array() -> None:
+    """NumPy takes no stride of 2**66 bytes, though a dim of one element never goes on."""
+    x = pyapp.arange(6.0).reshape(2, 3)
+    assert x.unfold(0, 2, 2**62).numpy().tolist() == [[[0, 3], [1, 4], [2, 5]]]
+    assert x.as_strided((1, 1), (2**62, 2**62)).tolist() == [[0]]

@@ -155,8 +155,8 @@ def bucketize(x: Any, boundaries: Tensor, *, out_int32: bool = False, right: boo
 
 @function()
 @_by_the_host
-def isin(elements: Tensor, test_elements: Any, *, invert: bool = False) -> Tensor:
-    """Whether each element is among the test elements."""
+def isin(elements: Tensor, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among the test elements; `assume_unique` changes no result, as in torch."""
     return tensor_of(np.isin(array_of(elements), array_of(test_elements), invert=invert))
 
 

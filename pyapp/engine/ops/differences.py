@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function
-from ..dtype import bool_
+from ..dtype import bool_, int64
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
@@ -76,6 +76,7 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
 def _pairs(y: Tensor, dim: int) -> Tensor:
     """The sums of neighbours along a dim."""
     size = y.shape[dim]
+    y = y if y.dtype.is_floating_point or y.dtype.is_complex else y.to(int64)  # sums of bytes would wrap around
     return narrow(y, dim, min(size, 1), max(size - 1, 0)) + narrow(y, dim, 0, max(size - 1, 0))
 
 

@@ -41,6 +41,8 @@ def cdist(a: Tensor, b: Tensor, p: float = 2.0, compute_mode: str = MODES[0]) ->
         raise ValueError(f"cdist: compute_mode {compute_mode!r:.60} is not one of {', '.join(MODES)}")
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] != b.shape[-1]:
         raise ValueError(f"cdist: {describe(a)} and {describe(b)} are not rows of one length, (..., P, M), (..., R, M)")
+    if not a.shape[-1]:  # of rows without numbers all distances are 0
+        return a.sum(-1, keepdim=True) + b.sum(-1).unsqueeze(-2)
     many = max(a.shape[-2], b.shape[-2]) > FEW and compute_mode == MODES[0]
     if p == 2 and (many or compute_mode == MODES[1]):
         return _by_product(a, b)

@@ -13,7 +13,7 @@ from ..element_types import CODES, number_slot
 from ..in_place import check_writable, tracked, write_tracked
 from ..launch import KERNELS
 from ..lazy import np
-from ..numpy_arrays import array_of, tensor_of
+from ..numpy_arrays import array_of, combine_at, tensor_of
 from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
 from ..quant import check_not_transposed, copy_blocks
@@ -131,7 +131,7 @@ def _array_index(entries: tuple[Any, ...]) -> tuple[Any, ...]:
 def _take_back(g: Tensor, shape: tuple[int, ...], entries: tuple[Any, ...]) -> Tensor:
     """Zeros with g added at an index: the transpose of _take."""
     whole = np.zeros(shape, array_of(g).dtype)
-    np.add.at(whole, _array_index(entries), array_of(g))
+    combine_at(np.add, whole, _array_index(entries), array_of(g))
     return tensor_of(whole, g.dtype)
 
 

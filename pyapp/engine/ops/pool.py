@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, prod
+from math import ceil, inf, prod
 from typing import Any, TypeAlias
 
 from ..declare import function
@@ -278,6 +278,11 @@ def avg_pool3d(
 def _lp_pool(
     name: str, dims: int, x: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool
 ) -> Tensor:
+    if not norm_type:
+        raise ValueError(f"{name}: norm_type is 0")
+    if norm_type in (inf, -inf):
+        sign = 1 if norm_type > 0 else -1
+        return _max_pool(name, dims, x.abs() * sign, kernel_size, stride, 0, 1, ceil_mode, False) * sign
     look = _Windows(name, dims, x, kernel_size, stride, 0, 1, ceil_mode)
     total = look.of(x**norm_type, 0.0).sum(-1)
     if any(look.beyond):  # torch scales the windows that are not full
@@ -288,7 +293,7 @@ def _lp_pool(
 
 @function()
 def lp_pool1d(x: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """(Σ x^p)^(1 / p) of each window of (N, C, L)."""
+    """(Σ x^p)^(1 / p) of each window of (N, C, L); the largest |x| for p = inf, the smallest for -inf."""
     return _lp_pool("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -310,7 +315,7 @@ def _sizes(name: str, dims: int, x: Tensor, output_size: Any) -> tuple[int, ...]
     given = (output_size,) * dims if output_size is None or isinstance(output_size, int) else tuple(output_size)
     if len(given) == 1:
         given = given * dims
-    if len(given) != dims or any(n is not None and n < 0 for n in given):
+    if len(given) != dims or any(n is not None and not 0 <= n < 1 << 63 for n in given):
         raise ValueError(f"{name}: output_size {output_size} does not name {dims} dims")
     own = x.shape[x.ndim - dims :]
     if 0 in own:
@@ -333,9 +338,22 @@ def _parts(size: int, start: int, stop: int, out: int) -> tuple[Any, Any]:
     return np.minimum(places, end[:, None] - 1), places < end[:, None]
 
 
+def _room_for(x: Tensor, parts: Any) -> Tensor:
+    """The memory of a result's indices, the most that it takes: MemoryError at once where there is none."""
+    return x.new_empty((*x.shape[: x.ndim - len(parts.out)], *parts.out), dtype="int64")
+
+
+def _without_elements(x: Tensor, parts: Any) -> Tensor:
+    """A result without elements, however many parts there are: they are not looked at one by one."""
+    for dim, n in enumerate(parts.out, x.ndim - len(parts.out)):
+        x = x.narrow(dim, 0, min(n, 1))
+    return expand(x, (*x.shape[: x.ndim - len(parts.out)], *parts.out)).clone()
+
+
 def _adaptive_avg_pool(name: str, dims: int, x: Tensor, output_size: Any) -> Tensor:
     parts = _Parts(name, dims, x, output_size)
-    x.new_empty((*x.shape[: x.ndim - dims], *parts.out))  # MemoryError at once where there is no room for the result
+    if not _room_for(x, parts).numel():
+        return _without_elements(x, parts)
     return _mean_of_windows(x, parts)
 
 
@@ -351,7 +369,10 @@ def _means_of_parts(x: Tensor, dim: int, start: int, stop: int, out: int) -> Ten
 
 def _adaptive_max_pool(name: str, dims: int, x: Tensor, output_size: Any, return_indices: bool) -> Any:
     parts = _Parts(name, dims, x, output_size)
-    x.new_empty((*x.shape[: x.ndim - dims], *parts.out), dtype="int64")  # MemoryError at once where there is no room
+    room = _room_for(x, parts)
+    if not room.numel():
+        values = _without_elements(x, parts)
+        return (values, room) if return_indices else values
     values = _max_of_windows(x, parts)
     return (values, _places_of_max(x.detach(), parts)) if return_indices else values
 

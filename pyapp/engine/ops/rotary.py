@@ -14,6 +14,7 @@ from ..user_errors import describe
 from .stacking import cat, stack
 
 _ROWS = 4096  # of a table that are computed at a time, in float64
+_MOST = 1 << 40  # elements of a table
 
 
 def rotation_table(positions: int, steps: Sequence[float], factor: float = 1.0) -> Tensor:
@@ -35,6 +36,8 @@ def rope_table(positions: int, head_dim: int, theta: float = 10000.0) -> Tensor:
     """cos and sin of the rotary angles (Su et al. 2021, arXiv 2104.09864): (positions, head_dim / 2, 2). Other
     frequencies: nn.rotary.
     """
+    if not 0 <= positions * head_dim <= _MOST or not 0 <= head_dim <= _MOST:
+        raise ValueError(f"rope_table: there is no table of {positions:,} positions for {head_dim:,} features")
     return rotation_table(positions, [theta ** (-2.0 * i / head_dim) for i in range(head_dim // 2)])
 
 

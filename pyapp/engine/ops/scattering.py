@@ -8,7 +8,7 @@ from typing import Any
 from ..declare import function, method
 from ..dtype import bool_
 from ..lazy import np
-from ..numpy_arrays import array_of, tensor_of
+from ..numpy_arrays import array_of, combine_at, tensor_of
 from ..op import primitive
 from ..operands import check_number, refuse_complex, same_device
 from ..shape import broadcast_shapes, normalize_dim
@@ -41,7 +41,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     result = array_of(x).copy()
     found = _index_array("scatter_add", x, d, index)
     values = np.atleast_1d(array_of(src))
-    np.add.at(np.atleast_1d(result), _grid(found, d), values[tuple(slice(n) for n in found.shape)])
+    combine_at(np.add, np.atleast_1d(result), _grid(found, d), values[tuple(slice(n) for n in found.shape)])
     return tensor_of(result, x.dtype)
 
 
@@ -92,7 +92,7 @@ scatter.by_name = _scatter_by_name
 def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     result = array_of(x).copy()
     where: Any = (slice(None),) * dim + (index.array().astype(np.int64),)
-    np.add.at(result, where, array_of(source))
+    combine_at(np.add, result, where, array_of(source))
     return tensor_of(result, x.dtype)
 
 
@@ -215,7 +215,7 @@ def _scatter_extreme(x: Tensor, source: Tensor, dim: int, index: Tensor, reduce:
         lowest = np.iinfo(kind).min if kind.kind in "iu" else -np.inf
         highest = np.iinfo(kind).max if kind.kind in "iu" else np.inf
         result[_grid(found, dim)] = {"prod": 1, "amax": lowest, "amin": highest}[reduce]
-    getattr(np, _REDUCE[reduce]).at(result, _grid(found, dim), values)
+    combine_at(getattr(np, _REDUCE[reduce]), result, _grid(found, dim), values)
     return tensor_of(whole, x.dtype)
 
 

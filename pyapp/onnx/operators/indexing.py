@@ -6,6 +6,7 @@ from typing import Any
 
 from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
+from pyapp.engine.numpy_arrays import combine_at
 
 from ..registry import operator
 from ..values import ForeignArray, array_of, axes_of, element_of, ints, like, made_of, scalar, text
@@ -99,7 +100,8 @@ def _write(found: Any, where: Any, updates: Any, how: str) -> None:
     if how == "none":
         found[where] = updates
     else:
-        {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[how].at(found, where, updates)
+        kinds = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+        combine_at(kinds[how], found, where, updates)
 
 
 @operator("ScatterND")

@@ -8,7 +8,7 @@
 import { Cancelled, UserError, throwIfCancelled } from "../shared/protocol.js";
 import { importPart } from "../shared/site-parts.js";
 import { elsewhere } from "../page/file-kinds.js";
-import { Resampler } from "./resampler.js";
+import { Resampler, canResample } from "./resampler.js";
 import { SAMPLE_RATE, WavWriter } from "./wav-writer.js";
 
 export const LONGEST = 10 * 3600; // seconds: 1.2 GB as a WAVE file
@@ -89,6 +89,7 @@ async function collect(sink, { signal, onProgress, duration, file }) {
   for await (const sample of sink.samples()) {
     try {
       throwIfCancelled(signal);
+      checkRate(sample.sampleRate, file);
       resampler ??= new Resampler(sample.sampleRate, SAMPLE_RATE);
       writer.write(resampler.process(monoOf(sample)));
     } finally {
@@ -158,6 +159,12 @@ function finished(writer, file) {
 export function checkDuration(seconds, file) {
   if (seconds === null || seconds <= LONGEST) return;
   throw new UserError(`This recording is longer than ${LONGEST / 3600} hours.`, { where: file.name, hint: "Cut it into parts." });
+}
+
+/** @param {number} rate in Hz @param {{name: string}} file */
+export function checkRate(rate, file) {
+  if (canResample(rate, SAMPLE_RATE)) return;
+  throw new UserError(`This recording has ${rate.toLocaleString("en")} samples a second, which cannot be converted here.`, { where: file.name, hint: "Convert it to WAV with 16,000 samples a second." });
 }
 
 /** @param {{name: string}} file */

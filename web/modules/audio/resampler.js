@@ -5,6 +5,14 @@ const ZERO_CROSSINGS = 32; // of the sinc on each side: more make the cutoff sha
 const PASS = 0.95; // fraction of the lower Nyquist frequency
 const BETA = 9; // of the Kaiser window: 90 dB of attenuation above the cutoff
 
+const MOST = 1 << 22; // numbers of the filters: more take seconds to make
+
+/** Whether there is room for the filters between two rates in Hz; a file may name any. @param {number} from @param {number} to */
+export function canResample(from, to) {
+  if (!Number.isInteger(from) || from < 1000) return false;
+  return (to / greatestCommonDivisor(from, to)) * 2 * Math.ceil((ZERO_CROSSINGS / PASS) * Math.max(1, from / to)) <= MOST;
+}
+
 export class Resampler {
   /** @param {number} from @param {number} to in Hz, whole numbers */
   constructor(from, to) {

@@ -18,6 +18,7 @@ const OTHERS = [
   { name: /\.(lnk|url|webloc|desktop)$/i, type: /^application\/x-ms-shortcut$/, what: "a shortcut", hint: "Drop the file that it leads to." },
   { name: /\.(zip|tar|tgz|gz|bz2|xz|7z|rar|zst)$/i, type: /^application\/(zip|gzip|x-(tar|gzip|zip-compressed|7z-compressed|bzip2?|xz|rar-compressed)|vnd\.rar)$/, what: "an archive", hint: "Unpack it, then drop what is in it." },
 ];
+const DEEPEST = 100; // levels of arrays in a GGUF file
 const HEADER_BYTES = 1 << 20; // of a GGUF file: its architecture comes long before this
 
 /** @param {{name: string, type: string}} file @returns {Kind} */
@@ -72,7 +73,7 @@ const EXPORTS = { "pyapp.conversations": "chat", "pyapp.search": "search" };
 export async function exporterOf(file) {
   if (!/\.json$/i.test(file.name)) return null;
   const [, format = ""] = /^\s*\{\s*"format":\s*"([\w.]+)"/.exec(await file.slice(0, 200).text()) ?? [];
-  return EXPORTS[format] ?? null;
+  return own(EXPORTS, format) ?? null;
 }
 
 /**
@@ -83,12 +84,12 @@ export async function taskOf(files) {
   const find = (/** @type {RegExp} */ name) => files.find((file) => name.test(file.name));
   const gguf = find(/\.gguf$/i);
   const config = files.find(({ name, webkitRelativePath: path }) => name === "config.json" && path.split("/").length <= 2);
-  if (gguf) return (await tasks()).gguf[architectureOf(await gguf.slice(0, HEADER_BYTES).arrayBuffer())] ?? "chat";
+  if (gguf) return own((await tasks()).gguf, architectureOf(await gguf.slice(0, HEADER_BYTES).arrayBuffer())) ?? "chat";
   if (config) {
     const { model_type: type, decoder, plbert, istftnet } = await settingsOf(config);
     if (type === undefined && plbert && istftnet) return "speak"; // Kokoro's does not say its name
     if (type === "vision-encoder-decoder" && decoder?.model_type === "gpt2") return "image-to-text"; // it captions; others read
-    return (await tasks()).model_types[String(type ?? "")] ?? null;
+    return own((await tasks()).model_types, type) ?? null;
   }
   if (find(/^tokenizer\.bin$/i)) return "generate";
   const weights = find(/\.bin$/i);
@@ -96,6 +97,9 @@ export async function taskOf(files) {
   if (find(/^yolo.*\.pt$/i)) return find(/-cls\.pt$/i) ? "classify-image" : "detect"; // as Ultralytics calls its files
   return find(/\.pt$/i) ? "transcribe" : null;
 }
+
+/** A value of a table, for a name from a file, which may be no text, or that of a method of all objects. @param {Record<string, string>} table @param {unknown} name */
+const own = (table, name) => (typeof name === "string" && Object.hasOwn(table, name) ? table[name] : undefined);
 
 /** Whether nothing says what a model is for: weights alone, as programs store and read them. @param {File[]} files */
 export const isForPrograms = async (files) => files.every(({ name }) => /\.pt$/i.test(name)) || (await taskOf(files)) === null;
@@ -130,13 +134,14 @@ function architectureOf(header) {
     if (length > header.byteLength - at) throw new RangeError("a string that does not end");
     return new TextDecoder().decode(new Uint8Array(header, (at += length) - length, length));
   };
-  const skip = (/** @type {number} */ type) => {
+  const skip = (/** @type {number} */ type, level = 0) => {
+    if (type >= sizes.length || level > DEEPEST) throw new RangeError("a value of no known type");
     if (type === 8) string();
     else if (type !== 9) at += sizes[type];
     else {
       const [of, count] = [view.getUint32((at += 4) - 4, true), long()];
-      if (of < 8 || of > 9) at += sizes[of] * count;
-      else for (let i = 0; i < count; i += 1) skip(of);
+      if (of !== 8 && of !== 9) at += (sizes[of] ?? Infinity) * count;
+      else for (let i = 0; i < count; i += 1) skip(of, level + 1);
     }
   };
   try {

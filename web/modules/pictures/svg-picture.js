@@ -7,7 +7,7 @@ const LONGEST_SIDE = 16384; // pixels that every browser draws
 /** CSS pixels of each unit. @type {Record<string, number>} */
 const UNITS = { px: 1, pt: 96 / 72, pc: 16, in: 96, cm: 96 / 2.54, mm: 9.6 / 2.54, q: 2.4 / 2.54 };
 const DEFAULT_SIZE = [300, 150]; // of CSS, for a picture that says none
-const ROOT = /<(?:[\w-]+:)?svg(?=[\s>/])(?:[^>"']|"[^"]*"|'[^']*')*>/;
+const ROOT = /<(?:[\w-]+:)?svg(?=[\s>/])/;
 
 /** @param {{name: string, type: string}} file */
 export const isSvg = ({ name, type }) => type === "image/svg+xml" || /\.svg$/i.test(name);
@@ -15,16 +15,29 @@ export const isSvg = ({ name, type }) => type === "image/svg+xml" || /\.svg$/i.t
 /** @param {File} file @param {number} limit of pixels @returns {Promise<HTMLImageElement | null>} null: it is no SVG that the browser can draw */
 export async function drawSvg(file, limit) {
   const text = await file.text();
-  const root = ROOT.exec(text);
+  const start = text.search(ROOT);
+  const root = start < 0 ? "" : tagAt(text, start);
   if (!root) return null;
-  const [width, height] = sizeOf(root[0]);
+  const [width, height] = sizeOf(root);
   if (!(width > 0 && height > 0)) return null;
   const scale = Math.min(SCALE, Math.sqrt(limit / (width * height)), LONGEST_SIDE / Math.max(width, height));
   const [across, down] = [width, height].map((side) => Math.max(1, Math.floor(side * scale)));
-  const begin = text.slice(0, root.index) + withSize(root[0], [across, down], [width, height]);
+  const begin = text.slice(0, start) + withSize(root, [across, down], [width, height]);
   const picture = new Image(across, down);
-  picture.src = await addressOf(new Blob([begin, text.slice(root.index + root[0].length)], { type: "image/svg+xml" }));
+  picture.src = await addressOf(new Blob([begin, text.slice(start + root.length)], { type: "image/svg+xml" }));
   return picture.decode().then(() => picture, () => null);
+}
+
+/** The tag that begins there, with its attributes; "" if it does not end. @param {string} text @param {number} start */
+function tagAt(text, start) {
+  let quote = "";
+  for (let i = start; i < text.length; i += 1) {
+    const letter = text[i];
+    if (quote) quote = letter === quote ? "" : quote;
+    else if (letter === ">") return text.slice(start, i + 1);
+    else if (letter === '"' || letter === "'") quote = letter;
+  }
+  return "";
 }
 
 /** @param {string} root its tag @param {string} name @returns {string | null} */
@@ -35,7 +48,7 @@ function attribute(root, name) {
 
 /** @param {string | null} text @returns {number} CSS pixels; NaN: it says none */
 function lengthOf(text) {
-  const [, number, unit] = /^\s*([\d.]+(?:e[+-]?\d+)?)\s*([a-z]*)\s*$/i.exec(text ?? "") ?? [];
+  const [, number, unit] = /^([\d.]+(?:e[+-]?\d+)?)\s*([a-z]*)$/i.exec((text ?? "").trim()) ?? [];
   return Number(number) * (unit ? UNITS[unit.toLowerCase()] ?? NaN : 1);
 }
 

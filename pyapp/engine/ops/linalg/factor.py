@@ -360,7 +360,8 @@ def geqrf(x: Tensor) -> Geqrf:
         flat = a.reshape(prod(a.shape[:-2]), *a.shape[-2:])
         found = [np.linalg.qr(part, "raw") for part in flat]
         packed = [np.concatenate([h.T, np.resize(np.append(t, 0), (1, h.shape[0]))]) for h, t in found]
-        return np.stack(packed).reshape(*a.shape[:-2], rows + 1, a.shape[-1]) if packed else a
+        shape = (*a.shape[:-2], rows + 1, a.shape[-1])
+        return np.stack(packed).reshape(shape) if packed else np.zeros(shape, a.dtype)
 
     packed = result_of("geqrf", compute, x.detach())
     return Geqrf(packed[..., :rows, :].contiguous(), packed[..., rows, :k].contiguous())

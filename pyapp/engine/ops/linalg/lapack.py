@@ -95,8 +95,8 @@ def _checked(function: Any, shape: tuple[int, ...], check_errors: bool, *args: A
     """The result of a factorisation, NaN where it failed; and info, 1 where it failed."""
     try:
         return function(*args), args[0].new_zeros(shape, dtype=_dtype.int32)
-    except RuntimeError as error:
-        if check_errors or isinstance(error, (TypeError, ValueError, NotImplementedError)):
+    except LinAlgError:
+        if check_errors:
             raise
     parts, infos = [], []
     if not shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....errors import LinAlgError
 from ...declare import function
 from ...shape import normalize_dim
 from ...tensor import Tensor
@@ -25,7 +26,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if not by_values:
         _square("cond", A)
     if not A.numel():
-        return A.new_zeros(A.shape[:-2])
+        return A.abs().new_zeros(A.shape[:-2])
     if by_values:
         s = svdvals(A)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
@@ -39,7 +40,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 def _norm_of_inverse(x: Tensor, p: Any) -> Tensor:
     try:
         return matrix_norm(inverse(x), p)
-    except RuntimeError:  # at least one of them is singular
+    except LinAlgError:  # at least one of them is singular
         if x.ndim == 2:
             return x.new_full((), float("inf"))
         return stack([_norm_of_inverse(part, p) for part in x])

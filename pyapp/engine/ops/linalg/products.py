@@ -317,8 +317,8 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha:
     """
     if batch1.ndim != 3 or batch2.ndim != 3 or (batch1.shape[0], batch1.shape[2]) != batch2.shape[:2]:
         raise ValueError(f"addbmm: takes (B, N, K) and (B, K, M), got {describe(batch1)} and {describe(batch2)}")
-    side_by_side = batch1.transpose(0, 1).reshape(batch1.shape[1], -1 if batch1.numel() else 0)  # (N, B K)
-    below = batch2.reshape(-1 if batch2.numel() else 0, batch2.shape[2])  # (B K, M)
+    side_by_side = batch1.transpose(0, 1).reshape(batch1.shape[1], batch1.shape[0] * batch1.shape[2])  # (N, B K)
+    below = batch2.reshape(batch2.shape[0] * batch2.shape[1], batch2.shape[2])  # (B K, M)
     x = x.expand(batch1.shape[1], batch2.shape[2])
     return addmm(x, side_by_side, below, beta=beta, alpha=alpha)
 

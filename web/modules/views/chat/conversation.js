@@ -208,8 +208,8 @@ export function imported(text, where) {
   if (value?.format !== FORMAT || !Array.isArray(value.conversations)) {
     throw new UserError("This file has no conversations.", { where, hint: HINT });
   }
-  if (!(value.version >= 1 && value.version <= VERSION)) {
-    throw new UserError(`The conversations are of version ${value.version}, this page reads versions up to ${VERSION}.`, { where, hint: "Reload the page for its newest version." });
+  if (!Number.isInteger(value.version) || value.version < 1 || value.version > VERSION) {
+    throw new UserError(`The conversations are of version ${JSON.stringify(value.version ?? null).slice(0, 20)}, this page reads versions up to ${VERSION}.`, { where, hint: "Reload the page for its newest version." });
   }
   return value.conversations.map((/** @type {unknown} */ record, /** @type {number} */ index) => checked(record, `${where}, conversation ${index + 1}`));
 }

@@ -36,7 +36,7 @@ export function fromScript(text, title) {
   let cell = { kind: "code", lines: [] };
   const end = () => {
     const lines = cell.kind === "text" ? uncommented(cell.lines) : cell.lines;
-    const source = lines.join("\n").replace(/^\s*\n|\s+$/g, "");
+    const source = lines.join("\n").replace(/^\s*\n/, "").trimEnd();
     if (source) cells.push({ kind: cell.kind, source });
   };
   for (const line of text.replace(/\r\n?/g, "\n").split("\n")) {
@@ -105,8 +105,9 @@ const joined = (value) => (Array.isArray(value) ? value.filter((line) => typeof 
 function fromJupyterOutput(output) {
   if (output?.output_type === "stream") return { kind: "text", stream: output.name === "stderr" ? "stderr" : "stdout", text: joined(output.text) };
   if (output?.output_type === "error") {
-    const trace = joined((Array.isArray(output.traceback) ? output.traceback : []).map((/** @type {unknown} */ line) => `${line}\n`));
-    return { kind: "error", name: String(output.ename ?? "Error"), text: (trace || `${output.ename}: ${output.evalue}`).replace(/\u001b\[[\d;]*m/g, "").trimEnd() };
+    const trace = (Array.isArray(output.traceback) ? output.traceback : []).filter(isText).map((/** @type {string} */ line) => `${line}\n`).join("");
+    const name = isText(output.ename) ? output.ename : "Error";
+    return { kind: "error", name, text: (trace || `${name}: ${isText(output.evalue) ? output.evalue : ""}`).replace(/\u001b\[[\d;]*m/g, "").trimEnd() };
   }
   const data = output?.data;
   if (!data || typeof data !== "object") return null;

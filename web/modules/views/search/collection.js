@@ -228,7 +228,7 @@ export function imported(json, where) {
   if (document?.format !== FORMAT || !Array.isArray(document.collections)) {
     throw new UserError("This file has no collections.", { where, hint: "Choose a file that was exported here." });
   }
-  if (document.version > VERSION) throw new UserError("This file was written by a newer version.", { where, hint: "Reload the page to get that version." });
+  if (!Number.isInteger(document.version) || document.version > VERSION) throw new UserError("This file was written by a newer version.", { where, hint: "Reload the page to get that version." });
   return document.collections.map((/** @type {unknown} */ record, /** @type {number} */ i) => checked(record, `${where}, collection ${i + 1}`));
 }
 

@@ -66,7 +66,18 @@ function fromPage(html) {
     one.before("\n\n");
     one.after("\n\n");
   }
-  return body.textContent.replace(/\s*\n\s*\n\s*/g, "\n\n").trim();
+  return paragraphed(body.textContent);
+}
+
+/** A text with one empty line between its paragraphs, in one pass over its lines. @param {string} text */
+function paragraphed(text) {
+  /** @type {string[][]} */
+  const paragraphs = [[]];
+  for (const line of text.split("\n")) {
+    if (line.trim()) paragraphs[paragraphs.length - 1].push(line);
+    else if (paragraphs[paragraphs.length - 1].length) paragraphs.push([]);
+  }
+  return paragraphs.map((lines) => lines.join("\n").trim()).filter(Boolean).join("\n\n");
 }
 
 /** The values of a JSON text as paragraphs, one for each element of its lists; null if it is no JSON. @param {string} text */

@@ -1,0 +1,62 @@
+// node page_files.mjs MODULES: hostile files through the page's readers, as JSON [what, milliseconds, answer or error].
+import { pathToFileURL } from "node:url";
+
+const [modules] = process.argv.slice(2);
+const part = (path) => import(pathToFileURL(`${modules}/${path}`));
+globalThis.DOMParser = class {
+  parseFromString(html) {
+    return { body: { querySelectorAll: () => [], textContent: html } };
+  }
+};
+globalThis.Image = class {
+  decode() {
+    return Promise.reject(new Error("nothing is drawn here"));
+  }
+};
+globalThis.FileReader = class {
+  readAsDataURL() {
+    this.onload();
+  }
+};
+globalThis.fetch = async () => ({ ok: true, json: async () => ({ gguf: { llama: "chat" }, model_types: { bert: "embed" } }) });
+const [kinds, notebooks, texts, collections, conversations, drawings, sounds] = await Promise.all([
+  "page/file-kinds.js", "views/lab/notebook-files.js", "views/search/text-files.js", "views/search/collection.js",
+  "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js",
+].map(part));
+
+const LONG = 300_000;
+const file = (name, ...parts) => Object.assign(new File(parts, name), { webkitRelativePath: "" });
+const text = async (name, content) => (await texts.readTexts([file(name, content)], "windows-1252")).texts[0].text;
+const long = (value) => Buffer.from(BigUint64Array.of(BigInt(value)).buffer);
+const short = (value) => Buffer.from(Uint32Array.of(value).buffer);
+const string = (value) => Buffer.concat([long(value.length), Buffer.from(value)]);
+const gguf = (...parts) => kinds.taskOf([file("a.gguf", "GGUF", short(3), long(0), long(1), ...parts)]);
+const odd = { toString: 1, valueOf: 2 };
+const error = { output_type: "error", ename: odd, evalue: odd, traceback: [odd] };
+const notebook = JSON.stringify({ nbformat: 4, cells: [{ cell_type: "code", source: "x", outputs: [error] }] });
+const cases = {
+  "spaces in a page": async () => (await text("a.html", `a${" ".repeat(LONG)}\n${" ".repeat(LONG)}b`)).length,
+  "paragraphs of a page": () => text("a.html", "  a \n b\n \n\n\n c  \n"),
+  "spaces in a script": async () => (await notebooks.readNotebook(file("a.py", `a${" ".repeat(LONG)}b`))).cells.length,
+  "an error of no text": async () => (await notebooks.readNotebook(file("a.ipynb", notebook))).cells[0].outputs[0].name,
+  "conversations of no version": () => conversations.imported(JSON.stringify({ format: "pyapp.conversations", version: odd, conversations: [] }), "a"),
+  "collections of no version": () => collections.imported(JSON.stringify({ format: "pyapp.search", version: odd, collections: [] }), "a"),
+  "tags that do not end": () => drawings.drawSvg(file("a.svg", "<svg ".repeat(LONG)), 1e6),
+  "a name that does not end": () => drawings.drawSvg(file("a.svg", `<${"a".repeat(LONG)}:svg `), 1e6),
+  "a width of spaces": () => drawings.drawSvg(file("a.svg", `<svg width="0${" ".repeat(LONG)}!" height="0">`), 1e6),
+  "a format that all objects have": () => kinds.exporterOf(file("a.json", '{"format": "constructor"}')),
+  "a model type that all objects have": () => kinds.taskOf([file("config.json", '{"model_type": "constructor"}')]),
+  "an architecture that all objects have": () => gguf(string("general.architecture"), short(8), string("constructor")),
+  "an architecture": () => gguf(string("general.architecture"), short(8), string("llama")),
+  "lists in lists": () => gguf(string("a"), short(9), Buffer.concat(Array(80_000).fill(Buffer.concat([short(9), long(1)])))),
+  "a type that there is not": () => gguf(string("a"), short(99), Buffer.alloc(99)),
+  ...Object.fromEntries([0.5, 1, 44_100.5, 1_000_003, 2 ** 31].map((rate) => [`${rate} samples a second`, () => sounds.checkRate(rate, { name: "a" })])),
+  ...Object.fromEntries([8000, 11_025, 22_255, 44_100, 48_000, 192_000, 384_000].map((rate) => [`${rate} samples a second`, () => sounds.checkRate(rate, { name: "a" })])),
+};
+const found = [];
+for (const [what, read] of Object.entries(cases)) {
+  const start = performance.now();
+  const answer = await Promise.resolve().then(read).then((value) => value ?? null, (failure) => `${failure.constructor.name}: ${failure.message}`);
+  found.push([what, performance.now() - start, answer]);
+}
+process.stdout.write(JSON.stringify(found));
