@@ -830,8 +830,7 @@ KERNEL(rotate_and_write, PARTS(texts *tokens *TOKEN_PIECES, 4), 128, 0)
             return;
         const float cosine = turned ? table[place * rotated + 2 * pair] : 0.0f;
         const float sine = turned ? table[place * rotated + 2 * pair + 1] : 0.0f;
-        float low, high;
-        rotate(a, b, cosine, sine, &low, &high);
+        const float low = a * cosine - b * sine, high = a * sine + b * cosine;
         if (query) {
             if (turned)
                 x[first] = low, x[second] = high;

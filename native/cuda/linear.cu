@@ -594,8 +594,10 @@ DEVICE void put_rotated(const launch &record, const rotation &turned, int64_t nu
     const int64_t head = turned.head_of(number, &own), column = turned.column_of(head, own);
     const bool query = head < turned.heads, value = head >= turned.heads + turned.kv_heads;
     float low = sum, high = sum;
-    if (turned.turns(head, own))
-        rotate(own % 2 ? other : sum, own % 2 ? sum : other, angle.x, angle.y, &low, &high);
+    if (turned.turns(head, own)) { /* as in rotate_and_write, which must give the same bits */
+        const float a = own % 2 ? other : sum, b = own % 2 ? sum : other, cosine = angle.x, sine = angle.y;
+        low = a * cosine - b * sine, high = a * sine + b * cosine;
+    }
     const float made = own % 2 ? high : low;
     ((float *)record.pointers[rms_norm_linear_rotate_y])[number - own + column] = query && place >= 0 ? made : sum;
     if (query || place < 0)

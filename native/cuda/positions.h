@@ -1,4 +1,4 @@
-/* Positions of texts in a cache or a table, and the rotation of what stands there. */
+/* Positions of texts in a cache or a table. */
 #ifndef PYAPP_POSITIONS_H
 #define PYAPP_POSITIONS_H
 #include "gpu.h"
@@ -20,12 +20,5 @@ DEVICE bool are_inside(const launch &record, int32_t *status, const int32_t *pos
     if (outside)
         report(KERNEL_POSITION_RANGE);
     return !outside;
-}
-
-/* A pair, rotated: the same bits wherever a kernel does it. */
-DEVICE void rotate(float a, float b, float cosine, float sine, float *low, float *high)
-{
-    *low = fmaf(a, cosine, -(b * sine));
-    *high = fmaf(a, sine, b * cosine);
 }
 #endif

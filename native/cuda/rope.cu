@@ -42,7 +42,9 @@ KERNEL(rope_f32, PARTS(texts *tokens *heads *PARTS(head_dim, 2), 128), 128, 0)
             continue;
         if (turned) {
             const float *const turn = table + (place + token - text * tokens) * rotated + 2 * pair;
-            rotate(a, b, turn[0], turn[1], y + first, y + second);
+            const float cosine = turn[0], sine = turn[1];
+            y[first] = a * cosine - b * sine;
+            y[second] = a * sine + b * cosine;
         } else {
             y[first] = a;
             if (second < dims)
