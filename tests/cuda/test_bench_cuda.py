@@ -32,8 +32,8 @@ def _milliseconds(library: Any, call: cuda.Call) -> float:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = {
         "DEVICE": emulated.DEVICE, "SIDE": 32, "LINEAR": (64, 32), "COPIED": 64, "LLAMAS": {"1B": SMALL},
-        "BATCHES": (1,), "CHECKED": 2, "PROMPTS": (4,), "BITS": {"bfloat16": 16.0}, "ATTENTION": (16,), "_torch": lambda: None,
-        "_milliseconds": _milliseconds
+        "BATCHES": (1,), "CHECKED": 2, "PROMPTS": (4,), "BITS": {"bfloat16": 16.0}, "ATTENTION": (16,),
+        "_torch": lambda: None, "_milliseconds": _milliseconds,
     }  # fmt: skip
     for name, value in changed.items():
         monkeypatch.setattr(cuda, name, value)

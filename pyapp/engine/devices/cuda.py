@@ -174,7 +174,7 @@ class Cuda(Backend):
         chosen = self._thread.stream
         return None if chosen is None else chosen.number
 
-    @property  # type: ignore[override]
+    @property
     def chosen(self) -> Stream | None:
         return self._thread.stream
 
