@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
-.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-cuda test-cuda-compile lint format bench bench-cuda lock clean \
+.PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-cuda test-cuda-sanitize test-cuda-compile lint format bench bench-cuda lock clean \
 	ready browser-ready lint-ready
 
 help: ## list the targets
@@ -62,6 +62,10 @@ test-cuda: ready ## the CUDA kernels' tests, and models, on the card of this mac
 	@$(SETUP) cublas
 	PYAPP_CUBLASLT=none PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native
 	PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native/test_linear*.py tests/native/test_matmul*.py
+
+test-cuda-sanitize: ready ## the CUDA kernels' tests on the card under NVIDIA's compute-sanitizer: memcheck, then racecheck
+	@$(SETUP) cuda
+	$(RUN) -m scripts.cuda_sanitize
 
 lint: lint-ready ready ## check style, types and formatting
 	$(VENV)/bin/ruff check .

@@ -1,16 +1,24 @@
 """Figures of a card, beside torch on the same card in the same run: python -m bench.cuda [--only REGEX] [--runs 5]
 
-Times are between two events of the card. Samples of pyapp and torch are taken in turn, and a figure is their median.
-Without torch (and transformers, for its language models) pyapp is measured alone. `--count` needs no card: it prints
-the launches of a decoded token and the bytes that it reads, for the shapes that are measured here. `--overlap` also
-measures tokens whose kernels start before those in front have ended, and fails where a bit of their logits differs.
+Times are between two events of the card. Samples of pyapp and its peers are taken in turn, and a figure is their
+median: torch, and "torch.compile", which has language models and the training step compiled (minutes; `--eager` leaves
+it out). Without torch (and transformers, for its language models) pyapp is measured alone. What goes wrong with a peer
+or a case is a part of the result, and the others are measured.
+
+All figures go to one file (--out, bench/output/cuda.json), which is written anew after each case;
+`python -m bench.cuda_tables` makes the table of docs/cuda.md of it. `--count` needs no card: it prints the launches of
+a decoded token and the bytes that it reads, for the shapes that are measured here. `--overlap` also measures tokens
+whose kernels start before those in front have ended, and fails where a bit of their logits differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib
 import importlib.util
+import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -21,17 +29,14 @@ from typing import Any
 import pyapp
 from pyapp import nn
 from pyapp.engine import as_dtype, quant
-from pyapp.engine.gpu.fusion import fuse
-from pyapp.engine.gpu.sources import plans
-from pyapp.engine.launch import KERNELS, Recorder, capture_or_run
-from pyapp.engine.native import DIMS, POINTER_BYTES, POINTERS, RECORD_BYTES
 from pyapp.engine.ops.kv_cache import row_bytes
 from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.models.whisper.transformer import Config as WhisperConfig
 from pyapp.text.session import Session
 
-from .report import Figure, show
+from . import cuda_count
+from .report import Figure
 
 # The shapes of Llama 3.2 1B and Llama 2 7B.
 LLAMAS = {
@@ -47,8 +52,14 @@ PROMPTS = (512, 4096)
 BATCHES = (1, 16)
 ATTENTION = (1024, 2048, 4096, 8192, 16384)  # tokens
 CACHED = {"prompt": (1, 128, 3968), "step": (16, 1, 1024)}  # texts, tokens of each, tokens before them
-BANDWIDTH = 3.35e12  # bytes a second: an H100's, by NVIDIA's data sheet; for --count
+BANDWIDTH = {"H100": 3.35e12, "H200": 4.8e12}  # bytes a second, by NVIDIA's data sheets; for --count
 CALLS = 10  # between two events
+CHECKED = 20  # tokens whose logits are compared, where kernels overlap
+DEVICE = "cuda"
+SIDE = 4096  # of the matrices of products
+LINEAR = 4096, 11008  # inputs and outputs
+COPIED = 1 << 28  # numbers
+GPT = 768, 12, 12, 50304, 8, 1024  # width, heads, layers, vocabulary, texts and their tokens of the training step
 
 
 def _torch() -> Any:
@@ -60,6 +71,7 @@ def _torch() -> Any:
 
 
 Call = Callable[[], Any]
+Peers = dict[str, Callable[[], Call] | None]  # what makes a peer's call; None: it is not there
 
 
 def _milliseconds(library: Any, call: Call) -> float:
@@ -73,63 +85,93 @@ def _milliseconds(library: Any, call: Call) -> float:
     return float(start.elapsed_time(end)) / CALLS
 
 
-def _measured(runs: int, **calls: tuple[Any, Call | None]) -> dict[str, list[float]]:
-    """Milliseconds of each library's call, in turn, after two calls of each that are not counted."""
-    there = {who: (library, call) for who, (library, call) in calls.items() if call is not None}
-    for _, call in there.values():
-        call(), call()
-    samples: dict[str, list[float]] = {who: [] for who in there}
+def _told(error: BaseException) -> str:
+    """An error in a line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _figure(
+    name: str, unit: str, runs: int, ours: Call, peers: Peers, amount: float | None = None, **more: Any
+) -> Figure:
+    """Milliseconds of a call of ours and of each peer, in turn, after two calls of each that are not counted; or
+    `amount` a second. What fails with a peer is noted in the figure's environment, as "problems".
+    """
+    calls: dict[str, tuple[Any, Call]] = {"pyapp": (pyapp, ours)}
+    ours(), ours()
+    samples: dict[str, list[float]] = {"pyapp": []}
+    problems: dict[str, str] = {}
+    for who, make in peers.items():
+        if make is None:
+            continue
+        try:
+            call = make()
+            call(), call()
+            calls[who], samples[who] = (pyapp if who == "overlapped" else _torch(), call), []
+        except Exception as error:
+            problems[who] = _told(error)
     for _ in range(runs):
-        for who, (library, call) in there.items():
-            samples[who].append(_milliseconds(library, call))
-    return samples
-
-
-def _rates(samples: dict[str, list[float]], amount: float) -> dict[str, list[float]]:
-    """`amount` a second."""
-    return {who: [amount / (x * 1e-3) for x in found] for who, found in samples.items()}
+        for who, (library, call) in list(calls.items()):
+            try:
+                samples[who].append(_milliseconds(library, call))
+            except Exception as error:
+                if who == "pyapp":
+                    raise
+                problems[who] = _told(error)
+                del calls[who], samples[who]
+    if amount is not None:
+        samples = {who: [amount / (x * 1e-3) for x in found] for who, found in samples.items()}
+    return Figure(name, unit, samples, more | ({"problems": problems} if problems else {}))
 
 
 def stream_figures(runs: int) -> Iterator[Figure]:
     """Copies of a gibibyte, bytes read and written."""
-    x, y = pyapp.zeros(1 << 28, device="cuda"), pyapp.zeros(1 << 28, device="cuda")
-    samples = _measured(runs, pyapp=(pyapp, lambda: y.copy_(x)))
-    yield Figure("cuda/stream", "GB/s", _rates(samples, 2 * (1 << 30) / 1e9))
+    torch = _torch()
+    x, y = (pyapp.zeros(COPIED, device=DEVICE) for _ in range(2))
+
+    def theirs() -> Call:
+        a, b = (torch.zeros(COPIED, device="cuda") for _ in range(2))
+        return lambda: b.copy_(a)
+
+    peers: Peers = {"torch": None if torch is None else theirs}
+    yield _figure("cuda/stream", "GB/s", runs, lambda: y.copy_(x), peers, 8 * COPIED / 1e9)
 
 
 def matmul_figures(kind: str, runs: int) -> Iterator[Figure]:
-    """Products of two matrices of 4096 x 4096."""
-    torch, n = _torch(), 4096
-    a, b = (pyapp.randn(n, n).to(getattr(pyapp, kind)).to("cuda") for _ in range(2))
-    theirs = None
-    if torch is not None:
-        c, d = (torch.randn(n, n, device="cuda").to(getattr(torch, kind)) for _ in range(2))
-        theirs = lambda: c @ d  # noqa: E731
-    samples = _measured(runs, pyapp=(pyapp, lambda: a @ b), torch=(torch, theirs))
-    yield Figure(f"cuda/matmul/{kind}", "TFLOPS", _rates(samples, 2 * n**3 / 1e12))
+    """Products of two matrices of SIDE x SIDE."""
+    torch = _torch()
+    a, b = (pyapp.randn(SIDE, SIDE).to(getattr(pyapp, kind)).to(DEVICE) for _ in range(2))
+
+    def theirs() -> Call:
+        c, d = (torch.randn(SIDE, SIDE, device="cuda").to(getattr(torch, kind)) for _ in range(2))
+        return lambda: c @ d
+
+    peers: Peers = {"torch": None if torch is None else theirs}
+    yield _figure(f"cuda/matmul/{kind}", "TFLOPS", runs, lambda: a @ b, peers, 2 * SIDE**3 / 1e12)
 
 
 def linear_figures(kind: str, rows: int, runs: int) -> Iterator[Figure]:
     """A layer of 4096 inputs and 11008 outputs; beside torch with bfloat16 weights."""
     torch = _torch()
-    layer = nn.Linear(4096, 11008, bias=False).requires_grad_(False)
+    layer = nn.Linear(*LINEAR, bias=False).requires_grad_(False)
     _fill(layer, kind)
-    layer.to("cuda")
-    x = pyapp.randn(rows, 4096).to("cuda")
-    theirs = None
-    if torch is not None:
-        other, z = torch.nn.Linear(4096, 11008, bias=False).cuda().bfloat16(), torch.randn(rows, 4096).cuda().bfloat16()
-        theirs = lambda: other(z)  # noqa: E731
+    layer.to(DEVICE)
+    x = pyapp.randn(rows, LINEAR[0]).to(DEVICE)
+
+    def theirs() -> Call:
+        other = torch.nn.Linear(*LINEAR, bias=False).cuda().bfloat16()
+        z = torch.randn(rows, LINEAR[0]).cuda().bfloat16()
+        return lambda: other(z)
+
     with pyapp.no_grad():
-        samples = _measured(runs, pyapp=(pyapp, lambda: layer(x)), torch=(torch, theirs))
-    yield Figure(f"cuda/linear/{kind}/rows{rows}", "ms", samples)
+        peers: Peers = {"torch": None if torch is None else theirs}
+        yield _figure(f"cuda/linear/{kind}/rows{rows}", "ms", runs, lambda: layer(x), peers)
 
 
 def attention_figures(tokens: int, kind: str, runs: int) -> Iterator[Figure]:
     """Causal, 32 heads of 128, forward and backward."""
     torch = _torch()
     shape = (1, 32, tokens, 128)
-    q, k, v = (pyapp.randn(*shape).to(getattr(pyapp, kind)).to("cuda").requires_grad_() for _ in range(3))
+    q, k, v = (pyapp.randn(*shape).to(getattr(pyapp, kind)).to(DEVICE).requires_grad_() for _ in range(3))
     work = 4 * 32 * tokens**2 * 128 / 2 / 1e12
 
     def run(F: Any, tensors: Any, backward: bool) -> None:
@@ -139,17 +181,15 @@ def attention_figures(tokens: int, kind: str, runs: int) -> Iterator[Figure]:
                 x.grad = None
             y.backward(y.detach())
 
-    theirs: Any = None
-    if torch is not None:
+    def theirs(backward: bool) -> Call:
         dtype = getattr(torch, kind)
-        theirs = [torch.randn(*shape, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
+        tensors = [torch.randn(*shape, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3)]
+        return partial(run, torch.nn.functional, tensors, backward)
+
     for name, backward, share in (("forward", False, 1.0), ("forward and backward", True, 3.5)):
-        other = None if theirs is None else partial(run, torch.nn.functional, theirs, backward)
+        peers: Peers = {"torch": None if torch is None else partial(theirs, backward)}
         ours = partial(run, pyapp.nn.functional, (q, k, v), backward)
-        yield Figure(
-            f"cuda/attention/{kind}/{tokens}/{name}", "TFLOPS",
-            _rates(_measured(runs, pyapp=(pyapp, ours), torch=(torch, other)), work * share),
-        )  # fmt: skip
+        yield _figure(f"cuda/attention/{kind}/{tokens}/{name}", "TFLOPS", runs, ours, peers, work * share)
 
 
 def _cached(kind: str, texts: int, tokens: int, start: int, block: int | None, device: str) -> Call:
@@ -168,10 +208,9 @@ def cached_figures(kind: str, runs: int) -> Iterator[Figure]:
     """A server's pass of a long prompt, and its step, over contiguous caches and over blocks of 32 tokens."""
     for name, sizes in CACHED.items():
         for where, block in (("contiguous", None), ("blocks", 32)):
-            call = _cached(kind, *sizes, block, "cuda")
+            call = _cached(kind, *sizes, block, DEVICE)
             with pyapp.no_grad():
-                samples = _measured(runs, pyapp=(pyapp, call))
-            yield Figure(f"cuda/cached/{name}/{'q8_0' if kind == 'uint8' else kind}/{where}", "ms", samples)
+                yield _figure(f"cuda/cached/{name}/{'q8_0' if kind == 'uint8' else kind}/{where}", "ms", runs, call, {})
 
 
 def _fill(model: Any, kind: str) -> None:
@@ -198,7 +237,7 @@ def _llama(shape: str, kind: str) -> Llama2c:
     for parameter in model.parameters():
         if parameter.ndim == 1:
             parameter.fill_(1.0)
-    return model.to("cuda").eval()
+    return model.to(DEVICE).eval()
 
 
 def _peer(shape: str) -> Any:
@@ -223,8 +262,7 @@ def _peer(shape: str) -> Any:
 
 def _peer_step(peer: Any, texts: int, tokens: int, compiled: bool) -> Call:
     """A pass of `tokens` tokens of each text over a static cache. A single token is replayed from a CUDA graph;
-    `compiled`:
-    of what torch.compile makes, which takes minutes."""
+    `compiled`: of what torch.compile makes, which takes minutes."""
     torch, transformers = _torch(), importlib.import_module("transformers")
     cache = transformers.StaticCache(config=peer.config, max_cache_len=1024 if tokens == 1 else 4608)
     ids = torch.ones(texts, tokens, dtype=torch.long, device="cuda")
@@ -258,10 +296,10 @@ def _peer_step(peer: Any, texts: int, tokens: int, compiled: bool) -> Call:
 
 def _decode(model: Llama2c, texts: int, overlap: bool = False) -> Call:
     """A token of each text, captured; `overlap`: as with PYAPP_CUDA_OVERLAP=1, which counts otherwise."""
-    card: Any = pyapp.device("cuda").backend.card  # type: ignore[attr-defined]
+    card: Any = pyapp.device(DEVICE).backend.card  # type: ignore[attr-defined]
     cache = model.new_cache(1024, "float16", texts if texts > 1 else None)
-    tokens = pyapp.ones(*((texts, 1) if texts > 1 else (1,)), dtype="int32").to("cuda")
-    position = pyapp.full((texts,), 256, dtype="int32").to("cuda")
+    tokens = pyapp.ones(*((texts, 1) if texts > 1 else (1,)), dtype="int32").to(DEVICE)
+    position = pyapp.full((texts,), 256, dtype="int32").to(DEVICE)
     with pyapp.no_grad():
         forward = partial(model.forward_cached, tokens, position, cache)
         forward()
@@ -277,7 +315,7 @@ def _decode(model: Llama2c, texts: int, overlap: bool = False) -> Call:
 def _overlapped(model: Llama2c, texts: int, alone: Call) -> Call:
     """As _decode, with kernels that overlap. RuntimeError where the logits are not those of `alone`."""
     call = _decode(model, texts, True)
-    for _ in range(20):
+    for _ in range(CHECKED):
         if alone().cpu().numpy().tobytes() != call().cpu().numpy().tobytes():
             raise RuntimeError("kernels that overlap give other logits")
     return call
@@ -295,99 +333,127 @@ def _read(model: Llama2c, tokens: int) -> Call:
 
 def decode_figures(shape: str, runs: int, compiled: bool, overlap: bool) -> Iterator[Figure]:
     """Tokens a second at batch 1 and 16 after 256 tokens, and prompts of 512 and 4096 tokens: with weights of every
-    kind, beside transformers in bfloat16 with a static cache."""
-    peer, torch = _peer(shape), _torch()
+    kind, beside transformers in bfloat16 with a static cache; of single tokens also what torch.compile makes of it.
+    """
+    kept: dict[Any, Any] = {}
+
+    def peer_of(*step: Any) -> Call:
+        """The call of a peer, made once for all kinds of weights; so is what went wrong with it."""
+        try:
+            if "model" not in kept:
+                kept["model"] = _peer(shape)
+            if step not in kept:
+                kept[step] = _peer_step(kept["model"], *step)
+        except Exception as error:
+            kept[step] = error
+        if isinstance(kept[step], Exception):
+            raise kept[step]
+        return kept[step]  # type: ignore[no-any-return]
+
+    there = _torch() is not None and importlib.util.find_spec("transformers") is not None
     cases = [("decode", texts, texts, 1) for texts in BATCHES] + [("prompt", 1, tokens, tokens) for tokens in PROMPTS]
-    steps = {
-        (what, texts, tokens): None if peer is None else _peer_step(peer, texts, tokens, compiled and tokens == 1)
-        for what, texts, _, tokens in cases
-    }
     for kind in BITS:
         model = _llama(shape, kind)
         for what, texts, amount, tokens in cases:
             ours = _decode(model, texts) if what == "decode" else _read(model, tokens)
-            other = _overlapped(model, texts, ours) if overlap and what == "decode" else None
-            calls = {"pyapp": (pyapp, ours), "overlapped": (pyapp, other), "torch": (torch, steps[what, texts, tokens])}
-            samples = _measured(runs, **calls)
+            peers: Peers = {}
+            if overlap and what == "decode":
+                other = _overlapped(model, texts, ours)
+                peers["overlapped"] = lambda other=other: other  # type: ignore[misc]
+            if there:
+                peers["torch"] = partial(peer_of, texts, tokens, False)
+            if there and compiled and tokens == 1:
+                peers["torch.compile"] = partial(peer_of, texts, tokens, True)
             name = f"batch{texts}" if what == "decode" else f"{tokens}"
-            read = weight_bytes(LLAMAS[shape], kind) / 1e9 / (min(samples["pyapp"]) * 1e-3)
-            yield Figure(f"cuda/{what}/{shape}/{kind}/{name}", "tok/s", _rates(samples, amount), {"GB/s": read})
+            figure = _figure(f"cuda/{what}/{shape}/{kind}/{name}", "tok/s", runs, ours, peers, amount)
+            passes = figure.median() / amount  # a second
+            figure.environment["GB/s"] = weight_bytes(LLAMAS[shape], kind) / 1e9 * passes
+            yield figure
 
 
 def whisper_figures(runs: int) -> Iterator[Figure]:
     """The encoder and a decoded token of large-v3's shape, with matrices in float16."""
-    torch = _torch()
-    model = Whisper(LARGE_V3).requires_grad_(False)
+    torch, c = _torch(), LARGE_V3
+    model = Whisper(c).requires_grad_(False)
     _fill(model, "float16")
-    model.to("cuda").eval()
-    mel = pyapp.randn(1, 128, 3000).to("cuda")
-    encode: Any = None
-    if torch is not None and importlib.util.find_spec("transformers") is not None:
+    model.to(DEVICE).eval()
+    mel = pyapp.randn(1, c.n_mels, 2 * c.n_audio_ctx).to(DEVICE)
+
+    def theirs() -> Call:
         transformers = importlib.import_module("transformers")
-        c = LARGE_V3
         config = transformers.WhisperConfig(
             num_mel_bins=c.n_mels, d_model=c.n_audio_state, encoder_layers=c.n_audio_layer, vocab_size=c.n_vocab,
-            encoder_attention_heads=c.n_audio_head, decoder_layers=c.n_text_layer, encoder_ffn_dim=5120,
-            decoder_attention_heads=c.n_text_head, decoder_ffn_dim=5120,
+            encoder_attention_heads=c.n_audio_head, decoder_layers=c.n_text_layer, encoder_ffn_dim=4 * c.n_audio_state,
+            decoder_attention_heads=c.n_text_head, decoder_ffn_dim=4 * c.n_text_state,
         )  # fmt: skip
         with torch.device("cuda"):
             other = transformers.WhisperModel(config).half().eval()
-        z = torch.randn(1, 128, 3000, device="cuda", dtype=torch.half)
+        z = torch.randn(*mel.shape, device="cuda", dtype=torch.half)
 
         def encode() -> None:
             with torch.no_grad():
                 other.encoder(z)
 
+        return encode
+
     with pyapp.no_grad():
-        samples = _measured(runs, pyapp=(pyapp, lambda: model.encode(mel)), torch=(torch, encode))
-        yield Figure("cuda/whisper-large-v3/encoder", "ms", samples)
+        peers: Peers = {"torch": None if torch is None else theirs}
+        yield _figure("cuda/whisper-large-v3/encoder", "ms", runs, lambda: model.encode(mel), peers)
         with model.new_session(model.encode(mel), 1) as session:
             session.feed([1, 2, 3])
-            step = lambda: session.step([5]) if session.position < 400 else session.rewind(3)  # noqa: E731
-            yield Figure("cuda/whisper-large-v3/token", "ms", _measured(runs, pyapp=(pyapp, step)))
+            last = c.n_text_ctx - 48
+            step = lambda: session.step([5]) if session.position < last else session.rewind(3)  # noqa: E731
+            yield _figure("cuda/whisper-large-v3/token", "ms", runs, step, {})
 
 
-def training_figures(runs: int) -> Iterator[Figure]:
+def training_figures(runs: int, compiled: bool) -> Iterator[Figure]:
     """A step of GPT-2 small's shape (124M), 8 texts of 1024 tokens, under autocast to bfloat16, AdamW."""
     torch = _torch()
+    width, heads, layers, vocabulary, texts, length = GPT
 
-    def step_of(P: Any) -> Call:
+    def step_of(P: Any, device: str, compiled: bool = False) -> Call:
         nn = P.nn
 
         class Block(nn.Module):  # type: ignore[name-defined]
             def __init__(self) -> None:
                 super().__init__()
-                self.norms = nn.ModuleList(nn.LayerNorm(768) for _ in range(2))
-                self.qkv, self.out = nn.Linear(768, 2304), nn.Linear(768, 768)
-                self.wide, self.narrow = nn.Linear(768, 3072), nn.Linear(3072, 768)
+                self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
+                self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+                self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
             def forward(self, x: Any) -> Any:
                 batch, tokens, _ = x.shape
-                q, k, v = self.qkv(self.norms[0](x)).reshape(batch, tokens, 3, 12, 64).permute(2, 0, 3, 1, 4)
+                q, k, v = self.qkv(self.norms[0](x)).reshape(batch, tokens, 3, heads, -1).permute(2, 0, 3, 1, 4)
                 y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-                x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, 768))
+                x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, width))
                 return x + self.narrow(nn.functional.gelu(self.wide(self.norms[1](x)), approximate="tanh"))
 
-        body = nn.Sequential(nn.Embedding(50304, 768), *(Block() for _ in range(12)), nn.LayerNorm(768))
-        model = nn.Sequential(body, nn.Linear(768, 50304, bias=False)).to("cuda")
+        blocks = (Block() for _ in range(layers))
+        body = nn.Sequential(nn.Embedding(vocabulary, width), *blocks, nn.LayerNorm(width))
+        model = nn.Sequential(body, nn.Linear(width, vocabulary, bias=False)).to(device)
+        run = P.compile(model) if compiled else model
         optimizer = P.optim.AdamW(model.parameters(), lr=3e-4)
-        tokens = P.randint(0, 50000, (8, 1024)).to("cuda")
+        tokens = P.randint(0, vocabulary, (texts, length)).to(device)
 
         def step() -> Any:
             optimizer.zero_grad()
             with P.autocast("cuda", dtype=P.bfloat16):
-                loss = nn.functional.cross_entropy(model(tokens).reshape(-1, 50304), tokens.reshape(-1))
+                loss = nn.functional.cross_entropy(run(tokens).reshape(-1, vocabulary), tokens.reshape(-1))
             loss.backward()
             optimizer.step()
             return loss.detach()
 
         return step
 
-    eager = step_of(pyapp)
+    eager = step_of(pyapp, DEVICE)
     eager()
     graph = pyapp.capture(eager)
-    theirs = None if torch is None else step_of(torch)
-    yield Figure("cuda/train/gpt2-small", "ms", _measured(runs, pyapp=(pyapp, graph.replay), torch=(torch, theirs)))
+    peers: Peers = {}
+    if torch is not None:
+        peers["torch"] = partial(step_of, torch, "cuda")
+    if torch is not None and compiled:
+        peers["torch.compile"] = partial(step_of, torch, "cuda", True)
+    yield _figure("cuda/train/gpt2-small", "ms", runs, graph.replay, peers)
 
 
 def cases(runs: int, compiled: bool, overlap: bool) -> dict[str, Callable[[], Iterator[Figure]]]:
@@ -406,7 +472,7 @@ def cases(runs: int, compiled: bool, overlap: bool) -> dict[str, Callable[[], It
     for shape in LLAMAS:
         found[f"cuda/decode/{shape}"] = partial(decode_figures, shape, runs, compiled, overlap)
     found["cuda/whisper-large-v3"] = partial(whisper_figures, runs)
-    found["cuda/train"] = partial(training_figures, runs)
+    found["cuda/train"] = partial(training_figures, runs, compiled)
     return found
 
 
@@ -419,67 +485,76 @@ def weight_bytes(config: Config, kind: str) -> float:
     return (config.n_layers * layer + config.vocab_size * config.dim) * BITS[kind] / 8
 
 
-def launches_of(recorder: Recorder) -> int:
-    """The launches of a card for the records of a Graph."""
-    names = list(KERNELS)
-    found = 0
-    for recorded in (bytes(part[1]) for part in recorder.parts if isinstance(part, tuple)):
-        part = bytes(fuse(recorded, len(recorded) // RECORD_BYTES))
-        for at in range(0, len(part), RECORD_BYTES):
-            name = names[int.from_bytes(part[at : at + 4], "little")]
-            plan = plans()[name]
-            start = at + 8 + POINTERS * POINTER_BYTES
-            dims = memoryview(part)[start : start + 8 * DIMS].cast("q").tolist()
-            wanted = sum(step.blocks(dims) > 0 for step in plan.steps)
-            if name in ("rope_f32", "cache_write"):  # three records of the CPU, which are one of CUDA
-                wanted = name == "rope_f32"
-            found += wanted + (plan.check is not None and wanted > 0 and plan.check.blocks(dims) > 0)
-    return found
-
-
 def count(context: int = 1024) -> None:
     """Prints launches and bytes of a decoded token."""
-    print(f"A token after {context} others; weights and a float16 cache read once; {BANDWIDTH / 1e12} TB/s")
+    print(f"A token after {context} others; weights and a float16 cache read once")
     for shape, config in LLAMAS.items():
         for kind in BITS:
-            heads, kv_heads = config.n_heads, config.n_kv_heads
-            small = Config(
-                heads * 32,
-                256,
-                config.n_layers,
-                heads,
-                kv_heads,
-                vocab_size=256,
-                max_seq_len=context + 1,
-                tied=config.tied,
-            )
-            model = Llama2c(small).requires_grad_(False)
-            _fill(model, kind)
-            cache = model.new_cache(context + 1, "float16")
-            forward = partial(model.forward_cached, pyapp.ones(1, dtype="int32"), pyapp.zeros(1, dtype="int32"), cache)
-            with pyapp.no_grad():
-                forward()
-                _, _, recorder = capture_or_run(forward)
+            launches = cuda_count.launches_of(config, kind, context)
             weights = weight_bytes(config, kind)
-            caches = 2 * config.n_layers * kv_heads * context * config.head_dim * 2
-            floor = (weights + caches) / BANDWIDTH * 1e3
+            caches = 2 * config.n_layers * config.n_kv_heads * context * config.head_dim * 2
+            floors = [f"{1e3 * (weights + caches) / rate:.2f} ms on an {card}" for card, rate in BANDWIDTH.items()]
             print(
-                f"{shape} {kind:8}: {launches_of(recorder)} launches, {weights / 1e9:.2f} GB of weights, "
-                f"{caches / 1e6:.0f} MB of the cache: at least {floor:.2f} ms, {1e3 / floor:.0f} tok/s", flush=True
+                f"{shape} {kind:8}: {len(launches)} launches, {weights / 1e9:.2f} GB of weights, "
+                f"{caches / 1e6:.0f} MB of the cache: at least {', '.join(floors)}", flush=True
             )  # fmt: skip
+            for (name, blocks, threads), times in cuda_count.together(launches).items():
+                each = f"{blocks / cuda_count.SLOTS:.1f} for each of {cuda_count.SLOTS} multiprocessors"
+                print(f"  {times:3} x {name:28} {blocks:5} blocks of {threads} threads, {each}")
+
+
+def result_of(
+    figures: dict[str, Callable[[], Iterator[Figure]]], only: str, out: Path, about: dict[str, Any]
+) -> dict[str, Any]:
+    """Measures the cases whose names match, prints each figure as it comes, and writes all of them to `out` after each
+    case: {"about": …, "rows": [{name, unit, median, samples, peers: {who: {median, ratio}}, …}], "problems": {case:
+    what went wrong}}. A ratio above 1: pyapp is faster.
+    """
+    result: dict[str, Any] = {"about": about, "rows": [], "problems": {}}
+    for name, case in figures.items():
+        if not re.search(only, name):
+            continue
+        try:
+            for figure in case():
+                print(figure.row(), flush=True)
+                result["rows"].append(row_of(figure))
+        except Exception as error:
+            result["problems"][name] = _told(error)
+            print(f"{name}: {_told(error)}", flush=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part = out.with_suffix(".part")
+        part.write_text(json.dumps(result, indent=1) + "\n")
+        os.replace(part, out)
+    return result
+
+
+def row_of(figure: Figure) -> dict[str, Any]:
+    """A figure with what is computed of it."""
+    peers = {}
+    for who in figure.samples:
+        if who != "pyapp":
+            ratio = figure.ratio(who)
+            faster = 1 / ratio if figure.unit == "ms" else ratio
+            peers[who] = {"median": figure.median(who), "ratio": faster}
+    return {
+        "name": figure.name, "unit": figure.unit, "median": figure.median(), "peers": peers,
+        "samples": figure.samples, **figure.environment,
+    }  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="a regular expression that names must match")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("bench/output/cuda.jsonl"))
-    parser.add_argument("--compiled", action="store_true", help="compile torch's language models, which takes minutes")
+    parser.add_argument("--runs", type=int, default=5, help="samples of each figure, at least 5 (by default 5)")
+    parser.add_argument("--out", type=Path, default=Path("bench/output/cuda.json"))
+    parser.add_argument("--eager", action="store_true", help="without torch.compile, which takes minutes")
     parser.add_argument("--count", action="store_true", help="launches and bytes of a token; needs no card")
     parser.add_argument("--overlap", action="store_true", help="decoded tokens with overlapping kernels as well")
     options = parser.parse_args(arguments)
     if options.overlap and not (pyapp.cuda.is_available() and pyapp.cuda.get_device_capability() >= (9, 0)):
         parser.error("--overlap needs a card of compute capability 9.0 or later")
+    if options.runs < 5:
+        parser.error("--runs: a median is of 5 samples at least")
     if options.count:
         count()
         return 0
@@ -487,15 +562,24 @@ def main(arguments: list[str]) -> int:
         print("There is no card here. --count needs none.", file=sys.stderr)
         return 1
     torch = _torch()
-    print(f"{pyapp.cuda.get_device_name()}, pyapp {pyapp.__version__}, torch {torch.__version__ if torch else 'none'}")
-    for name, figures in cases(options.runs, options.compiled, options.overlap).items():
-        if re.search(options.only, name):
-            try:
-                show(figures(), options.out)
-            except MemoryError as error:
-                print(f"{name}: {error}")
-            pyapp.cuda.empty_cache()
-    return 0
+    about = {
+        "card": pyapp.cuda.get_device_name(), "pyapp": pyapp.__version__, "date": f"{datetime.date.today():%Y-%m-%d}",
+        "torch": torch.__version__ if torch else None, "runs": options.runs,
+    }  # fmt: skip
+    print(", ".join(f"{key} {value}" for key, value in about.items()))
+    figures = cases(options.runs, not options.eager, options.overlap)
+    emptied = {name: partial(_emptied, case) for name, case in figures.items()}
+    result = result_of(emptied, options.only, options.out, about)
+    print(f"{len(result['rows'])} figures in {options.out}; {len(result['problems'])} cases failed")
+    return 1 if result["problems"] else 0
+
+
+def _emptied(case: Callable[[], Iterator[Figure]]) -> Iterator[Figure]:
+    """A case, and then the memory that it has left."""
+    try:
+        yield from case()
+    finally:
+        pyapp.cuda.empty_cache()
 
 
 if __name__ == "__main__":

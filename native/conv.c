@@ -1,47 +1,7 @@
-/* Kernels of convolutions besides matrix products. Windows of a sequence with the channels last are rows of a matrix, a
- * stride apart; only their gradient must be summed. Other windows are packed from the input, panel by panel, for the
- * product: a matrix of windows is never stored (as in cuDNN; Chetlur et al., 2014). */
+/* Convolution as a product: windows are packed from the input, panel by panel; a matrix of windows is never stored (as in
+ * cuDNN; Chetlur et al., 2014). */
 #include "gemm.h"
 #include "vmath.h"
-
-/* y[i] = sum of the windows that cover element i */
-static void fold_element(float *y, const float *windows, const int64_t *d, int64_t i)
-{
-    const int64_t channels = d[fold_f32_channels], size = d[fold_f32_size], stride = d[fold_f32_stride],
-                  rows = d[fold_f32_window_rows];
-    for (int64_t c = 0; c < channels; c += LANES) {
-        const int64_t n = channels - c;
-        vfloat sum = vzero();
-        for (int64_t j = 0; j < size && j <= i + d[fold_f32_padding]; j++) {
-            const int64_t row = (i + d[fold_f32_padding] - j) / stride;
-            if (row * stride != i + d[fold_f32_padding] - j || row >= rows)
-                continue;
-            const float *p = windows + (row * size + j) * channels + c;
-            sum += n >= LANES ? vload(p) : vload_part(p, n);
-        }
-        if (n >= LANES)
-            vstore(y + c, sum);
-        else
-            vstore_part(y + c, sum, n);
-    }
-}
-
-KERNEL(fold_f32)
-{
-    float *y = record->pointers[fold_f32_y];
-    const float *windows = record->pointers[fold_f32_windows];
-    const int64_t *d = record->dims, length = d[fold_f32_length], channels = d[fold_f32_channels];
-    int64_t first, last;
-    if (d[fold_f32_batch] <= 0 || length <= 0 || channels <= 0)
-        return KERNEL_OK;
-    if (d[fold_f32_size] < 0 || d[fold_f32_stride] < 1 || d[fold_f32_padding] < 0 || d[fold_f32_window_rows] < 0)
-        return KERNEL_BAD_ARGUMENT;
-    worker_share(d[fold_f32_batch] * length, 1, worker, workers, &first, &last);
-    for (int64_t at = first; at < last; at++)
-        fold_element(y + at * channels, windows + at / length * d[fold_f32_window_rows] * d[fold_f32_size] * channels,
-                     d, at % length);
-    return KERNEL_OK;
-}
 
 enum { AXES = 4 };
 

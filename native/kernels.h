@@ -479,6 +479,11 @@ CUDA_KERNEL(silu_mul_quantize_rows, "y x xq | rows columns y_stride x_stride |")
 /* rms_norm of one row, y = normed w^T with weights w of `type`, and if `gated` activated = silu_mul of y. Rows begin where
  * 16 bytes do; there are 513 to 8192 inputs, a multiple of 8. */
 CUDA_KERNEL(rms_norm_linear, "y x weight w normed activated? | outputs inputs weight_type type gated | epsilon")
+/* The same of queries, keys and values, and rotate_and_write of one token, to a cache of floats that is not in blocks. The
+ * values' cache begins `values_after` bytes behind that of the keys. */
+CUDA_KERNEL(rms_norm_linear_rotate,
+            "y x weight w normed table? position keys | outputs inputs weight_type type heads kv_heads head_dim "
+            "capacity rotated positions interleaved cache_type values_after | epsilon")
 /* quantize_rows and linear_q8_0 or linear_blocks of one row. Before that rms_norm with `weight` (before: 1) or silu_mul
  * (before: 2), whose result `made` keeps. */
 CUDA_KERNEL(quantize_linear_q8_0, "y x w residual? weight? made? xq | outputs inputs before weight_type | epsilon")
@@ -604,9 +609,6 @@ KERNEL(embedding_backward_f32, "grad_w grad_y ids | tokens columns vocabulary id
 
 /* ---- Convolution */
 
-/* The gradient of taking windows: y[b, i] = sum over j of windows[b, (i + padding - j) / stride, j], for the whole
- * quotients that are rows. windows is (batch, window_rows, size, channels), y (batch, length, channels). */
-KERNEL(fold_f32, "y windows | batch length channels size stride padding window_rows |")
 /* Convolution as a matrix product: c[b, g] (m, j0 j1 j2 j3) = a[g] (m, k0 k1 k2 k3) times a matrix of elements of x,
  * plus bias[g] (m). k stands for the indices (k0, k1, k2, k3), j for (j0, j1, j2, j3). Element (k, j) of the matrix is
  * x[b * x_batch + g * x_group + the sum of these eight indices times their strides]. Strides are not negative, and
@@ -827,8 +829,10 @@ CUDA_KERNEL(eigh, "y x vectors | type batch n |")
  * computes. */
 CUDA_KERNEL(svd, "y x rotated | type batch n vectors |")
 /* y (batch, n, columns) with a y = b, for triangular a (n, n) with the strides given, and rows of b in an order (batch, n) of
- * int32. y may be b without an order. unit: the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR otherwise. */
-CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column |")
+ * int32. y may be b without an order. unit: the diagonal of a counts as 1; a zero on it is KERNEL_SINGULAR otherwise. A launch
+ * solves the rows begin .. end - 1 and takes what they make from those that are left: from the first rows on, where `upper`
+ * from the last ones. */
+CUDA_KERNEL(solve_triangular, "y a b order? | type batch n columns upper unit a_batch a_row a_column begin end |")
 
 #undef ELEMENT
 #undef OPCODE

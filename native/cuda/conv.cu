@@ -1,29 +1,6 @@
-/* Kernels of convolutions besides matrix products. Windows are read from the input, tile by tile, for the product: a
+/* Convolution as a product: windows are read from the input, tile by tile, for the product: a
  * matrix of windows is never stored (as in cuDNN; Chetlur et al., 2014). */
 #include "product.h"
-
-KERNEL(fold_f32, PARTS(batch *length *channels, 256), 256, 0)
-{
-    const int64_t *d = record.dims, length = d[fold_f32_length], channels = d[fold_f32_channels],
-                  size = d[fold_f32_size], stride = d[fold_f32_stride], rows = d[fold_f32_window_rows];
-    if (size < 0 || stride < 1 || d[fold_f32_padding] < 0 || rows < 0) {
-        report(KERNEL_BAD_ARGUMENT);
-        return;
-    }
-    FOR_EACH(i, d[fold_f32_batch] * length * channels)
-    {
-        const int64_t channel = i % channels, place = i / channels % length + d[fold_f32_padding];
-        const float *windows =
-            (const float *)record.pointers[fold_f32_windows] + i / channels / length * rows * size * channels + channel;
-        float sum = 0;
-        for (int64_t j = 0; j < size && j <= place; j++) {
-            const int64_t row = (place - j) / stride;
-            if (row * stride == place - j && row < rows)
-                sum += windows[(row * size + j) * channels];
-        }
-        ((float *)record.pointers[fold_f32_y])[i] = sum;
-    }
-}
 
 /* The offset of an index: that of its four digits, the last axis fastest. */
 DEVICE int64_t offset_of_index(int64_t index, const int64_t *sizes, const int64_t *strides)

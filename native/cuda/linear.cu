@@ -4,6 +4,7 @@
  * the sum of two, which have all. */
 #include "gated.h"
 #include "normed_row.h"
+#include "positions.h"
 #include "product.h"
 #include "read_once.h"
 
@@ -540,14 +541,86 @@ DEVICE void norm_to(float *shared, const launch &record)
     __syncthreads();
 }
 
-/* A warp has an output, or where GATED its gate and what that multiplies. The sums are those of plain_rows. */
-template <int W, bool GATED> DEVICE void fused_row(const launch &record, float *normed)
+/* What rms_norm_linear_rotate does with its outputs, which are queries, keys and values. The outputs of a pair that is
+ * rotated come from warps side by side: number 2 i + 1 of a head is not its column, but the other one of pair i. */
+struct rotation {
+    int64_t heads, kv_heads, head_dim, rotated;
+    bool interleaved;
+
+    DEVICE_MEMBER explicit rotation(const launch &record)
+    {
+        const int64_t *d = record.dims;
+        heads = d[rms_norm_linear_rotate_heads], kv_heads = d[rms_norm_linear_rotate_kv_heads];
+        head_dim = d[rms_norm_linear_rotate_head_dim], rotated = d[rms_norm_linear_rotate_rotated];
+        interleaved = d[rms_norm_linear_rotate_interleaved] != 0;
+    }
+    /* The head of a number, and what it is in that. */
+    DEVICE_MEMBER int64_t head_of(int64_t number, int64_t *own) const
+    {
+        const int64_t head = quotient(number, head_dim);
+        *own = number - head * head_dim;
+        return head;
+    }
+    DEVICE_MEMBER bool turns(int64_t head, int64_t own) const { return head < heads + kv_heads && own < rotated; }
+    DEVICE_MEMBER int64_t column_of(int64_t head, int64_t own) const
+    {
+        return interleaved || !turns(head, own) ? own : own / 2 + own % 2 * (rotated / 2);
+    }
+    DEVICE_MEMBER int64_t output_of(int64_t number) const
+    {
+        int64_t own;
+        const int64_t head = head_of(number, &own);
+        return number - own + column_of(head, own);
+    }
+};
+
+/* The cosine (x) and sine (y) of a number's pair, at a place of the text. */
+DEVICE float2 angle_of(const launch &record, const rotation &turned, int64_t number, int64_t place)
+{
+    int64_t own;
+    const float *const table = (const float *)record.pointers[rms_norm_linear_rotate_table];
+    const bool turns = turned.turns(turned.head_of(number, &own), own);
+    return turns ? *(const float2 *)(table + place * turned.rotated + own / 2 * 2) : float2{0, 0};
+}
+
+/* Writes the output `sum` of a number, beside which `other` is that of the number that differs in the last bit: a query
+ * rotated, keys and values as they are, and to the cache with the keys rotated. Outside of the cache (place < 0), or after
+ * something has failed, the output alone. */
+DEVICE void put_rotated(const launch &record, const rotation &turned, int64_t number, float sum, float other,
+                        float2 angle, int64_t place)
+{
+    const int64_t *d = record.dims;
+    int64_t own;
+    const int64_t head = turned.head_of(number, &own), column = turned.column_of(head, own);
+    const bool query = head < turned.heads, value = head >= turned.heads + turned.kv_heads;
+    float low = sum, high = sum;
+    if (turned.turns(head, own)) { /* as in rotate_and_write, which must give the same bits */
+        const float a = own % 2 ? other : sum, b = own % 2 ? sum : other, cosine = angle.x, sine = angle.y;
+        low = a * cosine - b * sine, high = a * sine + b * cosine;
+    }
+    const float made = own % 2 ? high : low;
+    ((float *)record.pointers[rms_norm_linear_rotate_y])[number - own + column] = query && place >= 0 ? made : sum;
+    if (query || place < 0)
+        return;
+    char *const keys = (char *)record.pointers[rms_norm_linear_rotate_keys];
+    const int64_t row = head - turned.heads - (value ? turned.kv_heads : 0);
+    store_float(keys + (value ? d[rms_norm_linear_rotate_values_after] : 0),
+                (row * d[rms_norm_linear_rotate_capacity] + place) * turned.head_dim + column,
+                (int)d[rms_norm_linear_rotate_cache_type], made);
+}
+
+/* A warp has an output, or where GATED its gate and what that multiplies; ROTATED: see put_rotated. The sums are those of
+ * plain_rows. */
+template <int W, bool GATED, bool ROTATED> DEVICE void fused_row(const launch &record, int32_t *status, float *normed)
 {
     constexpr int ROWS = GATED ? 2 : 1;
+    __shared__ float beside[FEW_WARPS];
     const int64_t inputs = record.dims[rms_norm_linear_inputs], all = record.dims[rms_norm_linear_outputs];
     const int64_t outputs = all / ROWS;
     const void *const weights = record.pointers[rms_norm_linear_w];
     float *const y = (float *)record.pointers[rms_norm_linear_y];
+    const rotation turned(record); /* numbers of another kernel, unless ROTATED */
+    const auto row_of = [&](int64_t number) { return ROTATED ? turned.output_of(number) : number; };
     piece<W> w[ROWS][PLAIN_AHEAD];
     const auto load = [&](int64_t output, int64_t start) {
 #pragma unroll
@@ -560,16 +633,29 @@ template <int W, bool GATED> DEVICE void fused_row(const launch &record, float *
     };
     bool loaded = blockIdx.x * FEW_WARPS + WARP < outputs;
     if (loaded) /* they are on their way while the row is normed */
-        load(blockIdx.x * FEW_WARPS + WARP, PIECE * LANE);
+        load(row_of(blockIdx.x * FEW_WARPS + WARP), PIECE * LANE);
+    int64_t place = -1;
+    if (ROTATED) {
+        const int32_t *const position = (const int32_t *)record.pointers[rms_norm_linear_rotate_position];
+        const int64_t capacity = record.dims[rms_norm_linear_rotate_capacity];
+        const int64_t positions = record.dims[rms_norm_linear_rotate_positions];
+        const bool stop = failed;
+        const int64_t limit = record.pointers[rms_norm_linear_rotate_table] ? MIN(capacity, positions) : capacity;
+        if (are_inside(record, status, position, 1, 1, limit) && !stop)
+            place = *position;
+    }
     norm_to(normed, record);
     FOR_EACH_BLOCK(block, PARTS(outputs, FEW_WARPS))
     {
         const int64_t output = block * FEW_WARPS + WARP;
         float sums[ROWS] = {0};
+        float2 angle = {0, 0};
+        if (ROTATED && output < outputs && place >= 0) /* it comes while weights do */
+            angle = angle_of(record, turned, output, place);
         if (output < outputs)
             for (int64_t start = PIECE * LANE; start < inputs; start += 32 * PIECE * PLAIN_AHEAD) {
                 if (!loaded)
-                    load(output, start);
+                    load(row_of(output), start);
                 loaded = false;
 #pragma unroll
                 for (int i = 0; i < PLAIN_AHEAD; i++) {
@@ -589,7 +675,14 @@ template <int W, bool GATED> DEVICE void fused_row(const launch &record, float *
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
             sums[r] = warp_reduce(sums[r], Sum());
-        if (LANE == 0 && output < outputs) {
+        if (ROTATED) {
+            if (LANE == 0)
+                beside[WARP] = sums[0];
+            __syncthreads();
+            if (LANE == 0 && output < outputs)
+                put_rotated(record, turned, output, sums[0], beside[WARP ^ 1], angle, place);
+            __syncthreads(); /* before others' sums come there */
+        } else if (LANE == 0 && output < outputs) {
             for (int r = 0; r < ROWS; r++)
                 y[output + r * outputs] = sums[r];
             if (GATED)
@@ -603,9 +696,9 @@ VARIANT(rms_norm_linear, FUSED_KIND + 2 * type + CHOOSE(gated > 0, 1, 0))
 #define FUSED(w)                                                                                                       \
     case TYPE_##w:                                                                                                     \
         if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w) && !gated)                                                   \
-            fused_row<TYPE_##w, false>(record, normed);                                                                \
+            fused_row<TYPE_##w, false, false>(record, status, normed);                                                 \
         if (COMPILED(VARIED == FUSED_KIND + 2 * TYPE_##w + 1) && gated)                                                \
-            fused_row<TYPE_##w, true>(record, normed);                                                                 \
+            fused_row<TYPE_##w, true, false>(record, status, normed);                                                  \
         break;
 
 AHEAD(rms_norm_linear)
@@ -617,16 +710,23 @@ AHEAD(rms_norm_linear)
     for (int part = 0; part <= gated; part++)
         fetch_rows_ahead(w + part * outputs * pitch, pitch, (int64_t)blockIdx.x * FEW_WARPS, FEW_WARPS, outputs);
 }
+/* Whether sizes, types or places are none that fused_row takes; `pointers`: how many begin where 16 bytes do. */
+DEVICE bool is_bad_fused(const launch &record, int pointers)
+{
+    const int64_t *d = record.dims, inputs = d[rms_norm_linear_inputs];
+    uint64_t all = 0;
+    for (int i = 0; i < pointers; i++)
+        all |= (uint64_t)record.pointers[i];
+    return !type_in(d[rms_norm_linear_weight_type], TYPES_FUSED) || !type_in(d[rms_norm_linear_type], TYPES_FUSED) ||
+           all % 16 || inputs % PIECE || inputs <= 512 || inputs > MOST_NORMED;
+}
+
 KERNEL(rms_norm_linear, FUSED_BLOCKS, 256, 4 * inputs)
 {
     DYNAMIC_SHARED(float, normed);
-    const int64_t *d = record.dims, type = d[rms_norm_linear_weight_type], inputs = d[rms_norm_linear_inputs];
+    const int64_t *d = record.dims;
     const bool gated = d[rms_norm_linear_gated] != 0;
-    uint64_t all = 0;
-    for (int i = rms_norm_linear_y; i <= rms_norm_linear_normed; i++)
-        all |= (uint64_t)record.pointers[i];
-    if (!type_in(type, TYPES_FUSED) || !type_in(d[rms_norm_linear_type], TYPES_FUSED) || all % 16 || inputs % PIECE ||
-        inputs <= 512 || inputs > MOST_NORMED) {
+    if (is_bad_fused(record, rms_norm_linear_normed + 1)) {
         report(KERNEL_BAD_ARGUMENT);
         return;
     }
@@ -634,5 +734,50 @@ KERNEL(rms_norm_linear, FUSED_BLOCKS, 256, 4 * inputs)
         FUSED(float32)
         FUSED(float16)
         FUSED(bfloat16)
+    }
+}
+
+/* ---- The same of queries, keys and values, which it rotates and writes to the cache: rms_norm_linear_rotate, whose first
+ * slots have the numbers of rms_norm_linear's */
+_Static_assert(rms_norm_linear_rotate_normed == rms_norm_linear_normed &&
+                   rms_norm_linear_rotate_type == rms_norm_linear_type &&
+                   rms_norm_linear_rotate_epsilon == rms_norm_linear_epsilon,
+               "fused_row names the slots of rms_norm_linear");
+
+#define ROTATED_KIND 64 /* and more: not those of other kernels */
+VARIANT(rms_norm_linear_rotate, ROTATED_KIND + type)
+
+#define ROTATED(w)                                                                                                     \
+    case TYPE_##w:                                                                                                     \
+        if (COMPILED(VARIED == ROTATED_KIND + TYPE_##w))                                                               \
+            fused_row<TYPE_##w, false, true>(record, status, normed);                                                  \
+        break;
+
+AHEAD(rms_norm_linear_rotate)
+{
+    const int64_t *d = record.dims,
+                  pitch = d[rms_norm_linear_inputs] * (d[rms_norm_linear_type] == TYPE_float32 ? 4 : 2);
+    const int64_t number = (int64_t)blockIdx.x * FEW_WARPS + threadIdx.x;
+    const char *const w = (const char *)record.pointers[rms_norm_linear_w];
+    if (threadIdx.x < FEW_WARPS && number < d[rms_norm_linear_outputs])
+        fetch_ahead(w + rotation(record).output_of(number) * pitch, MIN(pitch, AHEAD_BYTES / FEW_WARPS));
+}
+KERNEL(rms_norm_linear_rotate, PARTS(outputs, 8 * FUSED_UNITS), 256, 4 * inputs)
+{
+    DYNAMIC_SHARED(float, normed);
+    const int64_t *d = record.dims, head_dim = d[rms_norm_linear_rotate_head_dim];
+    const int64_t heads = d[rms_norm_linear_rotate_heads], kv_heads = d[rms_norm_linear_rotate_kv_heads];
+    const int64_t rotated = d[rms_norm_linear_rotate_rotated];
+    if (is_bad_fused(record, rms_norm_linear_normed + 1) || head_dim <= 0 || head_dim % 2 || heads < 0 ||
+        kv_heads < 0 || (heads + 2 * kv_heads) * head_dim != d[rms_norm_linear_outputs] || rotated < 0 || rotated % 2 ||
+        rotated > head_dim || (rotated && !record.pointers[rms_norm_linear_rotate_table]) ||
+        !type_in(d[rms_norm_linear_rotate_cache_type], TYPES_FUSED)) {
+        report(KERNEL_BAD_ARGUMENT);
+        return;
+    }
+    switch (d[rms_norm_linear_type]) {
+        ROTATED(float32)
+        ROTATED(float16)
+        ROTATED(bfloat16)
     }
 }

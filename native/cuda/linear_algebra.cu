@@ -904,15 +904,35 @@ KERNEL(svd, CHOOSE(vectors *n > 0, batch, 0), 256, 0)
         complete<double>(record, signs);
 }
 
-/* ---- Triangular systems: 32 rows at a time by warps, a lane for each row; then all rows that are left, less their part. */
+/* ---- Triangular systems: 32 rows at a time by warps, a lane for each row; then all rows of the launch that are left, less
+ * their part, by the same block; then those of no launch yet, by all blocks. */
+
+/* A launch's part of a system: the rows to solve, and those that are left behind them, or where `upper` before them. */
+struct system_part {
+    int64_t n, columns, begin, end, left, other;
+    bool upper, first; /* first: y has nothing yet */
+
+    DEVICE_MEMBER explicit system_part(const launch &record)
+    {
+        const int64_t *d = record.dims;
+        n = d[solve_triangular_n], columns = d[solve_triangular_columns];
+        begin = d[solve_triangular_begin], end = d[solve_triangular_end];
+        upper = d[solve_triangular_upper];
+        left = upper ? begin : n - end;
+        other = upper ? 0 : end;
+        first = upper ? end == n : begin == 0;
+    }
+};
 
 template <class T> DEVICE void solve_of(const launch &record, int32_t *status)
 {
     __shared__ T corner[STEP_ROWS][STEP_ROWS + 1], found[STEP_ROWS][SIDES];
-    const int64_t *d = record.dims, n = d[solve_triangular_n], columns = d[solve_triangular_columns];
+    const int64_t *d = record.dims;
+    const system_part part(record);
+    const int64_t n = part.n, columns = part.columns, height_of_all = part.end - part.begin;
     const int64_t row_step = d[solve_triangular_a_row], column_step = d[solve_triangular_a_column];
-    const int64_t parts = PARTS(columns, SIDES), steps = PARTS(n, STEP_ROWS);
-    const bool upper = d[solve_triangular_upper], unit = d[solve_triangular_unit];
+    const int64_t parts = PARTS(columns, SIDES), steps = PARTS(height_of_all, STEP_ROWS);
+    const bool upper = part.upper, unit = d[solve_triangular_unit];
     const int32_t *const orders = (const int32_t *)record.pointers[solve_triangular_order];
     FOR_EACH_BLOCK(block, d[solve_triangular_batch] * parts)
     {
@@ -921,15 +941,16 @@ template <class T> DEVICE void solve_of(const launch &record, int32_t *status)
         const T *const a = (const T *)record.pointers[solve_triangular_a] + matrix * d[solve_triangular_a_batch];
         const T *const b = (const T *)record.pointers[solve_triangular_b] + matrix * n * columns + begin;
         T *const y = (T *)record.pointers[solve_triangular_y] + matrix * n * columns + begin;
-        FOR_THREADS(i, n * sides)
-        {
-            const int64_t row = i / sides, c = i % sides;
-            y[row * columns + c] = b[(orders ? orders[matrix * n + row] : row) * columns + c];
-        }
+        if (part.first)
+            FOR_THREADS(i, height_of_all * sides)
+            {
+                const int64_t row = part.begin + i / sides, c = i % sides;
+                y[row * columns + c] = b[(orders ? orders[matrix * n + row] : row) * columns + c];
+            }
         __syncthreads();
         for (int64_t step = 0; step < steps; step++) {
-            const int64_t first = (upper ? steps - 1 - step : step) * STEP_ROWS;
-            const int height = (int)MIN(STEP_ROWS, n - first);
+            const int64_t first = part.begin + (upper ? steps - 1 - step : step) * STEP_ROWS;
+            const int height = (int)MIN(STEP_ROWS, part.end - first);
             FOR_THREADS(i, height * height)
             corner[i / height][i % height] = a[(first + i / height) * row_step + (first + i % height) * column_step];
             __syncthreads();
@@ -949,7 +970,8 @@ template <class T> DEVICE void solve_of(const launch &record, int32_t *status)
                     *own = found[LANE][c] = value;
             }
             __syncthreads();
-            const int64_t others = upper ? 0 : first + height, left = upper ? first : n - others;
+            const int64_t others = upper ? part.begin : first + height;
+            const int64_t left = upper ? first - part.begin : part.end - others;
             FOR_THREADS(i, left * sides)
             {
                 const int64_t row = others + i / sides, c = i % sides;
@@ -964,10 +986,11 @@ template <class T> DEVICE void solve_of(const launch &record, int32_t *status)
     }
 }
 
-KERNEL(solve_triangular, batch *PARTS(columns, SIDES), 256, 0)
+STEP(solve_triangular, 1, batch *PARTS(columns, SIDES), 256, 0)
 {
     const int64_t *d = record.dims;
-    if (d[solve_triangular_n] < 0 || d[solve_triangular_columns] < 0)
+    const system_part part(record);
+    if (part.n < 0 || part.columns < 0 || part.begin < 0 || part.end < part.begin || part.end > part.n)
         return report(KERNEL_BAD_ARGUMENT);
     if (d[solve_triangular_type] == TYPE_float32)
         solve_of<float>(record, status);
@@ -975,4 +998,70 @@ KERNEL(solve_triangular, batch *PARTS(columns, SIDES), 256, 0)
         solve_of<double>(record, status);
     else
         report(KERNEL_BAD_ARGUMENT);
+}
+
+/* The rows that are left, less their products with the rows that this launch has solved: LEFT_ROWS of them and SIDES
+ * right-hand sides for a block. A thread has a row and every LEFT_GROUPS'th side. */
+#define LEFT_ROWS 64
+enum { LEFT_GROUPS = 256 / LEFT_ROWS };
+
+template <class T> DEVICE void reduce_left(const launch &record)
+{
+    __shared__ T rows[LEFT_ROWS][STEP_ROWS + 1], found[STEP_ROWS][SIDES];
+    const int64_t *d = record.dims;
+    const system_part part(record);
+    const int64_t n = part.n, columns = part.columns;
+    const int64_t row_step = d[solve_triangular_a_row], column_step = d[solve_triangular_a_column];
+    const int64_t across = PARTS(columns, SIDES), down = PARTS(part.left, LEFT_ROWS);
+    const int own = (int)threadIdx.x % LEFT_ROWS, group = (int)threadIdx.x / LEFT_ROWS;
+    const int32_t *const orders = (const int32_t *)record.pointers[solve_triangular_order];
+    FOR_EACH_BLOCK(block, d[solve_triangular_batch] * down * across)
+    {
+        const int64_t matrix = block / across / down, top = part.other + block / across % down * LEFT_ROWS;
+        const int64_t begin = block % across * SIDES, row = top + own;
+        const int sides = (int)MIN(SIDES, columns - begin), height = (int)MIN(LEFT_ROWS, part.other + part.left - top);
+        const T *const a = (const T *)record.pointers[solve_triangular_a] + matrix * d[solve_triangular_a_batch];
+        const T *const b = (const T *)record.pointers[solve_triangular_b] + matrix * n * columns + begin;
+        T *const y = (T *)record.pointers[solve_triangular_y] + matrix * n * columns + begin;
+        T sums[SIDES / LEFT_GROUPS] = {0};
+        for (int64_t start = part.begin; start < part.end; start += STEP_ROWS) {
+            const int width = (int)MIN(STEP_ROWS, part.end - start);
+            FOR_THREADS(i, LEFT_ROWS * STEP_ROWS)
+            { /* neighbours read side by side, whichever way the matrix lies */
+                const int r = (int)(row_step == 1 ? i % LEFT_ROWS : i / STEP_ROWS);
+                const int c = (int)(row_step == 1 ? i / LEFT_ROWS : i % STEP_ROWS);
+                rows[r][c] = r < height && c < width ? a[(top + r) * row_step + (start + c) * column_step] : 0;
+            }
+            FOR_THREADS(i, width * sides)
+            found[i / sides][i % sides] = y[(start + i / sides) * columns + i % sides];
+            __syncthreads();
+            for (int j = 0; j < width; j++) {
+                const T value = rows[own][j];
+#pragma unroll
+                for (int s = 0; s < SIDES / LEFT_GROUPS; s++)
+                    if (group + s * LEFT_GROUPS < sides)
+                        sums[s] += value * found[j][group + s * LEFT_GROUPS];
+            }
+            __syncthreads();
+        }
+#pragma unroll
+        for (int s = 0; s < SIDES / LEFT_GROUPS; s++) {
+            const int c = group + s * LEFT_GROUPS;
+            if (own < height && c < sides) {
+                const T before =
+                    part.first ? b[(orders ? orders[matrix * n + row] : row) * columns + c] : y[row * columns + c];
+                y[row * columns + c] = before - sums[s];
+            }
+        }
+    }
+}
+
+KERNEL(solve_triangular, batch *PARTS(columns, SIDES) * PARTS(CHOOSE(upper > 0, begin, n - end), LEFT_ROWS), 256, 0)
+{
+    if (failed)
+        return;
+    if (record.dims[solve_triangular_type] == TYPE_float32)
+        reduce_left<float>(record);
+    else
+        reduce_left<double>(record);
 }

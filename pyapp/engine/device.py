@@ -29,6 +29,7 @@ class Backend:
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
     keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
     bfloat16_caches = False  # whether attention reads caches in bfloat16
+    chosen: Any = None  # the stream that this thread launches in, where a device has several; None: its own
     host_helps = False  # whether the host computes what there is no kernel for, from copies, with a warning
 
     def allocate(self, nbytes: int) -> Any:
@@ -67,6 +68,13 @@ class Backend:
         """The number of the stream that this thread launches in, where a device has several; None: its own. Freed
         memory serves the next tensor of its stream alone."""
         return None
+
+    def new_stream(self) -> Any:
+        """Another stream of a device that has several, with its `number`, which `chosen` may be set to; else None."""
+        return None
+
+    def enter_stream(self) -> None:
+        """Makes the stream that this thread launches in the device's present one, for other libraries."""
 
     def wait_for_streams(self, number: int | None, others: Sequence[Any]) -> None:
         """The stream of this number (None: the device's own) waits for what others have to do until now. Nothing to do

@@ -5,17 +5,20 @@ state (ZeRO stage 3: Rajbhandari et al. 2020, arXiv 1910.02054). By the names of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
 from ..engine import Tensor, no_grad
 from ..engine.autograd_function import Function
+from ..engine.launch import capturing
 from ..engine.ops import cat, empty, zeros
 from ..engine.ops.view import as_strided
 from ..engine.processes.collectives import all_gather_into_tensor, reduce_scatter_tensor
 from ..engine.processes.communicator import ReduceOp
 from ..engine.processes.group import ProcessGroup, group_or_world
 from ..engine.saved_tensors import saved_tensors_hooks
+from ..engine.thread_local import ThreadLocal
 from ..engine.user_errors import describe
 from ..errors import ArgumentError
 from .distributed_data_parallel import check_same_parameters
@@ -46,13 +49,111 @@ class _Place:
         return flat[begin : min(begin + self.rows, self.count)]
 
 
+class _Ahead:
+    """The whole parameters of a unit, which are gathered while something else is computed: by calls that are waited for
+    later, in another stream of a device that has several.
+    """
+
+    def __init__(self, unit: _Unit) -> None:
+        self._unit = unit
+        self._backend = unit.places[0].parameter.device.backend
+        self._wholes: list[Tensor] | None = None
+        if unit.stream is None:
+            unit.stream = self._backend.new_stream()
+        if unit.stream is not None:  # after what has written the rows, and what has read the memory that is free now
+            self._backend.wait_for_streams(unit.stream.number, [self._backend.chosen])
+        with self._beside():
+            self._calls = unit.begin_gather(True)
+            if all(work.is_completed() for _, _, work in self._calls):  # on a card: in the order of the stream
+                self._wholes = unit.end_gather(self._calls)
+
+    def take(self) -> list[Tensor]:
+        if self._wholes is None:
+            with self._beside():
+                self._wholes = self._unit.end_gather(self._calls)
+        self.go_first()
+        return self._wholes
+
+    def go_first(self) -> None:
+        """What is launched from here on waits for the calls, so that a group's calls have one order on every rank."""
+        if self._unit.stream is not None:
+            self._backend.wait_for_streams(self._backend.stream, [self._unit.stream])
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """What is launched here goes to the unit's stream."""
+        backend, stream = self._backend, self._unit.stream
+        with no_grad():
+            if stream is None:
+                yield
+                return
+            before = backend.chosen
+            backend.chosen = stream
+            try:
+                yield
+            finally:
+                backend.chosen = before
+
+
+class _Pass:
+    """A forward pass of the outermost of several units. `known`: the units that the pass before has met, in their
+    order; as long as this one meets the same, the next of them is gathered ahead.
+    """
+
+    def __init__(self, known: list[_Unit]) -> None:
+        self._known = known
+        self.seen: list[_Unit] = []
+        self._next: tuple[_Unit, _Ahead] | None = None
+
+    def whole(self, unit: _Unit) -> list[Tensor]:
+        """The parameters of the unit whose turn it is."""
+        begun, self._next = self._next, None
+        wholes = None if begun is None else begun[1].take()
+        if begun is None or begun[0] is not unit or wholes is None:
+            wholes = unit.gather()
+        self.seen.append(unit)
+        turn = len(self.seen)
+        following = self._known[turn] if turn < len(self._known) else None
+        if following is not None and following.places and not capturing() and all(map(_same, self.seen, self._known)):
+            self._next = following, _Ahead(following)
+        return wholes
+
+    def end(self) -> None:
+        if self._next is not None:  # a pass that has met less than the one before
+            self._next[1].take()
+            self._next = None
+        first, *others = self.seen
+        # The gradient meets them in the other direction. The outermost keeps its parameters from its end to its
+        # beginning.
+        first.earlier = others[-1] if others else None
+        for i, unit in enumerate(others):
+            unit.earlier = others[i - 1] if i else None
+
+
+def _same(a: object, b: object) -> bool:
+    return a is b
+
+
+class _Thread(ThreadLocal):
+    """The forward pass of units that this thread is in."""
+
+    forward: _Pass | None = None
+
+
+_THREAD = _Thread()
+
+
 class _Unit:
     """The parameters of a module that are gathered together, before its forward pass and again in its gradient."""
 
     def __init__(self, module: Module, group: ProcessGroup, again: bool) -> None:
         self.group, self.again = group, again
         self.places = _places(module, group.size())
+        self.stream: Any = None  # in which it is gathered ahead; None: the device has no other
+        self.earlier: _Unit | None = None  # whose gradient comes after this one's
+        self._inner: list[_Unit] = []  # in the last pass in which this one was the outermost: which units, in order
         self._kept: list[Tensor] | None = None  # the whole parameters, for the gradient
+        self._ahead: _Ahead | None = None  # of what will be kept
         self._entered: list[Any] = []
         check_same_parameters("fully_shard", ((place.name, place.parameter) for place in self.places), group)
         rank = group.rank()
@@ -67,12 +168,23 @@ class _Unit:
 
     def gather(self) -> list[Tensor]:
         """The whole parameters from every rank's rows; one call for each dtype."""
-        found: list[Tensor | None] = [None] * len(self.places)
-        size = self.group.size()
+        return self.end_gather(self.begin_gather(False))
+
+    def begin_gather(self, async_op: bool) -> list[tuple[list[int], Tensor, Any]]:
+        """The calls: the numbers of the parameters of each, where their rows come, and what to wait for."""
+        calls = []
         for chosen in self._by_dtype():
             own = cat([_padded(self.places[i]).reshape(-1) for i in chosen])  # (elements of a rank,)
-            every = empty(size, own.numel(), dtype=own.dtype, device=own.device)  # (ranks, elements of a rank)
-            all_gather_into_tensor(every, own, self.group)
+            every = empty(self.group.size(), own.numel(), dtype=own.dtype, device=own.device)  # (ranks, of a rank)
+            calls.append((chosen, every, all_gather_into_tensor(every, own, self.group, async_op)))
+        return calls
+
+    def end_gather(self, calls: list[tuple[list[int], Tensor, Any]]) -> list[Tensor]:
+        found: list[Tensor | None] = [None] * len(self.places)
+        size = self.group.size()
+        for chosen, every, work in calls:
+            if work is not None:
+                work.wait()
             at = 0
             for i in chosen:
                 place = self.places[i]
@@ -85,6 +197,8 @@ class _Unit:
         """This rank's rows of the mean gradients of all ranks."""
         found: list[Tensor | None] = [None] * len(gradients)
         size = self.group.size()
+        if self.earlier is not None and self.earlier._ahead is not None:
+            self.earlier._ahead.go_first()
         for every in self._by_dtype():
             chosen = [i for i in every if wanted[i]]
             if not chosen:
@@ -121,9 +235,17 @@ class _Unit:
     # ---- around forward
 
     def _before(self, module: Module, args: Any) -> None:
-        self._kept = None
+        self.forget()
+        outermost = _THREAD.forward is None
+        if outermost:
+            _THREAD.forward = _Pass(self._inner)
         parameters = [place.parameter for place in self.places]
-        wholes = _Gather.apply(self, *parameters)
+        try:
+            wholes = _Gather.apply(self, *parameters)
+        except BaseException:
+            if outermost:
+                _THREAD.forward = None
+            raise
         wholes = wholes if isinstance(wholes, tuple) else (wholes,)
         context = saved_tensors_hooks(_pack, _unpack) if self.again else None
         for i, (place, whole) in enumerate(zip(self.places, wholes, strict=True)):
@@ -133,12 +255,12 @@ class _Unit:
                 _WHOLE[id(whole.storage)] = self, i
         if context is not None:
             context.__enter__()
-        self._entered.append((context, wholes))
+        self._entered.append((context, wholes, outermost))
 
     def _after(self, module: Module, args: Any, output: Any) -> None:
         if not self._entered:  # gathering failed
             return
-        context, wholes = self._entered.pop()
+        context, wholes, outermost = self._entered.pop()
         if context is not None:
             context.__exit__(None, None, None)
         for place, whole in zip(self.places, wholes, strict=True):
@@ -146,16 +268,31 @@ class _Unit:
             for owner, name in place.owners:
                 object.__setattr__(owner, name, place.parameter)
 
+        if outermost and (forward := _THREAD.forward) is not None:
+            _THREAD.forward = None
+            forward.end()
+            self._inner = forward.seen
+
     # ---- in the gradient
 
     def whole_again(self, i: int) -> Tensor:
         if self._kept is None:
+            ahead, self._ahead = self._ahead, None
             with no_grad():
-                self._kept = self.gather()
+                self._kept = self.gather() if ahead is None else ahead.take()
+            other = self.earlier
+            if other is not None and other.again and other._kept is None and other._ahead is None and not capturing():
+                other._ahead = _Ahead(other)
         return self._kept[i]
 
     def forget(self) -> None:
-        self._kept = None
+        if self._ahead is not None:  # nothing has asked for it
+            self._ahead.take()
+        self._kept = self._ahead = None
+
+    def whole(self) -> list[Tensor]:
+        """For forward: where the pass has gathered them ahead, these."""
+        return self.gather() if _THREAD.forward is None else _THREAD.forward.whole(self)
 
 
 class _Gather(Function):
@@ -165,7 +302,7 @@ class _Gather(Function):
     def forward(ctx: Any, unit: _Unit, *parts: Tensor) -> tuple[Tensor, ...]:
         ctx.unit = unit
         ctx.set_materialize_grads(False)
-        return tuple(unit.gather())
+        return tuple(unit.whole())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
@@ -233,7 +370,9 @@ def fully_shard(
     Each call of the module gathers what it needs; its gradients are averaged over the processes, of which each keeps
     its rows. So optimisers that compute element by element (Adam, SGD …) work as they are; Muon, Adafactor and LBFGS,
     which need whole matrices, refuse. `nn.utils.clip_grad_norm_` sums over the processes. With `reshard_after_forward`
-    the whole parameters are freed after forward, and gathered once more for the gradient. `parameters()` and
+    the whole parameters are freed after forward, and gathered once more for the gradient. From the second pass on, the
+    parameters of the block that comes next are gathered while one computes, if the whole model is sharded too: on cards
+    in another stream. `parameters()` and
     `state_dict()` have this process's rows; `full_state_dict` has the whole.
 
     All processes make the same calls. ArgumentError where they have different parameters; where a parameter is shared

@@ -558,11 +558,6 @@ def _convolution(
     )  # fmt: skip
 
 
-@writes("_conv1d")
-def _conv1d(g: _Graph, y: Tensor, x: Tensor, weight: Tensor, bias: Any, stride: int, padding: int) -> str | None:
-    return _convolution(g, y, x, weight, bias, (stride,), ((padding, padding),), (1,), 1)
-
-
 @writes("_convolution_transpose")
 def _convolution_transpose(
     g: _Graph, y: Tensor, x: Tensor, weight: Tensor, bias: Any, stride: Any, sides: Any, dilation: Any, groups: int

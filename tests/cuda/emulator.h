@@ -567,6 +567,9 @@ template <class T> static T atomicMax(T *at, T value)
     return before;
 }
 
+struct alignas(8) float2 {
+    float x, y;
+};
 struct alignas(16) float4 {
     float x, y, z, w;
 };

@@ -12,6 +12,7 @@ import pytest
 import pyapp
 from pyapp import Tensor, nn
 from pyapp.engine import capture
+from pyapp.engine.element_types import CODES
 from pyapp.engine.gpu.fusion import fuse
 from pyapp.engine.native import DIMS, FLOATS, POINTERS, RECORD, RECORD_BYTES, SIGNATURES
 from pyapp.models.llama2c import Config, Llama2c
@@ -76,6 +77,57 @@ def test_a_norm_a_linear_layer_and_a_gated_activation(
         return (normed, y, pyapp.ops.silu_mul(y)) if gated else (normed, y)
 
     assert_fused(compute, ["rms_norm_linear"])
+
+
+@pytest.mark.parametrize("cache", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize(
+    "kind, weight, inputs, heads, kv_heads, size, rotated, interleaved",
+    [
+        ("bfloat16", "float32", 520, 4, 2, 8, 8, False),
+        ("float16", "bfloat16", 1032, 3, 1, 6, 4, True),
+        ("float32", "float16", 576, 2, 2, 12, 6, False),
+        ("bfloat16", "bfloat16", 640, 2, 1, 16, 0, False),
+    ],
+)
+def test_a_norm_a_linear_layer_and_what_a_cache_keeps(
+    kind: str, weight: str, inputs: int, heads: int, kv_heads: int, size: int, rotated: int, interleaved: bool,
+    cache: str,
+) -> None:  # fmt: skip
+    """A position outside of the cache is found, and nothing is written."""
+    norm, layer = nn.RMSNorm(inputs), nn.Linear(inputs, (heads + 2 * kv_heads) * size, bias=False)
+    norm.weight.data.copy_(pyapp.arange(inputs) / inputs - 0.3)
+    norm.to(weight).to(DEVICE)
+    layer.to(kind).to(DEVICE)
+    x, table = normal(1, inputs), normal(9, rotated // 2, 2, seed=2) if rotated else None
+    keys, values = (pyapp.zeros(kv_heads, 7, size, dtype=cache, device=DEVICE) for _ in range(2))
+    position = pyapp.tensor([5], dtype="int32").to(DEVICE)
+
+    def compute() -> tuple[Tensor, ...]:
+        normed = norm(x)
+        y = pyapp.ops.linear(normed, layer.weight)
+        attended = pyapp.ops.cached_self_attention(y, table, position, keys, values, interleaved)
+        return normed, y, attended
+
+    with pyapp.no_grad():
+        alone = [np.array(y.cpu().numpy()) for y in (*compute(), keys.float(), values.float())]
+        keys.zero_(), values.zero_()
+        graph = capture(compute)
+        for y in graph.outputs:
+            y.fill_(float("nan"))
+        keys.zero_(), values.zero_()
+        _, names = launched(graph.replay)
+        found = [np.array(y.cpu().numpy()) for y in (*graph.outputs, keys.float(), values.float())]
+        assert emulated.REAL or names[:1] == ["rms_norm_linear_rotate"] and len(names) == 2, names
+        for y, own in zip(found, alone, strict=True):
+            assert y.tobytes() == own.tobytes()
+        position.fill_(7)
+        before = [np.array(y.float().cpu().numpy()) for y in (keys, values)]
+        with pytest.raises(IndexError, match="rms_norm_linear_rotate"):
+            graph.replay()
+            graph.outputs[0].tolist()
+        for y, own in zip((keys, values), before, strict=True):
+            assert y.float().cpu().numpy().tobytes() == own.tobytes()
+    emulated.check()
 
 
 def quantised_layer(kind: str, columns: int, outputs: int) -> nn.Module:
@@ -144,7 +196,7 @@ def test_what_is_not_finite_stays_so_in_a_row_of_blocks() -> None:
     assert_fused(lambda: (block(x),), ["quantize_linear_blocks"])
 
 
-@pytest.mark.parametrize("kind, launches", [("bfloat16", 6), ("q8_0", 6)])
+@pytest.mark.parametrize("kind, launches", [("bfloat16", 5), ("q8_0", 6)])
 def test_a_layer_of_a_token_has_few_launches(kind: str, launches: int) -> None:
     """And its logits are those of a prompt."""
     counts = []
@@ -230,6 +282,35 @@ def test_three_records_become_one() -> None:
 def test_what_one_kernel_cannot_do_stays_two(norm: dict[str, int], linear: dict[str, int]) -> None:
     records = record("rms_norm_f32", **NORM | norm) + record("linear_bf16", **LINEAR | linear)
     assert fuse(records, 2) == records
+
+
+ROTATION: dict[str, Any] = {
+    "qkv": LINEAR["y"], "table": ADDRESS * 66, "position": ADDRESS * 71, "keys": ADDRESS * 76, "values": ADDRESS * 81,
+    "texts": 1, "tokens": 1, "heads": 4, "kv_heads": 2, "head_dim": 8, "capacity": 100, "stride": 64, "rotated": 8,
+    "positions": 100, "type": CODES[pyapp.float16],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change, fused",
+    [
+        ({}, True),
+        ({"type": CODES[pyapp.uint8]}, False),  # q8_0: a warp has one number of a row
+        ({"block_table": ADDRESS * 90, "blocks": 4, "parts": 2}, False),
+        ({"tokens": 2}, False),
+        ({"qkv": ADDRESS * 91}, False),
+        ({"heads": 2}, False),
+        ({"table": 0}, False),
+        ({"table": 0, "rotated": 0}, True),
+        ({"values": ROTATION["keys"] + 64}, False),
+        ({"keys": NORM["x"]}, False),
+        ({"head_dim": 1, "heads": 60, "rotated": 0}, False),
+    ],
+)
+def test_a_rotation_behind_queries_keys_and_values(change: dict[str, int], fused: bool) -> None:
+    records = record("rms_norm_f32", **NORM) + record("linear_bf16", **LINEAR)
+    found = fuse(records + record("rotate_and_write", **ROTATION | change), 3)
+    assert (names_of(found) == ["rms_norm_linear_rotate"]) == fused, names_of(found)
 
 
 FITTING = {"xq": ADDRESS * 100, "x": NORM["y"], "columns": 1024, "x_stride": 1024}

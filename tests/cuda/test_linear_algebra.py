@@ -243,6 +243,24 @@ def test_eigenvalues_by_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
         capture(lambda: linalg.eigvalsh(on_card(x)))
 
 
+@pytest.mark.parametrize("upper", [False, True])
+def test_few_sides_of_a_large_triangle_are_for_all_blocks(upper: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of parts of its rows, one block solves them and all take them from the rows that are left."""
+    monkeypatch.setattr(linear_algebra, "MOST_ROWS", 40)
+    monkeypatch.setattr(linear_algebra, "SOLVED_ROWS", 32)
+    generator = np.random.default_rng(4)
+    a = generator.standard_normal((2, 150, 150)) + 30 * np.eye(150)
+    b = generator.standard_normal((2, 150, 2))
+    a = np.triu(a) if upper else np.tril(a)
+    backend: Any = pyapp.device(emulated.DEVICE).backend
+    before = 0 if emulated.REAL else len(backend.card.launched)
+    found = linalg.solve_triangular(on_card(a), on_card(b), upper=upper).cpu().numpy()
+    np.testing.assert_allclose(found, np.linalg.solve(a, b), rtol=1e-9)
+    if not emulated.REAL:
+        names = backend.card.launched[before:]
+        assert names == ["solve_triangular_step1", "solve_triangular"] * 4 + ["solve_triangular_step1"]
+
+
 def test_what_has_no_factor() -> None:
     """The error is that of the call, as in torch; that of a Graph comes one call later."""
     zero, negative = pyapp.zeros(2, 3, 3, device=emulated.DEVICE), on_card(-POSITIVE)
@@ -256,6 +274,8 @@ def test_what_has_no_factor() -> None:
     mixed = on_card(np.stack([POSITIVE[0], -POSITIVE[0]]))
     factor, info = linalg.cholesky_ex(mixed)
     assert info.tolist() == [0, 1] and factor[1].isnan().all()
+    minors = np.stack([np.diag([1, 2, 3, 4, sign]) for sign in (5, -5)] + [np.diag([1, 0, 3, -4, 5])]).astype("float32")
+    assert linalg.cholesky_ex(on_card(minors)).info.tolist() == [0, 5, 2]
     np.testing.assert_allclose(factor[0].cpu().numpy(), np.linalg.cholesky(POSITIVE[0]), rtol=1e-5)
     assert linalg.lu_factor_ex(zero).info.tolist() == [1, 1]
     with pytest.raises(TypeError, match="floating-point"), pytest.warns(UserWarning, match="no kernel"):

@@ -8,7 +8,9 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -26,6 +28,7 @@ from pyapp.events import Cancel
 from pyapp.formats import open_checkpoint, write_safetensors
 from pyapp.models.llama import Config, LlamaForCausalLM
 from pyapp.models.load import build
+from pyapp.nn import fully_sharded
 from pyapp.nn.parallel import DistributedDataParallel
 from pyapp.nn.parameter import skip_initialization
 from pyapp.nn.tensor_parallel import parallelize
@@ -566,6 +569,67 @@ class _Tied(nn.Module):
         for block in self.blocks:
             x = x + block(x) * self.scale + self.frozen.sum()
         return x @ self.table.weight.t()
+
+
+@contextmanager
+def _gathers() -> Iterator[list[bool]]:
+    """Notes of each gather of whole parameters whether it was begun ahead."""
+    found: list[bool] = []
+    original = fully_sharded.all_gather_into_tensor
+
+    def noted(*arguments: Any) -> Any:
+        found.append(arguments[3])
+        return original(*arguments)
+
+    fully_sharded.all_gather_into_tensor = noted
+    try:
+        yield found
+    finally:
+        fully_sharded.all_gather_into_tensor = original
+
+
+@check
+def parameters_of_the_next_block_are_gathered_ahead() -> None:
+    """From the second pass on, in forward and in the gradient; blocks in another order are gathered at their turn."""
+    pyapp.manual_seed(6)
+    blocks = [nn.Linear(4, 4) for _ in range(3)]
+    order = [0, 1, 2]
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(blocks)
+            self.last = nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            for i in order:
+                x = self.blocks[i](x).tanh()
+            return self.last(x)
+
+    model = Model()
+    whole = deepcopy(model)
+    for block in blocks:
+        fully_shard(block)
+    fully_shard(model)
+    optimizers = [optim.SGD(each.parameters(), lr=0.5) for each in (whole, model)]
+    x = pyapp.randn(3, 4, requires_grad=True)
+    for turns, ahead in (([0, 1, 2], 0), ([0, 1, 2], 3), ([2, 0, 1], 1), ([2, 0, 1], 3), ([2, 0], 3), ([2, 0], 2)):
+        order[:] = turns
+        results = []
+        for each, optimizer in zip((whole, model), optimizers, strict=True):
+            optimizer.zero_grad()
+            with _gathers() as found:
+                y = each(x)
+            with _gathers() as again:
+                y.square().sum().backward()
+            optimizer.step()
+            results.append(y.detach())
+        close(results[1], results[0], 1e-6)
+        # The outermost is gathered at its turn, and so is the first whose gradient is asked for.
+        assert sum(found) == ahead and len(found) >= len(turns) + 1, (turns, found)
+        assert again == [False, *[True] * len(turns)], (turns, again)
+    for name, value in full_state_dict(model).items():
+        close(value, whole.state_dict()[name], 1e-6)
 
 
 @check

@@ -205,12 +205,21 @@ def test_triangular_systems(kernels: Kernels) -> None:
                 dims = {"batch": 2, "n": n, "columns": columns, "upper": upper, "unit": unit, "a_batch": n * n}
                 array, steps = ((given, (n, 1)), (turned, (1, n)))[(n + unit) % 2]
                 steps_of = {"a_row": steps[0], "a_column": steps[1]}
-                assert run(kernels, "solve_triangular", y=y, a=array, b=b, **dims, **steps_of) == OK
+                assert run(kernels, "solve_triangular", y=y, a=array, b=b, **dims, **steps_of, end=n) == OK
+                close(y, expected.astype(kind))
+                rows = max(n - n // 3 if n % 2 else n // 2, 1)  # of one launch of several
+                starts = range(0, n, rows)
+                for begin in reversed(starts) if upper else starts:
+                    part = {"begin": begin, "end": min(begin + rows, n), "type": TYPES[kind]}
+                    assert kernels.run("solve_triangular", y=y, a=array, b=b, **dims, **steps_of, **part) == OK
                 close(y, expected.astype(kind))
         order = np.array([np.random.default_rng(i).permutation(n) for i in range(2)], np.int32)
         one = np.tril(x[0]).copy()
         dims = {"batch": 2, "n": n, "columns": columns, "a_row": n, "a_column": 1}  # one matrix for all
-        assert run(kernels, "solve_triangular", y=y, a=one, b=b, order=order, **dims) == OK
+        y.fill(np.nan)
+        for begin, end in ((0, n // 2), (n // 2, n)):
+            part = {"begin": begin, "end": end, "type": TYPES[kind]}
+            assert kernels.run("solve_triangular", y=y, a=one, b=b, order=order, **dims, **part) == OK
         close(y, np.linalg.solve(one, np.take_along_axis(b, order[..., None].astype(np.int64), 1)))
 
 
@@ -222,9 +231,11 @@ def test_what_has_no_factor(kernels: Kernels) -> None:
     assert run(kernels, "cholesky", y=y, x=x, batch=2, n=20) == NOT_POSITIVE
     assert run(kernels, "cholesky", y=y, x=np.full_like(x, np.nan), batch=2, n=20) == NOT_POSITIVE
     x[1, 19, 19] = 0
-    dims = {"batch": 2, "n": 20, "columns": 20, "a_batch": 400, "a_row": 20, "a_column": 1}
+    dims = {"batch": 2, "n": 20, "columns": 20, "a_batch": 400, "a_row": 20, "a_column": 1, "end": 20}
     assert run(kernels, "solve_triangular", y=y, a=x, b=x, **dims) == SINGULAR
     assert run(kernels, "solve_triangular", y=y, a=x, b=x, unit=1, **dims) == OK
+    for wrong in ({"begin": -1}, {"begin": 21}, {"end": 21}):
+        assert run(kernels, "solve_triangular", y=y, a=x, b=x, **(dims | wrong)) == BAD_ARGUMENT
     order, exchanges = np.empty((2, 20), np.int32), np.empty((2, 20), np.int32)
     x[:] = 0
     sizes = {"batch": 2, "rows": 20, "columns": 20}

@@ -27,6 +27,7 @@ _CHOLESKY, _EIGH, _LU, _QR, _SOLVE, _SVD = (
 )
 MOST_ROWS = 512  # of linear_algebra.cu: rows of a panel, or pairs of rows, in shared memory
 PANEL = 64  # of the same: columns that one launch of lu_factor takes of a larger matrix
+SOLVED_ROWS = 256  # of a larger triangular system: what one launch solves
 JACOBI_BLOCK = 32  # rows of a block of a larger symmetric matrix: two blocks fit shared memory
 SWEEPS = 40  # at most, as in linear_algebra.cu
 
@@ -92,13 +93,21 @@ def _factored(x: Tensor, exchanged: bool = True) -> tuple[Tensor, Any, Any]:
 
 
 def _solved(a: Tensor, b: Tensor, upper: bool, unit: bool, order: Tensor | None = None) -> Tensor:
-    """x of a x = b for triangles of a (B, N, N), or (1, N, N) for all, with any strides; b (B, N, K), dense."""
+    """x of a x = b for triangles of a (B, N, N), or (1, N, N) for all, with any strides; b (B, N, K), dense. A block of
+    threads has a triangle and 32 columns of b; of more than MOST_ROWS rows it has SOLVED_ROWS at a time, and all
+    blocks take their products from the rows that are left.
+    """
     batch, n, columns = b.shape
     y = empty_contiguous(b.shape, b.dtype, b.device)
-    _SOLVE.launch(
-        batch * n * n * columns >> 11, y, a, b, order, CODES[b.dtype], batch, n, columns, int(upper), int(unit),
-        a.strides[0] if a.shape[0] > 1 else 0, *a.strides[1:],
-    )  # fmt: skip
+    rows = SOLVED_ROWS if n > MOST_ROWS else max(n, 1)
+    starts = range(0, max(n, 1), rows)
+    for begin in reversed(starts) if upper else starts:
+        end = min(begin + rows, n)
+        left = begin if upper else n - end
+        _SOLVE.launch(
+            batch * columns * (end - begin) * (end - begin + 2 * left) >> 11, y, a, b, order, CODES[b.dtype], batch, n,
+            columns, int(upper), int(unit), a.strides[0] if a.shape[0] > 1 else 0, *a.strides[1:], begin, end,
+        )  # fmt: skip
     return y
 
 

@@ -176,12 +176,14 @@ class Cuda(Backend):
 
     @property
     def chosen(self) -> Stream | None:
-        """The stream in which this thread launches; None: the card's own."""
         return self._thread.stream
 
     @chosen.setter
     def chosen(self, stream: Stream | None) -> None:
         self._thread.stream = stream
+
+    def new_stream(self) -> Stream:
+        return Stream(self)
 
     def stream_of(self, chosen: Stream | None) -> Any:
         """The card's stream; None is the card's own."""
@@ -208,8 +210,7 @@ class Cuda(Backend):
             self.hold_stream(own, event)
         self.card.end_event(event)  # the driver keeps what the streams wait for
 
-    def _enter(self) -> None:
-        """Makes this thread's stream the card's present one."""
+    def enter_stream(self) -> None:
         self.card.stream = self.stream_of(self._thread.stream)
 
     # ---- memory
@@ -278,7 +279,7 @@ class Cuda(Backend):
         if len(view):
             source = (ctypes.c_ubyte * len(view)).from_buffer(bytearray(view) if view.readonly else view)
             with self._lock:
-                self._enter()
+                self.enter_stream()
                 self.card.write(address.value, ctypes.addressof(source), len(view))
 
     def read(self, address: HiddenAddress, into: Any) -> None:
@@ -286,13 +287,13 @@ class Cuda(Backend):
         if len(view):
             target = (ctypes.c_ubyte * len(view)).from_buffer(view)
             with self._lock:
-                self._enter()
+                self.enter_stream()
                 self.card.read(ctypes.addressof(target), address.value, len(view))
                 self._check()
 
     def copy(self, to: HiddenAddress, source: HiddenAddress, nbytes: int) -> None:
         with self._lock:
-            self._enter()
+            self.enter_stream()
             self.card.copy(to.value, source.value, nbytes)
 
     def copy_across(self, to: HiddenAddress, other: Backend, source: HiddenAddress, nbytes: int) -> bool:
@@ -300,22 +301,22 @@ class Cuda(Backend):
             return False
         first, second = sorted((self, other), key=id)  # in one order, or two threads would wait for each other
         with first._lock, second._lock:
-            other._enter()
-            self._enter()
+            other.enter_stream()
+            self.enter_stream()
             return self.card.copy_across(to.value, other.card, source.value, nbytes)
 
     # ---- kernels
 
     def run(self, records: bytearray, count: int) -> int:
         with self._lock:
-            self._enter()
+            self.enter_stream()
             self._check()
             return self._launch(records, count, None)
 
     def launch(self, function: Any, blocks: int, threads: int, shared: int, arguments: Any) -> None:
         """Launches a kernel of the user's own in this thread's stream."""
         with self._lock:
-            self._enter()
+            self.enter_stream()
             self._check()
             self.card.launch(function, blocks, threads, shared, arguments)
 
@@ -326,7 +327,7 @@ class Cuda(Backend):
 
     def graph(self, records: bytearray, count: int) -> Callable[[], int]:
         with self._lock:
-            self._enter()
+            self.enter_stream()
             records = fuse(records, count)
             count = len(records) // RECORD_BYTES
             counters = scratch = launches = 0
@@ -562,7 +563,7 @@ class _Replay:
     def __call__(self) -> int:
         device = self._device
         with device._lock:
-            device._enter()
+            device.enter_stream()
             device._check()
             return self._start() or 0
 

@@ -6,7 +6,9 @@ it. They are
 
 - a root-mean-square norm, or a gated activation, and the quantisation of its result behind it;
 - of a single row that, or the quantisation alone, and the linear layer behind it;
-- the norm of a single row, the linear layer with weights in floats behind it, and the gated activation behind that.
+- the norm of a single row, the linear layer with weights in floats behind it, and the gated activation behind that; or,
+  where the layer makes queries, keys and values, their rotation and the writes to a cache of floats that is not in
+  blocks.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ _LINEAR = {"linear_f32": float32, "linear_f16": float16, "linear_bf16": bfloat16
 _IN_BLOCKS = {"linear_q8_0": "quantize_linear_q8_0", "linear_blocks": "quantize_linear_blocks"}
 _BEFORE = {"quantize_rows": 0, "rms_norm_quantize_rows": 1, "silu_mul_quantize_rows": 2}  # native/cuda/int8_rows.h
 _MOST_OWN = 32768  # inputs of quantize_linear_*
+_FLOATS = tuple(CODES[kind] for kind in (float32, float16, bfloat16))  # of caches that rms_norm_linear_rotate writes
 _BLOCK, _ACTIVATIONS_BYTES = 32, 40  # columns of a block of quantize_rows, and its bytes
 _ALIGNMENT = 16  # bytes, of the rows of rms_norm_linear
 _FEWEST, _MOST = 513, 8192  # its inputs: native/cuda/linear.cu
@@ -38,13 +41,13 @@ class _Record:
     """A launch: its pointers, dims and floats by their names in kernels.h."""
 
     name: str
-    values: dict[str, Any]
+    values_of: dict[str, Any]
 
     def __getattr__(self, name: str) -> Any:
-        return self.values[name]
+        return self.values_of[name]
 
     def packed(self) -> bytes:
-        pointers, dims, floats = ([self.values.get(slot) or 0 for slot in slots] for slots in _SLOTS[self.name])
+        pointers, dims, floats = ([self.values_of.get(slot) or 0 for slot in slots] for slots in _SLOTS[self.name])
         return RECORD.pack(
             _NAMES.index(self.name), 0, *pointers, *[0] * (POINTERS - len(pointers)), *dims,
             *[0] * (DIMS - len(dims)), *floats, *[0.0] * (FLOATS - len(floats)),
@@ -82,7 +85,7 @@ def _rows_bytes(rows: int, columns: int, stride: int) -> int:
 
 def _norm_weight(norm: _Record) -> int:
     """The code of the type of its weight."""
-    return int(norm.values.get("type", CODES[float32]))
+    return int(norm.values_of.get("type", CODES[float32]))
 
 
 def _weight_bytes(code: int) -> int:
@@ -106,8 +109,8 @@ def _quantized(first: _Record, second: _Record) -> _Record | None:
     if not _apart({first.y: _rows_bytes(rows, columns, first.y_stride), second.xq: quantized}, read):
         return None
     if first.name == "silu_mul_f32":
-        return _Record("silu_mul_quantize_rows", {**first.values, "xq": second.xq})
-    return _Record("rms_norm_quantize_rows", {**first.values, "xq": second.xq, "type": _norm_weight(first)})
+        return _Record("silu_mul_quantize_rows", {**first.values_of, "xq": second.xq})
+    return _Record("rms_norm_quantize_rows", {**first.values_of, "xq": second.xq, "type": _norm_weight(first)})
 
 
 def _normed_linear(first: _Record, second: _Record) -> _Record | None:
@@ -150,7 +153,35 @@ def _gated_linear(first: _Record, second: _Record) -> _Record | None:
     written = {first.y: 4 * first.outputs, first.normed: 4 * first.inputs, second.y: 4 * second.columns}
     if not _apart(written, read):
         return None
-    return _Record("rms_norm_linear", {**first.values, "activated": second.y, "gated": 1})
+    return _Record("rms_norm_linear", {**first.values_of, "activated": second.y, "gated": 1})
+
+
+def _rotated_linear(first: _Record, second: _Record) -> _Record | None:
+    """The norm of a row, and a linear layer for queries, keys and values, which are rotated and written to a cache."""
+    if first.name != "rms_norm_linear" or second.name != "rotate_and_write" or first.gated:
+        return None
+    if (second.texts, second.tokens, second.qkv, second.block_table, second.blocks) != (1, 1, first.y, 0, 0):
+        return None
+    size, rotated = second.head_dim, second.rotated
+    if second.type not in _FLOATS or size <= 0 or size % 2 or not 0 <= rotated <= size or rotated % 2:
+        return None
+    if (second.heads + 2 * second.kv_heads) * size != first.outputs or (rotated and not second.table):
+        return None
+    cache = second.kv_heads * second.capacity * size * _weight_bytes(second.type)
+    written = {first.y: 4 * first.outputs, first.normed: 4 * first.inputs, second.keys: cache, second.values: cache}
+    read = {first.x: 4 * first.inputs, first.weight: first.inputs * _weight_bytes(first.weight_type)}
+    read[first.w] = first.inputs * first.outputs * _weight_bytes(first.type)
+    read[second.position] = 4
+    if rotated:
+        read[second.table] = 4 * second.positions * rotated
+    if len(written) != 4 or not _apart(written, read):
+        return None
+    same = "table position keys heads kv_heads head_dim capacity rotated positions interleaved".split()
+    more = {name: second.values_of[name] for name in same}
+    after = second.values - second.keys
+    return _Record(
+        "rms_norm_linear_rotate", {**first.values_of, **more, "cache_type": second.type, "values_after": after}
+    )
 
 
 def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
@@ -164,7 +195,7 @@ def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
     normed = before == _BEFORE["rms_norm_quantize_rows"]
     if normed and (not _FEWEST <= inputs <= _MOST or inputs % 4 or first.x % _ALIGNMENT or first.weight % _ALIGNMENT):
         return None
-    made = first.values.get("y", 0)
+    made = first.values_of.get("y", 0)
     written = {first.xq: math.ceil(inputs / _BLOCK) * _ACTIVATIONS_BYTES, second.y: 4 * outputs}
     if made:
         written[made] = 4 * inputs
@@ -178,14 +209,14 @@ def _quantized_linear(first: _Record, second: _Record) -> _Record | None:
         return None
     values = {
         "y": second.y, "x": first.x, "w": second.w, "residual": second.residual, "made": made, "xq": first.xq,
-        "outputs": outputs, "inputs": inputs, "before": before, "type": second.values.get("type", 0),
+        "outputs": outputs, "inputs": inputs, "before": before, "type": second.values_of.get("type", 0),
     }  # fmt: skip
     if normed:
         values |= {"weight": first.weight, "weight_type": first.type, "epsilon": first.epsilon}
     return _Record(_IN_BLOCKS[second.name], values)
 
 
-_PAIRS = (_quantized, _quantized_linear, _normed_linear, _gated_linear)
+_PAIRS = (_quantized, _quantized_linear, _normed_linear, _gated_linear, _rotated_linear)
 
 
 def _each(records: bytes | bytearray, count: int) -> Iterator[bytes]:

@@ -21,6 +21,8 @@ _LINE = re.compile(r"^(KERNEL|STEP|SCRATCH|COUNTERS|VARIANT|OPERANDS)\(", re.MUL
 _HIDDEN = re.compile(
     r"^(?!#|[ ]*/?[*]).*[^\w\n](?:KERNEL|STEP|SCRATCH|COUNTERS|VARIANT|OPERANDS)\(\w+,.*$", re.MULTILINE
 )
+_DEFINED = re.compile(r"^(?:KERNEL|STEP|AHEAD)\((\w+)", re.MULTILINE)
+_BRACES = re.compile(r"[{}]|/\*.*?\*/|//[^\n]*", re.DOTALL)  # and comments, which may have some, too
 _MACRO = re.compile(r"^#define (\w+)(?:\(([^)]*)\))?[ \t]+((?:.*\\\n)*.*)$", re.MULTILINE)
 _FUNCTIONS = {
     "PARTS": lambda a, b: -(-a // b) if a >= 0 else -1, "MAX": max, "MIN": min,
@@ -227,10 +229,35 @@ def headers(folder: Path = SOURCES) -> dict[str, str]:
 
 
 def text_of(source: str, kernel: str = "", variant: int = 0) -> str:
-    """The text of one source; with a kernel, as it is compiled for one of its variants; NO_VARIANT: without any."""
-    chosen = f"#define VARIED {variant}\n" if kernel or variant else ""
-    chosen += f"#define ONLY_{kernel}\n" if kernel else ""
-    return chosen + (SOURCES / f"{source}.cu").read_text()
+    """The text of one source; with a kernel, as that alone is compiled for one of its variants; NO_VARIANT: without
+    any."""
+    text = (SOURCES / f"{source}.cu").read_text()
+    if not kernel:
+        return f"#define VARIED {variant}\n{text}" if variant else text
+    return f"#define VARIED {variant}\n#define ONLY_{kernel}\n{_alone(text, kernel)}"
+
+
+def _alone(text: str, kernel: str) -> str:
+    """A source without its other kernels, whose lines are empty."""
+    found, done = "", 0
+    for match in _DEFINED.finditer(text):
+        if match[1] == kernel:
+            continue
+        begin = _closing(text, text.index("(", match.start()) + 1)
+        end = _end_of_body(text, begin)
+        found += text[done : match.start()] + "\n" * text.count("\n", match.start(), end)
+        done = end
+    return found + text[done:]
+
+
+def _end_of_body(text: str, begin: int) -> int:
+    """Behind the braces that follow."""
+    depth = 0
+    for match in _BRACES.finditer(text, begin):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if match[0] == "}" and not depth:
+            return match.end()
+    raise KernelError("a kernel of a CUDA source does not end", where=text[begin:][:50])
 
 
 def headers_of(source: str) -> dict[str, str]:

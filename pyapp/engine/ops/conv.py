@@ -119,15 +119,6 @@ def _convolution(
 convolution_backward = fused_gradient(_convolution)
 
 
-@op(autocast=lower_precision)
-def _conv1d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int) -> Tensor:
-    """The basic case, for which devices may have kernels: x (N, C, L), one group, no dilation."""
-    return _conv("conv1d", 1, x, weight, bias, stride, padding, 1, 1)
-
-
-conv1d_backward = fused_gradient(_conv1d)
-
-
 @function()
 def conv1d(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
@@ -136,10 +127,6 @@ def conv1d(
     """Cross-correlation: x (N, C, L), weight (O, C / groups, K), bias (O,) → (N, O, L'). padding: a number, "same",
     "valid", or pairs (before, after) for each dim.
     """
-    step, margin, apart = (v[0] if isinstance(v, tuple) and len(v) == 1 else v for v in (stride, padding, dilation))
-    plain = x.ndim == 3 and apart == 1 == groups and isinstance(margin, int)
-    if plain and isinstance(step, int) and 0 < step <= _LARGEST_STEP:
-        return _conv1d(x, weight, bias, step, margin)
     return _conv("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
 
 

@@ -119,8 +119,10 @@ class Nccl(Communicator):
 
     def _open(self, tensor: Tensor) -> tuple[Any, int]:
         """The communicator of the tensor's card, and the card's stream. All ranks make the first call together."""
-        card: Any = tensor.device.backend.card  # type: ignore[attr-defined]
+        backend: Any = tensor.device.backend
+        card = backend.card
         card.enter()
+        backend.enter_stream()
         if self._handle is None:
             common = UniqueId()
             if self.rank == 0:

@@ -118,6 +118,14 @@ CASES: list[Case] = [
     ("cholesky_inverse_upper", lambda P, x: P.cholesky_inverse(P.linalg.cholesky(spd(x)).mT, upper=True), [(3, 3)]),
     ("cholesky_ex", lambda P, x: P.linalg.cholesky_ex(spd(x)).L, [(2, 3, 3)]),
     ("cholesky_ex_info", lambda P, x: P.linalg.cholesky_ex(spd(x.detach()))[1] == 0, [(2, 3, 3)]),
+    (
+        "cholesky_ex_order_of_the_failing_minor",
+        lambda P, x: (
+            P.linalg.cholesky_ex(spd(x.detach()) - x.new_tensor([0.0, 0, 50, 0, 50]).diag())[1]
+            + 10 * P.linalg.cholesky_ex(spd(x.detach()) - x.new_tensor([[0.0] * 5, [0.0, 0, 0, 0, 50]]).diag_embed())[1]
+        ),
+        [(2, 5, 5)],
+    ),
     ("inv_ex", lambda P, x: P.linalg.inv_ex(spd(x)).inverse, [(2, 3, 3)]),
     ("solve_left", lambda P, a, b: P.linalg.solve(spd(a), b, left=False), [(2, 3, 3), (2, 4, 3)]),
     ("solve_ex", lambda P, a, b: P.linalg.solve_ex(spd(a), b)[0], [(2, 3, 3), (2, 3)]),

@@ -111,11 +111,31 @@ class WithInfo(NamedTuple):
 
 
 def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -> WithInfo:
-    """(cholesky, info): for a matrix without a factor info is not 0 and the factor NaN, unless
-    `check_errors` raises.
+    """(cholesky, info): for a matrix without a factor the factor is NaN, and info the order of its first leading minor
+    that is not positive-definite, unless `check_errors` raises.
     """
     _square("cholesky_ex", x)
-    return WithInfo(*_checked(lambda a: cholesky(a).mH if upper else cholesky(a), x.shape[:-2], check_errors, x))
+
+    def factor(a: Tensor) -> Tensor:
+        return cholesky(a).mH if upper else cholesky(a)
+
+    return WithInfo(*_checked(factor, x.shape[:-2], check_errors, x, info=_failing_minor))
+
+
+def _failing_minor(x: Tensor) -> int:
+    """The order of the first leading minor of x (N, N) without a factor, where x has none. Minors of larger orders have
+    none either, so it is found by halving.
+    """
+    x = x.detach()
+    good, bad = 0, x.shape[-1]
+    while bad - good > 1:
+        order = (good + bad) // 2
+        try:
+            cholesky(x[:order, :order])
+            good = order
+        except RuntimeError:
+            bad = order
+    return bad
 
 
 def _pivots(a: Any) -> tuple[Any, Any]:

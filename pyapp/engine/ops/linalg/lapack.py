@@ -91,8 +91,10 @@ def _square(name: str, x: Tensor) -> None:
         raise ValueError(f"{name}: takes square matrices (..., N, N), got {describe(x)}")
 
 
-def _checked(function: Any, shape: tuple[int, ...], check_errors: bool, *args: Any) -> tuple[Tensor, Tensor]:
-    """The result of a factorisation, NaN where it failed; and info, 1 where it failed."""
+def _checked(
+    function: Any, shape: tuple[int, ...], check_errors: bool, *args: Any, info: Callable[..., int] = lambda *_: 1
+) -> tuple[Tensor, Tensor]:
+    """The result of a factorisation, NaN where it failed; and info, 0, or where it failed `info` of that matrix."""
     try:
         return function(*args), args[0].new_zeros(shape, dtype=_dtype.int32)
     except LinAlgError:
@@ -101,9 +103,9 @@ def _checked(function: Any, shape: tuple[int, ...], check_errors: bool, *args: A
     parts, infos = [], []
     if not shape:
         other = args[-1]
-        return other.new_full(other.shape, float("nan")), args[0].new_full((), 1, dtype=_dtype.int32)
+        return other.new_full(other.shape, float("nan")), args[0].new_full((), info(*args), dtype=_dtype.int32)
     for row in zip(*(a.unbind(0) for a in args), strict=True):
-        part, info = _checked(function, shape[1:], False, *row)
+        part, own = _checked(function, shape[1:], False, *row, info=info)
         parts.append(part.unsqueeze(0))
-        infos.append(info.unsqueeze(0))
+        infos.append(own.unsqueeze(0))
     return cat(parts), cat(infos)
