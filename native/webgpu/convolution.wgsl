@@ -47,18 +47,3 @@ MAIN {
     y_put(i, sum);
   }
 }
-
-KERNEL(fold_f32, MIN(PARTS(batch * length * channels, 256), 16384), 256)
-MAIN {
-  FOR_EACH(i, batch * length * channels) {
-    let channel = i % channels;
-    let at = i / channels % length + padding;
-    let entry = i / channels / length;
-    var sum = 0.0;
-    for (var j = 0; j < min(size, at + 1); j++) {
-      let row = (at - j) / stride;
-      if (row * stride == at - j && row < window_rows) { sum += windows_f(((entry * window_rows + row) * size + j) * channels + channel); }
-    }
-    y_put(i, sum);
-  }
-}
