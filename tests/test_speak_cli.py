@@ -135,7 +135,7 @@ def test_errors(here: Here, voice: Path, tmp_path: Path, capsys: pytest.CaptureF
     for file in voice.iterdir():
         os.link(file, other / file.name)
     (other / "tokenizer_config.json").unlink()
-    (other / "tokenizer_config.json").write_text(json.dumps(settings | {"phonemize": True}))
+    (other / "tokenizer_config.json").write_text(json.dumps(settings | {"phonemize": True, "language": "deu"}))
     assert cli.run(["speak", "it", "-m", str(other), "-o", str(target)]) == 1
     assert "espeak-ng" in capsys.readouterr().err
     assert cli.run(["speak", "it", "--phonemes", "-m", str(other), "-o", str(target)]) == 0

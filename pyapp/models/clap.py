@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Device, Tensor, ops
@@ -60,6 +60,7 @@ class RobertaConfig(TextConfig):
 class SoundConfig:
     """The fields of audio_config."""
 
+    post_norm: ClassVar[bool] = False  # its layers are Swin's
     window_size: int = 8
     num_mel_bins: int = 64
     spec_size: int = 256

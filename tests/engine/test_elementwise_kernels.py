@@ -176,3 +176,26 @@ def test_sums_of_a_transposed_tensor() -> None:
         expected = getattr(x.T.astype(np.float64), name.removeprefix("a"))(1)
         assert np.allclose(getattr(ours, name)(1).numpy(), expected, rtol=1e-4, atol=1e-6), name
     assert np.array_equal(ours.argmax(1).numpy(), x.T.argmax(1))
+
+
+def test_expanded_operands_of_other_orders() -> None:
+    """What an expansion repeats lies before, between and behind other dims; few elements, and long rows."""
+    for columns in (32, 3000):
+        rows = pyapp.rand(2, columns)
+        wide = pyapp.rand(2, 2 * columns)
+        operands = [
+            rows.reshape(2, 1, 1, columns).expand(2, 2, 3, columns),
+            rows.reshape(2, columns, 1, 1).expand(2, columns, 2, 3).permute(0, 2, 3, 1),
+            rows.reshape(1, 2, 1, columns).expand(2, 2, 3, columns),
+            wide[:, ::2].reshape(2, 1, 1, columns).expand(2, 2, 3, columns),
+            wide[:, :columns].reshape(2, 1, 1, columns).expand(2, 2, 3, columns),
+            pyapp.rand(2, 3, 2, columns).transpose(1, 2),
+            rows[0], rows[:, :1].reshape(2, 1, 1), rows[:, :3].reshape(2, 3, 1), pyapp.rand(columns * 2)[::2],
+        ]  # fmt: skip
+        for a in operands:
+            for b in operands:
+                pairs = [(a * b, a.numpy() * b.numpy()), (a - b, a.numpy() - b.numpy())]
+                pairs += [(a.clone().sub_(b), pairs[1][1])] if a.ndim == 4 else []
+                for found, wanted in pairs:
+                    assert found.shape == wanted.shape, (a.shape, a.strides, b.shape, b.strides)
+                    np.testing.assert_array_equal(found.numpy(), wanted)

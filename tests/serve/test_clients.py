@@ -337,7 +337,7 @@ def test_curl(server: Process) -> None:
         command.append(f"http://127.0.0.1:{server.port}" + path.replace("{name}", "chat").replace("{id}", made))
         done = subprocess.run(command, capture_output=True, timeout=60, check=True)
         text, _, status = done.stdout.decode("utf-8", "replace").rpartition("\n")
-        lacking = path in ("/predict", "/classify")
+        lacking = path in ("/predict", "/classify", "/v1/forecast")
         refused = lacking or path in ("/v1/audio/translations", "/infill")  # no model here does that: refused by name
         assert status == ("404" if lacking else "400" if refused else "200"), (path, done.stdout)
         assert ("error" in json.loads(text)) if refused else text, path

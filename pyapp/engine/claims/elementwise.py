@@ -229,6 +229,7 @@ def _claim_binary(name: str) -> None:
                 b, count, whole, whole, 0, 0, 0.0,
             )  # fmt: skip
             return y
+        whole_a, whole_b = a, b  # `a` and `b` lose dims below in which they are repeated
         if 0 in a.strides or 0 in b.strides:
             b_shape, a, b = b.shape, _without_repeats(a), _without_repeats(b)
             shape, count, a_walk, b_walk = _plan(shape, b_shape, name, a.shape, b.shape)
@@ -237,9 +238,9 @@ def _claim_binary(name: str) -> None:
         if not count:
             return empty_contiguous(shape, _F32, a.device)
         if count <= _FEW and (a_walk is None or b_walk is None):
-            return of_any(a, b)
+            return of_any(whole_a, whole_b)
         if _has_long_rows(a.shape, a.strides) or _has_long_rows(b.shape, b.strides):
-            return of_any(a, b)
+            return of_any(whole_a, whole_b)
         a, b = dense(a), dense(b)
         if a_walk is None:
             a, a_walk = dense(a.expand(shape)), (count, 0)
