@@ -48,6 +48,7 @@ class SpeakPage(StoryPage):
         self.field.fill(text)
         self.field.press("Control+Enter")
         self.page.evaluate("pyappPage.speak.over")
+        self.until("!pyappPage.speak.button.running")  # a busy browser may take the key later
         return self.output.inner_text()
 
     def saved(self) -> np.ndarray:

@@ -50,6 +50,7 @@ class TranslatePage(StoryPage):
         self.field.fill(text)
         self.field.press("Control+Enter")
         self.page.evaluate("pyappPage.translate.over")
+        self.until("!pyappPage.translate.button.running")  # a busy browser may take the key later
         return self.output.inner_text()
 
 
