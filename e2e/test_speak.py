@@ -150,7 +150,7 @@ def test_speech_is_stopped_and_refused(visit: SpeakPage, tmp_path: Path, folder:
     page = visit.page
     visit.field.fill("It is so. " * 300)
     visit.field.press("Control+Enter")
-    visit.until("pyappPage.speak.spoken?.sentences.length > 1")
+    visit.until("pyappPage.speak.result?.sentences.length > 1")
     page.keyboard.press("Escape")
     page.evaluate("pyappPage.speak.over")
     expect(page.locator("#speak-ending")).to_have_text("You stopped it here.")

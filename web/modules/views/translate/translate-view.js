@@ -6,21 +6,16 @@
  * @typedef {{start: number, end: number, text: string}} Part characters of the source, and what was written for them
  * @typedef {{source: string, parts: Part[], reason: string, model: string, language: string}} Translation what is kept; `language`: the code of the written one, or ""
  */
-import { HistoryStore } from "../../history/history-store.js";
-import { byId, copyText, showRows, tabMemory } from "../../page/dom.js";
-import { clearError, showError } from "../../page/errors.js";
+import { byId, copyText, showRows } from "../../page/dom.js";
 import { listenButton } from "../../page/listen-button.js";
 import { hubRow } from "../../page/offer-row.js";
 import { RememberedFields } from "../../page/remembered-fields.js";
 import { saveFile } from "../../page/save-file.js";
-import { isShown } from "../../page/shell.js";
-import { TextField } from "../../page/text-field.js";
-import { WorkingView } from "../../page/working-view.js";
+import { TextView } from "../../page/text-view.js";
 import { loadStyle } from "../../shared/site-parts.js";
-import { counted, titleOf } from "../../shared/words.js";
+import { counted } from "../../shared/words.js";
 import { buildTranslate } from "./translate-parts.js";
 
-const SHOWN = "translate-shown"; // the translation that a reload of this tab shows again
 const MODEL_FILES = /\.(safetensors|gguf|bin|spm|model)$|^(config|tokenizer|vocab)\.json$/i;
 /** @type {Record<string, any>} */
 const INITIAL = { division: "sentences" };
@@ -33,8 +28,6 @@ const OFFERED = [
   { name: "google-t5/t5-small", about: "several tasks", size: "240 MB" },
   { name: "facebook/m2m100_418M", about: "100 languages", size: "1.9 GB" },
 ];
-/** By the reason of the end. @type {Record<string, string>} */
-const ENDINGS = { complete: "", cancelled: "You stopped it here.", failed: "It ended here, before the end of the text." };
 
 /**
  * @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models
@@ -45,46 +38,27 @@ export async function openTranslate(app, models, view) {
   return new TranslateView(app, models, view);
 }
 
-class TranslateView extends WorkingView {
+/** @extends {TextView<Translation>} */
+class TranslateView extends TextView {
   /** As openTranslate. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildTranslate(view);
-    super(app, models, view, "translate", "run", "Translating");
-    this.field = new TextField("translate");
+    super(app, models, view, "translate", "Translating", "translation", "translations");
     this.prefix = byId("translate-prefix");
     this.settings = new RememberedFields("translate-settings", { division: byId("translate-division") }, INITIAL);
-    this.store = new HistoryStore("translation");
-    /** The entry of what is shown. @type {import("../../history/history-store.js").HistoryEntry | null} */
-    this.entry = null;
-    /** What is shown. @type {Translation | null} */
-    this.translation = null;
-    /** The model that is loaded, by id. @type {string | null} */
-    this.loaded = null;
-    /** When it is loaded. @type {Promise<void>} */
-    this.prepared = Promise.resolve();
-    this.card = this.historyCard(this.store, {
-      name: "translations",
-      open: (item) => this.open(item),
-      renamed: (id, title) => this.entry?.id === id && (this.entry.title = title),
-      removed: (id) => this.#removed(id),
-      flush: () => this.#save(),
-      filesOf: async ({ content }) => [textFile("translation.txt", written(content)), textFile("text.txt", content.source)],
-    });
-    this.showModel();
     this.#listen();
-    this.ready = this.#restore();
+    this.start();
   }
 
   get choice() {
     return this.app.choices.translate;
   }
 
+  get modelFiles() {
+    return MODEL_FILES;
+  }
+
   #listen() {
-    byId("translate-form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      if (this.button.running) this.button.stop();
-      else this.translate();
-    });
     const { values } = this.settings;
     this.prefix.addEventListener("change", () => {
       if (this.prefix.value) byId("translate-note").replaceChildren();
@@ -100,15 +74,11 @@ class TranslateView extends WorkingView {
     byId("translate-copy").addEventListener("click", () => copyText(byId("translate-copy"), this.text, byId("translate-output")));
     byId("translate-save").addEventListener("click", () => saveFile("translation.txt", textFile("", this.text).blob));
     byId("translate-actions").append(listenButton(this.app, this.models, this.slot, () => this.text, "Listen to the translation"));
-    document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && this.#save());
-    addEventListener("beforeunload", (event) => {
-      if (this.store.loses(this.entry)) event.preventDefault(); // the browser asks whether to leave
-    });
   }
 
   /** What was written. */
   get text() {
-    return this.translation ? written(this.translation) : "";
+    return this.result ? written(this.result) : "";
   }
 
   // -- the model
@@ -118,34 +88,17 @@ class TranslateView extends WorkingView {
     showRows(byId("translate-offer-list"), OFFERED.map((model) => hubRow(model, this.choice, this.models)));
   }
 
-  /** Loads the chosen model before it is needed, and shows the languages that it knows. */
-  load() {
-    const { model } = this.choice;
-    if (!model) this.loaded = null;
-    if (!model || !isShown(this.view) || this.loaded === model.id || this.button.running || !this.engine.about) return;
-    clearError(this.slot);
-    this.prepared = this.#load(model);
+  /** @param {ListedModel} model */
+  loading({ id }) {
+    this.prefix.value = this.settings.values.prefixes?.[id] ?? "";
   }
 
-  /** @param {ListedModel} model */
-  async #load(model) {
-    this.loaded = model.id;
-    this.prefix.value = this.settings.values.prefixes?.[model.id] ?? "";
-    try {
-      const onEvent = (/** @type {TaskEvent} */ event) => event.type === "progress" && this.progress.show(`${event.what}…`, event.done, event.total);
-      const known = await this.engine.call("translate.load", { model: model.id }, { onEvent });
-      const { languages = [], prefixes = [] } = /** @type {{languages?: string[], prefixes?: string[]}} */ (known);
-      if (!this.choice.uses(model)) return;
-      this.#showLanguages(languages);
-      byId("translate-prefixes").replaceChildren(...prefixes.map((prefix) => new Option(prefix, prefix)));
-      const untold = prefixes.length > 0 && !this.prefix.value;
-      byId("translate-note").textContent = untold ? `This model is told what to do. Write it in the settings, “Before each part”, such as “${prefixes.at(-1)}”.` : "";
-    } catch (error) {
-      if (this.loaded === model.id) this.loaded = null;
-      if (this.choice.uses(model)) showError(this.slot, error, this.actions);
-    } finally {
-      if (!this.button.running) this.progress.hide();
-    }
+  /** Shows its languages. @param {ListedModel} _model @param {{languages?: string[], prefixes?: string[]}} known */
+  knows(_model, { languages = [], prefixes = [] }) {
+    this.#showLanguages(languages);
+    byId("translate-prefixes").replaceChildren(...prefixes.map((prefix) => new Option(prefix, prefix)));
+    const untold = prefixes.length > 0 && !this.prefix.value;
+    byId("translate-note").textContent = untold ? `This model is told what to do. Write it in the settings, “Before each part”, such as “${prefixes.at(-1)}”.` : "";
   }
 
   /** @param {string[]} codes none: the model is for one pair of languages, or is told in words */
@@ -170,127 +123,50 @@ class TranslateView extends WorkingView {
     return { ...options, source: byId("translate-from").value, target: byId("translate-to").value };
   }
 
-  /** Translates what is in the field. */
-  async translate() {
-    const source = this.field.value;
-    if (!source.trim()) return this.field.focus();
-    const below = byId("translate-foot").contains(document.activeElement); // it is hidden until the first part
-    if (below) this.button.button.focus();
-    this.over = this.button.run(async (signal) => {
-      await this.app.listed(signal);
-      const model = this.choice.present;
-      if (this.loaded !== model.id) this.prepared = this.#load(model);
-      await this.prepared;
-      if (this.loaded !== model.id) return; // the error is shown
-      signal.throwIfAborted();
-      const { options } = this;
-      /** @type {Translation} */
-      const translation = { source, parts: [], reason: "cancelled", model: model.title, language: "target" in options ? plainCode(options.target) : "" };
-      this.#begin(translation);
-      try {
-        const onEvent = (/** @type {TaskEvent} */ event) => this.#event(translation, event);
-        const { reason = "complete" } = await this.engine.call("translate", { model: model.id, text: source, options }, { signal, onEvent });
-        translation.reason = reason;
-      } catch (error) {
-        translation.reason = signal.aborted ? "cancelled" : "failed";
-        throw error;
-      } finally {
-        if (this.translation === translation) this.#show(translation, false);
-        await this.#save();
-      }
-      const { parts, reason } = translation;
-      this.announcer.say(reason === "complete" ? `Finished. ${counted(parts.length, "part")} written.` : `Stopped. ${counted(parts.length, "part")} written.`);
-    }, { fail: () => {}, retry: () => this.translate() });
-    await this.over;
-    this.progress.hide();
-    this.load(); // another model may have been chosen meanwhile
-  }
-
-  /** @param {Translation} translation a new one */
-  #begin(translation) {
-    this.translation = translation;
-    this.entry = this.store.begin("");
-    byId("translate-note").replaceChildren();
-    this.#show(translation, true);
-    this.progress.show("Reading the text…");
+  /** @param {ListedModel} model @param {string} source @param {AbortSignal} signal */
+  async work(model, source, signal) {
+    const { options } = this;
+    /** @type {Translation} */
+    const translation = { source, parts: [], reason: "cancelled", model: model.title, language: "target" in options ? plainCode(options.target) : "" };
     this.announcer.say("Writing.");
+    await this.make(translation, { model: model.id, text: source, options }, (event) => this.#event(translation, event), signal);
+    const { parts, reason } = translation;
+    this.announcer.say(reason === "complete" ? `Finished. ${counted(parts.length, "part")} written.` : `Stopped. ${counted(parts.length, "part")} written.`);
   }
 
   /** @param {Translation} translation @param {TaskEvent} event */
   #event(translation, event) {
-    if (event.type === "item") {
-      const { start, end, text } = /** @type {any} */ (event);
-      translation.parts.push({ start, end, text });
-      if (this.translation === translation) this.#show(translation, true);
-    } else if (event.type === "progress") {
-      this.progress.show(event.what === "parts" ? `Part ${event.done.toLocaleString("en")} of ${(event.total ?? 0).toLocaleString("en")} is written` : `${event.what}…`, event.done, event.total);
-    } else if (event.type === "notice") byId("translate-note").replaceChildren(`${event.what.charAt(0).toUpperCase()}${event.what.slice(1)}.${event.hint ? ` ${event.hint}.` : ""}`);
+    if (event.type !== "item") return this.tell(event, "parts", "% parts are written");
+    const { start, end, text } = /** @type {any} */ (event);
+    translation.parts.push({ start, end, text });
+    if (this.result === translation) this.show(translation, true);
   }
 
-  /** @param {Translation} translation @param {boolean} running more of it is being written */
-  #show(translation, running) {
-    const text = written(translation);
+  /** @param {Translation | null} translation @param {boolean} running more of it is being written */
+  show(translation, running) {
+    const text = translation ? written(translation) : "";
     const output = byId("translate-output");
     output.textContent = text;
-    output.lang = translation.language;
+    output.lang = translation?.language ?? "";
     output.hidden = !text;
-    byId("translate-empty").hidden = text !== "" || running;
-    byId("translate-sheet").dataset.state = text ? "done" : "empty";
-    byId("translate-foot").hidden = !text;
-    byId("translate-ending").textContent = running ? "" : ENDINGS[translation.reason] ?? "";
+    this.showState(text !== "", running, translation?.reason ?? "");
   }
 
   // -- what is kept
 
-  /** Stores what is shown. */
-  async #save() {
-    const { translation, entry } = this;
-    if (!translation?.parts.length || !entry) return;
-    entry.title ||= titleOf(translation.source);
-    entry.about = counted(translation.parts.length, "part");
-    try {
-      await this.store.put(entry, translation);
-      if (this.entry === entry) tabMemory.set(SHOWN, entry.id);
-      await this.card.refresh(this.entry?.id ?? null);
-    } catch (error) {
-      showError(this.slot, error, this.actions);
-    }
+  /** @param {Translation} translation */
+  textOf({ source }) {
+    return source;
   }
 
-  /** Shows an entry of the history. @param {import("../../history/history-store.js").HistoryItem} item */
-  async open({ entry, content }) {
-    await this.button.interrupt();
-    [this.entry, this.translation] = [entry, content];
-    tabMemory.set(SHOWN, entry.id);
-    this.field.type(content.source);
-    clearError(this.slot);
-    this.#show(content, false);
-    await this.card.refresh(entry.id);
+  /** @param {Translation} translation */
+  aboutOf({ parts }) {
+    return parts.length ? counted(parts.length, "part") : "";
   }
 
-  /** @param {string} id of an entry that was deleted */
-  async #removed(id) {
-    if (this.entry?.id !== id) return;
-    await this.button.interrupt();
-    [this.entry, this.translation] = [null, null];
-    tabMemory.set(SHOWN, null);
-    this.#show({ source: "", parts: [], reason: "", model: "", language: "" }, false);
-  }
-
-  /** Shows what this tab showed before it was reloaded. */
-  async #restore() {
-    const id = tabMemory.get(SHOWN);
-    const item = id && (await this.store.read(id).catch(/** @returns {null} */ () => null));
-    if (!item || this.translation || this.button.running) return;
-    const typed = this.field.value;
-    await this.open(item);
-    if (typed && typed !== item.content.source) this.field.type(typed);
-  }
-
-  /** What was dropped on the page: a text, or the files of a model. @param {File[]} files @param {string} [folder] */
-  async drop(files, folder) {
-    if (files.some(({ name }) => MODEL_FILES.test(name))) return this.models.addFiles(files, this.choice, folder);
-    return this.attempt(() => this.field.take(files[0]));
+  /** @param {import("../../history/history-store.js").HistoryItem} item */
+  filesOf({ content }) {
+    return [textFile("translation.txt", written(content)), textFile("text.txt", content.source)];
   }
 }
 
