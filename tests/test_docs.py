@@ -66,14 +66,20 @@ def write_voice(folder: Path) -> None:
     voices.write(folder, "vits", dict(voices.make("vits").state_dict()))
 
 
-def test_the_readme(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A net is trained, quantised and written; what cannot be transcribed is told; a voice speaks."""
-    write_voice(place / "facebook" / "mms-tts-eng")
+def test_the_readme(capsys: pytest.CaptureFixture[str]) -> None:
+    """A net is trained, quantised and written."""
     run("README.md", {})
-    loss, told = capsys.readouterr().out.splitlines()
+    (loss,) = capsys.readouterr().out.splitlines()
     assert float(loss) < 1.0  # the target's variance is 8
     assert "q8_0" in {info.dtype for info in pyapp.formats.open_checkpoint("model.gguf").tensors.values()}
-    assert "talk.mp3" in told
+
+
+def test_speech(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot be transcribed is told; a voice speaks."""
+    write_voice(place / "facebook" / "mms-tts-eng")
+    names = run("docs/speech.md", {"pyapp": pyapp})
+    assert "talk.mp3" in capsys.readouterr().out
+    assert names["rate"] == 16_000 and names["samples"].ndim == 1 and np.abs(names["samples"]).max() <= 1
 
 
 def test_the_contracts_of_the_architecture() -> None:
@@ -250,3 +256,8 @@ def test_the_commands_of_the_pages_have_their_options() -> None:
     lines = [line for page in [*PAGES, ROOT / "CONTRIBUTING.md"] for line in commands(page)]
     assert len(lines) > 40
     check_each(check_command, [(line,) for line in lines])
+
+
+def test_the_page_of_commands_has_an_example_of_each() -> None:
+    shown = {shlex.split(line)[1] for line in commands(ROOT / "docs/commands.md")}
+    assert shown == set(cli.commands)

@@ -23,7 +23,7 @@ from pyapp import __version__
 from pyapp.cli import forecasting, pages, pictures, sounds, texts
 from pyapp.cli.chat import chat
 from pyapp.cli.finetune import finetune, merge
-from pyapp.cli.grouped import DEFAULTS, CommandGroup, generation_options, settings_of
+from pyapp.cli.grouped import DEFAULTS, CommandGroup, command, generation_options, settings_of
 from pyapp.cli.onnx import run_onnx
 from pyapp.cli.processes import run as run_processes
 from pyapp.cli.read import read
@@ -169,23 +169,11 @@ def read_prompt(prompt: str) -> str:
 @click.version_option(__version__, prog_name="pyapp")
 @click.option("-v", "--verbose", is_flag=True, help="Show tracebacks and log messages.")
 def cli(verbose: bool) -> None:
-    """Language and speech models: chat, write, embed and label texts, transcribe, speak, convert, train, serve."""
+    """Models of texts, pictures, speech and numbers: run, convert, train and serve them."""
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(name)s: %(message)s")
 
 
-cli.add_command(transcribe)
-cli.add_command(chat)
-cli.add_command(run_onnx)
-cli.add_command(serve)
-cli.add_command(run_processes)
-for command in (
-    *texts.COMMANDS, *pictures.COMMANDS, *pages.COMMANDS, *sounds.COMMANDS, *forecasting.COMMANDS, read, speak,
-    finetune, merge,
-):  # fmt: skip
-    cli.add_command(command)
-
-
-@cli.command()
+@command()
 @click.argument("model", required=False)
 @click.option("-p", "--prompt", default="", type=WORDS, help='How the text begins; "-" reads it from stdin.')
 @click.option("--tokenizer", metavar="FILE", help="The model's tokenizer, if it is not beside the model.")
@@ -251,7 +239,7 @@ def generate(
     return run_together(processes, write)
 
 
-@cli.command(short_help="List the named models and the known architectures.")
+@command(short_help="List the named models and the known architectures.")
 @json_option
 def models(as_json: bool) -> int:
     """List the named models, and the architectures that can be loaded from folders and from the hub."""
@@ -260,7 +248,7 @@ def models(as_json: bool) -> int:
     return forward(lambda cancel: tasks.models(), JsonView() if as_json else ModelsView())
 
 
-@cli.command(short_help="Print what a model file or folder has in it.")
+@command(short_help="Print what a model file or folder has in it.")
 @click.argument("file", metavar="MODEL", type=click.Path())
 @json_option
 def inspect(file: str, as_json: bool) -> int:
@@ -270,7 +258,7 @@ def inspect(file: str, as_json: bool) -> int:
     return forward(lambda cancel: tasks.inspect(file, cancel=cancel), JsonView() if as_json else InspectView())
 
 
-@cli.command()
+@command()
 @click.argument("source", metavar="IN", type=click.Path())
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
 @click.option("-t", "--type", "kind", required=True, metavar="TYPE",
@@ -294,7 +282,7 @@ def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str
     )
 
 
-@cli.group(cls=TrainGroup)
+@click.group(cls=TrainGroup)
 def train() -> None:
     """Train a model: a named one, or by your own script.
 
@@ -331,7 +319,7 @@ def run_training(
     return forward(train, JsonView() if as_json else view)
 
 
-@train.command()
+@train.command(short_help="Train the small story model from scratch.")
 @training_options("story")
 def story(**settings: Any) -> int:
     """Train the small story model from scratch: makes its stories, its tokenizer and its weights.
@@ -343,7 +331,7 @@ def story(**settings: Any) -> int:
     return run_training(tasks.train_story, TrainView(), **settings)
 
 
-@train.command()
+@train.command(short_help="Train the small speech model from scratch.")
 @training_options("speech")
 def speech(**settings: Any) -> int:
     """Train the small speech model from scratch: makes its sentences, speaks them with espeak-ng, trains its weights.
@@ -356,7 +344,7 @@ def speech(**settings: Any) -> int:
     return run_training(tasks.train_speech, SpeechTrainView(), **settings)
 
 
-@train.command("reader")
+@train.command("reader", short_help="Train the small reader of printed lines from scratch.")
 @training_options("reader", "the model, the loss curve and the checkpoint")
 def train_reader(**settings: Any) -> int:
     """Train the small reader of printed lines from scratch: writes texts, prints them with the installed fonts, trains
@@ -368,3 +356,13 @@ def train_reader(**settings: Any) -> int:
     from pyapp import tasks
 
     return run_training(tasks.train_reader, ReaderTrainView(), **settings)
+
+
+cli.add("Texts", generate, chat, *texts.COMMANDS)
+cli.add("Pictures and videos", *pictures.COMMANDS)
+cli.add("Pages of documents", read, *pages.COMMANDS)
+cli.add("Speech, sound and music", transcribe, speak, *sounds.COMMANDS)
+cli.add("Numbers", *forecasting.COMMANDS, run_onnx)
+cli.add("Models and files", models, inspect, quantize, merge)
+cli.add("Training", finetune, train, run_processes)
+cli.add("Servers", serve)

@@ -96,7 +96,7 @@ class ForecastView(ItemsView):
         return file.getvalue().splitlines()
 
 
-@command(short_help="The next values of series.")
+@command(short_help="Continue series of numbers.")
 @file_argument
 @model_option
 @click.option("-c", "--column", "columns", type=WORDS, multiple=True, metavar="NAME",

@@ -1,4 +1,4 @@
-"""Options of the command line in groups, and those of generation, which several commands share."""
+"""Commands and options of the command line in groups, and the options of generation, which several commands share."""
 
 from __future__ import annotations
 
@@ -64,9 +64,29 @@ class GroupedCommand(click.Command):
 
 
 class CommandGroup(click.Group):
-    """Commands with such a help."""
+    """Commands with such a help, which the group's own help shows by subjects."""
 
     command_class = GroupedCommand
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.subjects: dict[str, list[str]] = {}  # names of commands by subject, in the order of the help
+
+    def add(self, subject: str, *commands: click.Command) -> None:
+        """Adds commands, for the help under the heading `subject`."""
+        for entry in commands:
+            self.add_command(entry)
+            self.subjects.setdefault(subject, []).append(str(entry.name))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rest = set(self.commands).difference(*self.subjects.values())
+        width = max(map(len, self.commands), default=0)
+        for subject, names in {**self.subjects, "Commands": sorted(rest)}.items():
+            limit = formatter.width - 6 - width
+            rows = [(name.ljust(width), self.commands[name].get_short_help_str(limit)) for name in names]
+            if rows:
+                with formatter.section(subject):
+                    formatter.write_dl(rows)
 
 
 command = functools.partial(click.command, cls=GroupedCommand)

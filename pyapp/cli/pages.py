@@ -13,7 +13,7 @@ from pyapp.cli.texts import ItemsView, RankView, model_option, top_option, type_
 from pyapp.cli.views import JsonView, View
 
 
-@command("rank-pages", short_help="Order pictures of pages by how well they answer a query.")
+@command("rank-pages", short_help="Order pages by how well they answer a query.")
 @click.argument("query", type=WORDS)
 @files_argument
 @model_option
@@ -37,7 +37,7 @@ def rank_pages(
     )
 
 
-@command("embed-pages", short_help="Vectors of the parts of pages, and of queries.")
+@command("embed-pages", short_help="Turn pages and queries into vectors.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
 @model_option
 @click.option(

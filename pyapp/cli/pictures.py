@@ -92,7 +92,7 @@ def classify_video(
     )
 
 
-@command("embed-image", short_help="Vectors of pictures and texts.")
+@command("embed-image", short_help="Turn pictures and texts into vectors.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="IMAGE…")
 @model_option
 @click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
@@ -237,7 +237,7 @@ def detect(
     )
 
 
-@command(short_help="How far the pixels of pictures are.")
+@command(short_help="Estimate how far the pixels are.")
 @files_argument
 @model_option
 @click.option(
@@ -515,7 +515,7 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     return found
 
 
-@command(short_help="Draw pictures of texts.")
+@command(short_help="Draw what a text describes.")
 @click.argument("prompts", nargs=-1, required=True, type=WORDS, metavar="PROMPT…")
 @model_option
 @click.option(

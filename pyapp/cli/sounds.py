@@ -54,7 +54,7 @@ def classify_sound(
     )
 
 
-@command("embed-sound", short_help="Vectors of recordings and texts.")
+@command("embed-sound", short_help="Turn recordings and texts into vectors.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="SOUND…")
 @model_option
 @click.option("--text", "texts", type=WORDS, multiple=True, help="A text to compute the vector of; may be given again.")
@@ -80,7 +80,7 @@ class MusicView(SpeakView):
     kind = "music"
 
 
-@command(short_help="Make music of a text.")
+@command(short_help="Make music that a text describes.")
 @click.argument("text", type=WORDS)
 @click.option("-o", "--output", default="music.wav", show_default=True,
               help="The file to write (.wav; .mp3, .flac and .opus with pip install 'pyapp[audio]'); \"-\": a WAVE "
