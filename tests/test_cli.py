@@ -635,7 +635,7 @@ def test_wrong_usage_says_what_is_right(here: Callable[..., tuple[int, str, str]
 
 
 def test_no_command_is_no_error(here: Callable[..., tuple[int, str, str]]) -> None:
-    for arguments, named in (((), "transcribe"), (("train",), "stories")):
+    for arguments, named in (((), "transcribe"), (("train",), "story")):
         _, out, error = here(*arguments)
         assert named in out + error and "Error" not in out + error
 
