@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .engine.declare import publish
+from .engine.dtype import Default
 from .engine.ops import (
     digamma,
     erf,
@@ -83,6 +84,7 @@ def zeta(x: Any, other: Any) -> Tensor:
 
 def log_ndtr(x: Tensor) -> Tensor:
     """log of ndtr; far below 0 by its asymptotic series (Abramowitz and Stegun 1964, 26.2.12)."""
+    x = x if x.dtype.is_floating_point else x.to(Default.dtype)
     near = where(x > -10, x, 0.0)
     far = where(x > -10, -10.0, x)
     u = (far * far).reciprocal()

@@ -105,8 +105,8 @@ _HISTORY = ("old_dirs", "old_stps", "ro")  # torch's names: changes of the gradi
 class LBFGS(Optimizer):
     """Quasi-Newton steps from the last `history_size` changes of the gradient, as torch.optim.LBFGS. `step(closure)`
     takes up to `max_iter` steps and calls the closure, which computes the loss and its gradient, up to `max_eval` times
-    (default 5/4 of max_iter). `line_search_fn` None takes steps of `lr`; "strong_wolfe" does a line search. One
-    parameter group.
+    (default 5/4 of max_iter). `line_search_fn` None takes steps of `lr`; "strong_wolfe" does a line search. With
+    `maximize` the loss grows. One parameter group.
     """
 
     takes_complex = False
@@ -122,13 +122,14 @@ class LBFGS(Optimizer):
         tolerance_change: float = 1e-9,
         history_size: int = 100,
         line_search_fn: str | None = None,
+        maximize: bool = False,
     ) -> None:
         if line_search_fn not in (None, "strong_wolfe"):
             raise ValueError(f"LBFGS: line_search_fn is None or 'strong_wolfe', not {line_search_fn!r}")
         calls = max_iter * 5 // 4 if max_eval is None else max_eval
         limits = {"tolerance_grad": tolerance_grad, "tolerance_change": tolerance_change, "history_size": history_size}
         settings = {"lr": lr, "max_iter": max_iter, "max_eval": calls, "line_search_fn": line_search_fn}
-        super().__init__(params, {**settings, **limits})
+        super().__init__(params, {**settings, **limits, "maximize": maximize})
         if len(self.param_groups) != 1:
             raise ValueError(f"LBFGS: takes one parameter group, got {len(self.param_groups)}")
         self._params = self.param_groups[0]["params"]
@@ -137,8 +138,9 @@ class LBFGS(Optimizer):
         return True  # the state belongs to all parameters as one vector; the first step checks its length
 
     def _gradient(self) -> Tensor:
-        """All gradients as one vector (N,)."""
-        return cat([(zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self._params])
+        """All gradients as one vector (N,), with the other sign to maximize."""
+        whole = cat([(zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in self._params])
+        return -whole if self.param_groups[0]["maximize"] else whole
 
     def _put(self, values: Tensor) -> None:
         """Copies one vector (N,) into the parameters."""
@@ -179,7 +181,7 @@ class LBFGS(Optimizer):
         state = self.state[self._params[0]]
         if not state:
             state.update(n_iter=0, func_evals=0, H_diag=1.0, **{name: [] for name in _HISTORY})
-        calls = 0
+        calls, sign = 0, -1.0 if group["maximize"] else 1.0
 
         def evaluate() -> tuple[Any, Tensor]:
             nonlocal calls
@@ -190,7 +192,7 @@ class LBFGS(Optimizer):
             return loss, self._gradient()
 
         first, gradient = evaluate()
-        loss = float(first)
+        loss = sign * float(first)
         count = 0
         while _largest(gradient) > group["tolerance_grad"] and count < group["max_iter"]:
             values = parameters_to_vector(p.detach() for p in self._params)
@@ -206,7 +208,7 @@ class LBFGS(Optimizer):
             def look(step: float, values: Tensor = values, direction: Tensor = direction) -> _Point:
                 self._put(values + direction * step)
                 found, there = evaluate()
-                return _Point(step, float(found), there, _dot(there, direction))
+                return _Point(step, sign * float(found), there, _dot(there, direction))
 
             if group["line_search_fn"]:
                 extent = _largest(direction)

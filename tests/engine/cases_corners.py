@@ -10,6 +10,7 @@ from typing import Any
 
 from .cases_leaves import LEAVES
 from .cases_limits import LIMITS
+from .cases_samples import SAMPLES
 
 INF, NAN = float("inf"), float("nan")
 
@@ -187,4 +188,4 @@ GRADIENTS: dict[str, Callable[[Any], Any]] = {
     "no way back": lambda P: (P.ones(2).requires_grad_() * 2).requires_grad_(False),
     "own memory": accumulated, "added in place": accumulated_again, "not the given one": given_gradient,
 }  # fmt: skip
-CASES = {**ARITHMETIC, **NUMBERS, **REDUCTIONS, **INDICES, **SIGNALS, **GRADIENTS, **LEAVES, **LIMITS}
+CASES = {**ARITHMETIC, **NUMBERS, **REDUCTIONS, **INDICES, **SIGNALS, **GRADIENTS, **LEAVES, **LIMITS, **SAMPLES}

@@ -63,7 +63,7 @@ def _pad(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> Any:
 @claims("_pad_with_own")
 def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> Any:
     """x in the middle, and then, dim by dim, both edges from what is there already."""
-    if len(x.shape) > 6 or x.dtype.is_quantized or not x.numel():
+    if len(x.shape) > 6 or x.dtype.is_quantized or not x.numel() or min(map(min, widths)) < 0:
         return NotImplemented
     shape = tuple(before + n + after for n, (before, after) in zip(x.shape, widths, strict=True))
     y = filled = empty_contiguous(shape, x.dtype, x.device)

@@ -5,11 +5,24 @@ from __future__ import annotations
 from operator import index
 
 from ..declare import function
-from ..dtype import bool_
+from ..dtype import bool_, promote
 from ..tensor import Tensor
 from ..user_errors import describe
 from .complex_numbers import complex_
 from .view import reshape
+
+
+def _check_weights(x: Tensor, fweights: Tensor | None, aweights: Tensor | None) -> None:
+    """Whether the weights of cov are one for each column of x (rows, N), and not negative; fweights are integers."""
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is None:
+            continue
+        if given.shape != x.shape[1:]:
+            raise ValueError(f"cov: {name} {describe(given)} are not one number for each observation of {describe(x)}")
+        if (given.dtype.category != 1) if name == "fweights" else not given.dtype.is_floating_point:
+            raise TypeError(f"cov: {name} are {'integers' if name == 'fweights' else 'floats'}, not {describe(given)}")
+        if given.numel() and bool((given.detach() < 0).any()):
+            raise ValueError(f"cov: {name} are not negative")
 
 
 @function(method=True)
@@ -26,8 +39,9 @@ def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweig
         )
     if x.ndim < 2:
         x = reshape(x, (1, -1))
-    if not x.dtype.has_gradient:
-        x = x.to("float32")
+    _check_weights(x, fweights, aweights)
+    kind = x.dtype if aweights is None else promote(x.dtype, aweights.dtype)
+    x = x.to(kind if kind.has_gradient else "float32")
     if fweights is None and aweights is None:
         centred = x - x.mean(1, True)
         found = (centred @ centred.mH) / max(x.shape[1] - correction, 0)
@@ -37,7 +51,8 @@ def cov(x: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweig
         total = weights.sum()
         centred = x - (x * weights).sum(1, True) / total
         lost = correction if aweights is None else correction * (weights * own).sum() / total
-        found = ((centred * weights) @ centred.mH) / (total - lost).clamp(0)
+        left = total - lost
+        found = ((centred * weights) @ centred.mH) / (left.real if left.dtype.is_complex else left).clamp(0)
     return found.squeeze() if found.shape == (1, 1) else found
 
 

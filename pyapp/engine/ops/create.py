@@ -236,10 +236,18 @@ def arange(
 def linspace(
     start: float, end: float, steps: int, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """`steps` values from start to end, both included."""
-    return _finish(
-        tensor_of(np.linspace(start, end, steps), as_dtype(dtype or _dtype.Default.dtype)), device, requires_grad
-    )
+    """`steps` values from start to end, both included; integers go from int(start) to int(end), as in torch."""
+    kind = as_dtype(dtype or _dtype.Default.dtype)
+    return _finish(tensor_of(_equally_spaced("linspace", start, end, steps, kind), kind), device, requires_grad)
+
+
+def _equally_spaced(name: str, start: Any, end: Any, steps: int, kind: DType) -> Any:
+    for end_of in (start, end):
+        if isinstance(end_of, Tensor) and end_of.ndim:
+            raise ValueError(f"{name}: start and end are numbers or tensors without dims, not of {end_of.shape}")
+    if kind.category == 1:
+        start, end = int(start), int(end)
+    return np.linspace(start, end, steps)
 
 
 @function(factory=True)
@@ -274,7 +282,8 @@ for _create in (zeros, ones, empty, full):
 def logspace(start: float, end: float, steps: int, base: float = 10.0, dtype: Any = None) -> Tensor:
     """base^start … base^end."""
     with np.errstate(over="ignore"):
-        return tensor_of(base ** np.linspace(start, end, steps), as_dtype(dtype or Default.dtype))
+        kind = as_dtype(dtype or Default.dtype)
+        return tensor_of(base ** _equally_spaced("logspace", start, end, steps, kind), kind)
 
 
 @function(factory=True)

@@ -49,6 +49,8 @@ def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int
     """
     given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     dims = [normalize_dim(d, x.ndim, "gradient") for d in given]
+    if len(set(dims)) < len(dims):
+        raise ValueError(f"gradient: {dim} names a dim of {describe(x)} twice")
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order is 1 or 2, not {edge_order}")
     spacing = 1 if spacing is None else spacing
@@ -61,7 +63,11 @@ def gradient(x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int
 
 @function(method=True)
 def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
-    """Differences of neighbours along a dim, n times."""
+    """Differences of neighbours along a dim, n times; x itself for n = 0."""
+    if n < 0:
+        raise ValueError(f"diff: n is not negative, got {n}")
+    if n == 0:
+        return x.clone()
     parts = [t for t in (prepend, x, append) if t is not None]
     x = cat(parts, dim) if len(parts) > 1 else x
     for _ in range(n):
@@ -70,7 +76,7 @@ def diff(x: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, ap
             break
         after, before = narrow(x, dim, 1, size - 1), narrow(x, dim, 0, size - 1)
         x = after.ne(before) if x.dtype is bool_ else after - before
-    return x if n else x.clone()
+    return x
 
 
 def _pairs(y: Tensor, dim: int) -> Tensor:

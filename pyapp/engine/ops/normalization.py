@@ -223,6 +223,10 @@ def batch_norm(
         found: Tensor = _batch_norm(x, running_mean, running_var, weight, bias, eps)
         return found
     count = x.numel() // max(1, x.shape[1])
+    if not x.numel():  # nothing to normalise, and no statistics
+        nothing = x.new_zeros(x.shape[1])
+        empty: Tensor = _batch_norm(x, nothing, nothing, weight, bias, eps)
+        return empty
     if count < 2:
         raise ValueError(f"batch_norm: training needs more than one value per channel, got {describe(x)}")
     y, mean, var = batch_normalized(x, weight, bias, eps)

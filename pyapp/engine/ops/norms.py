@@ -65,6 +65,12 @@ def _p_norm(x: Tensor, p: float, dim: Any = None, keepdim: bool = False) -> Tens
     return sum(x.abs() ** p, dim, keepdim) ** (1 / p)
 
 
+@op(vjp=lambda g, _, x, dim, keepdim: (x.new_zeros(x.shape),))
+def _count_nonzero(x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    """How many elements are not 0, in x's dtype; with a gradient of 0, as in torch."""
+    return sum(x != 0, dim, keepdim).to(x.dtype)
+
+
 @function(method=True)
 @in_full_precision_on_cards
 def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
@@ -72,20 +78,20 @@ def norm(x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtyp
     With a `dtype`, x is converted to it first.
     """
     x = x if dtype is None else x.to(dtype)
+    if p == "nuc":
+        return matrix_norm(x, "nuc", (-2, -1) if dim is None else dim, keepdim)
     if x.dtype.is_complex:
         x = x.abs()
     if not x.dtype.is_floating_point:
         raise TypeError(f"norm: takes floating-point and complex tensors, not {describe(x)}")
     if p is None or p in ("fro", 2):
         return _euclidean(x, dim, keepdim)
-    if p == "nuc":
-        return matrix_norm(x, "nuc", (-2, -1) if dim is None else dim, keepdim)
     if isinstance(p, str):
         raise ValueError(f"norm: p is a number, 'fro' or 'nuc', not {p!r}")
     if p in (inf, -inf):
         return found_extreme(x.abs(), p > 0, dim, keepdim)
     if p == 0:
-        return sum(x != 0, dim, keepdim).to(x.dtype)
+        return _count_nonzero(x, dim, keepdim)
     if p == 1:
         return sum(x.abs(), dim, keepdim)
     return _p_norm(x, p, dim, keepdim)

@@ -60,6 +60,13 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
     pairs = [(0, 0)] * x.ndim
     for i in range(0, len(widths), 2):
         dim, before, after = x.ndim - 1 - i // 2, widths[i], widths[i + 1]
+        ends = mode == "replicate" and min(before, after) < 0 < max(before, after)
+        if ends and x.shape[dim] and before + after + x.shape[dim] >= 0:
+            pairs[dim] = (
+                before,
+                after,
+            )  # as in torch, more may be cut than the dim has
+            continue
         if before < 0 or after < 0:
             kept = x.shape[dim] + min(before, 0) + min(after, 0)
             if kept < 0:
@@ -72,7 +79,7 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | No
             if (before or after) and max(before, after) > limit:
                 raise ValueError(f"pad: {before} and {after} are too wide for mode {mode!r} on {describe(x)}")
         pairs[dim] = (before, after)
-    if any(sum(p) for p in pairs):
+    if any(p != (0, 0) for p in pairs):
         if mode == "constant":
             return _pad(x, tuple(pairs), 0 if value is None else value)
         return _pad_with_own(x, tuple(pairs), mode)

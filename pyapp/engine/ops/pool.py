@@ -508,6 +508,8 @@ def _fractional_max_pool(
     lead, spatial = x.shape[:2], x.shape[2:]
     if samples is None:
         samples = rand(*lead, dims, dtype=x.dtype)
+    if samples.ndim == 3 and samples.shape[0] > lead[0]:
+        samples = narrow(samples, 0, 0, lead[0])  # as torch, which reads no further
     if samples.shape != (*lead, dims):
         raise ValueError(f"{name}: the samples {describe(samples)} are not {[*lead, dims]}")
     drawn = samples.detach().numpy()

@@ -14,6 +14,7 @@ from ..device import cpu
 from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
+from ..operands import common_dtype
 from ..shape import as_shape, broadcast_shapes, dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, check_device, empty_contiguous, make
@@ -285,6 +286,8 @@ def multinomial(
     weights: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
 ) -> Tensor:
     """Indices (int64) drawn by weight: (C,) → (num_samples,), (R, C) → (R, num_samples)."""
+    if weights.ndim not in (1, 2) or not weights.dtype.is_floating_point:
+        raise TypeError(f"multinomial: takes floating-point weights (C,) or (R, C), not {describe(weights)}")
     rows = array_of(weights).astype("float64").reshape(-1, weights.shape[-1])
     if not np.isfinite(rows).all() or (rows < 0).any() or (rows.sum(-1) <= 0).any():
         raise ValueError("multinomial: weights must be finite, not negative, and not all zero in a row")
@@ -403,7 +406,8 @@ def normal(
         raise ValueError("normal: two numbers need a size")
     shape = broadcast_shapes(*shapes, op="normal") if size is None else tuple(size)
     device = next((v.device for v in (mean, std) if isinstance(v, Tensor)), None)
-    return randn(shape, generator=generator, device=device, dtype=dtype) * std + mean
+    kind = dtype if dtype is not None or not shapes else common_dtype(mean, std)
+    return randn(shape, generator=generator, device=device, dtype=kind) * std + mean
 
 
 @function(factory=True)

@@ -70,6 +70,8 @@ def fliplr(x: Tensor) -> Tensor:
 @function(method=True)
 def flipud(x: Tensor) -> Tensor:
     """flip along dim 0."""
+    if not x.ndim:
+        raise ValueError(f"flipud: {describe(x)} has no dims")
     return flip(x, 0)
 
 

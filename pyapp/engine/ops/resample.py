@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import UnsupportedValueError
 from ..declare import function
-from ..dtype import DType
+from ..dtype import DType, float32, float64
 from ..launch import constants, recorder
 from ..lazy import np
 from ..numpy_arrays import tensor_of
@@ -116,6 +116,18 @@ def _along(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
     return permute(y, [order.index(d) for d in range(x.ndim)])
 
 
+def _along_bytes(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
+    """As _along, of float32 that hold bytes, rounded to bytes: by torch's weights, whose largest has 15 bits."""
+    matrix = _new_matrix(float64, sampling).numpy()
+    most, bits = matrix.max(), 0
+    while bits < 22 and int(0.5 + most * (1 << bits + 1)) < 1 << 15:
+        bits += 1
+    rounded = np.trunc(matrix * (1 << bits) + np.copysign(0.5, matrix)) / (1 << bits)
+    order = [*(d for d in range(x.ndim) if d != dim), dim]
+    y = (matmul(permute(x, order), tensor_of(rounded, float32).to(x.device)) + 0.5).floor().clamp(0, 255)
+    return permute(y, [order.index(d) for d in range(x.ndim)])
+
+
 def _by_neighbours(x: Tensor, dim: int, sampling: _Sampling) -> Tensor:
     """As _along, but an infinity or a NaN reaches its neighbours only: in a product, 0 times it is NaN everywhere."""
     places, weights = _samples(*sampling)
@@ -191,13 +203,14 @@ def interpolate(
     if _LINEAR.get(mode, 2 if mode == "bicubic" else None) != x.ndim - 2:
         raise UnsupportedValueError(f"interpolate: mode {mode!r} does not fit {describe(x)}")
     if x.dtype.name == "uint8":
-        y = interpolate(x.to("float32"), size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-        return (y + 0.5).floor().clamp(0, 255).to("uint8")
-    apply = _along if _is_finite(x) else _by_neighbours
-    for i, (out, scale) in enumerate(zip(sizes, scales, strict=True)):
-        kind = "cubic" if mode == "bicubic" else "linear"
-        x = apply(x, 2 + i, (x.shape[2 + i], out, scale, kind, bool(align_corners), bool(antialias)))
-    return x
+        apply, dims, x = _along_bytes, range(x.ndim - 1, 1, -1), x.to("float32")  # in torch's order
+    else:
+        apply, dims = _along if _is_finite(x) else _by_neighbours, range(2, x.ndim)
+    kind = "cubic" if mode == "bicubic" else "linear"
+    for dim in dims:
+        out, scale = sizes[dim - 2], scales[dim - 2]
+        x = apply(x, dim, (x.shape[dim], out, scale, kind, bool(align_corners), bool(antialias)))
+    return x.to("uint8") if apply is _along_bytes else x
 
 
 def _unnormalized(at: Tensor, size: int, align_corners: bool) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..declare import function, method
-from ..dtype import bool_
+from ..dtype import bool_, uint8
 from ..lazy import np
 from ..numpy_arrays import array_of, combine_at, tensor_of
 from ..op import primitive
@@ -267,6 +267,9 @@ def scatter_reduce(
     if reduce not in ("sum", "mean", *_REDUCE):
         raise ValueError(f"scatter_reduce: reduce is sum, mean, prod, amax or amin, not {reduce!r}")
     d = normalize_dim(dim, x.ndim, "scatter_reduce")
+    if x.dtype is bool_:
+        bytes_of = scatter_reduce(x.to(uint8), d, index, src.to(uint8), reduce, include_self=include_self)
+        return bytes_of.to(bool_)
     if reduce in _REDUCE:
         return _scatter_extreme(x, src, d, index, reduce, include_self)
     base = x if include_self else where(_touched(x, d, index), x * 0, x)
@@ -338,6 +341,8 @@ def index_reduce(
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise ValueError(f"index_reduce: the reduction is prod, mean, amax or amin, not {reduce!r}")
     d = normalize_dim(dim, x.ndim, "index_reduce")
+    if not x.ndim:
+        return index_reduce(x.reshape(1), 0, index, source.reshape(-1), reduce, include_self=include_self).reshape(())
     shape = [1] * max(x.ndim, 1)
     shape[d] = -1
     at = index.to("int64").reshape(shape).expand(*source.shape)

@@ -11,7 +11,7 @@ from ..lazy import np
 from ..numpy_arrays import array_of, int64_tensor, tensor_of
 from ..op import primitive
 from ..shape import broadcast_shapes, normalize_dim
-from ..tensor import Tensor, adopt_array
+from ..tensor import Tensor, adopt_array, empty_contiguous
 from ..user_errors import describe
 from .create import from_numpy
 from .index import _take_back
@@ -44,11 +44,18 @@ def _grid(index: Any, dim: int) -> tuple[Any, ...]:
     return tuple(grid)
 
 
+def _d_gather(g: Tensor, _: Any, x: Tensor, dim: int, index: Tensor) -> tuple[Tensor]:
+    zeros = g.new_zeros(x.shape)
+    return (zeros.scatter_add(dim, index, g) if index.numel() else zeros,)
+
+
 @function(method=True)
-@primitive(vjp=lambda g, _, x, dim, index: (g.new_zeros(x.shape).scatter_add(dim, index, g),), saves="none")
+@primitive(vjp=_d_gather, saves="none")
 def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """out[i][j] = x[index[i][j]][j] for dim 0, and so on, as torch.gather."""
     d = normalize_dim(dim, x.ndim, "gather")
+    if not index.numel():  # of any number of dims, as in torch
+        return empty_contiguous(index.shape, x.dtype, x.device)
     found = _index_array("gather", x, d, index)
     picked = np.atleast_1d(x.array())[_grid(found, d)]
     return adopt_array(picked.reshape(index.shape), x.dtype)  # bits stay bits

@@ -335,8 +335,10 @@ class _Group:
 
 
 def join(model: Module) -> None:
-    """Joins the projections of every layer that computes some together."""
+    """Joins the projections of every layer that computes some together. Embeddings give float32 rows from now on."""
     for module in model.modules():
+        if isinstance(module, Embedding):
+            module.float32_rows = True
         for value in vars(module).values():
             if isinstance(value, JoinedLinear):
                 value.join(module)

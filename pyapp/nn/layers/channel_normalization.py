@@ -146,6 +146,11 @@ class BatchNorm(_NormBase):
         if is_half(input):  # whose sums are not exact enough, or too large
             wide: Tensor = self.forward(input.to(float32))
             return wide.to(input.dtype)
+        if not input.numel():
+            if self.training and self.track_running_stats:
+                self.num_batches_tracked.add_(1)
+            nothing: Tensor = engine.batch_norm(input, None, None, self.weight, self.bias, True, eps=self.eps)
+            return nothing
         y, count, mean, var = self._normalized(input)
         if self.training and self.track_running_stats:
             self._track(mean, var * (count / (count - 1)))

@@ -58,7 +58,8 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight (V, D) by integers (...) → (..., D). The row `padding_idx` gets no gradient.
+    """Rows of weight (V, D) by integers (...) → (..., D), in its dtype; in float32 where it has blocks. The row
+    `padding_idx` gets no gradient.
 
     `max_norm`: rows that are looked up and have a larger p-norm (p is `norm_type`) are first shrunk to it, in the
     weight itself. `scale_grad_by_freq`: the gradient of a row is divided by the count of its id in the input.
@@ -70,12 +71,19 @@ def embedding(
     if sparse:
         from ...engine.ops.sparse.table_rows import rows_for_sparse_gradient  # late: few models need it
 
-        return rows_for_sparse_gradient(weight, input, padding_idx, scale_grad_by_freq)
-    rows = ops.embedding(weight, input)
+        return _in_type_of(weight, rows_for_sparse_gradient(weight, input, padding_idx, scale_grad_by_freq))
+    rows = _in_type_of(weight, ops.embedding(weight, input))
     if not rows.requires_grad or (padding_idx is None and not scale_grad_by_freq):
         return rows
     scaled: Tensor = _scaled_gradient(rows, _factors(input, weight, padding_idx, scale_grad_by_freq).unsqueeze(-1))
     return scaled
+
+
+def _in_type_of(weight: Tensor, rows: Tensor) -> Tensor:
+    """Rows in the dtype of the weight, as torch gives them: the engine's are float32 for weights of 16 bits. Rows of
+    blocks stay float32.
+    """
+    return rows if weight.dtype.is_quantized or rows.dtype is weight.dtype else rows.to(weight.dtype)
 
 
 def _starts(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> Tensor | None:
@@ -144,7 +152,7 @@ def embedding_bag(
         if mode != "max":
             if max_norm is not None:
                 _renormalize(weight, input, max_norm, norm_type)
-            return bags_of_rows(weight, input, starts, mode == "mean")
+            return _in_type_of(weight, bags_of_rows(weight, input, starts, mode == "mean"))
         if starts is None and input.shape[1]:
             return embedding(input, weight, None, max_norm, norm_type, False, sparse).amax(1)
     count, bags = _bags(input, starts)
@@ -173,6 +181,9 @@ class Embedding(Module):
     initially zero and gets no gradient. `max_norm`, `norm_type`, `scale_grad_by_freq`, `sparse`: see
     functional.embedding.
     """
+
+    # Whether rows of weights of 16 bits are float32, in which models compute that were loaded in such a type.
+    float32_rows = False
 
     def __init__(
         self,
@@ -227,7 +238,8 @@ class Embedding(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         if self.padding_idx is None and self.max_norm is None and not (self.scale_grad_by_freq or self.sparse):
-            return ops.embedding(self.weight, input)
+            rows = ops.embedding(self.weight, input)
+            return rows if self.float32_rows else _in_type_of(self.weight, rows)
         return embedding(
             input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
         )

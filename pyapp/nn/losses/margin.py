@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ...engine import Tensor, int64, ops
 from ...engine.autocast import in_full_precision
+from ...engine.dtype import Default
 from ...engine.op import op
 from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
@@ -52,6 +53,7 @@ def margin_ranking_loss(
     if target.ndim != input1.ndim:  # (N,) beside (N, 1) would make (N, N)
         raise ValueError(f"margin_ranking_loss: {describe(input1)} and targets {describe(target)} differ in dims")
     short = target * (input2 - input1)
+    short = short if short.dtype.is_floating_point else short.to(Default.dtype)
     return reduce("margin_ranking_loss", (short + margin if margin else short).clamp(min=0), reduction)
 
 
@@ -77,10 +79,12 @@ def multi_margin_loss(
 ) -> Tensor:
     """Multi-class hinge loss: the mean over the other classes of max(0, margin - input[target] + input)^p.
 
-    input (N, C) or (C,), integer targets (N,) or (). One number () is one class.
+    input (N, C) or (C,), integer targets (N,), or () or (1,). One number () is one class.
     """
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p must be 1 or 2, got {p}")
+    if input.ndim < 2 and target.shape == (1,):
+        target = target.reshape(())
     if input.shape[:-1] != target.shape or input.ndim > 2:
         raise ValueError(f"multi_margin_loss: targets {describe(target)} do not fit inputs {describe(input)}")
     input = input.reshape(1) if not input.ndim else input

@@ -134,7 +134,7 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """-log of the normal density of `target` around `input` with variance `var`: a number, or a tensor in the shape of
-    the input, whose last dim may be 1 or left out. `var` is clamped at `eps`, and the gradient ignores the clamp.
+    the input, of whose dims any may be 1, and the last may be left out. `var` is clamped at `eps`, and the gradient ignores the clamp.
     `full` adds log(2 π) / 2.
     """
     name = "gaussian_nll_loss"
@@ -142,7 +142,7 @@ def gaussian_nll_loss(
     if spread.shape != input.shape:
         if spread.shape == input.shape[:-1]:
             spread = spread.unsqueeze(-1)
-        elif not input.ndim or spread.shape != (*input.shape[:-1], 1):
+        elif spread.ndim != input.ndim or any(n not in (1, m) for n, m in zip(spread.shape, input.shape, strict=True)):
             raise ValueError(f"{name}: the variance {describe(spread)} does not fit {describe(input)}")
     if spread.numel() and spread.detach().amin().item() < 0:
         raise ValueError(f"{name}: the variance has negative elements")

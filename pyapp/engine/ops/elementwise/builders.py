@@ -74,7 +74,7 @@ def binary(
 def _next_bfloat16(start: Any, end: Any) -> Any:
     """nextafter of bfloat16 in float32 arrays: the neighbours are those of the first 16 bits."""
     start, end = np.broadcast_arrays(start, end)
-    bits = np.ascontiguousarray(start).view(np.uint32)
+    bits = np.ascontiguousarray(start).reshape(start.shape).view(np.uint32)  # of no dims it would be (1,)
     away = (end > start) == (start > 0)
     moved = (bits + np.where(away, 0x10000, -0x10000)).astype(np.uint32).view(np.float32)
     found = np.where(start == 0, np.copysign(np.uint32(0x10000).view(np.float32), end), moved)

@@ -67,6 +67,8 @@ def isclose(a: Tensor, b: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_
         raise TypeError(f"isclose: takes two tensors, got {describe(a)} and {describe(b)}")
     if a.dtype is not b.dtype:
         raise TypeError(f"isclose: {describe(a)} and {describe(b)} differ in dtype")
+    if rtol < 0 or atol < 0:
+        raise ValueError(f"isclose: rtol and atol are not negative, got {rtol} and {atol}")
     near = a == b
     if not a.dtype.has_gradient:
         a, b = a.to("float64"), b.to("float64")

@@ -83,11 +83,11 @@ def clip(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 @function(method=True, in_place=True)
 def clamp_min(x: Tensor, min: Any) -> Tensor:
-    """clamp from below."""
-    return clamp(x, min)
+    """clamp from below. A tensor of bools as a limit is taken for bools, too."""
+    return maximum(x, min) if isinstance(min, Tensor) and min.dtype is x.dtype is _dtype.bool_ else clamp(x, min)
 
 
 @function(method=True, in_place=True)
 def clamp_max(x: Tensor, max: Any) -> Tensor:
-    """clamp from above."""
-    return clamp(x, None, max)
+    """clamp from above. A tensor of bools as a limit is taken for bools, too."""
+    return minimum(x, max) if isinstance(max, Tensor) and max.dtype is x.dtype is _dtype.bool_ else clamp(x, None, max)

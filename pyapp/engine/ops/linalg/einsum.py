@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from ...declare import function
+from ...dtype import int64
 from ...operands import same_device
 from ...shape import normalize_dim
 from ...tensor import Tensor
@@ -25,8 +26,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         left, right = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         left, right = ([normalize_dim(d, t.ndim, "tensordot") for d in ds] for ds, t in zip(dims, (a, b), strict=True))
-    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+    pairs = [(d, e, a.shape[d], b.shape[e]) for d, e in zip(left, right, strict=True)]
+    if any(m != n and 1 not in (m, n) for _, _, m, n in pairs):
         raise ValueError(f"tensordot: dims {dims} of {describe(a)} and {describe(b)} differ")
+    if wide := [d for d, _, m, n in pairs if n == 1 != m]:  # a dim of 1 stands for as many as the other has
+        a = a.sum(wide, True, dtype=a.dtype)
+    if wide := [e for _, e, m, n in pairs if m == 1 != n]:
+        b = b.sum(wide, True, dtype=b.dtype)
     kept_a, kept_b = ([d for d in range(t.ndim) if d not in ds] for t, ds in ((a, left), (b, right)))
     sizes_a, sizes_b = tuple(a.shape[d] for d in kept_a), tuple(b.shape[d] for d in kept_b)
     inner = prod(a.shape[d] for d in left)
@@ -91,6 +97,8 @@ def _contract(
     """One product of two operands as a batched matrix product; labels outside `kept` are summed over."""
     a, la = _summed(a, la, kept | set(lb))
     b, lb = _summed(b, lb, kept | set(la))
+    if a.dtype is not b.dtype and a.dtype.category == b.dtype.category == 1:  # one is the sum of narrower integers
+        a, b = a.to(int64), b.to(int64)
     batch = [c for c in la if c in lb and c in kept]
     inner = [c for c in la if c in lb and c not in kept]
     left, right = [c for c in la if c not in lb], [c for c in lb if c not in la]

@@ -328,9 +328,11 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     return solve_triangular(U, solve_triangular(L, P.mT @ B, upper=False, unitriangular=True), upper=True)
 
 
-def _reflectors(name: str, x: Tensor, tau: Tensor) -> list[Tensor]:
-    """The vectors (..., M, 1) below the diagonal of x, 1 on it."""
+def _reflectors(name: str, x: Tensor, tau: Tensor, any_width: bool = False) -> list[Tensor]:
+    """The vectors (..., M, 1) below the diagonal of x, 1 on it; `any_width`: x may have more columns than rows."""
     m, n = x.shape[-2:] if x.ndim > 1 else (0, 0)
+    if any_width and n > m:
+        x, n = x[..., :m], m
     if x.ndim < 2 or m < n or tau.shape[:-1] != x.shape[:-2] or tau.ndim != x.ndim - 1 or tau.shape[-1] > n:
         raise ValueError(f"{name}: {describe(x)} (..., M, N) with M >= N and {describe(tau)} (..., K) do not fit")
     whole = x.tril(-1) + eye(m, n, dtype=x.dtype, device=x.device)
@@ -355,7 +357,7 @@ def householder_product(x: Tensor, tau: Tensor) -> Tensor:
 @function(method=True)
 def ormqr(x: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """Q other, Qᴴ other, or with `left` False other Q, other Qᴴ, for the whole Q of the reflectors of geqrf."""
-    vectors = _reflectors("ormqr", x, tau)
+    vectors = _reflectors("ormqr", x, tau, any_width=True)
     if left:
         return _reflected(other, vectors, tau.conj() if transpose else tau, transpose)
     return _reflected(other.mH, vectors, tau if transpose else tau.conj(), not transpose).mH

@@ -335,6 +335,8 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float 
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """beta x + alpha vec1 ⊗ vec2; where beta is 0, x is not read. TypeError for integers with a float factor."""
     product = outer(vec1, vec2)
+    if x.dtype is product.dtype is _dtype.bool_:
+        return (product & bool(alpha)) | (x & True if beta else product & False)
     if (isinstance(beta, float) or isinstance(alpha, float)) and common_dtype(x, product).category < 2:
         raise TypeError(f"addr: the factors {beta} and {alpha} must be integers, as {describe(x)} is")
     return _added(x, product, beta, alpha)

@@ -122,7 +122,12 @@ def pinv(
         _square("pinv", x)
     if not x.dtype.has_gradient:
         raise TypeError(f"pinv: takes floating-point or complex matrices, not {describe(x)}")
-    parts = svd(x.detach())
+    of = x.detach()
+    if hermitian:  # as torch, which reads the lower triangle and the real parts of the diagonal
+        lower = of.tril(-1)
+        diagonal = of.diagonal(0, -2, -1)
+        of = lower + lower.mH + (diagonal.real if of.dtype.is_complex else diagonal).diag_embed()
+    parts = svd(of)
     return _pinv(x, parts, _limit(x, _largest(parts.S), atol, rcond if rtol is None else rtol).to(x.dtype.part))
 
 
@@ -167,7 +172,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     rank = (parts.S > limit.unsqueeze(-1)).sum(-1)
     driver = driver or "gelsy"
     full_rank = driver == "gels" or (driver != "gelsy" and bool((rank == n).all()))
-    nothing = A.new_zeros(0)
+    nothing = A.new_zeros(0, dtype=A.dtype.part)
     return LeastSquares(
         solution.squeeze(-1) if vector else solution,
         (A @ solution - other).abs().square().sum(-2) if full_rank and m > n else nothing,
