@@ -111,6 +111,9 @@ SAMPLES: dict[str, Callable[[Any], Any]] = {
     "a variance for all rows": lambda P: P.nn.functional.gaussian_nll_loss(
         ramp(P, 4, 3), ramp(P, 4, 3) + 1, P.tensor([[0.5, 1.0, 2.0]])
     ),
+    "a batch of ignored targets": lambda P: gradient(
+        lambda x: P.nn.functional.cross_entropy(x, P.tensor([1, 1]), ignore_index=1, label_smoothing=0.1), ramp(P, 2, 3)
+    ),
     "an empty batch": empty_batch, "the largest value": largest_step,
     **{
         f"{mode} bytes, {size}, antialias {antialias}": lambda P, mode=mode, size=size, antialias=antialias: (

@@ -51,9 +51,10 @@ def _index_loss(
     factor = kept.to(scores.dtype)
     if weight is not None:
         factor = factor * ops.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape)
-    values = -scores.gather(-1, safe.unsqueeze(-1)).squeeze(-1) * factor
+    # Scores of ignored targets count nowhere, nor do their gradients, even where they are infinite or the mean is NaN.
+    values = ops.where(kept, -scores.gather(-1, safe.unsqueeze(-1)).squeeze(-1) * factor, 0.0)
     if smoothing:
-        every = -(scores if weight is None else scores * weight).sum(-1) * kept.to(scores.dtype)
+        every = ops.where(kept, -(scores if weight is None else scores * weight).sum(-1), 0.0)
         values = values * (1 - smoothing) + every * (smoothing / scores.shape[-1])
     if reduction == "mean":
         return values.sum() / factor.sum()
