@@ -163,6 +163,7 @@ class Llama2c(Module):
         super().__init__()
         self.config = config
         self.tok_embeddings = Embedding(config.vocab_size, config.dim)
+        self.tok_embeddings.float32_rows = True
         self.layers = ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = RMSNorm(config.dim, EPSILON)
         self.output: Linear | None = None if config.tied else Linear(config.dim, config.vocab_size, bias=False)

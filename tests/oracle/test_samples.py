@@ -48,7 +48,8 @@ KNOWN = {
     "matrix_exp": "torch overflows in halves", "cov": "torch adds weights in their own dtype",
     "logcumsumexp": "not of complex numbers", "linalg.vander": "not of tensors without dims",
     "nn.functional.batch_norm": "not of vectors",
-    "nn.KLDivLoss": "both arguments are one tensor", "nn.LinearCrossEntropyLoss": "its options are an object of torch's",
+    "nn.KLDivLoss": "both arguments are one tensor",
+    "nn.LinearCrossEntropyLoss": "its options are an object of torch's",
     **dict.fromkeys(("chalf", "complex", "polar", "view_as_complex"), "there are no complex numbers of 32 bits"),
     **dict.fromkeys(
         ("__rmatmul__", "lu", "max_pool2d_with_indices_backward", "nn.functional.linear_cross_entropy", "to_sparse"),

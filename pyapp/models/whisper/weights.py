@@ -122,6 +122,8 @@ def fill(
         matrix = isinstance(owner, Linear | Embedding) and attribute == "weight"
         value = _joined([converted(part, dtype) if matrix else _dense(part) for part in found])
         setattr(owner, attribute, Parameter(value, requires_grad=False))
+        if isinstance(owner, Embedding):
+            owner.float32_rows = True
     if POSITIONS in known:
         encoder = model.encoder
         shape = (encoder.context, encoder.conv2.shape[0])

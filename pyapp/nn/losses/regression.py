@@ -134,8 +134,8 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """-log of the normal density of `target` around `input` with variance `var`: a number, or a tensor in the shape of
-    the input, of whose dims any may be 1, and the last may be left out. `var` is clamped at `eps`, and the gradient ignores the clamp.
-    `full` adds log(2 π) / 2.
+    the input, of whose dims any may be 1, and the last may be left out. `var` is clamped at `eps`, and the gradient
+    ignores the clamp. `full` adds log(2 π) / 2.
     """
     name = "gaussian_nll_loss"
     spread = var if isinstance(var, Tensor) else ops.full_like(input, float(var))
