@@ -151,7 +151,7 @@ class StandardizedProcessor:
 
     @staticmethod
     def frames_of(samples: int) -> int:
-        """The frames of so many samples."""
+        """The number of frames that samples have, from the number of these."""
         return samples // HOP
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
@@ -211,7 +211,7 @@ class PairedBankProcessor:
 
     @staticmethod
     def frames_of(samples: int) -> int:
-        """The pairs of frames of so many samples."""
+        """The number of pairs of frames that samples have, from the number of these."""
         return max(0, 1 + (samples - FFT_SIZE) // HOP) // 2
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:

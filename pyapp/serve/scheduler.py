@@ -821,7 +821,7 @@ class Scheduler:
         ids = [(7919 * row + 13) % self.vocab_size for row in range(most)]
 
         def logits(count: int) -> bytes:
-            """Of the first rows, at most `few`."""
+            """The bytes of the logits of the first rows, at most `few`."""
             with no_grad():
                 tokens = int32_tensor(ids[:count], self.device).reshape(count, 1)
                 places = int32_tensor([0] * count, self.device)

@@ -252,7 +252,7 @@ def _converted(picture: Any, mode: str, name: str) -> Any:
 
 
 async def _by_browser(data: bytes | memoryview, name: str, mode: str, limit: int = PIXEL_LIMIT) -> Tensor:
-    """By createImageBitmap, which also works in workers."""
+    """Decodes by createImageBitmap, which also works in workers."""
     import js
     from pyodide.ffi import JsException, to_js
 

@@ -72,7 +72,7 @@ class Recording:
     timed: Recording | None = None
 
     def prompted(self) -> Recording:
-        """Behind its prompt."""
+        """The recording with its tokens behind its prompt."""
         return replace(self, ids=array("i", [*self.prompt, *self.ids]), first=len(self.prompt) + self.first, prompt=())
 
 
@@ -97,7 +97,7 @@ class WhisperTraining(WholeTraining):
         self.saved, self.masking = settings.masking(read_settings(self.files["config"]))
 
     def _loss(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, float]:
-        """With times or without, and behind a prompt or not, by chance, where a recording has both."""
+        """The recording with times or without, and behind a prompt or not: by chance, where it has both."""
         if any(row.timed for row in rows):
             chances = ops.rand(len(rows)).tolist()
             share = self.settings.timestamp_probability
