@@ -262,7 +262,7 @@ def _pattern(name: str) -> tuple[str, str]:
 
 
 def with_sections(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with the sections of positions of Qwen-VL's language model, which is Qwen's where there is no picture."""
+    """The fields with the sections of positions of Qwen-VL's language model, which is Qwen's without a picture."""
     sections = values.get("rope.dimension_sections")
     if isinstance(sections, list):
         found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
