@@ -597,7 +597,7 @@ class Scheduler:
             self._read(writing, tokens_read, next(ends) if wanted else None)
 
     def _step_of(self, used: int) -> Callable[[list[int], list[int]], Tensor]:
-        """Runs the step for tokens and positions of so many rows → logits (B, V)."""
+        """Runs the step for tokens and positions of `used` rows → logits (B, V)."""
         whole = -(-used // self.rows_multiple) * self.rows_multiple
         run = self._steps.get(whole)
         if run is None:

@@ -243,7 +243,7 @@ def _tokens(tokenizer: WhisperTokenizer, line: Spoken, window: float | None = No
 
 
 def _prompt(loaded: LoadedSpeechModel, before: Spoken | None, length: int, window: float | None) -> array[int]:
-    """The prompt of a window of so many tokens: the end of what the windows before it say, as far as the model reads
+    """The prompt of a window of `length` tokens: the end of what the windows before it say, as far as the model reads
     it, in the form that transcribing gives it (with `window`, the times of each).
     """
     context, tokenizer = loaded.model.config.n_text_ctx, loaded.tokenizer
