@@ -47,6 +47,7 @@ test-e2e: browser-ready ready page ## only the page in a browser
 test-oracle: ready ## compare with torch, live: op x dtype x layout x gradient (ORACLE=python that has torch)
 	$(or $(ORACLE),$(RUN)) -c "import torch" || (echo "needs torch: $(RUN) -m pip install '.[oracle]'"; exit 1)
 	PYTHONPATH=. $(or $(ORACLE),$(RUN)) -m pytest tests/oracle
+	PYTHONPATH=. $(or $(ORACLE),$(RUN)) -m pytest -m oracle $$(grep -rl --include='*.py' mark.oracle tests)
 
 test-sanitize: ready ## the kernels' tests under AddressSanitizer and UBSan
 	$(RUN) -m scripts.sanitize

@@ -18,9 +18,13 @@ import numpy as np
 import pytest
 
 from pyapp import cli, tasks
+from pyapp.cli.finetune import TRIES
+from pyapp.cli.views import COMMANDS_OF
 from pyapp.errors import OptionError
 from pyapp.events import Cancel, Done, Error, Event, Metric, Notice, Progress
 from pyapp.formats import write_safetensors
+from pyapp.models._index import TASKS
+from pyapp.serve.served import TASK_OF
 from tests.text.small_model import write_model
 
 pytestmark = pytest.mark.native_only
@@ -643,3 +647,17 @@ def test_no_command_is_no_error(here: Callable[..., tuple[int, str, str]]) -> No
 def test_warnings_of_pyapp_are_notes_and_those_of_scripts_have_their_place() -> None:
     assert cli.plain_warning("slow", UserWarning, cli.__file__, 3, "f()") == "note: slow\n"
     assert cli.plain_warning("slow", UserWarning, "script.py", 3, "f()") == "script.py:3: UserWarning: slow\n  f()\n"
+
+
+def test_tables_by_task_name_tasks_and_commands_that_exist() -> None:
+    known = {task for tasks in TASKS.values() for task in tasks}
+    assert {*COMMANDS_OF, *TRIES, *TASK_OF} <= known
+    written = [part for text in COMMANDS_OF.values() for part in text.split(", ")]
+    written += [text.removeprefix("pyapp ") for text in TRIES.values()]
+    command = None
+    for part in written:
+        words = part.split()
+        command = cli.cli.commands[words[0]] if not words[0].startswith("-") else command
+        assert command is not None
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options, part

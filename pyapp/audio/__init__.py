@@ -6,8 +6,9 @@ transcript does not import the rest.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from pyapp.engine.lazy import late_names
 
 from .constants import SAMPLE_RATE, SAMPLES_AT_ONCE
 
@@ -19,30 +20,6 @@ if TYPE_CHECKING:
     from pyapp.audio.transcript import Transcript, TranscriptSegment, Word
     from pyapp.audio.transcript_writers import write_transcript
     from pyapp.audio.wav import WavFile, open_wav, read_wav, write_wav
-
-_HOMES = {
-    "ActivityOptions": "activity",
-    "Span": "activity",
-    "cut_windows": "activity",
-    "find_speech": "activity",
-    "log_mel_spectrogram": "mel",
-    "mel_filters": "mel",
-    "pad_or_trim": "mel",
-    "AudioReader": "reader",
-    "open_audio": "reader",
-    "Resampler": "resampling",
-    "mix_channels": "resampling",
-    "remove_dc": "resampling",
-    "resample": "resampling",
-    "Transcript": "transcript",
-    "TranscriptSegment": "transcript",
-    "Word": "transcript",
-    "write_transcript": "transcript_writers",
-    "WavFile": "wav",
-    "open_wav": "wav",
-    "read_wav": "wav",
-    "write_wav": "wav",
-}
 
 __all__ = [
     "SAMPLE_RATE",
@@ -88,9 +65,15 @@ def load_speech(source: Any, *, rate: int = SAMPLE_RATE) -> Any:
     return remove_dc(np.concatenate([*parts, resampler.finish()]))
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(
+    __name__,
+    {
+        "activity": "ActivityOptions Span cut_windows find_speech",
+        "mel": "log_mel_spectrogram mel_filters pad_or_trim",
+        "reader": "AudioReader open_audio",
+        "resampling": "Resampler mix_channels remove_dc resample",
+        "transcript": "Transcript TranscriptSegment Word",
+        "transcript_writers": "write_transcript",
+        "wav": "WavFile open_wav read_wav write_wav",
+    },
+)

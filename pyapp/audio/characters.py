@@ -124,7 +124,9 @@ class CharacterTranscription(SampleTranscription):
 
 
 class TransducerTranscription(CharacterTranscription):
-    """By a model that writes pieces of words one after another (models/parakeet.py): each window begins anew."""
+    """Transcription by a model that writes pieces of words one after another (models/parakeet.py): each window begins
+    anew.
+    """
 
     def _start(self) -> None:
         self._pieces: list[Any] = []  # of words that have not ended; their moments count from the start of the clip

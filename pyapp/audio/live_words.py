@@ -18,8 +18,8 @@ LATER = 1.0  # cost of each second between the end of the found words and the en
 
 @dataclass(frozen=True)
 class LiveWord:
-    """A word with its space; times in seconds since the beginning of the stream. `logprob` is the mean of the decoding
-    that it is from.
+    """A word with its space; times in seconds since the beginning of the stream. `logprob` is the mean log-probability
+    of its decoding.
     """
 
     text: str

@@ -151,7 +151,7 @@ class StandardizedProcessor:
 
     @staticmethod
     def frames_of(samples: int) -> int:
-        """The frames of so many samples."""
+        """The number of frames that `samples` samples have."""
         return samples // HOP
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
@@ -211,7 +211,7 @@ class PairedBankProcessor:
 
     @staticmethod
     def frames_of(samples: int) -> int:
-        """The pairs of frames of so many samples."""
+        """The number of pairs of frames that `samples` samples have."""
         return max(0, 1 + (samples - FFT_SIZE) // HOP) // 2
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
@@ -321,11 +321,11 @@ class SpectrogramProcessor:
             )  # fmt: skip
 
     def stretches(self, samples: int) -> int:
-        """How many stretches a recording of so many samples has: at least one."""
+        """How many stretches a recording of `samples` samples has: at least one."""
         return max(1, -(-samples // self.stretch))
 
     def size(self, samples: int) -> tuple[int, int]:
-        """(bins, frames) of a recording of so many samples, without the silence that fills its last stretch."""
+        """(bins, frames) of a recording of `samples` samples, without the silence that fills its last stretch."""
         return self.bins, -(-samples // HOP)
 
     def __call__(self, samples: NDArray[np.float32]) -> Tensor:
@@ -386,7 +386,7 @@ class PairedSpectrogramProcessor:
                 )  # fmt: skip
 
     def size(self, samples: int) -> tuple[int, int]:
-        """(numbers, moments) of a recording of so many samples; one that is shorter than two frames has silence."""
+        """(numbers, moments) of a recording of `samples` samples; one that is shorter than two frames has silence."""
         return 2 * self.bins, max(1, (samples // HOP + 1) // 2)
 
     def __call__(self, samples: NDArray[np.float32]) -> Tensor:

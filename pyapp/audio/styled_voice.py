@@ -53,7 +53,7 @@ class StyledVoice(Voice):
         return self._read[name]
 
     def style(self, names: Sequence[str], phonemes: int) -> Tensor:
-        """The vector (1, size) of a voice, or the mean of several, for so many phonemes."""
+        """The vector (1, size) of a voice, or the mean of several, for a text of `phonemes` phonemes."""
         tables = [self.vectors(name) for name in names]
         rows = [table.narrow(0, min(phonemes, table.shape[0]) - 1, 1) for table in tables]
         return ops.cat(rows).mean(0, keepdim=True)

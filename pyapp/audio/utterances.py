@@ -127,8 +127,8 @@ class UtteranceTranscription(SampleTranscription):
 
 
 class PromptedTranscription(UtteranceTranscription):
-    """By a language model that hears (nn.sound_text): what it hears at once is as long as the stretches of its
-    encoder, however many pauses there are.
+    """Transcription by a language model that hears (nn.sound_text): what it hears at once is as long as the stretches
+    of its encoder, however many pauses there are.
     """
 
     def _prepare(self, loaded: Any) -> None:

@@ -66,7 +66,7 @@ class WavFile:
 
     @property
     def duration(self) -> float:
-        """In seconds."""
+        """The length in seconds."""
         return self.frames / self.rate
 
     def read(self, start: int = 0, count: int | None = None) -> NDArray[np.float32]:

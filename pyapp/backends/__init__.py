@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
-_ROOMS = ("cuda", "cudnn", "mps")
+from pyapp.engine.lazy import late_names
 
 
 class _Absent:
@@ -19,8 +16,4 @@ class _Absent:
 
 mkl, mkldnn, openmp, xnnpack = (_Absent() for _ in range(4))
 
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(__name__, {}, ("cuda", "cudnn", "mps"))

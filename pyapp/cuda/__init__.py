@@ -80,7 +80,7 @@ def current_device() -> int:
 
 
 def _number(device: Any) -> int | None:
-    """Of a card, from its number, name or Device; None where none is given, or a negative number."""
+    """The number of a card, from its number, name or Device; None where none is given, or a negative number."""
     if device is None or isinstance(device, int):
         return None if device is None or device < 0 else device
     named = Device(device)

@@ -110,8 +110,8 @@ class Normalize(Transform):
 
 
 class Resize(Transform):
-    """To (height, width); one number is the shorter side. Bilinear or "bicubic", with `antialias` (the filter grows
-    with the factor by which the picture shrinks) as in Pillow, or "nearest".
+    """Resizes to (height, width); one number is the shorter side. Bilinear or "bicubic", with `antialias` (the filter
+    grows with the factor by which the picture shrinks) as in Pillow, or "nearest".
     """
 
     def __init__(self, size: int | Sequence[int], interpolation: str = "bilinear", antialias: bool = True) -> None:

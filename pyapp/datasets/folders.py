@@ -10,9 +10,7 @@ from typing import Any
 from pyapp.engine.tensor import Tensor
 from pyapp.errors import ModelNotFoundError
 from pyapp.utils.data import Dataset
-from pyapp.vision.reading import read_image
-
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+from pyapp.vision.reading import SUFFIXES, read_image
 
 
 def read_picture(path: str | os.PathLike[str], mode: str = "RGB") -> Tensor:

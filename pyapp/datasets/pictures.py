@@ -152,7 +152,7 @@ def _cifar(
     archive: str, names: list[str], meta: str, label_bytes: int, label: int, classes: int,
     transform: Callable[[Tensor], Any] | None, folder: AnyFolder,
 ) -> Pictures:  # fmt: skip
-    """Records of `label_bytes` bytes, of which number `label` is the class, and 3,072 bytes of a picture."""
+    """Reads records of `label_bytes` bytes and a picture of 3,072 bytes. Byte `label` of a record is the class."""
     path = obtain(archive.split("-binary")[0], CIFAR_FILES[archive], folder)
     width = label_bytes + 3072
     found = _members(path, [*names, meta], 10_000 * width if label_bytes == 1 else 50_000 * width)

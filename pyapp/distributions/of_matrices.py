@@ -63,7 +63,7 @@ class Wishart(Distribution):
         return self.df[..., None, None] * (covariance.square() + diagonal[..., None] * diagonal[..., None, :])
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """By Bartlett's decomposition."""
+        """Draws samples by Bartlett's decomposition."""
         size, shape = self._event_shape[0], self._extended_shape(sample_shape)
         squares = Chi2(self.df[..., None] - arange(size, device=self.df.device)).rsample(sample_shape)  # (..., D)
         drawn = randn(shape, dtype=self.df.dtype, device=self.df.device).tril(-1) + diag_embed(squares.sqrt())
@@ -106,7 +106,7 @@ class LKJCholesky(Distribution):
         self._beta = Beta(0.5 + steps, (self.concentration + 0.5 * (dim - 2))[..., None] - 0.5 * steps)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """By the onion method: rows in even directions."""
+        """Draws samples by the onion method: rows in even directions."""
         squares = self._beta.sample(sample_shape)[..., None]  # (..., dim, 1)
         drawn = randn(
             self._extended_shape(sample_shape), dtype=squares.dtype, device=self.concentration.device

@@ -43,7 +43,7 @@ class VonMises(Distribution):
         return k * (cos(value - self.loc) - 1) - math.log(2 * math.pi) - i0e(k).log()
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """By rejection from a wrapped Cauchy distribution (Best and Fisher 1979), in float64."""
+        """Draws samples by rejection from a wrapped Cauchy distribution (Best and Fisher 1979), in float64."""
         shape = self._extended_shape(sample_shape)
         with no_grad():
             k = self.concentration.double()

@@ -2,8 +2,9 @@
 that the command line's help imports none of them.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pyapp.engine.lazy import late_names
 
 if TYPE_CHECKING:
     from pyapp.engine.blocks.layout import GgmlBlocks
@@ -22,25 +23,6 @@ if TYPE_CHECKING:
     from .source import ByteSource, BytesSource, FileSource, open_source
     from .summary import inspect
     from .tokenizer_bin import TokenizerBin, read_tokenizer_bin, write_tokenizer_bin
-
-_FILES = {
-    "pyapp.engine.blocks.layout": "GgmlBlocks",
-    "pyapp.engine.blocks.reading": "dequantize_blocks",
-    "pyapp.engine.blocks.writing": "quantize_blocks",
-    ".checkpoint": "Checkpoint TensorInfo",
-    ".finite": "check_finite",
-    ".gguf": "GgufFile",
-    ".gguf_writer": "write_gguf",
-    ".llama2c": "write_llama2c",
-    ".numpy_files": "map_npy write_npy write_npz",
-    ".opening": "open_checkpoint",
-    ".safetensors": "write_safetensors",
-    ".sharded": "ShardedFile write_sharded_safetensors",
-    ".source": "ByteSource BytesSource FileSource open_source",
-    ".summary": "inspect",
-    ".tokenizer_bin": "TokenizerBin read_tokenizer_bin write_tokenizer_bin",
-}
-_FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 
 __all__ = [
     "ByteSource",
@@ -69,9 +51,23 @@ __all__ = [
     "write_tokenizer_bin",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(_FILE_OF[name], __name__), name)
-    return found
+__getattr__ = late_names(
+    __name__,
+    {
+        ".engine.blocks.layout": "GgmlBlocks",
+        ".engine.blocks.reading": "dequantize_blocks",
+        ".engine.blocks.writing": "quantize_blocks",
+        "checkpoint": "Checkpoint TensorInfo",
+        "finite": "check_finite",
+        "gguf": "GgufFile",
+        "gguf_writer": "write_gguf",
+        "llama2c": "write_llama2c",
+        "numpy_files": "map_npy write_npy write_npz",
+        "opening": "open_checkpoint",
+        "safetensors": "write_safetensors",
+        "sharded": "ShardedFile write_sharded_safetensors",
+        "source": "ByteSource BytesSource FileSource open_source",
+        "summary": "inspect",
+        "tokenizer_bin": "TokenizerBin read_tokenizer_bin write_tokenizer_bin",
+    },
+)

@@ -173,7 +173,7 @@ class HeaderReader:
         return f"array of {name}", found
 
     def _fitting(self, count: int, least: int, what: str) -> int:
-        """The count; FileFormatError if the rest of the file is too short for so many elements of `least` bytes."""
+        """The count; FileFormatError if the rest of the file is too short for `count` elements of `least` bytes."""
         missing = self.position + count * least - self.source.size
         if missing > 0:
             self.broken(f"the file is truncated in its header: {missing:,} bytes of {what} are missing")

@@ -14,7 +14,7 @@ from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
 from .gguf import GgufFile
-from .gguf_part_names import part_names
+from .part_names import part_names
 from .source import AnySource, ByteSource, FileSource, close_source, open_source
 
 if TYPE_CHECKING:

@@ -34,13 +34,14 @@ SIZE_LIMIT = 1 << 62
 HINT = "The file is damaged, or not NumPy's: save it again, or download it again"
 SINGLE = "array"  # the name of the only array of an .npy file
 
-_CODES = {
+# NumPy's codes of dtypes, without the byte order: a letter, and the bytes of an element.
+DTYPE_CODES = {
     "b1": "bool", "u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32",
     "u8": "uint64", "i8": "int64", "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64",
     "c16": "complex128",
 }  # fmt: skip
 _KINDS = {"O": "object", "U": "str", "S": "bytes", "a": "bytes", "V": "void", "M": "datetime64", "m": "timedelta64"}
-_DESCRS = {name: ("|" if code[1:] == "1" else "<") + code for code, name in _CODES.items()}
+_DESCRS = {name: ("|" if code[1:] == "1" else "<") + code for code, name in DTYPE_CODES.items()}
 _FIELD = re.compile(
     r"\s*'(descr|fortran_order|shape)'\s*:\s*('[^'\\]{1,50}'|True|False|\((?:\s*\d{1,20}L?\s*(?:,|(?=\))))*\s*\))\s*(?:,|$)"
 )
@@ -92,13 +93,14 @@ def _layout(text: str, begin: int, source: ByteSource) -> _Layout:
         _broken(f"the shape {str(shape)[:100]} is more than any array has", source.name)
     code = descr.lstrip("<>|=")
     fortran = fields["fortran_order"] == "True"
-    if len(descr) - len(code) != 1 or (code not in _CODES and code[:1] not in _KINDS and code not in ("f16", "c32")):
+    known = code in DTYPE_CODES or code[:1] in _KINDS or code in ("f16", "c32")
+    if len(descr) - len(code) != 1 or not known:
         _broken(f"the array's type is {descr!r}, which NumPy does not have", source.name)
-    if code not in _CODES:
+    if code not in DTYPE_CODES:
         return _Layout(_KINDS.get(code[:1], "longdouble"), shape, fortran, False, 0, begin)
     itemsize = int(code[1:])
-    require_size(source, begin + count * itemsize, f"an array of {_CODES[code]} and shape {shape}"[:200])
-    return _Layout(_CODES[code], shape, fortran, descr[0] == ">", itemsize, begin)
+    require_size(source, begin + count * itemsize, f"an array of {DTYPE_CODES[code]} and shape {shape}"[:200])
+    return _Layout(DTYPE_CODES[code], shape, fortran, descr[0] == ">", itemsize, begin)
 
 
 def _fields(text: str, where: str) -> dict[str, str]:

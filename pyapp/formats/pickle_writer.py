@@ -21,12 +21,9 @@ from pyapp.engine.tensor import Tensor
 from pyapp.engine.user_errors import describe
 
 from .block_rows import rows_of_matrix
-from .pytorch import BLOCKS, DEPTH_LIMIT
+from .pytorch import BLOCKS, DEPTH_LIMIT, STORAGES
 
-_STORAGES = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
-}  # fmt: skip
+_STORAGES = {dtype: name for name, dtype in STORAGES.items()}
 ARRAY_LIMIT = 8 << 20  # bytes of a NumPy array: the pickle itself is read whole
 
 

@@ -10,15 +10,10 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from .numpy_files import DTYPE_CODES
 from .row_major import swap_bytes
 from .safe_pickle import Builder, Stateful
 
-# By the code in a dtype's pickle: name in pyapp, size of an element.
-_CODES = {
-    "b1": "bool", "u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32",
-    "u8": "uint64", "i8": "int64", "f2": "float16", "f4": "float32", "f8": "float64", "c8": "complex64",
-    "c16": "complex128",
-}  # fmt: skip
 _FORMATS = {
     "bool": "?", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "uint64": "Q",
     "int64": "q", "float16": "e", "float32": "f", "float64": "d",
@@ -33,7 +28,7 @@ class PickledDType(Stateful):
     def __init__(self, code: Any, *_: Any) -> None:
         if type(code) is not str or len(code) > 50:
             raise ValueError("not a dtype's code")
-        self.name = _CODES.get(code.lstrip("<>|="), "")  # "" for elements that are not numbers
+        self.name = DTYPE_CODES.get(code.lstrip("<>|="), "")  # "" for elements that are not numbers
         self.itemsize = int(code.lstrip("<>|=")[1:]) if self.name else 0
         self.big_endian = code[:1] == ">"
 

@@ -45,7 +45,8 @@ BLOCKS = "pyapp blocks"  # the key of a dict that represents a block-quantised m
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 HINT = "The file is damaged, or not PyTorch's: save its state_dict again, best as safetensors"
 
-_STORAGES = {
+# By their names in pickles, which end in "Storage": the dtype of their elements.
+STORAGES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64",
     "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64",
     "ComplexDouble": "complex128",
@@ -262,7 +263,7 @@ _KNOWN: dict[str, Any] = {
     "torch.UntypedStorage": _StorageType(""),
     **pickled_arrays.KNOWN,
     **{f"torch.{name}": _DType(name) for name in _SIZES},
-    **{f"torch{cuda}.{name}Storage": _StorageType(d) for name, d in _STORAGES.items() for cuda in ("", ".cuda")},
+    **{f"torch{cuda}.{name}Storage": _StorageType(d) for name, d in STORAGES.items() for cuda in ("", ".cuda")},
 }
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyapp.errors import FileFormatError
 
 from .checkpoint import Checkpoint, TensorInfo
+from .part_names import INDICES
 from .pytorch import PyTorchFile
 from .safe_json import parse_json
 from .safetensors import SafetensorsFile, write_safetensors
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from pyapp.engine.device import Device
     from pyapp.engine.tensor import Tensor
 
-INDEX = "model.safetensors.index.json"
-INDICES = (INDEX, "pytorch_model.bin.index.json")  # the preferred first
 SHARDS_LIMIT = 4096
 NAME_LIMIT = 1000
 FILE_NAME_LIMIT = 255  # bytes
@@ -163,7 +162,7 @@ def write_sharded_safetensors(
             filled = 0
         groups[-1][name] = tensor
         filled, total = filled + size, total + size
-    index = Path(folder) / INDEX
+    index = Path(folder) / INDICES[0]
     files = {f"model-{n:05d}-of-{len(groups):05d}.safetensors": group for n, group in enumerate(groups, 1)}
     new = [path for path in map(Path(folder).joinpath, files) if not path.exists()]
     places = {name: file for file, group in files.items() for name in group}

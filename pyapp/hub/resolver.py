@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from pyapp.dataclass import dataclass
 from pyapp.errors import ModelNotFoundError
 from pyapp.events import Cancel, Event
-from pyapp.formats.gguf_part_names import part_names
+from pyapp.formats.part_names import INDICES, part_names
 from pyapp.formats.source import open_regular
 
 from .download import fetch, list_files
@@ -28,7 +28,6 @@ _NOT_WEIGHTS = re.compile(
     r"voices/.*|tok.*|.*tokenizer\.bin|(.*[-._])?mmproj.*\.gguf|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*)\.\w+|.*-of-\d+\.\w+",
     re.I,
 )
-INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # the preferred first
 USUAL = ("model.safetensors", "open_clip_model.safetensors")  # the preferred first
 WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 # Hugging Face's files beside the weights, by role, and the model of characters beside a reader's.

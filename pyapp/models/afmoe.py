@@ -48,7 +48,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers, every so many of which see all."""
+        """The fields with the types of the layers, of which every global_attn_every_n_layers-th sees all."""
         every, score = values.get("global_attn_every_n_layers", 4), values.get("score_func", "sigmoid")
         require(type(every) is int and every > 0, f"global_attn_every_n_layers is {every!r:.40}, expected above 0")
         known = score == "sigmoid" and values.get("route_norm", True) is True

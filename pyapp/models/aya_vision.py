@@ -63,7 +63,7 @@ class Config(LayeredConfig):
 
     @property
     def epsilon(self) -> Any:
-        """Of the projector's norm."""
+        """The epsilon of the projector's norm."""
         return self.values.get("adapter_layer_norm_eps", 1e-6)
 
 

@@ -36,7 +36,7 @@ class Config(MambaFields, DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the sizes of heads of Mamba 2, and rotary positions in half of each head."""
+        """The fields with the sizes of heads of Mamba 2, and rotary positions in half of each head."""
         rotary = {"partial_rotary_factor": 0.5} | values["rope_parameters"]
         return values | {"rope_parameters": rotary} | mamba_fields(values)
 

@@ -136,12 +136,7 @@ class BigBird(Encoder):
         self.most = config.max_position_embeddings
         self.hides_padding = config.attention_type == FULL
         self.embeddings = Embeddings(config)
-        self.encoder = BertLayers(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
-        for layer in self.encoder.layer:
-            layer.attention.add_module("self", BlockAttention(config))
+        self.encoder = BertLayers(config, BlockAttention)
         self.pooler = Linear(config.hidden_size, config.hidden_size) if pooler else None
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:

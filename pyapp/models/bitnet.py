@@ -47,7 +47,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the form of the matrices."""
+        """The fields with the form of the matrices."""
         given = values.get("quantization_config")
         if not isinstance(given, Mapping):
             return values

@@ -37,7 +37,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers."""
+        """The fields with the types of the layers."""
         every = values.get("sliding_window_pattern", PATTERN)
         require(type(every) is int and every > 0, f"sliding_window_pattern is {every!r:.40}, expected a whole number")
         return values | {"layer_types": layer_types(values, lambda layer: (layer + 1) % every != 0)}

@@ -139,7 +139,7 @@ class PageEmbedder(Module):
         return f"{start}{self.query_prefix}{query}{padding * ADDED}\n"
 
     def page_text(self, rows: int, columns: int, start: str) -> str:
-        """What the model reads of a page of so many rows and columns of vectors (ImageProcessor.tiles)."""
+        """What the model reads of a page with these numbers of rows and columns of vectors (ImageProcessor.tiles)."""
         seen = self.vlm.picture_text(rows, columns)
         if self.vlm.whole_prompt:
             return f"{seen}{start}{self.page_prompt}\n"

@@ -11,18 +11,15 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Conv1d, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Conv1d, LayerNorm, Linear, Module
 from pyapp.nn.encoders import (
-    BertEmbeddings,
+    BertAttention,
     DenseClassifierHead,
-    Encoder,
-    Headed,
+    GeneratorHead,
+    Layers,
     LinearHead,
-    NormedResidual,
-    Transform,
-    Words,
+    NarrowEncoder,
     attend,
-    visible_keys,
 )  # fmt: skip
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.parameter import new_parameter
@@ -129,19 +126,6 @@ class GroupedLinear(Module):
         return (parts @ self.weight).transpose(0, 1).reshape(*x.shape[:2], -1) + self.bias
 
 
-class Attention(Module):
-    """Attention and convolutions, their output projection, the residual and the norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.add_module("self", SelfAttention(config))
-        self.output = NormedResidual(config.hidden_size, config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        return self.output(self._modules["self"](x, mask), x)
-
-
 class Intermediate(Module):
     """A linear layer, of groups of features if there are some, and an activation."""
 
@@ -177,7 +161,7 @@ class Layer(Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.attention = Attention(config)
+        self.attention = BertAttention(SelfAttention(config), config.hidden_size, config.layer_norm_eps)
         self.intermediate = Intermediate(config)
         self.output = Output(config)
 
@@ -187,58 +171,19 @@ class Layer(Module):
         return self.output(self.intermediate(x), x)
 
 
-class Layers(Module):
-    """The layers, one after the other."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.layer = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        for layer in self.layer:
-            x = layer(x, mask)
-        return x
-
-
-class ConvBert(Encoder):
+class ConvBert(NarrowEncoder):
     """The encoder."""
 
     hides_padding = False  # the convolutions read it
 
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.embedding_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
-        narrow = config.embedding_size != config.hidden_size
-        self.embeddings_project = Linear(config.embedding_size, config.hidden_size) if narrow else None
-        self.encoder = Layers(config)
-
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask, type_ids)
-        x = self.embeddings(ids, type_ids)  # (B, T, embedding_size)
-        if self.embeddings_project is not None:
-            x = self.embeddings_project(x)
-        return self.encoder(x, visible_keys(attention_mask))
+    def layers(self, config: Config) -> Module:
+        """The layers."""
+        return Layers(Layer(config) for _ in range(config.num_hidden_layers))
 
 
-class ConvBertForMaskedLM(Headed):
+def masked_lm(config: Config) -> GeneratorHead:
     """Scores of the words that may stand at each token."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(BASE, ConvBert(config))
-        self.generator_predictions = Transform(config.hidden_size, config.embedding_size, "gelu", config.layer_norm_eps)
-        table = self.encoder.word_embeddings if config.tie_word_embeddings else None
-        self.generator_lm_head = Words(config.embedding_size, config.vocab_size, table)
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, T, V)."""
-        return self.generator_lm_head(self.generator_predictions(x))
+    return GeneratorHead(BASE, ConvBert(config))
 
 
 def sequence_classification(config: Config) -> DenseClassifierHead:
@@ -258,7 +203,7 @@ def question_answering(config: Config) -> LinearHead:
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": ConvBert,
-    "masked-lm": ConvBertForMaskedLM,
+    "masked-lm": masked_lm,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,

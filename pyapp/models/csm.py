@@ -214,7 +214,7 @@ class Csm(Module):
 
 
 class CodeWriter:
-    """Writes the codes of moments after `turns`, with caches for so many moments."""
+    """Writes the codes of moments after `turns`, with caches for `moments` moments."""
 
     def __init__(self, model: Csm, turns: Sequence[tuple[Sequence[int], Tensor | None]], moments: int) -> None:
         self.model, self._x = model, model.embedded(turns)

@@ -226,7 +226,7 @@ class Dac(Module):
         return found if length is None else found.narrow(2, 0, min(length, found.shape[2]))
 
     def in_windows(self, codes: Codes, window: int = WINDOW) -> Iterator[Tensor]:
-        """The samples (B, 1, N) of `decode` in parts of so many moments, each computed with the moments around it that
+        """The samples (B, 1, N) of `decode` in parts of `window` moments, each computed with the moments around it that
         it hears: memory grows with a part, and others may work between two parts.
         """
         check_codes(type(self).__name__, codes, self.config.n_codebooks, self.config.codebook_size)

@@ -73,7 +73,7 @@ class Config(DecoderConfig):
         return made
 
     def saved(self) -> dict[str, Any]:
-        """In the form of transformers' config.json."""
+        """The fields in the form of transformers' config.json."""
         values = self.to_dict()
         kept = {name: values[name] for name in ("model_type", "vocab_size", "rope_parameters", "tie_word_embeddings")}
         outside, attention, experts = (

@@ -15,11 +15,10 @@ from pyapp.engine import Tensor, ops
 from pyapp.engine.lazy import np
 from pyapp.nn import Conv1d, Embedding, LayerNorm, Linear, Module, ModuleList
 from pyapp.nn.encoders import (
+    BertLayer,
     Encoder,
     Headed,
-    Intermediate,
     LinearHead,
-    NormedResidual,
     Predictions,
     as_bias,
     attend,
@@ -219,34 +218,6 @@ class FirstSelfAttention(SelfAttention):
         return q + self.q_bias.reshape(self.heads, size), k, v + self.v_bias.reshape(self.heads, size)
 
 
-class Attention(Module):
-    """Self-attention, its output projection, the residual and the norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.add_module("self", (FirstSelfAttention if config.kind == FIRST else SelfAttention)(config))
-        self.output = NormedResidual(config.hidden_size, config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor | None, places: tuple[Tensor, Tensor]) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        return self.output(self._modules["self"](x, mask, table, places), x)
-
-
-class Block(Module):
-    """Attention and a feed-forward part, each followed by a residual and a norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.attention = Attention(config)
-        self.intermediate = Intermediate(config.hidden_size, config.intermediate_size, config.hidden_act)
-        self.output = NormedResidual(config.intermediate_size, config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor | None, places: tuple[Tensor, Tensor]) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        x = self.attention(x, mask, table, places)
-        return self.output(self.intermediate(x), x)
-
-
 class Convolution(Module):
     """A convolution of the embeddings, which is added to the first layer's output."""
 
@@ -294,7 +265,8 @@ class Layers(Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.layer = ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        own = FirstSelfAttention if config.kind == FIRST else SelfAttention
+        self.layer = ModuleList(BertLayer(config, own(config)) for _ in range(config.num_hidden_layers))
         relative = config.relative_attention
         self.rel_embeddings = Embedding(2 * config.distances, config.hidden_size) if relative else None
         normed = "layer_norm" in [part.strip() for part in config.norm_rel_ebd.lower().split("|")]

@@ -72,7 +72,7 @@ class Config(LatentConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the sizes of the cache."""
+        """The fields with the sizes of the cache."""
         kind = values.get("kind") or values.get("model_type")
         usual: dict[str, Any] = {}
         if kind == "deepseek_v3":

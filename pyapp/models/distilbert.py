@@ -10,8 +10,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList, ResidualLinear
-from pyapp.nn.encoders import Encoder, Headed, LinearHead, Words, attend_joined, first_token, visible_keys
+from pyapp.nn import Embedding, LayerNorm, Linear, Module, ResidualLinear
+from pyapp.nn.encoders import Encoder, Headed, Layers, LinearHead, Words, attend_joined, first_token, visible_keys
 from pyapp.nn.layers.gated import activation_named
 from pyapp.nn.layers.joined import JoinedLinear
 
@@ -116,20 +116,6 @@ class Block(Module):
         return self.output_layer_norm(self.ffn(x))
 
 
-class Layers(Module):
-    """The layers, one after the other."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.layer = ModuleList(Block(config) for _ in range(config.n_layers))
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        for layer in self.layer:
-            x = layer(x, mask)
-        return x
-
-
 class DistilBert(Encoder):
     """The encoder. It has no token types: those given are ignored."""
 
@@ -138,7 +124,7 @@ class DistilBert(Encoder):
         self.config = config
         self.most = config.max_position_embeddings
         self.embeddings = Embeddings(config)
-        self.transformer = Layers(config)
+        self.transformer = Layers(Block(config) for _ in range(config.n_layers))
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""

@@ -11,17 +11,7 @@ from collections.abc import Callable, Mapping
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Linear, Module
-from pyapp.nn.encoders import (
-    BertEmbeddings,
-    BertLayers,
-    DenseClassifierHead,
-    Encoder,
-    Headed,
-    LinearHead,
-    Transform,
-    Words,
-    visible_keys,
-)  # fmt: skip
+from pyapp.nn.encoders import DenseClassifierHead, GeneratorHead, Headed, LinearHead, NarrowEncoder
 from pyapp.nn.layers.gated import activation_named
 
 from .loading.config import require
@@ -47,42 +37,13 @@ class Config(EncoderConfig):
         require(not self.is_decoder, "ELECTRA as a decoder is not supported")
 
 
-class Electra(Encoder):
+class Electra(NarrowEncoder):
     """The encoder."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.most = config.max_position_embeddings
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.embedding_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id,
-        )  # fmt: skip
-        narrow = config.embedding_size != config.hidden_size
-        self.embeddings_project = Linear(config.embedding_size, config.hidden_size) if narrow else None
-        self.encoder = BertLayers.of(config)
 
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
-        """ids (B, T) → hidden states (B, T, D)."""
-        self.check(ids, attention_mask, type_ids)
-        x = self.embeddings(ids, type_ids)  # (B, T, embedding_size)
-        if self.embeddings_project is not None:
-            x = self.embeddings_project(x)
-        return self.encoder(x, visible_keys(attention_mask))
-
-
-class ElectraForMaskedLM(Headed):
+def masked_lm(config: Config) -> GeneratorHead:
     """The generator: scores of the words that may stand at each token."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__("electra", Electra(config))
-        self.generator_predictions = Transform(config.hidden_size, config.embedding_size, "gelu", config.layer_norm_eps)
-        table = self.encoder.word_embeddings if config.tie_word_embeddings else None
-        self.generator_lm_head = Words(config.embedding_size, config.vocab_size, table)
-
-    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → logits (B, T, V)."""
-        return self.generator_lm_head(self.generator_predictions(x))
+    return GeneratorHead(BASE, Electra(config))
 
 
 class Replaced(Module):
@@ -103,7 +64,7 @@ class ElectraForPreTraining(Headed):
     """The discriminator: above 0 where a token was probably replaced."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__("electra", Electra(config))
+        super().__init__(BASE, Electra(config))
         self.discriminator_predictions = Replaced(config)
 
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
@@ -128,7 +89,7 @@ def question_answering(config: Config) -> LinearHead:
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {
     "features": Electra,
-    "masked-lm": ElectraForMaskedLM,
+    "masked-lm": masked_lm,
     "replaced-tokens": ElectraForPreTraining,
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,

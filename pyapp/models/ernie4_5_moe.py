@@ -50,7 +50,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the defaults of the experts, and the last layer that has some (-1: that of the model)."""
+        """The fields with the defaults of the experts, and the last layer that has some (-1: that of the model)."""
         given = {"moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": -1} | values
         layers = given.get("num_hidden_layers")
         if given["moe_layer_end_index"] == -1 and type(layers) is int:

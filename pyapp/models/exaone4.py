@@ -38,7 +38,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers."""
+        """The fields with the types of the layers."""
         pattern = values.get("sliding_window_pattern", 4)
         number = type(pattern) is int and pattern >= 1
         letters = isinstance(pattern, str) and pattern != "" and {*pattern} <= {"L", "G"}

@@ -42,7 +42,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the sizes that follow from others, and the names of the first files (n_head, n_layer)."""
+        """The fields with the sizes that follow from others, and the names of the first files (n_head, n_layer)."""
         heads, hidden = values.get("num_attention_heads"), values.get("hidden_size")
         new, single = values.get("new_decoder_architecture", False), values.get("multi_query", True)
         if "ffn_hidden_size" not in values and type(hidden) is int:
@@ -59,7 +59,7 @@ class Config(DecoderConfig):
         return super().from_dict({older.get(name, name): value for name, value in values.items()})
 
     def saved(self) -> dict[str, Any]:
-        """With transformers' name of the groups, and without what follows from others."""
+        """The fields with transformers' name of the groups, and without what follows from others."""
         values = self.to_dict()
         del values["head_dim"]
         return values | {"num_kv_heads": values.pop("num_key_value_heads")}

@@ -53,7 +53,7 @@ class Config(MambaFields, DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the sizes of heads of Mamba 2, and the usual factors."""
+        """The fields with the sizes of heads of Mamba 2, and the usual factors."""
         inner = values.get("mamba_d_ssm", 1024)
         given: dict[str, Any] = {"mlp_multipliers": [1.0] * 2, "ssm_multipliers": [1.0] * 5}
         if not values.get("mamba_rms_norm"):

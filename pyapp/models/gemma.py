@@ -37,7 +37,9 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Where old files say "gelu", the approximation by tanh was meant. Their hidden_activation has no effect."""
+        """The fields with "gelu_pytorch_tanh" where old files say "gelu": that was meant. Their hidden_activation has
+        no effect.
+        """
         return values | ({"hidden_act": "gelu_pytorch_tanh"} if values.get("hidden_act") == "gelu" else {})
 
 

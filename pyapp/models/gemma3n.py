@@ -85,7 +85,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: all but every fifth slide; and with what each layer has."""
+        """The fields with the types of the layers: all but every fifth slide; and with what each layer has."""
         kinds = layer_types(values, lambda layer: (layer + 1) % PATTERN != 0)
         inner, sparsity = values.get("intermediate_size"), values.get("activation_sparsity_pattern")
         if sparsity is None:
@@ -283,7 +283,7 @@ class Gemma3nForCausalLM(CausalLanguageModel):
         super().__init__(config, Gemma3nStack(config, blocks))
 
     def _empty_cache(self, capacity: int, dtype: Any, texts: int | None) -> Any:
-        """Of the layers that compute keys and values."""
+        """The cache of the layers that compute keys and values."""
         config = self.config
         layers = config.num_hidden_layers - config.num_kv_shared_layers
         return decoder_cache(texts, layers, self.kv_heads, capacity, config.head_dim, self.device, dtype)

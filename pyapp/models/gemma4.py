@@ -90,8 +90,8 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: all but every sixth and the last slide; and with the heads of those without a
-        window, which newer files give for each layer.
+        """The fields with the types of the layers: all but every sixth and the last slide; and with the heads of those
+        without a window, which newer files give for each layer.
         """
         layers = values.get("num_hidden_layers")
         kinds = layer_types(values, lambda layer: (layer + 1) % PATTERN and layer + 1 != layers)
@@ -250,7 +250,7 @@ class Gemma4ForCausalLM(CausalLanguageModel):
         super().__init__(config, Gemma4Stack(config, blocks))
 
     def _empty_cache(self, capacity: int, dtype: Any, texts: int | None) -> Any:
-        """Of the layers that compute keys and values: one cache for each kind of heads."""
+        """The caches of the layers that compute keys and values: one cache for each kind of heads."""
         config = self.config
         own_layers = self.stack.layers[: config.num_hidden_layers - config.num_kv_shared_layers]
         heads = [layer.self_attn.heads for layer in own_layers]  # of this process

@@ -86,7 +86,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: those from max_window_layers on slide, if there is a window."""
+        """The fields with the types of the layers: those from max_window_layers on slide, if there is a window."""
         first, window = values.get("max_window_layers", 0), values.get("sliding_window")
         slides = window is not None and type(first) is int
         return values | {"layer_types": layer_types(values, lambda layer: slides and layer >= first)}

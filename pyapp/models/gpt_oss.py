@@ -69,7 +69,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: every other one slides, the first included."""
+        """The fields with the types of the layers: every other one slides, the first included."""
         experts = values.get("num_local_experts", values.get("num_experts"))
         return (
             values | {"num_local_experts": experts} | {"layer_types": layer_types(values, lambda layer: layer % 2 == 0)}

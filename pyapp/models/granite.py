@@ -32,7 +32,7 @@ class Config(MultiplierConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With what its kind takes for granted."""
+        """The fields with what its kind takes for granted."""
         kind = values.get("kind", values.get("model_type", cls.model_type))
         usual: dict[str, Any] = {}
         if kind == "hyperclovax":

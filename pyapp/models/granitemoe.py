@@ -44,14 +44,14 @@ class Config(MultiplierConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Without a shared expert in the architecture that has none; where it has one, of the usual size."""
+        """The fields without a shared expert in the architecture that has none; where it has one, of the usual size."""
         shared = values.get("shared_intermediate_size")
         if values.get("model_type") == "granitemoeshared" and shared is None:
             shared = 1024
         return values | {"shared_intermediate_size": shared or 0}
 
     def saved(self) -> dict[str, Any]:
-        """With the name of the architecture that has a shared expert."""
+        """The fields with the name of the architecture that has a shared expert."""
         return super().saved() | ({"model_type": "granitemoeshared"} if self.shared_intermediate_size else {})
 
 

@@ -44,7 +44,7 @@ class Config(MambaFields, MultiplierConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers, and the sizes of heads of Mamba 2."""
+        """The fields with the types of the layers, and the sizes of heads of Mamba 2."""
         layers: Any = values.get("num_hidden_layers")
         require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
         kinds = values.get("layer_types") or values.get("layers_block_type") or ["mamba"] * layers

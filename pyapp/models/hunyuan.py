@@ -36,7 +36,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the experts of each layer."""
+        """The fields with the experts of each layer."""
         layers, chosen = values.get("num_hidden_layers"), values.get("moe_topk", 1)
         experts = values.get("num_experts", 1) if values.get("model_type") == "hunyuan_v1_moe" else 0
         chosen = [chosen] * layers if type(layers) is int and type(chosen) is int and layers <= 1 << 10 else chosen

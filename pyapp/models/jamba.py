@@ -51,7 +51,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the rank of the steps, which may be "auto"."""
+        """The fields with the rank of the steps, which may be "auto"."""
         given = {"mamba_dt_rank": "auto", "expert_layer_offset": 1, "attn_layer_offset": 4} | values
         hidden = given.get("hidden_size")
         if given["mamba_dt_rank"] == "auto" and type(hidden) is int:

@@ -72,7 +72,7 @@ class Config(LatentConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers, which files give as numbers from 1 on, and the sizes of the cache."""
+        """The fields with the types of the layers, which files number from 1 on, and the sizes of the cache."""
         layers, own = values.get("num_hidden_layers"), values.get("linear_attn_config", {})
         require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")
         require(isinstance(own, Mapping), f"linear_attn_config is {own!r:.40}, expected an object")

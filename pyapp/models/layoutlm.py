@@ -69,7 +69,7 @@ class LayoutLM(PageEncoder):
         self.config = config
         self.most = config.max_position_embeddings
         self.embeddings = Embeddings(config)
-        self.encoder = BertLayers.of(config)
+        self.encoder = BertLayers(config)
         self.pooler = Pooler(config.hidden_size) if pooler else None
 
     def forward(

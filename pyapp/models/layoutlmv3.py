@@ -122,10 +122,7 @@ class Layers(BertLayers):
 
     def __init__(self, config: Config) -> None:
         heads = config.num_attention_heads
-        super().__init__(
-            config.num_hidden_layers, config.hidden_size, heads, config.intermediate_size, config.hidden_act,
-            config.layer_norm_eps,
-        )  # fmt: skip
+        super().__init__(config)
         self.config = config
         relative, spatial = config.has_relative_attention_bias, config.has_spatial_attention_bias
         self.rel_pos_bias = Linear(config.rel_pos_bins, heads, bias=False) if relative else None

@@ -67,7 +67,9 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers, from the numbers of those that attend, and the size of the feed-forward."""
+        """The fields with the types of the layers, from the numbers of those that attend, and the size of the
+        feed-forward part.
+        """
         layers, at = values.get("num_hidden_layers"), values.get("full_attn_idxs")
         kinds = values.get("layer_types")
         if kinds is None and type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"]:

@@ -109,7 +109,7 @@ class Lfm2VlForConditionalGeneration(PictureTextModel):
         return int(self.config.vision_config.patch_size[0] * self.config.merged)
 
     def prepared_by(self, processor: Any) -> Any:
-        """With the sides of patches and of what becomes one vector. What the processor says of tiles is kept."""
+        """The processor with the sides of patches and of what becomes one vector. What it says of tiles is kept."""
         self.tile, self.thumbnail = processor.tile_size, processor.use_thumbnail
         patch, merged = self.config.vision_config.patch_size[0], self.config.merged
         require(self.tile % (patch * merged) == 0, f"tile_size is {self.tile}, expected a multiple of {patch * merged}")

@@ -56,7 +56,9 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the layers that have experts, 1 for each layer with rotary positions, and the types of the layers."""
+        """The fields with the layers that have experts, 1 for each layer with rotary positions, and the types of the
+        layers.
+        """
         layers, found = values.get("num_hidden_layers"), dict(values)
         require(type(layers) is int and 1 <= layers <= 1 << 10, f"num_hidden_layers is {layers!r:.40}")
         assert type(layers) is int

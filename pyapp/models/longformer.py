@@ -99,22 +99,6 @@ class WindowAttention(SelfAttention):
         return ops.cat([begin, y.narrow(1, first, x.shape[1] - first)], 1)
 
 
-class Layer(BertLayer):
-    """BERT's layer with attention within a window."""
-
-    def __init__(self, config: Config, window: int) -> None:
-        super().__init__(
-            config.hidden_size, config.num_attention_heads, config.intermediate_size, config.hidden_act,
-            config.layer_norm_eps,
-        )  # fmt: skip
-        self.attention.add_module("self", WindowAttention(config, window))
-
-    def forward(self, x: Tensor, mask: Tensor | None, seeing: Tensor | None = None) -> Tensor:
-        """x (B, T, D), seeing (B, T) → (B, T, D)."""
-        x = self.attention.output(self.attention.get_submodule("self")(x, mask, seeing), x)
-        return self.output(self.intermediate(x), x)
-
-
 class Longformer(Encoder):
     """The encoder; with `pooler`, also a layer over the first token, which no task here reads.
 
@@ -131,7 +115,9 @@ class Longformer(Encoder):
             config.layer_norm_eps, config.pad_token_id, skips_padding=True,
         )  # fmt: skip
         self.encoder = Module()
-        self.encoder.layer = ModuleList(Layer(config, window) for window in config.attention_window)
+        self.encoder.layer = ModuleList(
+            BertLayer(config, WindowAttention(config, window)) for window in config.attention_window
+        )
         self.pooler: Pooler | None = Pooler(config.hidden_size) if pooler else None
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:

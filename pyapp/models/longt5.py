@@ -101,7 +101,7 @@ class Near:
         return sums.reshape(batch, self.sums + 1, width).narrow(1, 0, self.sums)
 
     def shown(self, first: int, count: int) -> Tensor:
-        """The biases (B * count, H, S, 3 S + G) of the tokens of so many blocks from `first` on."""
+        """The biases (B * count, H, S, 3 S + G) of the tokens of `count` blocks from the block `first` on."""
         batch, rows = self.keys.shape[0], self.keys.shape[0] * count
         keys = self.keys.narrow(1, first, count).reshape(rows, 1, 1, 3 * self.size)
         near = ops.where(keys, self.bias, float("-inf"))  # (B * count, H, S, 3 S)

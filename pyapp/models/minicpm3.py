@@ -40,7 +40,7 @@ class Config(LatentConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the sizes of the cache, and of values, which are those of Llama's heads."""
+        """The fields with the sizes of the cache, and of values, which are those of Llama's heads."""
         hidden, heads = values.get("hidden_size"), values.get("num_attention_heads")
         own = {"v_head_dim": hidden // heads} if type(hidden) is int and type(heads) is int else {}
         return own | values | latent_sizes(values)

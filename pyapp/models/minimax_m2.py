@@ -39,7 +39,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the share of a head that is rotated, which files give as its features."""
+        """The fields with the share of a head that is rotated, which files give as its features."""
         rotated, size, parameters = values.get("rotary_dim"), values.get("head_dim"), values["rope_parameters"]
         if rotated is None or "partial_rotary_factor" in parameters:
             return values

@@ -45,7 +45,9 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: all have the window, or none, or some; and with the defaults of the kind."""
+        """The fields with the types of the layers: all have the window, or none, or some; and with the defaults of the
+        kind.
+        """
         kind = values.get("kind") or values.get("model_type")
         values = {**USUAL.get(str(kind), USUAL["ministral3"]), **values}
         every = 4 if kind == "cwm" else None

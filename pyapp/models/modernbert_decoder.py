@@ -49,7 +49,7 @@ class Config(Labelled, DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the kinds of the layers, and rotary parameters for each kind."""
+        """The fields with the kinds of the layers, and rotary parameters for each kind."""
         given = values["rope_parameters"]
         types, rotary = layers_and_angles({**values, "rope_parameters": {} if "rope_type" in given else given})
         heads = {"num_key_value_heads": values.get("num_attention_heads", 1)}  # whatever the file says

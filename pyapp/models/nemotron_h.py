@@ -64,7 +64,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the kind of each layer, which older files say by a letter."""
+        """The fields with the kind of each layer, which older files say by a letter."""
         given = {OLDER_FIELDS.get(name, name): value for name, value in values.items()}
         kinds, pattern = (
             given.get("layers_block_type") or given.get("layer_types"),

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Conv2d, Module, ModuleList
+from pyapp.nn import Conv2d, Module
 from pyapp.nn.encoders import (
     BertEmbeddings,
+    BertLayers,
     DenseClassifierHead,
     Encoder,
-    Intermediate,
     LinearHead,
-    NormedResidual,
     PredictionsHead,
     SelfAttention,
     visible_keys,
@@ -114,48 +113,6 @@ def _inverse(x: Tensor) -> Tensor:
     return y
 
 
-class Attention(Module):
-    """Attention, its output projection, the residual and the norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.add_module("self", LandmarkAttention(config))
-        self.output = NormedResidual(config.hidden_size, config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        return self.output(self._modules["self"](x, mask), x)
-
-
-class Layer(Module):
-    """Attention and a feed-forward part, each followed by a residual and a norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.attention = Attention(config)
-        self.intermediate = Intermediate(config.hidden_size, config.intermediate_size, config.hidden_act)
-        self.output = NormedResidual(config.intermediate_size, config.hidden_size, config.layer_norm_eps)
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        x = self.attention(x, mask)
-        return self.output(self.intermediate(x), x)
-
-
-class Layers(Module):
-    """The layers, one after the other."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.layer = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        for layer in self.layer:
-            x = layer(x, mask)
-        return x
-
-
 class Nystromformer(Encoder):
     """The encoder."""
 
@@ -169,7 +126,7 @@ class Nystromformer(Encoder):
             config.vocab_size, config.hidden_size, config.max_position_embeddings + POSITION_OFFSET,
             config.type_vocab_size, config.layer_norm_eps, config.pad_token_id,
         )  # fmt: skip
-        self.encoder = Layers(config)
+        self.encoder = BertLayers(config, LandmarkAttention)
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""

@@ -38,8 +38,8 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers, every fourth of which sees all, and rotary positions of both: a scaling is that
-        of the layers that see all.
+        """The fields with the types of the layers, every fourth of which sees all, and rotary positions of both: a
+        scaling is that of the layers that see all.
         """
         rotary: Mapping[str, Any] = values["rope_parameters"]
         if "rope_type" in rotary:

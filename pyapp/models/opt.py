@@ -34,7 +34,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With embeddings as large as the hidden states, unless the file says another size."""
+        """The fields with embeddings as large as the hidden states, unless the file says another size."""
         return {"word_embed_proj_dim": values.get("hidden_size")} | values
 
     def norm(self) -> LayerNorm:

@@ -158,7 +158,7 @@ class Encoder(FastConformer):
     """The encoder, which tells how many moments samples have."""
 
     def moments(self, samples: int) -> int:
-        """The moments T of so many samples; 0 if they are too few for one."""
+        """The moments T of `samples` samples; 0 if they are too few for one."""
         frames = StandardizedProcessor.frames_of(samples)
         return self.halved(frames)[-1] if frames >= 2 else 0
 

@@ -10,9 +10,9 @@ from pyapp.errors import ModelError
 from pyapp.events import Cancel, Event
 from pyapp.formats.checkpoint import Checkpoint
 from pyapp.formats.gguf import GgufFile
-from pyapp.formats.gguf_part_names import part_names
 from pyapp.formats.gguf_shards import ShardedGguf
-from pyapp.formats.sharded import INDICES, ShardedFile, shard_names
+from pyapp.formats.part_names import INDICES, part_names
+from pyapp.formats.sharded import ShardedFile, shard_names
 from pyapp.formats.source import ByteSource
 from pyapp.hub.resolver import PROJECTOR, choose_projector
 from pyapp.models.load import LoadedModel, check_architecture, load_model, read_settings

@@ -7,6 +7,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
@@ -42,14 +43,9 @@ class Config(PictureConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_stages(self.hidden_sizes, self.depths)
-        stages = len(self.depths)
-        require(
-            self.num_encoder_blocks in (None, stages),
-            f"num_encoder_blocks is {self.num_encoder_blocks}, depths has {stages} numbers",
-        )
+        check_stages(self.hidden_sizes, self.depths, self.num_encoder_blocks)
         for name, least in (("patch_sizes", 1), ("strides", 1), ("padding", 0)):
-            check_numbers(name, getattr(self, name), 64, least, count=stages)
+            check_numbers(name, getattr(self, name), 64, least, count=len(self.depths))
         require(self.pool_size % 2 == 1 and self.pool_size <= 63, f"pool_size is {self.pool_size}, expected 1, 3 … 63")
         require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
 
@@ -105,10 +101,7 @@ class PoolFormer(ImageModel):
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         """pixel_values (B, C, H, W) → features of places (B, C', H', W')."""
-        least = 1
-        for stride in self.config.strides:
-            least *= stride
-        check_pictures("PoolFormer", pixel_values, self.config.num_channels, least=least)
+        check_pictures("PoolFormer", pixel_values, self.config.num_channels, least=prod(self.config.strides))
         x = pixel_values
         for patches, layers in zip(self.encoder.patch_embeddings, self.encoder.block, strict=True):
             x = patches.projection(x)

@@ -57,7 +57,7 @@ class Projector(Module):
 
 
 def moments_in(frames: int) -> int:
-    """The moments of so many frames: at least two, of which one vector is made."""
+    """The moments of `frames` frames: at least two, of which one vector is made."""
     return max(2, (frames - 1) // 2 + 1)
 
 

@@ -36,7 +36,9 @@ class Config(QwenExpertsConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: with use_sliding_window every other one before max_window_layers slides."""
+        """The fields with the types of the layers: with use_sliding_window every other one before max_window_layers
+        slides.
+        """
         end = values.get("max_window_layers", 28)
         slides = values.get("use_sliding_window", False) and type(end) is int
         kinds = layer_types(values, lambda layer: slides and layer % 2 == 0 and layer < end)

@@ -88,7 +88,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: every fourth attends; and the experts of the kind."""
+        """The fields with the types of the layers: every fourth attends; and the experts of the kind."""
         layers: Any = values.get("num_hidden_layers")
         step = values.get("full_attention_interval", 4)
         require(type(layers) is int and 1 <= layers <= LIMITS["num_hidden_layers"], f"num_hidden_layers {layers!r:.40}")

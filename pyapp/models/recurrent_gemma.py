@@ -60,7 +60,9 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the width of the recurrences, which is that of the model if the file says none, and with the blocks."""
+        """The fields with the width of the recurrences, which is that of the model if the file says none, and with the
+        blocks.
+        """
         kinds = values.get("block_types", [RECURRENT, RECURRENT, ATTENTION])
         return values | {"lru_width": values.get("lru_width") or values.get("hidden_size"), "block_types": kinds}
 

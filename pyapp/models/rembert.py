@@ -7,6 +7,7 @@ Parameters have the names of Hugging Face's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor
@@ -44,15 +45,12 @@ class Layers(BertLayers):
     """The layers, before them a projection of the embeddings to their width."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
+        super().__init__(config)
         self.embedding_hidden_mapping_in = Linear(config.input_embedding_size, config.hidden_size)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, *more: Any) -> Tensor:
         """x (B, T, input_embedding_size) → (B, T, D)."""
-        return super().forward(self.embedding_hidden_mapping_in(x), mask)
+        return super().forward(self.embedding_hidden_mapping_in(x), mask, *more)
 
 
 class RemBert(Encoder):

@@ -7,12 +7,13 @@ tokenizer.json cannot say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
-from pyapp.nn import Embedding, LayerNorm, Linear, Module, ModuleList
+from pyapp.nn import Embedding, LayerNorm, Linear, Module
 from pyapp.nn.encoders import (
-    BertLayer,
+    BertLayers,
     DenseClassifierHead,
     Encoder,
     LinearHead,
@@ -71,40 +72,20 @@ class RotarySelfAttention(SelfAttention):
         return attend(q, k, v, mask)
 
 
-class Layer(BertLayer):
-    """BERT's layer with rotary positions."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(
-            config.hidden_size, config.num_attention_heads, config.intermediate_size, config.hidden_act,
-            config.layer_norm_eps,
-        )  # fmt: skip
-        self.attention.add_module("self", RotarySelfAttention(config))
-
-    def forward(self, x: Tensor, mask: Tensor | None, table: Tensor) -> Tensor:  # type: ignore[override]
-        """x (B, T, D), table (T, D / H / 2, 2) → (B, T, D)."""
-        x = self.attention.output(self.attention.get_submodule("self")(x, mask, table), x)
-        return self.output(self.intermediate(x), x)
-
-
-class Layers(Module):
+class Layers(BertLayers):
     """The layers, and the sines and cosines of the positions, which files have."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
+        super().__init__(config, RotarySelfAttention)
         self.embed_positions = Embedding(
             config.max_position_embeddings, config.hidden_size // config.num_attention_heads
         )
-        self.layer = ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, *more: Any) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
         places = ops.arange(x.shape[1], dtype="int32", device=x.device)
         sines, cosines = self.embed_positions(places).detach().chunk(2, -1)  # (T, D / H / 2) each
-        table = ops.stack([cosines, sines], -1)
-        for layer in self.layer:
-            x = layer(x, mask, table)
-        return x
+        return super().forward(x, mask, ops.stack([cosines, sines], -1), *more)
 
 
 class Embeddings(Module):

@@ -42,7 +42,7 @@ class Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers, and 1 for each layer with rotary positions."""
+        """The fields with the types of the layers, and 1 for each layer with rotary positions."""
         slides = values.get("use_sliding_window", False)
         every = values.get("no_rope_layer_interval", 4)
         require(type(every) is int and every > 0, f"no_rope_layer_interval is {every!r:.40}, expected a whole number")

@@ -43,7 +43,7 @@ class Config(T5Config):
         )
 
     def sparse(self, layer: int, decoder: bool) -> bool:
-        """Whether a layer has experts: every so many do."""
+        """Whether a layer has experts: one in every few layers does."""
         layers = self.decoder_layers if decoder else self.num_layers
         chosen = self.num_sparse_decoder_layers if decoder else self.num_sparse_encoder_layers
         every = layers // chosen if chosen else layers

@@ -229,7 +229,7 @@ class Encoder(MaskedEncoder):
         return found
 
     def moments(self, samples: int) -> int:
-        """The moments T of so many samples; 0 if they are too few for one."""
+        """The moments T of `samples` samples; 0 if they are too few for one."""
         frames = PairedBankProcessor.frames_of(samples)
         return [frames, *self.pooled(frames)][-1] if frames else 0
 

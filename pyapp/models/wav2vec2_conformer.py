@@ -99,7 +99,7 @@ class Rotations(Module):
         )
 
     def forward(self, moments: int) -> Tensor:
-        """The cosines and sines (2, T, 1, D / H) of so many moments."""
+        """The cosines and sines (2, T, 1, D / H) of `moments` moments, T."""
         steps = ops.arange(moments, dtype="float32", device=self.inv_freq.device)
         angles = steps.unsqueeze(1) * self.inv_freq  # (T, D / 2 H)
         both = ops.cat([angles, angles], 1)

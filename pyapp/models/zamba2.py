@@ -49,7 +49,7 @@ class Config(MambaFields, DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the sizes of the mixers and of the heads, which read the words, too."""
+        """The fields with the sizes of the mixers and of the heads, which read the words, too."""
         kinds: Any = values.get("layers_block_type")
         hidden, heads = values.get("hidden_size"), values.get("num_attention_heads")
         if type(hidden) is not int or type(heads) is not int:

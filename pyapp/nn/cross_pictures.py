@@ -75,7 +75,7 @@ class Sight:
         return ops.attention(q, keys, values, False, mask=self.mask)
 
     def last(self, x: Tensor) -> Tensor:
-        """Of x (S, ...) what the last token of the only text sees."""
+        """The part of x (S, ...) that the last token of the only text sees."""
         return x.index_select(0, ops.tensor(self._last, dtype="int64", device=x.device))
 
 

@@ -279,8 +279,8 @@ class CausalLanguageModel(Module):
         return y
 
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
-        """An empty cache for `capacity` tokens (max_seq_len by default) in "float32", "float16" or "q8_0"; `texts`: for
-        so many texts that are decoded together.
+        """An empty cache for `capacity` tokens (max_seq_len by default) in "float32", "float16" or "q8_0"; `texts`: how
+        many texts are decoded together.
         """
         capacity = capacity or self.config.max_seq_len
         for module in self.modules():  # a Graph cannot make tables

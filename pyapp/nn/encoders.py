@@ -6,7 +6,7 @@ which no token attends to. Dropout is not applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine import Device, Tensor, ops
@@ -191,53 +191,90 @@ class Intermediate(Module):
 
 
 class BertAttention(Module):
-    """Self-attention, its output projection, the residual and the norm."""
+    """Self-attention, its output projection, the residual and the norm. `own`: the self-attention, x (B, T, D), a mask
+    and what else the layer is given → (B, T, D).
+    """
 
-    def __init__(self, width: int, heads: int, epsilon: float) -> None:
+    def __init__(self, own: Module, width: int, epsilon: float) -> None:
         super().__init__()
-        self.add_module("self", SelfAttention(width, heads))
+        self.add_module("self", own)
         self.output = NormedResidual(width, width, epsilon)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None, *more: Any) -> Tensor:
         """x (B, T, D) → (B, T, D)."""
-        return self.output(self._modules["self"](x, mask), x)
+        return self.output(self._modules["self"](x, mask, *more), x)
 
 
 class BertLayer(Module):
-    """Attention and a feed-forward part, each followed by a residual and a norm. Parameters have BERT's names."""
+    """Attention and a feed-forward part, each followed by a residual and a norm. `config` has BERT's fields, parameters
+    have BERT's names. `own`: the self-attention, if it is another one than BERT's.
+    """
 
-    def __init__(self, width: int, heads: int, inner: int, activation: str, epsilon: float) -> None:
+    def __init__(self, config: Any, own: Module | None = None) -> None:
         super().__init__()
-        self.attention = BertAttention(width, heads, epsilon)
-        self.intermediate = Intermediate(width, inner, activation)
+        width, inner, epsilon = config.hidden_size, config.intermediate_size, config.layer_norm_eps
+        own = SelfAttention(width, config.num_attention_heads) if own is None else own
+        self.attention = BertAttention(own, width, epsilon)
+        self.intermediate = Intermediate(width, inner, config.hidden_act)
         self.output = NormedResidual(inner, width, epsilon)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
-        x = self.attention(x, mask)
+    def forward(self, x: Tensor, mask: Tensor | None, *more: Any) -> Tensor:
+        """x (B, T, D) → (B, T, D). `more` is for the self-attention."""
+        x = self.attention(x, mask, *more)
         return self.output(self.intermediate(x), x)
 
 
-class BertLayers(Module):
+class Layers(Module):
     """The layers of an encoder, one after the other."""
 
-    def __init__(self, layers: int, width: int, heads: int, inner: int, activation: str, epsilon: float) -> None:
+    def __init__(self, layers: Iterable[Module]) -> None:
         super().__init__()
-        self.layer = ModuleList(BertLayer(width, heads, inner, activation, epsilon) for _ in range(layers))
+        self.layer = ModuleList(layers)
 
-    @classmethod
-    def of(cls, config: Any) -> BertLayers:
-        """The layers of a configuration with BERT's fields."""
-        return cls(
-            config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size,
-            config.hidden_act, config.layer_norm_eps,
-        )  # fmt: skip
-
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) → (B, T, D)."""
+    def forward(self, x: Tensor, mask: Tensor | None, *more: Any) -> Tensor:
+        """x (B, T, D) → (B, T, D). `more` is for each layer."""
         for layer in self.layer:
-            x = layer(x, mask)
+            x = layer(x, mask, *more)
         return x
+
+
+class BertLayers(Layers):
+    """The layers of BERT. `own` makes a layer's self-attention, if it is another one than BERT's."""
+
+    def __init__(self, config: Any, own: Callable[[Any], Module] | None = None) -> None:
+        super().__init__(
+            BertLayer(config, None if own is None else own(config)) for _ in range(config.num_hidden_layers)
+        )
+
+
+class NarrowEncoder(Encoder):
+    """BERT's encoder over embeddings that may be narrower than its layers (ELECTRA's). `config` has BERT's fields and
+    embedding_size.
+    """
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        self.most = config.max_position_embeddings
+        self.embeddings = BertEmbeddings(
+            config.vocab_size, config.embedding_size, config.max_position_embeddings, config.type_vocab_size,
+            config.layer_norm_eps, config.pad_token_id,
+        )  # fmt: skip
+        narrow = config.embedding_size != config.hidden_size
+        self.embeddings_project = Linear(config.embedding_size, config.hidden_size) if narrow else None
+        self.encoder = self.layers(config)
+
+    def layers(self, config: Any) -> Module:
+        """The layers."""
+        return BertLayers(config)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
+        """ids (B, T) → hidden states (B, T, D)."""
+        self.check(ids, attention_mask, type_ids)
+        x = self.embeddings(ids, type_ids)  # (B, T, embedding_size)
+        if self.embeddings_project is not None:
+            x = self.embeddings_project(x)
+        return self.encoder(x, visible_keys(attention_mask))
 
 
 class BertEncoder(Encoder):
@@ -258,7 +295,7 @@ class BertEncoder(Encoder):
 
     def layers(self, config: Any) -> Module:
         """The layers."""
-        return BertLayers.of(config)
+        return BertLayers(config)
 
     def forward(self, ids: Tensor, attention_mask: Tensor | None = None, type_ids: Tensor | None = None) -> Tensor:
         """ids (B, T) → hidden states (B, T, D)."""
@@ -431,6 +468,21 @@ class PredictionsHead(Headed):
     def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
         """x (B, T, D) → logits (B, T, V)."""
         return self.cls.predictions(x)
+
+
+class GeneratorHead(Headed):
+    """An encoder with the head of ELECTRA's generator: scores of the words that may stand at each token."""
+
+    def __init__(self, name: str, encoder: NarrowEncoder) -> None:
+        super().__init__(name, encoder)
+        config = encoder.config
+        self.generator_predictions = Transform(config.hidden_size, config.embedding_size, "gelu", config.layer_norm_eps)
+        table = encoder.word_embeddings if config.tie_word_embeddings else None
+        self.generator_lm_head = Words(config.embedding_size, config.vocab_size, table)
+
+    def scores(self, x: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """x (B, T, D) → logits (B, T, V)."""
+        return self.generator_lm_head(self.generator_predictions(x))
 
 
 class PooledClassifierHead(Headed):

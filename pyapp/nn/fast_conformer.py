@@ -151,7 +151,7 @@ class FastConformer(Module):
         self.layers = ModuleList(Block(config) for _ in range(config.num_hidden_layers))
 
     def halved(self, frames: int) -> list[int]:
-        """How many of so many frames each of the halvings leaves; the last number is that of moments."""
+        """How many of `frames` frames each of the halvings leaves; the last number is that of moments."""
         found, kernel = [], self.config.subsampling_conv_kernel_size
         for _ in range(self.config.halvings):
             frames = max(0, frames + (kernel - 1) // 2 * 2 - kernel) // 2 + 1 if frames else 0

@@ -291,7 +291,7 @@ class _Unit:
         self._kept = self._ahead = None
 
     def whole(self) -> list[Tensor]:
-        """For forward: where the pass has gathered them ahead, these."""
+        """The whole parameters for forward: those that the pass has gathered ahead, where it has."""
         return self.gather() if _THREAD.forward is None else _THREAD.forward.whole(self)
 
 
@@ -388,7 +388,7 @@ def fully_shard(
 
 
 def _units(module: Module) -> dict[int, tuple[_Unit, int]]:
-    """By the id of each parameter: its unit, and its place there."""
+    """The unit of each parameter and its place there, by the parameter's id."""
     found: dict[int, tuple[_Unit, int]] = {}
     for each in module.modules():
         unit = vars(each).get("_sharded_unit")

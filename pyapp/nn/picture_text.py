@@ -292,7 +292,7 @@ class PictureTextModel(Module):
         return count, count
 
     def picture_text(self, rows: int, columns: int, size: Size = ANY) -> str:
-        """What stands in a text for a picture of so many tiles and the whole; 0, 0: for one without tiles."""
+        """What stands in a text for a picture of `rows` x `columns` tiles and the whole; 0, 0: without tiles."""
         return self.part * self.picture_tokens
 
     def picture_features(self, pixel_values: Tensor) -> Tensor:

@@ -289,7 +289,7 @@ class RecurrentLanguageModel(CausalLanguageModel):
     state_shapes: Shapes
 
     def new_cache(self, capacity: int | None = None, dtype: Any = "float32", texts: int | None = None) -> Any:
-        """Empty states of a text, or of so many texts that are decoded together. ArgumentError for another dtype than
+        """Empty states of a text, or of `texts` texts that are decoded together. ArgumentError for another dtype than
         float32.
         """
         return StateCache(self.state_shapes, capacity or self.config.max_seq_len, texts, self.device, dtype)

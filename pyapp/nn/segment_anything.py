@@ -286,7 +286,9 @@ class PromptedMasks(ImageModel):
         return found
 
     def single(self, masks: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Of masks (B, M, H, W) and scores (B, M) those of a prompt with one meaning: (B, 1, H, W) and (B, 1)."""
+        """The mask (B, 1, H, W) and the score (B, 1) of a prompt with one meaning, of masks (B, M, H, W) and scores (B,
+        M).
+        """
         return masks[:, :1], scores[:, :1]
 
     def masks(

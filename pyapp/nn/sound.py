@@ -255,7 +255,7 @@ class SoundEncoder(MaskedEncoder):
         return found
 
     def moments(self, samples: int) -> int:
-        """The moments T of so many samples; 0 if they are too few for one."""
+        """The moments T of `samples` samples; 0 if they are too few for one."""
         for kernel, stride in zip(self.config.conv_kernel, self.config.conv_stride, strict=True):
             samples = (samples - kernel) // stride + 1 if samples >= kernel else 0
         return samples

@@ -132,7 +132,7 @@ class SampleEncoder(Module):
     shortest: int
 
     def moments(self, samples: int) -> int:
-        """The moments T of so many samples; 0 if they are too few for one."""
+        """The moments T of `samples` samples; 0 if they are too few for one."""
         raise NotImplementedError
 
     def heard(self, mask: Tensor | None, moments: int) -> Tensor | None:

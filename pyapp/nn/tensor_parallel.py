@@ -63,7 +63,7 @@ class Part:
         return *self.shape[: self.dim], count, *self.shape[self.dim + 1 :]
 
     def flat(self) -> Part:
-        """Of a part of a stack of matrices (E, N, K): the same part of the matrix of their rows (E * N, K)."""
+        """The same part of the matrix (E * N, K) of the rows of a stack of matrices (E, N, K)."""
         count, rows, columns = self.shape
         if self.dim == 2:
             return Part((count * rows, columns), 1, self.ranges)

@@ -253,7 +253,7 @@ class _Pass:
         return True
 
     def mean(self, item: Eager) -> bool:
-        """Of all pixels."""
+        """Rewrites a mean of all pixels."""
         step, name = item.step, item.step.inputs[0]
         if self.layout(name) is None or name not in self.last:
             return False

@@ -104,7 +104,7 @@ class Body:
         return self._program.run(self._captured | dict(zip(names, inputs, strict=True)), self._known, self._plans)
 
     def empty(self, output: int) -> Any:
-        """The stack of no results of an output."""
+        """The empty stack of an output that has no results."""
         kind = self._program.output_types[output]
         sizes = [size if isinstance(size, int) else 0 for size in kind.shape or ()]
         return made_of(np.zeros([0, *sizes], np.float32), kind.element or "float32")

@@ -80,7 +80,7 @@ class Recorder:
 
 
 def _shape(argument: Any) -> Any:
-    """Of a tensor its shape; of a list the shapes of its tensors; of others nothing, as in torch."""
+    """The shape of a tensor, the shapes of a list's tensors; nothing for other arguments, as in torch."""
     if isinstance(argument, Tensor):
         return list(argument.shape)
     if isinstance(argument, (list, tuple)):

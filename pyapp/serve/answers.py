@@ -109,7 +109,7 @@ def too_late(seconds: float) -> Problem:
 
 
 def the_end() -> Problem:
-    """Of a request that runs when the server ends."""
+    """The problem of a request that runs when the server ends."""
     return Problem("the server ends", status=503, code="server_ends", headers={"Retry-After": "5"})
 
 

@@ -231,7 +231,7 @@ def socket_endpoint(context: Context) -> Callable[[WebSocket], Any]:
 
 
 def answer_of(problem: Problem) -> Response:
-    """In OpenAI's form."""
+    """The answer to a problem, in OpenAI's form."""
     return JSONResponse(problem.body(), problem.status, headers=problem.headers)
 
 

@@ -78,7 +78,7 @@ def _given_labels(fields: Fields, usual: float | None) -> tuple[list[Any], dict[
 
 
 def _points(fields: Fields) -> tuple[list[Any], dict[str, Any]]:
-    """Where an object is, in pixels: `points` [x, y], for each a label (1: of the object, 0: not), and a `box`."""
+    """The place of an object, in pixels: `points` [x, y], for each a label (1: of the object, 0: not), and a `box`."""
     points, labels, box = fields.array("points", []), fields.array("labels"), fields.array("box")
     for name, places, count in (("points", points, 2), ("box", [] if box is None else [box], 4)):
         for place in places:

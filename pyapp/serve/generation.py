@@ -46,7 +46,7 @@ class Choice:
 
     @property
     def mean_logprob(self) -> float:
-        """Of a new token: what best_of chooses by."""
+        """The mean log-probability of the new tokens, by which best_of chooses."""
         return sum(token.logprob or 0.0 for token in self.logprobs) / max(len(self.logprobs), 1)
 
 
@@ -164,7 +164,7 @@ async def submit(
 
 
 def bytes_of(prompt: Prompt) -> int:
-    """Of the pictures of a prompt."""
+    """The bytes of a prompt's pictures."""
     return sum(picture.nbytes for picture, number in prompt.known.values() if number == 0)
 
 

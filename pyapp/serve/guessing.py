@@ -27,7 +27,7 @@ class Guesses:
         return self._lookup.guess(known, most) if most > 0 and len(known) >= self._next else []
 
     def learn(self, length: int, guessed: int, right: int) -> None:
-        """So many of so many guesses were right; the text now has `length` tokens."""
+        """Takes note that `right` of `guessed` guesses were right; the text now has `length` tokens."""
         self._worth = min(2 * right, self._most) if right == guessed else max(right, 1)
         self._pause = 0 if right else min(2 * self._pause + 1, LONGEST_PAUSE)
         self._next = length + self._pause

@@ -56,7 +56,7 @@ def check_site(folder: str) -> None:
 
 
 class WithPage:
-    """Before the application: GET and HEAD of the site's files, which need no key."""
+    """Answers GET and HEAD of the site's files, which need no key, before the application."""
 
     def __init__(self, app: Any, folder: str) -> None:
         self._app, self._site = app, Site(directory=folder, html=True)

@@ -196,7 +196,7 @@ class Conversation:
     # -- the client
 
     async def run(self) -> None:
-        """Until the client leaves. Problem where the engine fails."""
+        """Runs until the client leaves. Raises Problem where the engine fails."""
         await self._send("session.created", session=self._session.described(self._id, self._model.name))
         telling = asyncio.ensure_future(self._tell())
         reading = asyncio.ensure_future(self._read())
@@ -298,7 +298,7 @@ class Conversation:
         engine.post(start)
 
     def _answer(self, listener: Listener, heard: Heard) -> None:
-        """On the engine's thread."""
+        """Hands what was heard to the event loop. The engine's thread calls it."""
         self._loop.call_soon_threadsafe(self._heard.put_nowait, (listener, heard))
 
     def _forget(self) -> None:

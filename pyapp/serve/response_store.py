@@ -61,7 +61,7 @@ class Stored:
 
     @property
     def nbytes(self) -> int:
-        """Without its items."""
+        """The size of the response without its items."""
         return len(self.data) + sys.getsizeof(self.read) + sys.getsizeof(self.written) + ENTRY_BYTES
 
 

@@ -597,7 +597,7 @@ class Scheduler:
             self._read(writing, tokens_read, next(ends) if wanted else None)
 
     def _step_of(self, used: int) -> Callable[[list[int], list[int]], Tensor]:
-        """Runs the step for tokens and positions of so many rows → logits (B, V)."""
+        """Runs the step for tokens and positions of `used` rows → logits (B, V)."""
         whole = -(-used // self.rows_multiple) * self.rows_multiple
         run = self._steps.get(whole)
         if run is None:
@@ -821,7 +821,7 @@ class Scheduler:
         ids = [(7919 * row + 13) % self.vocab_size for row in range(most)]
 
         def logits(count: int) -> bytes:
-            """Of the first rows, at most `few`."""
+            """The bytes of the logits of the first rows, at most `few`."""
             with no_grad():
                 tokens = int32_tensor(ids[:count], self.device).reshape(count, 1)
                 places = int32_tensor([0] * count, self.device)

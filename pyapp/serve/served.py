@@ -491,7 +491,7 @@ def task_of(source: str) -> str:
 
 
 def _task_of_yolo(path: Path) -> str:
-    """Of a whole model of PyTorch's: those of YOLO are read."""
+    """The task of a file with a whole model of PyTorch's: YOLO's are read; "generate" for others."""
     try:
         found = ultralytics.settings_in(path)
     except PyappError:

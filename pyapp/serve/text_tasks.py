@@ -74,7 +74,7 @@ def _writing(fields: Fields) -> dict[str, Any]:
 
 
 def _words(values: Values) -> Any:
-    """For one masked word its candidates, for several an array of them for each."""
+    """The candidates for one masked word; for several, an array of them for each."""
     found = [
         [{"score": word["score"], "token": word["id"], "token_str": word["word"], "sequence": word["text"]}
          for word in words]

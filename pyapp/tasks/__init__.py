@@ -7,13 +7,13 @@ A task ends with exactly one `Done` or `Error`; it never raises an exception. Cl
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from pyapp.engine.lazy import late_names
 from pyapp.errors import OptionError
 from pyapp.events import (
     Cancel,
@@ -93,35 +93,30 @@ __all__ = [
 ]  # fmt: skip
 
 # Modules that are imported on the first use of one of their tasks: the page's first story does without them.
-_LATE = {
-    "composing": "compose",
-    "documents": "answer_from_pages classify_pages label_on_pages",
-    "forecasting": "forecast",
-    "pipelines": "pipeline",
-    "pages": "embed_pages rank_pages",
-    "pictures": (
-        "classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth estimate_poses "
-        "imagine match_images read_images segment_images segment_labels upscale_images"
-    ),
-    "reading": "read",
-    "sounds": "classify_sounds embed_sounds match_sounds",
-    "speaking": "speak",
-    "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
-    "videos": "classify_videos",
-    "training": "finetune merge train_reader train_speech train_story",
-}
-_MODULES = {name: module for module, names in _LATE.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
-    return found
+__getattr__ = late_names(
+    __name__,
+    {
+        "composing": "compose",
+        "documents": "answer_from_pages classify_pages label_on_pages",
+        "forecasting": "forecast",
+        "pipelines": "pipeline",
+        "pages": "embed_pages rank_pages",
+        "pictures": (
+            "classify_images cut_out_objects detect_labels detect_objects embed_images estimate_depth estimate_poses "
+            "imagine match_images read_images segment_images segment_labels upscale_images"
+        ),
+        "reading": "read",
+        "sounds": "classify_sounds embed_sounds match_sounds",
+        "speaking": "speak",
+        "texts": "answer classify embed embed_every_token embed_sparse fill_mask label rerank translate translate_text",
+        "videos": "classify_videos",
+        "training": "finetune merge train_reader train_speech train_story",
+    },
+)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+    return sorted({*globals(), *__all__})
 
 
 def unload() -> None:

@@ -314,7 +314,7 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
 
 
 def larger_pictures(loaded: Any, images: Sequence[Any], *, tile: int = TILE) -> Work:
-    """Items with `png`, `size` [height, width] and `scale`: pictures made larger, so many times on each side, or made
+    """Items with `png`, `size` [height, width] and `scale`: pictures made larger, `scale` times on each side, or made
     cleaner, with the scale 1, by a model such as Swin2SR. The PNG file is base64. Progress in "tiles".
 
     tile: a large picture is computed in parts of so many pixels a side, each with MARGIN more around it, because memory

@@ -6,8 +6,9 @@ Names are imported on first use: a tokenizer does not need the engine. The loop 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pyapp.engine.lazy import late_names
 
 if TYPE_CHECKING:
     from pyapp.text.chat import Conversation
@@ -21,25 +22,6 @@ if TYPE_CHECKING:
     from pyapp.text.thinking import ThinkingSplitter
     from pyapp.text.tokenizer import Tokenizer, set_backend_factory
     from pyapp.text.tokenizer_files import load_tokenizer
-
-_HOMES = {
-    "BatchEncoding": "encoding",
-    "ChatTemplate": "chat_template",
-    "Conversation": "chat",
-    "DraftModel": "speculation",
-    "Encoding": "encoding",
-    "LanguageModel": "generate",
-    "PromptLookup": "speculation",
-    "Session": "generate",
-    "Sampler": "sampling",
-    "SamplingOptions": "options",
-    "StopMatcher": "stream",
-    "StreamDecoder": "stream",
-    "ThinkingSplitter": "thinking",
-    "Tokenizer": "tokenizer",
-    "load_tokenizer": "tokenizer_files",
-    "set_backend_factory": "tokenizer",
-}
 
 __all__ = [
     "BatchEncoding",
@@ -60,10 +42,19 @@ __all__ = [
     "set_backend_factory",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(
+    __name__,
+    {
+        "chat": "Conversation",
+        "chat_template": "ChatTemplate",
+        "encoding": "BatchEncoding Encoding",
+        "generate": "LanguageModel Session",
+        "options": "SamplingOptions",
+        "sampling": "Sampler",
+        "speculation": "DraftModel PromptLookup",
+        "stream": "StopMatcher StreamDecoder",
+        "thinking": "ThinkingSplitter",
+        "tokenizer": "Tokenizer set_backend_factory",
+        "tokenizer_files": "load_tokenizer",
+    },
+)

@@ -46,7 +46,7 @@ class Joined(Expression):
 
 @dataclass(frozen=True)
 class Either(Expression):
-    """One of these; none of them is the empty language."""
+    """Any one of these; with no alternatives, the empty language, which has no text."""
 
     options: tuple[Expression, ...]
 
@@ -216,7 +216,7 @@ class Automaton:
         return end >= 0 and self.accepting[end]
 
     def distances(self, alphabet: Iterable[int]) -> list[int]:
-        """For each state the least number of bytes of the alphabet to an accepting state; -1 if there is no way."""
+        """The least number of bytes of the alphabet from each state to an accepting one; -1 if there is no way."""
         columns = {self.column_of[byte] for byte in alphabet}
         before: list[list[int]] = [[] for _ in self.rows]
         for state, row in enumerate(self.rows):

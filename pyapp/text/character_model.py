@@ -71,7 +71,7 @@ class NGrams:
         return self._numbers.get(symbol, -1)
 
     def log_probability(self, before: str, symbol: str) -> float:
-        """Of a symbol behind others, in nats; of a symbol that is not known the least there is."""
+        """The log-probability in nats of a symbol behind others; for a symbol that is not known, the least there is."""
         number = self.number(symbol)
         if number < 0:
             return -255 * STEP
@@ -106,7 +106,9 @@ class CharacterModel:
         self.context = max(letters.order, shapes.order) - 1  # characters that matter for the next one
 
     def log_probability(self, before: str, character: str) -> float:
-        """In nats, behind the characters `before`, which begin with BORDER at the beginning of a text."""
+        """The log-probability in nats behind the characters `before`, which begin with BORDER at the beginning of a
+        text.
+        """
         before = before[max(0, len(before) - self.context) :]
         symbol = letter(character)
         found = self.letters.log_probability("".join(map(letter, before)), symbol)

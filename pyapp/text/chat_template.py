@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import Any
 
 from pyapp.errors import ModelError, OptionError, PyappError
+from pyapp.text.documents import SPECIAL_ROLES
 from pyapp.text.tokenizer import Tokenizer
 
 DEPTH_LIMIT = 50  # of lists and objects in messages and tools
 REASONING = ("reasoning_content", "thinking", "reasoning")  # names under which a message has its thoughts
 CONTINUE = "CONTINUE_FINAL_MESSAGE_TAG "
-SPECIAL_ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 PROBE = "answer7f3a"  # a text that no template contains
 Message = Mapping[str, Any]
 

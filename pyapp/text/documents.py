@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 SPACE = "▁"  # U+2581, which sentencepiece writes for a space
+# The settings in tokenizer_config.json that name special tokens.
+SPECIAL_ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 DECODE_STEPS: dict[str, Any] = {
     "byte_level": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
     "wordpiece": {"type": "WordPiece", "prefix": "##", "cleanup": True},

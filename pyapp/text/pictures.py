@@ -168,7 +168,7 @@ Known = Mapping[int, tuple[Picture, int]]  # by the id of a vector: its picture,
 
 
 def known_ids(pictures: Sequence[Picture]) -> dict[int, tuple[Picture, int]]:
-    """By the ids of vectors: their pictures, and the vectors' numbers."""
+    """The picture of each vector and the vector's number there, by the vector's id."""
     return {id: (picture, number) for picture in pictures for number, id in enumerate(picture.ids)}
 
 

@@ -282,8 +282,8 @@ def cache_dtype(model: LanguageModel, cache_type: str) -> str:
 
 
 def new_cache(model: LanguageModel, capacity: int, cache_type: str, texts: int | None = None) -> Any:
-    """A cache of a model, of the type of SamplingOptions; `texts`: for so many texts at once. OptionError where the
-    model has none.
+    """A cache of a model, of the type of SamplingOptions; `texts`: how many texts it holds at once. OptionError where
+    the model has none.
     """
     dtype = cache_dtype(model, cache_type)
     if texts is None and dtype == "float32":

@@ -121,7 +121,7 @@ def _either_case(digit: str) -> Expression:
 
 
 def of_format(name: str, least: int, most: int | None, where: str) -> Expression:
-    """The inside of the strings of a format, of so many characters."""
+    """The inside of the strings of a format, from `least` to `most` characters."""
     pattern = FORMATS[name]
     if name == "uri" and most is not None and most >= SHORT_ADDRESS:
         count = min((most - SHORT_ADDRESS) // 2, LONGEST_PATH)

@@ -151,7 +151,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         }  # fmt: skip
 
     def _generate(self, source: nodes.Template, name: Any, filename: Any, defer_init: bool = False) -> str:
-        """Before a template becomes Python: loops and joined texts go through the functions that count."""
+        """Changes a template before it becomes Python: loops and joined texts go through the functions that count."""
         _check_depth(source)
         for loop in source.find_all(nodes.For):
             if loop.recursive:
@@ -240,7 +240,7 @@ def _check_replacement(text: str, old: Any = "", new: Any = "", *_: Any) -> None
 
 
 def _check_format(form: str, values: Any) -> None:
-    """For `form % values`: widths are small, values are texts and numbers, and the text stays within the limit."""
+    """Checks `form % values`: widths are small, values are texts and numbers, and the text stays within the limit."""
     given = values if isinstance(values, tuple) else tuple(values.values()) if isinstance(values, dict) else (values,)
     longest = 0
     for value in given:

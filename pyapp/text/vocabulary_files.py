@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyapp.errors import FileFormatError, ModelError
-from pyapp.text.documents import DECODE_STEPS, added_token, bpe_model, document, template
+from pyapp.text.documents import DECODE_STEPS, SPECIAL_ROLES, added_token, bpe_model, document, template
 from pyapp.text.pieces import byte_of_character
 from pyapp.text.post_processor import LARGEST_ID
 from pyapp.text.word_patterns import GPT2, WORD_PATTERNS, WordPattern
@@ -232,7 +232,6 @@ def clip_document(
 
 
 ROBERTA_CLASSES = ("Roberta", "Bart", "Longformer", "LED", "MVP", "Blenderbot", "Deberta")
-ROLES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
 def is_roberta(settings: Mapping[str, Any]) -> bool:
@@ -244,7 +243,7 @@ def is_roberta(settings: Mapping[str, Any]) -> bool:
 def named_tokens(settings: Mapping[str, Any], vocabulary: Mapping[str, int], roberta: bool = False) -> list[Any]:
     """The added tokens: those of `added_tokens_decoder`, and the special tokens that the settings name."""
     found: dict[int, dict[str, Any]] = {}
-    for role in ROLES:
+    for role in SPECIAL_ROLES:
         name = token_name(settings, role, "")
         if name in vocabulary:
             found[vocabulary[name]] = added_token(vocabulary[name], name)

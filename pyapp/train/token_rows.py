@@ -34,7 +34,7 @@ def token_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _predicted(model: Any, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-    """Where targets (B, T) are not IGNORED: their places (N,) of B * T, the states (N, D) and the targets (N,); and how
+    """The places (N,) of B * T at which targets (B, T) are not IGNORED, their states (N, D) and targets (N,); and how
     many rows of logits are computed at a time.
     """
     wanted = targets.flatten()  # (B * T,)

@@ -3,13 +3,8 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from pyapp.engine.lazy import late_names
 
-_ROOMS = ("_pytree", "benchmark", "checkpoint", "data", "dlpack", "flop_counter", "tensorboard")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = late_names(
+    __name__, {}, ("_pytree", "benchmark", "checkpoint", "data", "dlpack", "flop_counter", "tensorboard")
+)

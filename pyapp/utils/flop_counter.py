@@ -51,7 +51,9 @@ def _convolution_transpose_backward(g: Tensor, x: Tensor, weight: Tensor, *_: An
 
 
 def _pairs(q: Tensor, k: Tensor) -> int:
-    """Of queries (B, T, H, D) and keys (B, S, KV, D) in all heads; a causal mask leaves none out, as in torch."""
+    """The pairs of queries (B, T, H, D) and keys (B, S, KV, D) in all heads; a causal mask leaves none out, as in
+    torch.
+    """
     return prod(q.shape[:-1]) * k.shape[-3]
 
 

@@ -22,7 +22,7 @@ SMALL = 1.1920929e-07  # keeps a matrix invertible
 
 def _part(box: Sequence[float], height: int, width: int) -> tuple[float, float, float, float]:
     """The middle (x, y) and the width and height of a part of a picture around a box (left, top, right, bottom), with
-    the ratio of an input of so many pixels.
+    the ratio of an input of `height` x `width` pixels.
     """
     left, top, right, bottom = box
     wide, high, ratio = right - left, bottom - top, width / height

@@ -689,7 +689,7 @@ class ImageProcessor:
         return round((rows - high) / 2 - 0.1), round((columns - wide) / 2 - 0.1), rows, columns
 
     def area(self, height: int, width: int) -> tuple[float, float, float, float] | None:
-        """Where a picture lies in its frame: left, top, width and height as parts of the frame's sides. None if the
+        """The place of a picture in its frame: left, top, width and height as parts of the frame's sides. None if the
         model's input has no frame.
         """
         if self.kind == "Owlv2" and self.do_pad:

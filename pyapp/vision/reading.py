@@ -19,8 +19,13 @@ from pyapp.formats.source import close_source
 
 PIXEL_LIMIT = 1 << 27  # of a picture: 400 MB in memory
 FILE_LIMIT = 1 << 30  # bytes
-# What Pillow decodes by itself. Others, such as EPS, would start programs of the system.
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "ICO", "TGA")
+# What Pillow decodes by itself, and the ends of names. Others, such as EPS, would start programs of the system.
+FORMATS = {
+    "PNG": (".png",), "JPEG": (".jpg", ".jpeg"), "WEBP": (".webp",), "GIF": (".gif",), "BMP": (".bmp",),
+    "DIB": (".dib",), "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm", ".pbm"), "JPEG2000": (".jp2",),
+    "AVIF": (".avif",), "ICO": (".ico",), "TGA": (".tga",),
+}  # fmt: skip
+SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)  # of files that are pictures
 CHANNELS = {"L": 1, "RGB": 3, "RGBA": 4}
 PDF_SCALE = 200 / 72  # 200 pixels an inch
 HINT = "Save it again as PNG or JPEG"
@@ -247,7 +252,7 @@ def _converted(picture: Any, mode: str, name: str) -> Any:
 
 
 async def _by_browser(data: bytes | memoryview, name: str, mode: str, limit: int = PIXEL_LIMIT) -> Tensor:
-    """By createImageBitmap, which also works in workers."""
+    """Decodes by createImageBitmap, which also works in workers."""
     import js
     from pyodide.ffi import JsException, to_js
 

@@ -22,13 +22,12 @@ from pyapp.errors import ArgumentError, FileFormatError, OptionError
 from pyapp.formats import open_source
 from pyapp.formats.source import close_source
 
-from .reading import FORMATS, check_size, read_image
+from .reading import FORMATS, SUFFIXES, check_size, read_image
 
 Frames = Generator["tuple[int, int] | None", None, "tuple[list[Tensor], int]"]  # (frames read, of so many)
 
 MOST = 1 << 20  # frames of a video
 FILE_LIMIT = 1 << 32  # bytes of a file that is not read from a disk
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".avif")
 # The signature of a kind of file and its place, the kind, and FFmpeg's name of it: it does not guess kinds that would
 # name other files or addresses.
 CONTAINERS = (
@@ -63,7 +62,7 @@ def read_frames(source: Any, wanted: int) -> Frames:
     if isinstance(source, list | tuple):
         return (yield from _of_pictures(source, wanted, "the video"))
     if isinstance(source, str | os.PathLike) and os.path.isdir(source):
-        files = [path for path in Path(source).iterdir() if path.suffix.lower() in PICTURES]
+        files = [path for path in Path(source).iterdir() if path.suffix.lower() in SUFFIXES]
         return (yield from _of_pictures(sorted(files, key=_by_number), wanted, os.fspath(source)))
     opened = open_source(source)
     try:

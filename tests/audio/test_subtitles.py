@@ -113,6 +113,7 @@ def test_settings_that_make_no_sense(settings: dict[str, Any], name: str) -> Non
 
 
 @pytest.mark.native_only
+@pytest.mark.oracle
 @pytest.mark.parametrize("seed", range(40))
 def test_the_same_cues_as_openai_whisper(seed: int) -> None:
     utils = pytest.importorskip("whisper.utils")

@@ -147,6 +147,7 @@ def test_the_cases_reach_what_they_are_for() -> None:
 
 
 @pytest.mark.native_only
+@pytest.mark.oracle
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name, languages, mels", [("multilingual", 99, 80), ("multilingual", 100, 128), ("gpt2", 99, 80)]

@@ -305,6 +305,7 @@ def test_damaged_csv(data: bytes, message: str, tmp_path: Path) -> None:
         datasets.read_csv(tmp_path / "t.csv")
 
 
+@pytest.mark.oracle
 def test_damaged_parquet(tmp_path: Path) -> None:
     """Whatever pyarrow raises for a file: what it does not implement has no built-in error's class."""
     parquet = pytest.importorskip("pyarrow.parquet")

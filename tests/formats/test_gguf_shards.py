@@ -11,7 +11,7 @@ import pyapp
 from pyapp.errors import FileFormatError
 from pyapp.formats import open_checkpoint, write_gguf
 from pyapp.formats.convert import quantize_file
-from pyapp.formats.gguf_part_names import part_names
+from pyapp.formats.part_names import part_names
 
 NAMES = [f"m-{number:05d}-of-00003.gguf" for number in (1, 2, 3)]
 

@@ -153,6 +153,7 @@ def test_reads_what_the_library_writes_and_the_library_what_we_write(seed: int, 
 
 
 @pytest.mark.native_only
+@pytest.mark.oracle
 def test_writes_torchs_bytes_for_our_tensors(golden: Path) -> None:
     torch = pytest.importorskip("torch")
     library = pytest.importorskip("safetensors.torch")

@@ -192,6 +192,7 @@ def test_logits_stay(kernels: Kernels) -> None:
 
 
 @pytest.mark.native_only
+@pytest.mark.oracle
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_definition_keeps_what_transformers_keeps(options: Options) -> None:
     torch = pytest.importorskip("torch")

@@ -21,7 +21,7 @@ def is_same_size(x: Tensor, other: Tensor) -> bool:
 
 @method("apply_")
 def _apply(x: Tensor, callable: Callable[[Any], Any]) -> Tensor:
-    """Writes the results of a Python function of each element."""
+    """Replaces each element by what a Python function makes of it."""
     found = [callable(value) for value in x.reshape(-1).tolist()]
     return x.copy_(tensor(found).reshape(x.shape))
 

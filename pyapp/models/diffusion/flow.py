@@ -89,7 +89,7 @@ class Flow:
         return shift * sigmas / (1 + (shift - 1) * sigmas)
 
     def _shifted_to(self, sigmas: Any, places: int) -> Any:
-        """Shifted as a picture of so many places asks for."""
+        """The deviations, shifted as a picture of `places` places asks for."""
         config = self.config
         slope = (config.max_shift - config.base_shift) / (config.max_image_seq_len - config.base_image_seq_len)
         shift = config.base_shift + slope * (places - config.base_image_seq_len)

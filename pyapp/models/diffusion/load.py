@@ -303,19 +303,7 @@ def load_diffusion(
         return _load_cascade(reading, source, small, settings, prior)
     if prior is not None:
         raise ModelError("only Würstchen has a prior", where=name, hint="Leave it out")
-    known = isinstance(pipeline, str) and pipeline in PIPELINES
-    names = ", ".join([*PIPELINES, CASCADE, COMBINED])
-    require(known, f"the pipeline {pipeline!r:.60} is not known", f"Known: {names}")
-    kind = PIPELINES[str(pipeline)]
-    wanted = [part for part in kind.parts if _is_there(settings.get(part)) and (part != "vae" or vae is None)]
-    needed = [*kind.needed, kind.part, *(["vae"] if vae is None else [])]
-    if not any(part in wanted for part in kind.texts):
-        needed.insert(0, kind.texts[0])
-    for part in needed:
-        if part not in wanted:
-            raise ModelError(
-                f"its {part} is missing", where=name, hint=f"Parts of a {pipeline}: {', '.join(kind.parts)}"
-            )
+    kind, wanted = _wanted_parts(settings, name, vae is None)
     settled = {part: _settings_of(small, part, name) for part in wanted}
     own: Path | None = None
     if transformer is not None:
@@ -343,6 +331,27 @@ def load_diffusion(
     )  # fmt: skip
     _check_fit(found)
     return found
+
+
+def _wanted_parts(settings: Mapping[str, Any], name: str, own_autoencoder: bool) -> tuple[Kind, list[str]]:
+    """The pipeline of a model_index.json, and which of its parts are read. ModelError for a pipeline that is not known
+    and for a part that is missing.
+    """
+    pipeline = settings.get("_class_name")
+    known = isinstance(pipeline, str) and pipeline in PIPELINES
+    names = ", ".join([*PIPELINES, CASCADE, COMBINED])
+    require(known, f"the pipeline {pipeline!r:.60} is not known", f"Known: {names}")
+    kind = PIPELINES[str(pipeline)]
+    wanted = [part for part in kind.parts if _is_there(settings.get(part)) and (part != "vae" or own_autoencoder)]
+    needed = [*kind.needed, kind.part, *(["vae"] if own_autoencoder else [])]
+    if not any(part in wanted for part in kind.texts):
+        needed.insert(0, kind.texts[0])
+    for part in needed:
+        if part not in wanted:
+            raise ModelError(
+                f"its {part} is missing", where=name, hint=f"Parts of a {pipeline}: {', '.join(kind.parts)}"
+            )
+    return kind, wanted
 
 
 def _weights_of(large: Mapping[str, Path], part: str) -> Path:

@@ -57,7 +57,7 @@ class Network(Module):
         raise NotImplementedError
 
     def check_fit(self, readers: Sequence[Reader], channels: int) -> None:
-        """ModelError for encoders of texts and for latents of so many channels that are not for this network."""
+        """ModelError for encoders of texts, and for latents of `channels` channels, that are not for this network."""
         raise NotImplementedError
 
     def texts(self, readers: Sequence[Reader], prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:

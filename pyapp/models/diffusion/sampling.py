@@ -159,7 +159,7 @@ class Drawing:
         return found[0], found[1]
 
     def _schedule(self, steps: int) -> Schedule | Flow:
-        """The schedule of so many steps."""
+        """The schedule for a number of steps."""
         network, values, name = self.loaded.network, self.loaded.schedule, self.options.schedule
         if network.flow:
             places = self.height * self.width // (self.loaded.autoencoder.config.scale * network.multiple) ** 2

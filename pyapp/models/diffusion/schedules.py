@@ -128,7 +128,7 @@ class Schedule:
 
 
 class DDIM(Schedule):
-    """Without new noise."""
+    """Steps without new noise."""
 
     all_at_last = True  # whether the last step leaves no noise, unless set_alpha_to_one says
 
@@ -151,7 +151,7 @@ class DDIM(Schedule):
 
 
 class DDPM(Schedule):
-    """With as much new noise as the training added."""
+    """Steps that add as much new noise as the training did."""
 
     def after(self, x: Tensor, found: Tensor, i: int, noise: Noise) -> Tensor:
         config, time = self.config, int(self.times[i])

@@ -20,7 +20,7 @@ from ..loading.towers_config import ClipTextConfig
 
 
 class TextEncoder(Module):
-    """CLIP's transformer of texts; with `projected`, its vectors of texts have a projection of so many numbers."""
+    """CLIP's transformer of texts; its vectors of texts are projected to `projected` features, if given."""
 
     def __init__(self, config: ClipTextConfig, projected: int | None) -> None:
         super().__init__()

@@ -196,7 +196,7 @@ class ZImage(JointNetwork):
         return readers[0].language(prompts, min(WORDS, self.words))
 
     def table(self, tokens: int, rows: int, columns: int) -> Tensor:
-        """The rotations (T + S, R / 2, 2) of the places, of what fills them up, and of so many tokens."""
+        """The rotations (T + S, R / 2, 2) of the places, of what fills them up, and of `tokens` tokens."""
         kind = rows, columns, self.device
         if any(key[1:] != kind for key in self._tables):
             self._tables = {}

@@ -110,24 +110,30 @@ LEFT_OUT = re.compile(IGNORED.pattern + rf"|.*token_type_ids|cls\.seq_relationsh
 
 
 @dataclass(frozen=True)
-class LoadedTaskModel:
-    """A model, its tokenizer, and the objects of its config.json and generation_config.json. `sentence`: the settings
-    that sentence-transformers keeps beside them. `processor`: prepares pictures of pages for a model that reads them.
-    """
+class Loaded:
+    """A model under its name."""
 
     name: str
     model: Any
-    tokenizer: Tokenizer
-    settings: dict[str, Any]
-    generation: dict[str, Any]
-    sentence: SentenceSettings = SentenceSettings()
-    processor: ImageProcessor | None = None
 
     @property
     def config(self) -> dict[str, Any]:
         """The hyper-parameters as JSON values."""
         found: dict[str, Any] = self.model.config.to_dict()
         return found
+
+
+@dataclass(frozen=True)
+class LoadedTaskModel(Loaded):
+    """A model, its tokenizer, and the objects of its config.json and generation_config.json. `sentence`: the settings
+    that sentence-transformers keeps beside them. `processor`: prepares pictures of pages for a model that reads them.
+    """
+
+    tokenizer: Tokenizer
+    settings: dict[str, Any]
+    generation: dict[str, Any]
+    sentence: SentenceSettings = SentenceSettings()
+    processor: ImageProcessor | None = None
 
 
 def load_task_model(

@@ -10,7 +10,7 @@ from pyapp.dataclass import dataclass
 from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 
-from .by_task import build, task_files
+from .by_task import Loaded, build, task_files
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -19,18 +19,10 @@ TASK, VOCODER = "audio-codec", "vocoder"
 
 
 @dataclass(frozen=True)
-class LoadedCodec:
+class LoadedCodec(Loaded):
     """A codec of sound or a vocoder, and the object of its config.json."""
 
-    name: str
-    model: Any
     settings: dict[str, Any]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The hyper-parameters as JSON values."""
-        found: dict[str, Any] = self.model.config.to_dict()
-        return found
 
 
 def load_codec(

@@ -39,7 +39,7 @@ class Gemma2Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: every other one slides, the first included."""
+        """The fields with the types of the layers: every other one slides, the first included."""
         kinds = layer_types(values, lambda layer: layer % 2 == 0)
         return {"kind": values.get("model_type", cls.model_type)} | values | {"layer_types": kinds}
 

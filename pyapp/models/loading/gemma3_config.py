@@ -46,7 +46,7 @@ class Gemma3Config(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: all but every sixth slide; and with rotary parameters for each type."""
+        """The fields with the types of the layers: all but every sixth slide; and rotary parameters of each type."""
         pattern = values.get("sliding_window_pattern", 6)
         require(type(pattern) is int and pattern > 0, f"sliding_window_pattern is {pattern!r:.40}")
         kinds = layer_types(values, lambda layer: (layer + 1) % pattern != 0)

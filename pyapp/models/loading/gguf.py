@@ -262,7 +262,7 @@ def _pattern(name: str) -> tuple[str, str]:
 
 
 def with_sections(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """With the sections of positions of a language model of Qwen-VL's, which is Qwen's where there is no picture."""
+    """The fields with the sections of positions of Qwen-VL's language model, which is Qwen's without a picture."""
     sections = values.get("rope.dimension_sections")
     if isinstance(sections, list):
         found["rope_parameters"] = found["rope_parameters"] | {"mrope_section": sections[:3]}
@@ -270,7 +270,7 @@ def with_sections(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str,
 
 
 def without_layers_ahead(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the layers that guess tokens ahead, which files count, too."""
+    """The fields without the layers that guess tokens ahead: files count these, too."""
     ahead, layers = values.get("nextn_predict_layers", 0), found.get("num_hidden_layers")
     if type(ahead) is int and type(layers) is int and 0 < ahead < layers:
         return found | {"num_hidden_layers": layers - ahead}

@@ -24,7 +24,7 @@ class LatentConfig(DecoderConfig):
     attention_bias: bool = False
 
     def saved(self) -> dict[str, Any]:
-        """With the heads as transformers counts them, not as the cache does."""
+        """The fields with the heads as transformers counts them, not as the cache does."""
         values = self.to_dict()
         del values["head_dim"]
         return values | {"num_key_value_heads": self.num_attention_heads}

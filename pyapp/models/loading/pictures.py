@@ -24,6 +24,7 @@ from pyapp.vision.processors import ImageProcessor
 from . import open_clip, timm, ultralytics
 from .by_task import (
     TOKENIZER_FILES,
+    Loaded,
     build,
     check_new_head,
     check_task,
@@ -43,24 +44,16 @@ WITH_TOKENIZER = (
 
 
 @dataclass(frozen=True)
-class LoadedImageModel:
+class LoadedImageModel(Loaded):
     """A model, its image processor, the tokenizer of one with texts, and the objects of its config.json and
     generation_config.json. `seen` is what tasks.pictures.cut_out remembers of the last picture, by its name.
     """
 
-    name: str
-    model: Any
     processor: ImageProcessor
     tokenizer: Tokenizer | None
     settings: dict[str, Any]
     generation: dict[str, Any]
     seen: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The hyper-parameters as JSON values."""
-        found: dict[str, Any] = self.model.config.to_dict()
-        return found
 
 
 def load_image_model(

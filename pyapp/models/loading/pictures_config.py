@@ -51,11 +51,14 @@ def check_factors(factors: Any, count: int) -> None:
     require(whole, f"reassemble_factors is {factors!r:.60}, expected {count} of 16, 15 … 1, 1/2 … 1/16")
 
 
-def check_stages(widths: Any, depths: Any) -> None:
-    """ModelError unless hidden_sizes and depths say the channels and layers of the same stages."""
+def check_stages(widths: Any, depths: Any, stages: int | None = None) -> None:
+    """ModelError unless hidden_sizes and depths say the channels and layers of the same stages, of which there are
+    `stages` if the file says their number.
+    """
     check_numbers("hidden_sizes", widths, WIDEST)
     check_numbers("depths", depths, DEEPEST)
     require(len(depths) == len(widths), f"there are {len(depths)} depths and {len(widths)} hidden_sizes")
+    require(stages in (None, len(depths)), f"num_encoder_blocks is {stages}, depths has {len(depths)} numbers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -492,3 +495,43 @@ class HGNetConfig(PictureConfig):
         """As JSON values."""
         sizes = {"hidden_sizes": [*self.stage_out_channels], "embedding_size": self.stem_channels[2]}
         return super().to_dict() | sizes | {"depths": [*self.depths]}  # which transformers reads too
+
+
+@dataclass(frozen=True, kw_only=True)
+class PyramidConfig(PictureConfig):
+    """The fields of models whose stages attend to a coarser picture."""
+
+    depths: tuple[int, ...] = (2, 2, 2, 2)
+    sr_ratios: tuple[int, ...] = (8, 4, 2, 1)
+    hidden_sizes: tuple[int, ...] = (32, 64, 160, 256)
+    patch_sizes: tuple[int, ...] = (7, 3, 3, 3)
+    strides: tuple[int, ...] = (4, 2, 2, 2)
+    num_attention_heads: tuple[int, ...] = (1, 2, 5, 8)
+    mlp_ratios: tuple[int, ...] = (4, 4, 4, 4)
+    num_encoder_blocks: int | None = None
+    hidden_act: str = "gelu"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_stages(self.hidden_sizes, self.depths, self.num_encoder_blocks)
+        for name, most in (
+            ("sr_ratios", 64), ("patch_sizes", 64), ("strides", 64), ("num_attention_heads", 1 << 12),
+            ("mlp_ratios", 64),
+        ):  # fmt: skip
+            check_numbers(name, getattr(self, name), most, count=len(self.depths))
+        for width, heads in zip(self.hidden_sizes, self.num_attention_heads, strict=True):
+            require(width % heads == 0, f"{heads} num_attention_heads do not divide the hidden size {width}")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """How many places of each stage, down and across, become one of its coarser picture."""
+        return self.sr_ratios
+
+    @property
+    def least(self) -> int:
+        """The fewest pixels of a picture's side with which the coarser picture of each stage has a place."""
+        found = stride = 1
+        for further, step in zip(self.strides, self.steps, strict=True):
+            stride *= further
+            found = max(found, stride * step)
+        return found

@@ -386,7 +386,7 @@ def _qwen(file: ProjectorFile, gated: bool) -> tuple[dict[str, Any], dict[str, A
 
 
 def _deep(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of Qwen3-VL."""
+    """The configuration of Qwen3-VL's tower."""
     marks = file.values.get("clip.vision.is_deepstack_layers")
     deep = [i for i, mark in enumerate(marks) if mark is True] if isinstance(marks, list) else []
     return {

@@ -23,7 +23,9 @@ class QwenConfig(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the types of the layers: those from max_window_layers on slide, if use_sliding_window says so."""
+        """The fields with the types of the layers: those from max_window_layers on slide, if use_sliding_window says
+        so.
+        """
         first = values.get("max_window_layers", 28)
         slides = values.get("use_sliding_window", False) and type(first) is int
         return values | {"layer_types": layer_types(values, lambda layer: slides and layer >= first)}

@@ -43,7 +43,7 @@ class QwenExpertsConfig(DecoderConfig):
 
     @classmethod
     def adjusted(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """With the number of experts, which has two names."""
+        """The fields with the number of experts, which has two names."""
         experts = {"num_experts": values.get("num_experts", values.get("num_local_experts"))}
         return {"mlp_only_layers": []} | values | experts
 

@@ -17,7 +17,7 @@ from pyapp.models.load import read_settings
 from pyapp.text.character_model import read_character_model
 from pyapp.text.ctc import TextSearch
 
-from .by_task import build, given_files
+from .by_task import Loaded, build, given_files
 from .pictures import LoadedImageModel, load_image_model
 
 LINE_READING = "line-reading"
@@ -25,21 +25,13 @@ LINE_READERS = ("ctc_reader",)
 
 
 @dataclass(frozen=True)
-class LoadedReader:
+class LoadedReader(Loaded):
     """A reader of lines. It has no tokenizer: its alphabet is part of its configuration. `search` finds the texts that
     a language makes likely; None: the best character at each place is taken.
     """
 
-    name: str
-    model: Any
     search: TextSearch | None = None
     tokenizer: None = None
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The hyper-parameters as JSON values."""
-        found: dict[str, Any] = self.model.config.to_dict()
-        return found
 
 
 def load_reading_model(

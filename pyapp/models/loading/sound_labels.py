@@ -15,7 +15,7 @@ from pyapp.events import Cancel, Event
 from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
 
-from .by_task import build, check_tokenizer, task_files, with_labels
+from .by_task import Loaded, build, check_tokenizer, task_files, with_labels
 from .pictures import MORE_FILES, tokenizer_of
 
 if TYPE_CHECKING:
@@ -26,20 +26,12 @@ SPECTROGRAMS = "audio-spectrogram-transformer"  # the model_type that reads them
 
 
 @dataclass(frozen=True)
-class LoadedSoundClassifier:
+class LoadedSoundClassifier(Loaded):
     """A model, what prepares its sound, the object of its config.json, and the tokenizer of one with texts."""
 
-    name: str
-    model: Any
     processor: SampleProcessor | FilterBankProcessor | DecibelProcessor
     settings: dict[str, Any]
     tokenizer: Any = None
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The hyper-parameters as JSON values."""
-        found: dict[str, Any] = self.model.config.to_dict()
-        return found
 
 
 def load_sound_classifier(

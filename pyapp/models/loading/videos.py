@@ -14,7 +14,7 @@ from pyapp.formats import ByteSource, open_checkpoint
 from pyapp.models.load import read_settings
 from pyapp.vision.processors import ImageProcessor
 
-from .by_task import build, task_files
+from .by_task import Loaded, build, task_files
 from .image_processors import usual_processor
 
 if TYPE_CHECKING:
@@ -26,20 +26,12 @@ MORE_FILES = re.compile(re.escape(PREPARATION))
 
 
 @dataclass(frozen=True)
-class LoadedVideoModel:
+class LoadedVideoModel(Loaded):
     """A model, what prepares its frames, and the object of its config.json. It has no tokenizer."""
 
-    name: str
-    model: Any
     processor: ImageProcessor
     settings: dict[str, Any]
     tokenizer: None = None
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The hyper-parameters as JSON values."""
-        found: dict[str, Any] = self.model.config.to_dict()
-        return found
 
 
 def load_video_model(

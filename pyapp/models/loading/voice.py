@@ -30,7 +30,7 @@ from pyapp.text.phonemes import LANGUAGES, SpokenPhonemes
 from pyapp.text.tokenizer_files import load_tokenizer
 from pyapp.text.voice_tokenizer import VoiceTokenizer
 
-from .by_task import build, check_tokenizer, task_files
+from .by_task import Loaded, build, check_tokenizer, task_files
 from .codec import VOCODER, load_codec
 from .pictures import MORE_FILES, tokenizer_of
 
@@ -54,19 +54,11 @@ USUAL_VOCODER = "microsoft/speecht5_hifigan"
 
 
 @dataclass(frozen=True)
-class LoadedVoice:
+class LoadedVoice(Loaded):
     """A model that speaks, what reads texts for it, and the object of its config.json."""
 
-    name: str
-    model: Any
     tokenizer: VoiceTokenizer | TextTokens | SpokenTokens | SpokenLetters | SpokenPhonemes | PromptTokens
     settings: dict[str, Any]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The hyper-parameters as JSON values."""
-        found: dict[str, Any] = self.model.config.to_dict()
-        return found
 
     @property
     def modules(self) -> tuple[Module, ...]:

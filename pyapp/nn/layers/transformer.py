@@ -183,7 +183,7 @@ class TransformerEncoder(_Stack):
         self.use_nested_tensor = enable_nested_tensor and _has_fast_path(encoder_layer)
 
     def _padding(self, src: Tensor, mask: Tensor | None, padding: Tensor | None) -> Tensor | None:
-        """Where torch's fast path writes 0: bools (B, S), or None where torch does not take it."""
+        """The places where torch's fast path writes 0: bools (B, S), or None where torch does not take it."""
         if padding is None or mask is not None or not self.use_nested_tensor or src.ndim != 3:
             return None
         first = self.layers[0]

@@ -7,12 +7,12 @@ from typing import Any
 
 from ... import nn
 
-_ROOMS = ("batchnorm", "conv", "module", "utils")
+_MODULES = ("batchnorm", "conv", "module", "utils")
 
 
 def __getattr__(name: str) -> Any:
     """A layer, or a module of layers."""
-    if name in _ROOMS:
+    if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

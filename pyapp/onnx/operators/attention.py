@@ -94,7 +94,7 @@ def attention(
 
 
 def _both(mask: Tensor, allowed: Tensor) -> Tensor:
-    """One mask of two."""
+    """Both masks as one."""
     if mask.dtype.category == 0:
         return ops.logical_and(mask, allowed)
     return ops.where(allowed, mask, made_of(np.array(-np.inf), mask.dtype.name, mask.device))

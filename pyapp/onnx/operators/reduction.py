@@ -55,7 +55,7 @@ def _extreme(x: Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> Any
 
 
 def _extreme_of(a: Any, dims: tuple[int, ...], keep: bool, largest: bool) -> Any:
-    """Of nothing: the least, or greatest, value of the type."""
+    """The least or greatest element; of no elements, the greatest or least value of the type."""
     if a.dtype.kind == "b":
         return (a.any if largest else a.all)(dims, keepdims=keep)
     limit = (

@@ -107,7 +107,7 @@ class CharacterTraining(WholeTraining):
 
     @property
     def unit(self) -> str:  # type: ignore[override]
-        """Of the losses."""
+        """The unit of the losses."""
         mean, token = self.settings.ctc_loss_reduction == "mean", isinstance(self.loaded.tokenizer, SpokenPieces)
         return f"nats/{'batch' if not mean else 'token' if token else 'character'}"
 

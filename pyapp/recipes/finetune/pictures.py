@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyapp.datasets.folders import SUFFIXES
 from pyapp.engine import Tensor
 from pyapp.errors import ArgumentError, FileFormatError
 from pyapp.events import Event
 from pyapp.models.loading.pictures import load_image_model
-from pyapp.vision.reading import read_image
+from pyapp.vision.reading import SUFFIXES, read_image
 
 from .class_folders import Classified, FolderTraining
 from .steps import Request

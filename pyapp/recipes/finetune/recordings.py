@@ -72,7 +72,7 @@ class Recording:
     timed: Recording | None = None
 
     def prompted(self) -> Recording:
-        """Behind its prompt."""
+        """The recording with its tokens behind its prompt."""
         return replace(self, ids=array("i", [*self.prompt, *self.ids]), first=len(self.prompt) + self.first, prompt=())
 
 
@@ -97,7 +97,7 @@ class WhisperTraining(WholeTraining):
         self.saved, self.masking = settings.masking(read_settings(self.files["config"]))
 
     def _loss(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, float]:
-        """With times or without, and behind a prompt or not, by chance, where a recording has both."""
+        """The recording with times or without, and behind a prompt or not: by chance, where it has both."""
         if any(row.timed for row in rows):
             chances = ops.rand(len(rows)).tolist()
             share = self.settings.timestamp_probability
@@ -243,7 +243,7 @@ def _tokens(tokenizer: WhisperTokenizer, line: Spoken, window: float | None = No
 
 
 def _prompt(loaded: LoadedSpeechModel, before: Spoken | None, length: int, window: float | None) -> array[int]:
-    """The prompt of a window of so many tokens: the end of what the windows before it say, as far as the model reads
+    """The prompt of a window of `length` tokens: the end of what the windows before it say, as far as the model reads
     it, in the form that transcribing gives it (with `window`, the times of each).
     """
     context, tokenizer = loaded.model.config.n_text_ctx, loaded.tokenizer

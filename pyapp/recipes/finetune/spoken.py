@@ -53,7 +53,7 @@ class Spoken:
     before: Spoken | None = None
 
     def check_times(self, seconds: float) -> None:
-        """FileFormatError for segments that end behind a recording of so many seconds."""
+        """FileFormatError for segments that end after `seconds`, the length of the recording."""
         if self.segments and self.segments[-1].end > seconds + LATER:
             raise FileFormatError(
                 f"its last segment ends at {self.segments[-1].end:g} s, the recording at {seconds:.2f} s",

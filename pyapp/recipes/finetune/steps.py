@@ -64,7 +64,7 @@ class StepSettings:
             raise OptionError("epochs must be above 0")
 
     def for_examples(self, count: int) -> Self:
-        """With the steps that `epochs` means for so many examples, unless `steps` are given."""
+        """The settings with the steps that `epochs` means for this number of examples, unless `steps` are given."""
         per_epoch = count / (self.rows * self.accumulate)
         return self if self.steps else replace(self, steps=max(1, round(per_epoch * self.epochs)))
 

@@ -136,7 +136,7 @@ class WholeTraining(ResumableTraining):
         return class_for(settings, self.task)
 
     def region(self) -> Any:
-        """Where products run in bfloat16, if the settings ask for it."""
+        """The context in which products run in bfloat16, if the settings ask for it."""
         return autocast.region(bfloat16, self.model.device) if self.settings.bfloat16 else nullcontext()
 
     def _loss(self, model: Any, rows: Sequence[Any]) -> tuple[Tensor, float]:

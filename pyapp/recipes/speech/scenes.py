@@ -48,7 +48,7 @@ def choose_scene(chooser: Chooser) -> Scene:
 
 
 def noisy_scene(chooser: Chooser) -> Scene:
-    """For tests: a room with an echo, and noise 10 to 20 dB below speech."""
+    """A scene for tests: a room with an echo, and noise 10 to 20 dB below speech."""
     return Scene(
         gain=chooser.between(-12, 0),
         echo=chooser.between(0.15, 0.5),

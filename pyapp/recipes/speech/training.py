@@ -80,7 +80,7 @@ class SpeechSettings:
             raise OptionError("rate must be above 0")
 
     def config(self, vocabulary: int) -> Config:
-        """Of the model. One position of the encoder is 20 ms."""
+        """The model's configuration. One position of the encoder is 20 ms."""
         audio = (MELS, round(self.seconds * 50), self.state, self.heads, self.audio_layers)
         return Config(*audio, vocabulary, TEXT_CONTEXT, self.state, self.heads, self.text_layers)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyapp.dataclass import dataclass
 from pyapp.errors import PyappError
+from pyapp.text.documents import SPACE, added_token, bpe_model, document, sequence, template
 
-SPACE = "▁"
 CONTROL = ("<unk>", "<s>", "</s>")
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 # The same in llama2.c's files.
@@ -47,53 +47,27 @@ class Vocabulary:
         return json.dumps(self._document(), ensure_ascii=False, indent=1)
 
     def _document(self) -> dict[str, Any]:
-        def added(number: int, piece: str) -> dict[str, Any]:
-            flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-            return {"id": number, "content": piece, **flags, "special": True}
+        decode_steps = [
+            _replacing(SPACE, " "),
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        ]
+        return document(
+            bpe_model(
+                {piece: number for number, piece in enumerate(self.pieces)},
+                [list(pair) for pair in self.merges],
+                unk_token="<unk>", fuse_unk=True, byte_fallback=True,
+            ),
+            added_tokens=[added_token(number, piece) for number, piece in enumerate(CONTROL)],
+            normalizer=sequence("normalizers", [{"type": "Prepend", "prepend": SPACE}, _replacing(" ", SPACE)]),
+            post_processor=template([("<s>", 1)], [], second_type=0),
+            decoder=sequence("decoders", decode_steps),
+        )  # fmt: skip
 
-        def replace(old: str, new: str) -> dict[str, Any]:
-            return {"type": "Replace", "pattern": {"String": old}, "content": new}
 
-        bos = {"SpecialToken": {"id": "<s>", "type_id": 0}}
-        text = {"Sequence": {"id": "A", "type_id": 0}}
-        return {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": [added(number, piece) for number, piece in enumerate(CONTROL)],
-            "normalizer": {
-                "type": "Sequence",
-                "normalizers": [{"type": "Prepend", "prepend": SPACE}, replace(" ", SPACE)],
-            },
-            "pre_tokenizer": None,
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": [bos, text],
-                "pair": [bos, text, bos, {"Sequence": {"id": "B", "type_id": 0}}],
-                "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}},
-            },
-            "decoder": {
-                "type": "Sequence",
-                "decoders": [
-                    replace(SPACE, " "),
-                    {"type": "ByteFallback"},
-                    {"type": "Fuse"},
-                    {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-                ],
-            },
-            "model": {
-                "type": "BPE",
-                "dropout": None,
-                "unk_token": "<unk>",
-                "continuing_subword_prefix": None,
-                "end_of_word_suffix": None,
-                "fuse_unk": True,
-                "byte_fallback": True,
-                "ignore_merges": False,
-                "vocab": {piece: number for number, piece in enumerate(self.pieces)},
-                "merges": [list(pair) for pair in self.merges],
-            },
-        }
+def _replacing(old: str, new: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
 
 
 def train_vocabulary(texts: Iterable[str], size: int) -> Vocabulary:

@@ -84,7 +84,7 @@ class Dictionary:
         return None
 
     def plural(self, phonemes: str) -> str:
-        """With the sound of -s."""
+        """The word's sounds with that of -s."""
         return self._s(phonemes)
 
     @staticmethod

@@ -12,12 +12,12 @@ _MARKS = re.compile(f"[{FIRST}{SECOND}]")
 
 
 def unstressed(phonemes: str) -> str:
-    """Without stress."""
+    """The phonemes without stress."""
     return _MARKS.sub("", phonemes)
 
 
 def weakened(phonemes: str) -> str:
-    """With second stress for the first, if there is a first one."""
+    """The phonemes with second stress in place of the first, if there is a first one."""
     return unstressed_second(phonemes).replace(FIRST, SECOND) if FIRST in phonemes else phonemes
 
 
@@ -26,7 +26,7 @@ def unstressed_second(phonemes: str) -> str:
 
 
 def stressed(phonemes: str, mark: str) -> str:
-    """With a stress on the first vowel, where a word has none."""
+    """The phonemes with a stress on the first vowel, where a word has none."""
     if _MARKS.search(phonemes):
         return phonemes
     at = next((at for at, sound in enumerate(phonemes) if sound in VOWELS), None)
@@ -34,7 +34,7 @@ def stressed(phonemes: str, mark: str) -> str:
 
 
 def emphasised(phonemes: str) -> str:
-    """With a first stress: as in words of capitals."""
+    """The phonemes with a first stress, as in words of capitals."""
     if FIRST in phonemes:
         return phonemes
     return phonemes.replace(SECOND, FIRST) if SECOND in phonemes else stressed(phonemes, FIRST)

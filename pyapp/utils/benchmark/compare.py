@@ -106,7 +106,9 @@ class Compare:
 
 
 def _colored(text: str, relative: float) -> str:
-    """By how many times the fastest it takes: up to a hundredth more, a tenth more, twice, or above."""
+    """The text in the colour of how many times the fastest it takes: up to a hundredth more, a tenth more, twice, or
+    above.
+    """
     if relative <= 1.01:
         return f"{_BEST}{text}{_END}"
     if relative <= 1.1:

@@ -287,7 +287,7 @@ class Spread:
 
 
 def _between(count: int, size: int, pixels: NDArray[np.int64]) -> tuple[Any, Any, NDArray[np.float32]]:
-    """Of pixels along a side: the blocks whose middles they lie between, and the part of the second one."""
+    """The blocks between whose middles the pixels along a side lie, and the part of the second one."""
     places = np.clip((pixels + 0.5) / size - 0.5, 0, count - 1)
     low = np.minimum(places.astype(np.int64), max(0, count - 2))
     return low, np.minimum(low + 1, count - 1), (places - low).astype(np.float32)

@@ -53,7 +53,7 @@ class Layout:
 
     @property
     def angle(self) -> float:
-        """By how many degrees the lines of the page as it was given fall to the right, -180 to 180."""
+        """The degrees by which the lines of the page, as it was given, fall to the right: -180 to 180."""
         return (self.turn.angle + 90 * self.quarters + 180) % 360 - 180
 
     def crop(self, line: Line) -> tuple[NDArray[np.uint8], int, int]:
@@ -179,7 +179,7 @@ def _of_cell(lines: list[Line], box: Box) -> list[Line]:
 
 
 def _lone(found: object, chosen: NDArray[np.int64], usual: float) -> list[Line]:
-    """What is in a cell without a line: a dash, say."""
+    """A line around the ink of a cell without text, such as a dash; none if there is none that is large enough."""
     boxes = np.stack([getattr(found, side)[chosen] for side in ("left", "top", "right", "bottom")], 1)
     boxes = boxes[np.maximum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) >= 0.25 * usual]
     if not len(boxes) or usual <= 0:

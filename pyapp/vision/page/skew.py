@@ -21,7 +21,7 @@ STEPS = ((STEEPEST, 0.5, 3.0), (0.5, 0.1, 2.0), (0.1, 0.02, 1.0))  # reach, step
 
 
 def skew(mask: NDArray[np.bool_]) -> float:
-    """By how many degrees the lines of a mask bool (H, W) fall to the right; 0.0 where that is not clear."""
+    """The degrees by which the lines of a mask, bool (H, W), fall to the right; 0.0 where that is not clear."""
     rows, columns = np.nonzero(mask)
     if len(rows) < 50:
         return 0.0

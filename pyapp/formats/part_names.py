@@ -1,11 +1,12 @@
-"""Names of the parts of GGUF files in several: NAME-00001-of-00003.gguf. Apart from their reader, because the hub needs
-no more.
+"""The names that models in several files have: the index beside the files, and the parts of a GGUF file,
+NAME-00001-of-00003.gguf. The hub needs these names without the readers.
 """
 
 from __future__ import annotations
 
 import re
 
+INDICES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")  # the preferred first
 PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 PARTS_LIMIT = 4096
 
