@@ -196,12 +196,13 @@ def translate(params: Any, cancel: Cancel) -> tasks.Events:
 
 def load_forecaster(params: Any, cancel: Cancel) -> tasks.Events:
     """Done carries its `name`; how many values of the past it `reads` and `needs`, and series `together`; the `horizon`
-    that it was trained for, the `longest` one; the `levels` of quantiles that it knows (null: any).
+    that it was trained for, the `longest` one; the `levels` of quantiles that it knows (null: any); whether it `draws`;
+    how many `frequencies` it knows.
     """
 
     @tasks.task
     async def work(model: Any) -> tasks.Events:
-        names = ("reads", "needs", "together", "horizon", "longest", "levels")
+        names = ("reads", "needs", "together", "horizon", "longest", "levels", "draws", "frequencies")
         yield Done("complete", {"name": model.name} | {name: getattr(model.model, name) for name in names})
 
     return with_model("forecast", params, cancel, work)
