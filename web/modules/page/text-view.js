@@ -154,7 +154,7 @@ export class TextView extends WorkingView {
       if (this.loaded !== model.id) return; // the error is shown
       signal.throwIfAborted();
       await this.work(model, text, signal);
-    }, { fail: () => this.announcer.say(""), retry: () => this.run() });
+    }, { fail: () => this.announcer.stop(), retry: () => this.run() });
     await this.over;
     this.progress.hide();
     this.load(); // another model may have been chosen meanwhile
