@@ -22,7 +22,7 @@ function main() {
         h("label", { class: "secondary file-button" }, h("input", { type: "file", id: "forecast-file", accept: ".csv,.tsv,.txt,text/*", "aria-describedby": "forecast-hint" }), h("span", {}, "Choose a CSV file…")),
         h("p", { class: "forecast-hint", id: "forecast-hint" }, "or drop one anywhere: a line for each moment, at equal distances, the newest last")),
       h("div", { class: "forecast-intake", id: "forecast-samples-group" },
-        h("span", { class: "forecast-hint", id: "forecast-samples-label" }, "Or try an example:"), h("div", { class: "openings", id: "forecast-samples", role: "group", "aria-labelledby": "forecast-samples-label" })),
+        h("span", { class: "forecast-hint", id: "forecast-samples-label" }, "Or try a sample:"), h("div", { class: "openings", id: "forecast-samples", role: "group", "aria-labelledby": "forecast-samples-label" })),
       h("div", { class: "forecast-note", id: "forecast-note", role: "status" }),
       h("div", { class: "composer-foot" },
         h("div", { class: "forecast-choices" },

@@ -208,7 +208,7 @@ class ForecastView extends TextView {
   async #try({ path }) {
     await this.#take(await fetchSample(path, "text/csv"));
     if (this.choice.model) await this.run();
-    else this.announcer.say("The example is there. Choose a model to forecast it.");
+    else this.announcer.say("The sample is there. Choose a model to forecast it.");
   }
 
   /** What was dropped on the page: a table, or the files of a model. @param {File[]} files @param {string} [folder] */

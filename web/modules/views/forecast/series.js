@@ -36,7 +36,7 @@ export function dateIn(cell) {
 export function tableIn(text) {
   const comma = commaOf(text);
   const rows = numberedRows(text, comma);
-  if (!rows.length) throw new UserError("There are no numbers yet.", { hint: "Write or paste a table, drop a CSV file, or take an example." });
+  if (!rows.length) throw new UserError("There are no numbers yet.", { hint: "Write or paste a table, drop a CSV file, or take a sample." });
   const [{ cells }] = rows;
   const headless = cells.every((cell) => !Number.isNaN(numberIn(cell, comma)) || !Number.isNaN(dateIn(cell)));
   const names = cells.map((cell, i) => (headless ? String(i + 1) : cell.trim() || String(i + 1)));
