@@ -15,7 +15,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pyapp import tasks
-from pyapp.browser_models import NetworkSource, PageSource, loaded, read_with, settings_of, text_files, with_model
+from pyapp.browser_models import NetworkSource, PageSource, loaded, read_by, settings_of, text_files, with_model
 from pyapp.engine.device import Backend, register
 from pyapp.engine.devices import pool
 from pyapp.engine.lazy import np
@@ -78,7 +78,7 @@ def install(host: Any) -> None:
     """
     global _host
     _host = host
-    read_with(host.readInto)
+    read_by(host)
     set_backend_factory(PageTokenizer)
     library.load()
     threads = getattr(host, "pool", None)

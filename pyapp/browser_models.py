@@ -13,13 +13,13 @@ from pyapp.formats.source import check_range
 from pyapp.tasks.core import Result
 from pyapp.tasks.keeper import keeper
 
-_read_into: Callable[[Any, memoryview, int], bool]
+_host: Any = None
 
 
-def read_with(read_into: Callable[[Any, memoryview, int], bool]) -> None:
-    """Stores the worker's function that reads from a JavaScript source into memory: whether it could."""
-    global _read_into
-    _read_into = read_into
+def read_by(host: Any) -> None:
+    """Stores the worker's functions, of which `readInto(source, view, offset)` reads into memory: whether it could."""
+    global _host
+    _host = host
 
 
 class PageSource:
@@ -42,7 +42,7 @@ class PageSource:
 
     def read_into(self, offset: int, view: memoryview) -> None:
         check_range(self, offset, len(view))
-        if len(view) and not _read_into(self._source, view, offset):
+        if len(view) and not _host.readInto(self._source, view, offset):
             raise self._gone()
 
     def _gone(self) -> FileFormatError:
