@@ -264,6 +264,32 @@ def speak(page: Page) -> None:
     expect(page.locator("#speak-error [role=alert]")).to_contain_text("no model")
 
 
+# What a model could have forecast.
+FORECAST = """async () => {
+  const { forecast } = pyappPage;
+  await forecast.ready;
+  document.querySelectorAll('#view-forecast details').forEach((details) => (details.open = true));
+  for (const name of ['drawing-fields', 'frequency-field']) document.getElementById(`forecast-${name}`).hidden = false;
+  const days = Array.from({ length: 60 }, (_, day) => Date.UTC(2026, 0, 1 + day));
+  const values = days.map((_, day) => 1000 + 80 * (day % 7));
+  const text = ['day,sold,price', ...days.map((day, i) => `${new Date(day).toISOString().slice(0, 10)},${values[i]},${i}`)].join('\\n');
+  const ahead = Array.from({ length: 14 }, (_, day) => 1000 + 80 * ((4 + day) % 7));
+  const quantiles = { 0.1: ahead.map((one, i) => one - 30 - i), 0.5: ahead, 0.9: ahead.map((one, i) => one + 30 + i) };
+  const series = { name: 'sold', values, dates: days, step: { unit: 'ms', size: 86400000 } };
+  const content = { text, series, forecast: ahead, quantiles, reason: 'complete', model: 'A model' };
+  await forecast.open({ entry: forecast.store.begin('sold'), content });
+  document.getElementById('forecast-note').textContent = 'Only the last 2,048 values of sold are read.';
+}"""  # noqa: E501
+
+
+def forecast(page: Page) -> None:
+    """A forecast with everything that there may be; and the error that there is no model."""
+    page.evaluate(FORECAST)
+    expect(page.locator("#forecast-chart .band")).to_have_count(1)
+    page.locator("#forecast-run").click()
+    expect(page.locator("#forecast-error [role=alert]")).to_contain_text("no model")
+
+
 def read(page: Page) -> None:
     """A page with a table, of which a cell is marked, in a queue of two; everything open."""
     drawn = io.BytesIO()
@@ -377,6 +403,8 @@ STATES: dict[str, Callable[[Page], object]] = {
     "text translated": translate,
     "speak": lambda page: shown(page, "speak"),
     "text spoken": speak,
+    "forecast": lambda page: shown(page, "forecast"),
+    "series forecast": forecast,
     "read": lambda page: shown(page, "read"),
     "page read": read,
     "page edited": lambda page: page.locator("#read-edit").click(),

@@ -26,6 +26,7 @@ from urllib.parse import unquote, urlsplit
 MIME_TYPES = {
     ".bin": "application/octet-stream",
     ".css": "text/css; charset=utf-8",
+    ".csv": "text/csv; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".ico": "image/x-icon",
     ".js": "text/javascript; charset=utf-8",

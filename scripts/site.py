@@ -87,6 +87,7 @@ PAGE_TASKS = {
     "image-classification": "classify-image",
     "speech-recognition": "transcribe",
     "text-to-speech": "speak",
+    "time-series-forecasting": "forecast",
 }
 # What a package of the lock file needs besides itself.
 DEPENDS = {

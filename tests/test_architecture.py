@@ -33,8 +33,9 @@ LAYERS = [
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},
-    {"serve"},
-    {"cli", "browser"},
+    {"serve", "browser_models"},
+    {"cli", "browser_tasks"},
+    {"browser"},
     {"__main__"},
 ]
 LAYER = {package: height for height, packages in enumerate(LAYERS) for package in packages}

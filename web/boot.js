@@ -82,7 +82,7 @@ import { allowOwnScripts } from "./modules/shared/trusted-types.js";
      visit (modules/page/app.js remembers it). */
   function whatIsShown() {
     /** @type {Record<string, string[]>} */
-    var shown = { "#transcribe": ["transcribe", "speech-model"], "#chat": ["chat", "chat-model"], "#search": ["embed", "search-model"], "#translate": ["translate", "translate-model"], "#speak": ["speak", "voice"], "#read": ["read", "read-model"], "#pictures": ["detect", "detect-model"] };
+    var shown = { "#transcribe": ["transcribe", "speech-model"], "#chat": ["chat", "chat-model"], "#search": ["embed", "search-model"], "#translate": ["translate", "translate-model"], "#speak": ["speak", "voice"], "#forecast": ["forecast", "forecast-model"], "#read": ["read", "read-model"], "#pictures": ["detect", "detect-model"] };
     var task = shown[location.hash] || ["generate", "model"];
     var threads = null;
     var model = null;

@@ -32,9 +32,11 @@ export class Announcer {
     this.waiting = this.waiting.slice(end);
   }
 
+  /** Announces nothing more, as when an error does. */
   stop() {
     clearTimeout(this.timer);
     this.timer = undefined;
     this.waiting = "";
+    this.region.textContent = "";
   }
 }

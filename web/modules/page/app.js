@@ -35,6 +35,7 @@ export class App extends EventTarget {
       translate: new ModelChoice("translate", "translate-model"),
       read: new ModelChoice("read", "read-model"),
       speak: new ModelChoice("speak", "voice"),
+      forecast: new ModelChoice("forecast", "forecast-model"),
       detect: new ModelChoice("detect", "detect-model"),
       segment: new ModelChoice("segment", "segment-model"),
       "cut-out": new ModelChoice("cut-out", "cut-out-model"),

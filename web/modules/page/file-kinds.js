@@ -86,7 +86,8 @@ export async function taskOf(files) {
   const config = files.find(({ name, webkitRelativePath: path }) => name === "config.json" && path.split("/").length <= 2);
   if (gguf) return own((await tasks()).gguf, architectureOf(await gguf.slice(0, HEADER_BYTES).arrayBuffer())) ?? "chat";
   if (config) {
-    const { model_type: type, decoder, plbert, istftnet } = await settingsOf(config);
+    const { model_type: type, decoder, plbert, istftnet, chronos_config: chronos } = await settingsOf(config);
+    if (chronos) return "forecast"; // its type is T5's
     if (type === undefined && plbert && istftnet) return "speak"; // Kokoro's does not say its name
     if (type === "vision-encoder-decoder" && decoder?.model_type === "gpt2") return "image-to-text"; // it captions; others read
     return own((await tasks()).model_types, type) ?? null;

@@ -51,6 +51,10 @@ const TASKS = {
     text: () => ["Drop the folder of a voice here: of VITS or MMS (", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "), or of Kokoro, with its folder ", code("voices"), "."],
     accept: ".bin,.json,.safetensors,.pth", example: "hexgrad/Kokoro-82M", load: "speak.load", view: "Speak",
   },
+  forecast: {
+    text: () => ["Drop the folder of a model that forecasts series here, such as Chronos-Bolt, Chronos or TimesFM (", code("config.json"), ", ", code("model.safetensors"), ")."],
+    accept: ".bin,.json,.safetensors", example: "amazon/chronos-bolt-tiny", load: "forecast.load", view: "Forecast",
+  },
   detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR, or the .pt file of YOLOv8 or YOLO11", "hustvl/yolos-tiny"),
   segment: picturing("a model that labels all pixels, such as SegFormer,", "nvidia/segformer-b0-finetuned-ade-512-512"),
   "cut-out": picturing("Segment Anything", "facebook/sam-vit-base"),

@@ -7,7 +7,7 @@ import { byId, tabMemory } from "./dom.js";
 import { assumedEncoding, encodingNote } from "./encoding-note.js";
 
 export class TextField {
-  /** @param {"translate" | "speak"} name of the view: the ids of the field, its form and its note begin with it */
+  /** @param {"translate" | "speak" | "forecast"} name of the view: the ids of the field, its form and its note begin with it */
   constructor(name) {
     this.name = name;
     this.field = byId(`${name}-text`);

@@ -21,7 +21,7 @@ export class TextView extends WorkingView {
   /**
    * Its elements are there, with `name` at the beginning of their ids; so are tasks of the engine, `name` and `name.load`.
    * @param {import("./app.js").App} app @param {import("./models.js").Models} models @param {HTMLElement} view
-   * @param {"translate" | "speak"} name @param {string} status as RunButton has it
+   * @param {"translate" | "speak" | "forecast"} name @param {string} status as RunButton has it
    * @param {string} kind of what is kept @param {string} several of it, in words
    */
   constructor(app, models, view, name, status, kind, several) {
@@ -79,6 +79,16 @@ export class TextView extends WorkingView {
   /** The text that a result was made of. @param {R} _result @returns {string} */
   textOf(_result) {
     throw new TypeError("A view says what a result was made of.");
+  }
+
+  /** The title of what is kept. @param {R} result @returns {string} */
+  titleOf(result) {
+    return titleOf(this.textOf(result));
+  }
+
+  /** What is done first, in words. */
+  get beginning() {
+    return "Reading the text…";
   }
 
   /** How much there is of a result, in words; "": nothing to keep. @param {R} _result @returns {string} */
@@ -144,7 +154,7 @@ export class TextView extends WorkingView {
       if (this.loaded !== model.id) return; // the error is shown
       signal.throwIfAborted();
       await this.work(model, text, signal);
-    }, { fail: () => {}, retry: () => this.run() });
+    }, { fail: () => this.announcer.stop(), retry: () => this.run() });
     await this.over;
     this.progress.hide();
     this.load(); // another model may have been chosen meanwhile
@@ -158,7 +168,7 @@ export class TextView extends WorkingView {
     [this.result, this.files, this.entry] = [result, [], this.store.begin("")];
     byId(`${this.name}-note`).replaceChildren();
     this.show(result, true);
-    this.progress.show("Reading the text…");
+    this.progress.show(this.beginning);
     try {
       const { reason = "complete" } = await this.engine.call(this.name, params, { signal, onEvent });
       result.reason = reason;
@@ -202,7 +212,7 @@ export class TextView extends WorkingView {
     const { result, entry, files } = this;
     const about = result ? this.aboutOf(result) : "";
     if (!result || !entry || !about) return;
-    entry.title ||= titleOf(this.textOf(result));
+    entry.title ||= this.titleOf(result);
     entry.about = about;
     try {
       await this.store.put(entry, result, entry.revision ? { allFiles: files } : { files });

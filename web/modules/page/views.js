@@ -79,6 +79,12 @@ export const VIEWS = [
     load: async (app, models, section) => (await importPart("modules/views/speak/speak-view.js")).openSpeak(app, models, section),
   },
   {
+    id: "forecast", title: "Forecast", page: "pyapp · forecasts in a browser tab", task: "forecast",
+    accepts: (kind, files, shown) => shown && kind === "text" && files.length === 1,
+    plan: () => "Drop to forecast the numbers of this table",
+    load: async (app, models, section) => (await importPart("modules/views/forecast/forecast-view.js")).openForecast(app, models, section),
+  },
+  {
     id: "search", title: "Search", page: "pyapp · search by meaning in a browser tab", task: "embed",
     accepts: (kind) => kind === "text",
     plan: (count) => (count === 1 ? "Drop to search this text" : `Drop to search these ${count} texts`),

@@ -19,7 +19,7 @@ export function sortFiles(picked, task) {
   }
   const whole = files.filter(({ file }) => file.size > 0);
   if (!whole.length) throw new UserError("This file is empty.", { where: files[0]?.name, hint: "Choose the complete file." });
-  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, translate: textModel, speak: voice })[task] ?? seer;
+  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, translate: textModel, speak: voice, forecast: forecaster })[task] ?? seer;
   const model = sort(files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
@@ -91,6 +91,9 @@ const seer = ([file, ...others]) => {
   const alone = !others.length && /\.(pt|safetensors)$/i.test(file.name);
   return alone ? { title: file.name, files: [{ role: file.name, ...file }] } : folderModel([file, ...others], SEER);
 };
+
+/** What forecasts series. @param {NamedFile[]} files @returns {SortedFiles} */
+const forecaster = (files) => folderModel(files, "Choose the folder of a model that forecasts: config.json and model.safetensors.");
 
 /** What speaks texts. @param {NamedFile[]} files @returns {SortedFiles} */
 const voice = (files) => (files.some(({ name }) => STYLE.test(name)) ? voiceWithStyles(files) : folderModel(files, VOICE));

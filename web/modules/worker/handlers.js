@@ -112,7 +112,7 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     "search.load": (params, context) => withModel("search.load", params, context, everything()),
 
-    ...Object.fromEntries(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load"].map((method) => [method,
+    ...Object.fromEntries(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load", "forecast", "forecast.load"].map((method) => [method,
       /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, everything()))])),
 
     /** `pixels` are those of a picture's canvas. */

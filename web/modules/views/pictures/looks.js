@@ -23,39 +23,39 @@ export const LOOKS = [
   {
     task: "detect", label: "Objects", button: "Find objects", working: "Finding objects", hint: "Boxes with names around the things that the model knows.",
     formats: [{ format: "png", label: "PNG", title: "The picture with its boxes, PNG" }, JSON_FORMAT],
-    offers: [{ name: "hustvl/yolos-tiny", size: "about 26 MB" }, { name: "PekingU/rtdetr_r18vd", size: "about 81 MB" }, { name: "facebook/detr-resnet-50", size: "about 167 MB" }],
+    offers: [{ name: "hustvl/yolos-tiny", size: "26 MB" }, { name: "PekingU/rtdetr_r18vd", size: "81 MB" }, { name: "facebook/detr-resnet-50", size: "167 MB" }],
   },
   {
     task: "cut-out", label: "Cut out", button: "Cut out", working: "Cutting out", hint: "Click a thing in the picture. The first click takes longer: the model looks at the whole picture.",
     waits: "Click a thing in the picture first.",
     formats: [{ format: "png", label: "PNG", title: "What is cut out, around it transparent, PNG" }, JSON_FORMAT],
-    offers: [{ name: "Zigeng/SlimSAM-uniform-77", size: "about 39 MB" }, { name: "facebook/sam2.1-hiera-tiny", size: "about 156 MB" }, { name: "facebook/sam-vit-base", size: "about 375 MB" }],
+    offers: [{ name: "Zigeng/SlimSAM-uniform-77", size: "39 MB" }, { name: "facebook/sam2.1-hiera-tiny", size: "156 MB" }, { name: "facebook/sam-vit-base", size: "375 MB" }],
   },
   {
     task: "segment", label: "Areas", button: "Find areas", working: "Finding areas", hint: "The label of every pixel: wall, sky, street …",
     formats: [{ format: "png", label: "PNG", title: "The areas in their colours, PNG" }, JSON_FORMAT],
-    offers: [{ name: "nvidia/segformer-b0-finetuned-ade-512-512", size: "about 15 MB" }, { name: "mattmdjaga/segformer_b2_clothes", size: "about 109 MB" }],
+    offers: [{ name: "nvidia/segformer-b0-finetuned-ade-512-512", size: "15 MB" }, { name: "mattmdjaga/segformer_b2_clothes", size: "109 MB" }],
   },
   {
     task: "depth", label: "Depth", button: "Estimate depth", working: "Estimating depth", hint: "How near everything is, as a map over the picture.",
     formats: [{ format: "png", label: "PNG", title: "The depth as 16 bits of grey, PNG" }, { format: "map", label: "Coloured PNG", title: "The map in its colours, PNG" }, JSON_FORMAT],
-    offers: [{ name: "depth-anything/Depth-Anything-V2-Small-hf", size: "about 99 MB" }, { name: "depth-anything/Depth-Anything-V2-Metric-Indoor-Small-hf", size: "about 99 MB" }],
+    offers: [{ name: "depth-anything/Depth-Anything-V2-Small-hf", size: "99 MB" }, { name: "depth-anything/Depth-Anything-V2-Metric-Indoor-Small-hf", size: "99 MB" }],
   },
   {
     task: "classify-image", label: "Labels", button: "Label it", working: "Labelling", hint: "What the picture shows, by the labels that the model knows.",
     formats: [TEXT_FORMAT, JSON_FORMAT],
-    offers: [{ name: "facebook/deit-tiny-patch16-224", size: "about 23 MB" }, { name: "microsoft/resnet-50", size: "about 102 MB" }, { name: "google/vit-base-patch16-224", size: "about 346 MB" }],
+    offers: [{ name: "facebook/deit-tiny-patch16-224", size: "23 MB" }, { name: "microsoft/resnet-50", size: "102 MB" }, { name: "google/vit-base-patch16-224", size: "346 MB" }],
   },
   {
     task: "match-image", label: "Own words", button: "Compare", working: "Comparing", hint: "How well each of your words says what the picture shows.",
     waits: "Write some words first, one in each line.",
     formats: [TEXT_FORMAT, JSON_FORMAT],
-    offers: [{ name: "openai/clip-vit-base-patch32", size: "about 605 MB" }, { name: "google/siglip-base-patch16-224", size: "about 813 MB" }],
+    offers: [{ name: "openai/clip-vit-base-patch32", size: "605 MB" }, { name: "google/siglip-base-patch16-224", size: "813 MB" }],
   },
   {
     task: "image-to-text", label: "Caption", button: "Caption it", working: "Writing", hint: "A sentence about the picture.",
     formats: [TEXT_FORMAT, JSON_FORMAT],
-    offers: [{ name: "Salesforce/blip-image-captioning-base", size: "about 990 MB" }],
+    offers: [{ name: "Salesforce/blip-image-captioning-base", size: "990 MB" }],
   },
 ];
 

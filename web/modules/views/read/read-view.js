@@ -36,8 +36,8 @@ const MODEL_FILES = /\.safetensors$|^(config|tokenizer|preprocessor_config)\.jso
 const INITIAL = { layout: "page", tables: true, straighten: true, threshold: 0.6, pdf_pages: "" };
 /** Models of the hub for handwriting; their sizes are about those of the weights. */
 const HANDWRITING = [
-  { name: "microsoft/trocr-small-handwritten", size: "about 250 MB" },
-  { name: "microsoft/trocr-base-handwritten", size: "about 1.3 GB" },
+  { name: "microsoft/trocr-small-handwritten", size: "250 MB" },
+  { name: "microsoft/trocr-base-handwritten", size: "1.3 GB" },
 ];
 /** What pages are saved as: the engine writes the files, as `pyapp read --format` does. */
 const FORMATS = [

@@ -5,12 +5,12 @@
  */
 import { decoded } from "../../shared/decoded.js";
 import { UserError } from "../../shared/protocol.js";
+import { commaOf, tableRows } from "../../shared/tables.js";
 import { elsewhere } from "../../page/file-kinds.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const FILE_LIMIT = 32 * 2 ** 20; // bytes
 const DEEPEST = 100; // levels of JSON
-const COMMAS = [",", ";", "\t"]; // between the cells of tables; the first line has most of the one that counts
 const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section, article, header, footer, dt, dd, figcaption";
 
 /** Whether a file may hold a text. @param {File} file */
@@ -101,37 +101,7 @@ function paragraphsOf(value, level = 0) {
 
 /** The rows of a table as paragraphs, with the names of the columns. @param {string} text */
 function fromTable(text) {
-  const [line] = text.trimStart().split("\n", 1);
-  const count = (/** @type {string} */ mark) => line.split(mark).length;
-  const comma = COMMAS.reduce((most, mark) => (count(mark) > count(most) ? mark : most));
-  const [head = [], ...rows] = tableRows(text, comma);
+  const [head = [], ...rows] = tableRows(text, commaOf(text));
   return rows.map((row) => row.map((cell, i) => (cell.trim() ? `${head[i]?.trim() ? `${head[i].trim()}: ` : ""}${cell.trim()}` : "")).filter(Boolean).join("\n"))
     .filter(Boolean).join("\n\n") || text;
-}
-
-/** The cells of a table in RFC 4180's form. @param {string} text @param {string} comma @returns {string[][]} */
-function tableRows(text, comma) {
-  /** @type {string[]} */
-  let row = [];
-  const rows = [row];
-  let cell = "";
-  let quoted = false;
-  const end = () => {
-    row.push(cell);
-    cell = "";
-  };
-  for (let i = 0; i < text.length; i += 1) {
-    const letter = text[i];
-    if (quoted && letter === '"' && text[i + 1] === '"') {
-      cell += '"';
-      i += 1;
-    } else if (letter === '"' && (quoted || cell === "")) quoted = !quoted;
-    else if (!quoted && letter === comma) end();
-    else if (!quoted && letter === "\n") {
-      end();
-      rows.push((row = []));
-    } else cell += letter;
-  }
-  end();
-  return rows.filter((cells) => cells.some(Boolean));
 }

@@ -1,0 +1,342 @@
+"""The page's tasks that a first story and a first transcript do not need: fetched with the page's later parts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from pyapp import tasks
+from pyapp.browser_models import settings_of, sources_of, text_files, with_model
+from pyapp.engine.device import as_device
+from pyapp.errors import ModelError
+from pyapp.events import Cancel, Done, Item
+from pyapp.formats.safe_json import json_object
+from pyapp.formats.source import BytesSource
+from pyapp.tasks.keeper import keeper
+
+# By the page's task of a model: what pyapp.models._index calls it.
+MODEL_TASKS = {
+    "generate": "causal-lm", "chat": "causal-lm", "embed": "features", "read": "image-to-text",
+    "speak": "text-to-speech", "detect": "object-detection", "segment": "semantic-segmentation",
+    "cut-out": "mask-generation", "depth": "depth-estimation", "classify-image": "image-classification",
+    "match-image": "zero-shot-image-classification", "image-to-text": "image-to-text", "translate": "seq2seq-lm",
+    "forecast": "time-series-forecasting",
+}  # fmt: skip
+
+
+# -- files
+
+
+def inspect(params: Any, cancel: Cancel) -> tasks.Events:
+    return tasks.inspect(sources_of(params)["model"])
+
+
+@tasks.task
+async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
+    """Refuses the model of a config.json (`json`, its text) that `task` does not know, before any weight is there."""
+    from pyapp.models.load import TEXT, hears_samples, module_of, task_of
+    from pyapp.models.loading.by_task import completed
+    from pyapp.models.loading.reading import LINE_READERS
+    from pyapp.models.whisper.files import check_architecture
+
+    settings = completed(json_object(params.json))
+    if not settings:
+        raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
+    if params.task == "transcribe":
+        if not hears_samples(settings):
+            check_architecture(settings, params.where)
+    elif params.task != "read" or settings.get("model_type") not in LINE_READERS:
+        task = MODEL_TASKS[params.task]
+        module_of(settings, params.where, task_of(settings) if task == TEXT else task)
+    yield Done("complete", {"model_type": settings.get("model_type")})
+
+
+@tasks.task
+async def check_header(params: Any, cancel: Cancel) -> tasks.Events:
+    """Refuses a GGUF file whose first bytes (`bytes`) name an architecture that no task here knows."""
+    from pyapp.formats.gguf_header import architecture_of
+    from pyapp.models._index import GGUF_ARCHITECTURES, TASKS
+
+    name = architecture_of(params.bytes.to_bytes(), params.where)
+    task = MODEL_TASKS[params.task]
+    known = [key for key, module in GGUF_ARCHITECTURES.items() if task in TASKS[module]]
+    if name is not None and name not in known and name != "pyapp":
+        raise ModelError(
+            f"the architecture {name!r:.60} is not known here", where=params.where,
+            hint=f"Known in GGUF files: {', '.join(known) or 'none for this task'}",
+        )  # fmt: skip
+    yield Done("complete", {"architecture": name})
+
+
+# -- conversations
+
+
+def load_chat(params: Any, cancel: Cancel) -> tasks.Events:
+    model, tokenizer = text_files(params)
+    return tasks.load_chat(model, tokenizer=tokenizer, cancel=cancel, **settings_of(params))
+
+
+def chat(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `messages` and `options` of tasks.chat. The `image` of a part is the number of one of the `pictures`,
+    which have a `name` and `bytes`.
+    """
+    values = json.loads(params.json)
+    files = [BytesSource(picture.bytes.to_bytes(), picture.name) for picture in params.pictures]
+    parts = (message["content"] for message in values["messages"] if isinstance(message["content"], list))
+    for part in (part for content in parts for part in content if part["type"] == "image"):
+        part["image"] = files[part["image"]]
+
+    def work(model: Any) -> tasks.Events:
+        return tasks.chat(model, values["messages"], values["options"], plain=True, cancel=cancel)
+
+    return with_model("generate", params, cancel, work)
+
+
+# -- voices
+
+
+def load_voice(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries its `name`, its `config`, how many `speakers` it has, and the names of its `voices`, if they have
+    such.
+    """
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        known = {"speakers": model.speakers, "voices": list(model.voices)}
+        yield Done("complete", {"name": model.name, "config": model.config, **known})
+
+    return with_model("speak", params, cancel, work)
+
+
+def speak(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `text`, and `options` of tasks.speak."""
+    values = json.loads(params.json)
+    return with_model(
+        "speak", params, cancel,
+        lambda model: tasks.speak(values["text"], values.get("options"), model=model, cancel=cancel),
+    )  # fmt: skip
+
+
+# -- search
+
+
+def packed(vector: Sequence[float]) -> str:
+    """A vector as base64 of float32 numbers: a fifth of the length of a JSON list."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode("ascii")
+
+
+def load_search(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries what tasks.search.describe_embedder says, `probe` as base64."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        from pyapp.tasks.search import describe_embedder
+
+        known = describe_embedder(model)
+        yield Done("complete", {**known, "name": model.name, "probe": packed(known["probe"])})
+
+    return with_model("embed", params, cancel, work)
+
+
+def search(name: str) -> Callable[[Any, Cancel], tasks.Events]:
+    """A task of tasks.search by name; `json` has `arguments` and `options`. Embeddings are sent as base64."""
+
+    def start(params: Any, cancel: Cancel) -> tasks.Events:
+        values = json.loads(params.json)
+
+        @tasks.task
+        async def work(model: Any) -> tasks.Events:
+            from pyapp.tasks import search as module
+
+            stream = getattr(module, name)(*values["arguments"], model=model, cancel=cancel, **values["options"])
+            async with aclosing(stream) as events:
+                async for event in events:
+                    if isinstance(event, Item) and "embedding" in event.values:
+                        event = Item(event.index, {**event.values, "embedding": packed(event.values["embedding"])})
+                    yield event
+
+        return with_model("embed", params, cancel, work)
+
+    return start
+
+
+# -- translation
+
+
+def load_translator(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries its `name`, the `languages` that a text may have and be translated into (none of models for one pair
+    of languages), and `prefixes`, texts that tell it what to do, if it has such.
+    """
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        from pyapp.tasks.texts import languages_of, prefixes_of
+
+        known = {"languages": languages_of(model.tokenizer), "prefixes": prefixes_of(model.settings)}
+        yield Done("complete", {"name": model.name, **known})
+
+    return with_model("translate", params, cancel, work)
+
+
+def translate(params: Any, cancel: Cancel) -> tasks.Events:
+    """tasks.translate_text; `json` has the `text` and the `options`."""
+    values = json.loads(params.json)
+    return with_model(
+        "translate", params, cancel,
+        lambda model: tasks.translate_text(values["text"], model=model, cancel=cancel, **values["options"]),
+    )  # fmt: skip
+
+
+# -- series
+
+
+def load_forecaster(params: Any, cancel: Cancel) -> tasks.Events:
+    """Done carries its `name`; how many values of the past it `reads` and `needs`, and series `together`; the `horizon`
+    that it was trained for, the `longest` one; the `levels` of quantiles that it knows (null: any); whether it `draws`;
+    how many `frequencies` it knows.
+    """
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        names = ("reads", "needs", "together", "horizon", "longest", "levels", "draws", "frequencies")
+        yield Done("complete", {"name": model.name} | {name: getattr(model.model, name) for name in names})
+
+    return with_model("forecast", params, cancel, work)
+
+
+def forecast(params: Any, cancel: Cancel) -> tasks.Events:
+    """tasks.forecast; `json` has the `series` by name, and the `options`."""
+    values = json.loads(params.json)
+    return with_model(
+        "forecast", params, cancel,
+        lambda model: tasks.forecast(values["series"], model=model, cancel=cancel, **values["options"]),
+    )  # fmt: skip
+
+
+# -- pictures
+
+
+def load_reader(params: Any, cancel: Cancel) -> tasks.Events:
+    """Loads a reader before it is needed: Done carries its `name`."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        yield Done("complete", {"name": model.name})
+        import pyapp.tasks.reading  # noqa: F401  while the page shows the model: the first picture needs it
+
+    return with_model("read", params, cancel, work)
+
+
+def read(params: Any, cancel: Cancel) -> tasks.Events:
+    """Reads a picture: `pixels` of a canvas, row by row, `height`, `width`; `options` of tasks.read as JSON."""
+    options = json.loads(params.options)
+
+    def work(model: Any) -> tasks.Events:
+        from pyapp.vision.reading import from_pixels
+
+        grey = from_pixels(params.pixels.to_py(), int(params.height), int(params.width), "L", params.name)
+        return tasks.read([grey], model=model, cancel=cancel, **options)
+
+    return with_model("read", params, cancel, work)
+
+
+def load_looker(params: Any, cancel: Cancel) -> tasks.Events:
+    """Loads a model for `task`, one of tasks.pictures.LOOKS: Done carries its `name`."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        yield Done("complete", {"name": model.name})
+        import pyapp.tasks.pictures  # noqa: F401  while the page shows the model: the first picture needs it
+
+    return with_model(params.task, params, cancel, work)
+
+
+def look(params: Any, cancel: Cancel) -> tasks.Events:
+    """Looks at a picture, as `read` gets it, for `task`; `options` of the task as JSON. They may have the name of the
+    picture, by which the model remembers it.
+    """
+    options = json.loads(params.options)
+
+    def work(model: Any) -> tasks.Events:
+        from pyapp.tasks.pictures import LOOKS
+        from pyapp.vision.reading import from_pixels
+
+        image = None
+        if options.get("picture") not in model.seen:
+            image = from_pixels(params.pixels.to_py(), int(params.height), int(params.width), "RGB", params.name)
+        return LOOKS[params.task]([image], model=model, cancel=cancel, **options)
+
+    return with_model(params.task, params, cancel, work)
+
+
+@tasks.task
+async def export_pages(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `pages` (values of Items of tasks.read; the text of lines and cells may have been edited), their `names`,
+    `format` (one of pyapp.vision.page.writers.FORMATS). Done carries `text`, the content of the file.
+    """
+    from pyapp.vision.page.corrections import corrected
+    from pyapp.vision.page.writers import written
+
+    values = json.loads(params.json)
+    yield Done("complete", {"text": written(values["format"], list(map(corrected, values["pages"])), values["names"])})
+
+
+# -- transcripts
+
+
+@tasks.task
+async def export(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: `segments` of events (their text may have been edited), `format`, `language`, `duration`, `task`. Done
+    carries `text`, the content of the file.
+    """
+    from pyapp.audio.transcript import Transcript
+    from pyapp.audio.transcript_writers import format_transcript
+
+    values = json.loads(params.json)
+    yield Done("complete", {"text": format_transcript(Transcript.from_dict(values), values["format"])})
+
+
+# -- the engine
+
+
+@tasks.task
+async def choose_card(params: Any, cancel: Cancel) -> tasks.Events:
+    """Language models compute on the graphics card from now on: Done carries its `name`. ModelError without one."""
+    from pyapp import webgpu
+
+    if why := webgpu.reason():
+        raise ModelError(why)
+    card: Any = as_device("webgpu").backend
+    card.foresee()
+    keeper.devices["generate"] = "webgpu"
+    yield Done("complete", {"name": card.name})
+
+
+TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+    "card": choose_card,
+    "chat": chat,
+    "chat.load": load_chat,
+    "check.config": check_config,
+    "check.header": check_header,
+    "export": export,
+    "forecast": forecast,
+    "forecast.load": load_forecaster,
+    "inspect": inspect,
+    "look": look,
+    "look.load": load_looker,
+    "read": read,
+    "read.export": export_pages,
+    "read.load": load_reader,
+    "search.index": search("index"),
+    "search.load": load_search,
+    "search.embed": search("vectors"),
+    "search.sentences": search("nearest_sentences"),
+    "speak": speak,
+    "speak.load": load_voice,
+    "translate": translate,
+    "translate.load": load_translator,
+}
