@@ -39,6 +39,9 @@ class ReLU(Layer):
         self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **settings: Any
     ) -> None:
         super().__init__(**settings)
+        for name, value in (("max_value", max_value), ("negative_slope", negative_slope), ("threshold", threshold)):
+            if not (value is None and name == "max_value") and not (isinstance(value, (int, float)) and value >= 0):
+                raise ValueError(f"ReLU: {name} is a number from 0 on, not {value!r:.40}")
         self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -52,6 +55,8 @@ class LeakyReLU(Layer):
 
     def __init__(self, negative_slope: float = 0.3, **settings: Any) -> None:
         super().__init__(**settings)
+        if not isinstance(negative_slope, (int, float)) or negative_slope < 0:
+            raise ValueError(f"LeakyReLU: negative_slope is a number from 0 on, not {negative_slope!r:.40}")
         self.negative_slope = negative_slope
 
     def call(self, inputs: Tensor) -> Tensor:

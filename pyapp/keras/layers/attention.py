@@ -11,6 +11,7 @@ from ...nn import functional as F
 from ...train.batches import is_array
 from ...train.names import unique_name
 from .. import constraints, initializers, regularizers
+from ..arguments import dim_of, share_of
 from ..core import Layer
 from ..settings import SETTINGS
 from ..symbolic_tensors import KerasTensor
@@ -60,6 +61,7 @@ class _HeadsAttention(Layer):
         if sliding_window is not None and (not isinstance(sliding_window, int) or sliding_window < 1):
             raise ValueError(f"{kind}: sliding_window is a positive integer, not {sliding_window!r}")
         flash_attention = flash_attention or SETTINGS.flash_attention
+        share_of(f"{kind}: dropout", dropout)
         if flash_attention and dropout:
             raise ValueError(f"{kind}: flash attention has no dropout, got dropout={dropout}")
         self.heads, self.key_value_heads, self.key_size, self.value_size = (
@@ -232,7 +234,7 @@ class MultiHeadAttention(_HeadsAttention):
             raise NotImplementedError("attention over several axes takes no masks and gives no scores")
         # The axes `attention_axes` (all between if they are None) become one, and the others join the batch.
         given = range(1, query.ndim - 1) if self.attention_axes is None else self.attention_axes
-        along = [axis % query.ndim for axis in given]
+        along = [dim_of(axis, query.ndim) for axis in given]
         order = [k for k in range(query.ndim - 1) if k not in along] + along + [query.ndim - 1]
         moved = [x.permute(*order) for x in (query, value, value if key is None else key)]
         cut = query.ndim - 1 - len(along)
@@ -271,7 +273,8 @@ class _DotAttention(Layer):
 
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.dropout, self.seed, self.generator = dropout, seed, None if seed is None else Generator(seed)
+        self.dropout = share_of(f"{type(self).__name__}: dropout", dropout)
+        self.seed, self.generator = seed, None if seed is None else Generator(seed)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return previous_mask[0]
