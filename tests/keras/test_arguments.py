@@ -81,3 +81,34 @@ def test_defaults_and_rare_values() -> None:
     gates(x[0])
     gates.set_weights([np.full(w.shape, 0.5, "float32") for w in gates.get_weights()])
     assert not gates(x[0]).detach().numpy().any()  # a softmax over a gate's one unit is 1: the state stays
+
+
+def small_model() -> Any:
+    model = keras.Sequential([keras.Input((2,)), L.Dense(1, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+def test_steps_of_arrays_end_with_a_pass_and_divide_it() -> None:
+    """Numbers of Keras 3.15: three batches make an epoch of two steps and one of one; without batch_size two steps are
+    the whole."""
+    x, y = np.arange(16, dtype="float32").reshape(8, 2) / 8, np.arange(8, dtype="float32").reshape(8, 1) / 8
+
+    def fit(**settings: Any) -> list[float]:
+        history = small_model().fit(x, y, shuffle=False, verbose=0, steps_per_epoch=2, **settings).history
+        return [float(loss) for loss in history["loss"]]
+
+    assert fit(batch_size=3, epochs=3) == pytest.approx([1.237679, 0.929923, 0.16219], rel=1e-4)
+    assert fit(epochs=2) == pytest.approx([2.029114, 0.072529], rel=1e-4)
+    for name, value in (("epochs", None), ("epochs", -1), ("steps_per_epoch", {}), ("initial_epoch", 0.5)):
+        with pytest.raises(ValueError, match=f"{name} is "):
+            small_model().fit(x, y, verbose=0, **{name: value})
+
+
+def test_the_best_weights_are_restored_after_averages_are() -> None:
+    x, y = np.ones((4, 2), "float32"), np.zeros((4, 1), "float32")
+    model = small_model()
+    model.compile(keras.optimizers.SGD(3.0, use_ema=True, ema_momentum=0.5), "mse")  # it overshoots, and gets worse
+    stop = keras.callbacks.EarlyStopping("loss", patience=0, restore_best_weights=True)
+    model.fit(x, y, epochs=4, verbose=0, shuffle=False, callbacks=[stop])
+    np.testing.assert_allclose(model.get_weights()[0].ravel(), [-11, -11], rtol=1e-5)
