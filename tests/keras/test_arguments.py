@@ -112,3 +112,14 @@ def test_the_best_weights_are_restored_after_averages_are() -> None:
     stop = keras.callbacks.EarlyStopping("loss", patience=0, restore_best_weights=True)
     model.fit(x, y, epochs=4, verbose=0, shuffle=False, callbacks=[stop])
     np.testing.assert_allclose(model.get_weights()[0].ravel(), [-11, -11], rtol=1e-5)
+
+
+def test_masks_of_short_floats() -> None:
+    x = np.arange(12, dtype="float32").reshape(1, 3, 4) / 12
+    kept = np.array([[True, True, False]])
+    for dtype in ("mixed_float16", "mixed_bfloat16"):
+        found = L.Attention(dtype=dtype)([x, x], mask=[None, keras.ops.convert_to_tensor(kept)])
+        exact = L.Attention()([x, x[:, :2]])
+        np.testing.assert_allclose(found.float().numpy(), exact.numpy(), atol=1e-2)
+        scores = L.Softmax(dtype=dtype)(x[0], mask=keras.ops.convert_to_tensor(np.array([True, False, True, True])))
+        assert not scores.float().numpy()[:, 1].any()

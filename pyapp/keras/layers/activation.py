@@ -7,6 +7,7 @@ from typing import Any
 from ...engine import Tensor, ops
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
+from ..masking import exclude
 from ..nn_functions import softmax
 
 __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
@@ -114,7 +115,5 @@ class Softmax(Layer):
         self.axis = axis
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            inputs = ops.where(mask, inputs, ops.full((), -1e9, dtype=inputs.dtype))
-        found = softmax(inputs, self.axis)
+        found = softmax(exclude(inputs, mask), self.axis)
         return found if mask is None else ops.where(mask, found, ops.zeros_like(found))

@@ -13,6 +13,7 @@ from ...train.names import unique_name
 from .. import constraints, initializers, regularizers
 from ..arguments import dim_of, share_of
 from ..core import Layer
+from ..masking import exclude
 from ..settings import SETTINGS
 from ..symbolic_tensors import KerasTensor
 from .dense import EinsumDense
@@ -23,15 +24,6 @@ __all__ = ["AdditiveAttention", "Attention", "GroupQueryAttention", "MultiHeadAt
 def _causal(queries: int, keys: int, like: Tensor) -> Tensor:
     """True where key k may be seen by query q: k <= q. (queries, keys)."""
     return ops.ones((queries, keys), dtype="bool", device=like.device).tril()
-
-
-def _excluded(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Scores with a large negative number where the mask is False."""
-    return (
-        scores
-        if mask is None
-        else ops.where(mask, scores, ops.full((), -1e9, dtype=scores.dtype, device=scores.device))
-    )
 
 
 def _tensor(x: Any) -> Any:
@@ -180,7 +172,7 @@ class _HeadsAttention(Layer):
         if mask is None and not drop and not return_attention_scores:
             y = F.scaled_dot_product_attention(q, k, v)
         else:
-            scores = _excluded(q @ k.mT * (1 / sqrt(self.key_size)), mask).softmax(-1)  # (B, heads, T, S)
+            scores = exclude(q @ k.mT * (1 / sqrt(self.key_size)), mask).softmax(-1)  # (B, heads, T, S)
             y = (F.dropout(scores, drop, generator=self.generator) if drop else scores) @ v  # (B, heads, T, size)
         y = y.transpose(1, 2)  # (B, T, heads, size)
         if self.gate_dense is not None:
@@ -296,7 +288,7 @@ class _DotAttention(Layer):
         if use_causal_mask:
             causal = _causal(scores.shape[-2], scores.shape[-1], scores)
             allowed = causal if allowed is None else allowed & causal
-        weights = _excluded(scores, allowed).softmax(-1)
+        weights = exclude(scores, allowed).softmax(-1)
         y = (
             F.dropout(weights, self.dropout, generator=self.generator) if training and self.dropout else weights
         ) @ value
