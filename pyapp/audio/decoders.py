@@ -194,7 +194,8 @@ class SourceFile(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._source.size - self._at))
-        view[:count] = self._source.read(self._at, count)
+        if count:  # none is left behind the end, where damaged files point
+            view[:count] = self._source.read(self._at, count)
         self._at += count
         return count
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
@@ -43,7 +44,19 @@ def as_floats(x: Any) -> Tensor:
 def axes_of(axis: Any, x: Tensor) -> list[int]:
     """The axes, counted from the first: one, several, or all of them for None."""
     given = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    return [k % max(x.ndim, 1) for k in given]
+    return [dim_of(k, x.ndim) for k in given]
+
+
+def dim_of(axis: Any, dims: int) -> int:
+    """An axis, counted from the first of `dims`; of a number alone, 0. IndexError where there is no such axis."""
+    try:
+        place = index(axis)
+    except TypeError:
+        raise TypeError(f"an axis is an integer, not {axis!r:.40}") from None
+    most = max(dims, 1)
+    if not -most <= place < most:
+        raise IndexError(f"there is no axis {place}: there are {dims} dims")
+    return place % most
 
 
 def sum_dtype(x: Tensor) -> Any:
@@ -60,7 +73,28 @@ def is_channels_first(name: str, data_format: str | None) -> bool:
 
 def layer_is_channels_first(name: str, data_format: str | None) -> bool:
     """is_channels_first, where None means what `keras.config.set_image_data_format` set."""
-    return is_channels_first(name, data_format or SETTINGS.data_format)
+    return is_channels_first(name, SETTINGS.data_format if data_format is None else data_format)
+
+
+def share_of(name: str, value: Any) -> float:
+    """A number from 0 to 1. ValueError otherwise, with the name of the layer and argument."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise ValueError(f"{name} is a number from 0 to 1, not {value!r:.40}")
+    return value
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """A whole number from 1 on. ValueError otherwise, with the name of the layer and argument."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is a positive integer, not {value!r:.40}")
+    return value
+
+
+def one_of(name: str, value: Any, allowed: Sequence[str]) -> str:
+    """One of several words, in lower case. ValueError otherwise, with the name of the layer and argument."""
+    if not isinstance(value, str) or value.lower() not in allowed:
+        raise ValueError(f"{name} is {' or '.join(allowed)}, not {value!r:.40}")
+    return value.lower()
 
 
 def channels_last(axis: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, ops
-from .arguments import as_tensor
+from .arguments import as_tensor, dim_of
 from .structures import flatten, map_structure
 
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "vectorized_map", "while_loop"]
@@ -99,7 +99,7 @@ def associative_scan(f: Callable[[Any, Any], Any], elems: Any, reverse: bool = F
 
     def joined(even: Tensor, odd: Tensor) -> Tensor:
         """Their slices in turn."""
-        place = axis % even.ndim
+        place = dim_of(axis, even.ndim)
         count = odd.shape[place]
         pairs = ops.stack([even.narrow(place, 0, count), odd], place + 1).flatten(place, place + 1)
         return ops.cat([pairs, even.narrow(place, count, even.shape[place] - count)], place)

@@ -9,7 +9,7 @@ from typing import Any
 from ..engine import Tensor, ops
 from ..engine.ops.dtype_limits import iinfo
 from . import random
-from .arguments import as_floats, as_tensor, channels_last
+from .arguments import as_floats, as_tensor, channels_last, dim_of
 from .image_functions import check_pictures, gaussian_blur
 from .linalg_functions import solve
 
@@ -199,7 +199,7 @@ def scale_and_translate(
     if method not in _KERNELS:
         raise ValueError(f"scale_and_translate: method is one of {', '.join(_KERNELS)}, not {method!r:.40}")
     x, factors, moves = as_tensor(images), as_floats(scale), as_floats(translation)
-    axes = [int(k) % x.ndim for k in spatial_dims]
+    axes = [dim_of(int(k), x.ndim) for k in spatial_dims]
     if len(output_shape) != x.ndim or factors.shape != (len(axes),) or moves.shape != (len(axes),):
         raise ValueError(
             f"scale_and_translate: {tuple(x.shape)} needs an output_shape of {x.ndim} numbers, and a scale and a "

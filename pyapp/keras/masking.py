@@ -25,6 +25,14 @@ def set_mask(value: Any, mask: Tensor | None) -> Any:
     return value
 
 
+def exclude(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Scores with a large negative number where the mask is False, whose softmax is 0: as in Keras -3e4 in float16."""
+    if mask is None:
+        return scores
+    least = -3e4 if scores.dtype.name == "float16" else -1e9
+    return ops.where(mask, scores, ops.full((), least, dtype=scores.dtype, device=scores.device))
+
+
 def masked_weights(sample_weight: Any, mask: Tensor | None, dtype: Any, mean: bool) -> Any:
     """Sample weights that are 0 where the mask is. For a mean the others grow, so that it is one over what counts."""
     if mask is None:

@@ -14,7 +14,7 @@ from ..compiler import Compiled
 from ..engine import Tensor, as_dtype, no_grad, ops
 from ..engine.lazy import np
 from ..train import fit as loops
-from ..train.batches import as_batch, batches_of, class_weighted, is_array
+from ..train.batches import ArrayBatches, as_batch, batches_of, class_weighted, is_array
 from ..train.callbacks import CallbackList, History
 from ..train.floats import floatx
 from ..train.metrics import Mean, Metric
@@ -597,17 +597,24 @@ class Model(Layer):
                 validation = batches_of(x_held, y_held, weights, size)
             else:
                 validation = batches_of(validation_data, batch_size=size)
-        epochs = min(epochs, SETTINGS.max_epochs or epochs)
+        if SETTINGS.max_epochs:
+            epochs = min(epochs, SETTINGS.max_epochs)
+        _divide(batches, batch_size, steps_per_epoch)
         steps_per_epoch = self._limited(steps_per_epoch, batches)
         if validation is not None:
+            _divide(validation, validation_batch_size or batch_size, validation_steps)
             validation_steps = self._limited(validation_steps, validation)
+
+        def finish() -> None:
+            if epochs > 0:
+                self.optimizer.finalize_variable_values(self.trainable_weights)
+
         self.history = loops.fit(
             self, batches, epochs=epochs, callbacks=_listed(callbacks), validation=validation,
             class_weight=class_weight, initial_epoch=initial_epoch, steps_per_epoch=steps_per_epoch,
             validation_steps=validation_steps, validation_freq=validation_freq,
-            verbose=_verbosity(verbose),
+            verbose=_verbosity(verbose), finish=finish,
         )  # fmt: skip
-        self.optimizer.finalize_variable_values(self.trainable_weights)
         return self.history
 
     @staticmethod
@@ -632,6 +639,7 @@ class Model(Layer):
         dict."""
         self._must_be_compiled()
         batches = batches_of(x, y, sample_weight, batch_size)
+        _divide(batches, batch_size, steps)
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         logs = loops.evaluate(self, batches, listeners, steps, verbose=_verbosity(verbose))
@@ -649,6 +657,7 @@ class Model(Layer):
     ) -> Any:
         """The outputs for data, as NumPy arrays."""
         batches = batches_of(x, batch_size=batch_size)
+        _divide(batches, batch_size, steps)
         steps = self._limited(steps, batches)
         listeners = self._listeners(callbacks, steps or batches.count(), verbose)
         listeners.tell("on_predict_begin", {})
@@ -972,6 +981,12 @@ def _as_data(x: Any, y: Any, sample_weight: Any) -> Any:
 
 def _verbosity(verbose: Any) -> int:
     return 1 if verbose == "auto" else int(verbose)
+
+
+def _divide(batches: Any, batch_size: int | None, steps: Any) -> None:
+    """Divides arrays, where no batch_size is given, into as many batches as one pass is to have steps."""
+    if batch_size is None and isinstance(batches, ArrayBatches) and isinstance(steps, int) and steps > 0:
+        batches.divide(steps)
 
 
 def _listed(callbacks: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
 from ..train.floats import floatx
 from . import losses
-from .arguments import as_tensor, axes_of, channels_last, is_channels_first
+from .arguments import as_tensor, axes_of, channels_last, dim_of, is_channels_first
 
 __all__ = [
     "adaptive_average_pool", "adaptive_max_pool", "average_pool", "batch_normalization", "binary_crossentropy",
@@ -136,17 +136,19 @@ def conv_transpose(
 
 
 def softmax(x: Tensor, axis: Any = -1) -> Tensor:
-    """Exponentials divided by their sum along an axis or several."""
+    """Exponentials divided by their sum along an axis or several, or over all elements for None."""
+    axis = tuple(range(x.ndim)) if axis is None else axis
     if not isinstance(axis, (tuple, list)):
-        return x.softmax(-1 if axis is None else axis)
+        return x.softmax(axis)
     powers = (x - x.amax(tuple(axis), True)).exp()
     return powers / powers.sum(tuple(axis), True)
 
 
 def log_softmax(x: Tensor, axis: Any = -1) -> Tensor:
     """The logarithm of softmax."""
+    axis = tuple(range(x.ndim)) if axis is None else axis
     if not isinstance(axis, (tuple, list)):
-        return x.log_softmax(-1 if axis is None else axis)
+        return x.log_softmax(axis)
     return x - x.logsumexp(tuple(axis), True)
 
 
@@ -190,7 +192,7 @@ def batch_normalization(
     x: Tensor, mean: Tensor, variance: Tensor, axis: int, offset: Any = None, scale: Any = None, epsilon: float = 1e-3
 ) -> Tensor:
     """(x - mean) / deviation, with numbers for each place of an axis."""
-    shape = [-1 if dim == axis % x.ndim else 1 for dim in range(x.ndim)]
+    shape = [-1 if dim == dim_of(axis, x.ndim) else 1 for dim in range(x.ndim)]
     found = (x - mean.reshape(shape)) * (variance.reshape(shape) + epsilon).rsqrt()
     found = found if scale is None else found * scale.reshape(shape)
     return found if offset is None else found + offset.reshape(shape)

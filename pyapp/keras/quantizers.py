@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import Tensor, as_dtype, ops
 from ..engine.autograd_function import Function
-from .arguments import as_tensor, axes_of
+from .arguments import as_tensor, axes_of, dim_of
 from .dtype_policies import QUANTIZATION_MODES
 from .lookup import Configured, as_json, registered
 from .not_there import NotThereError
@@ -117,7 +117,7 @@ def unpack_int4(packed: Any, orig_len: int, axis: int = 0, dtype: str = "int8") 
     x = as_tensor(packed)
     _check_packable("unpack_int4", dtype, x, ("int8", "uint8"))
     x = x.to(dtype) if x.dtype.name == dtype else x.contiguous().view(as_dtype(dtype))
-    place = axis % x.ndim
+    place = dim_of(axis, x.ndim)
     parts = [x & 15, x.bitwise_right_shift(4) & 15]  # the lower and the upper bits
     if dtype == "int8":
         parts = [part.bitwise_xor(8) - 8 for part in parts]

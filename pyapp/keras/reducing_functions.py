@@ -7,7 +7,7 @@ from typing import Any
 import pyapp
 
 from ..engine import Tensor, as_dtype, ops
-from .arguments import as_floats, as_tensor, axes_of, sum_dtype
+from .arguments import as_floats, as_tensor, axes_of, dim_of, sum_dtype
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "argpartition", "argsort", "average", "corrcoef",
@@ -125,7 +125,7 @@ def average(x: Any, axis: Any = None, weights: Any = None) -> Tensor:
     kind = pyapp.result_type(values, shares)
     values, shares = values.to(kind), shares.to(kind)
     if axis is not None and shares.ndim == 1 < values.ndim:
-        shares = shares.reshape(*(-1 if k == axis % values.ndim else 1 for k in range(values.ndim)))
+        shares = shares.reshape(*(-1 if k == dim_of(axis, values.ndim) else 1 for k in range(values.ndim)))
     return sum(values * shares, axis) / sum(shares.expand(values.shape), axis)
 
 

@@ -77,7 +77,8 @@ class Config:
 def adapted(settings: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Mapping[str, Any]:
     """The settings of a file, which says by its tensors whether the network is reparameterised."""
     network = importlib.import_module(f"pyapp.models.{NETWORK}")
-    return {**settings, "vision_config": network.adapted(settings["vision_config"], tensors)}
+    tower = settings.get("vision_config")
+    return {**settings, "vision_config": network.adapted(tower, tensors)} if isinstance(tower, Mapping) else settings
 
 
 def renamed(name: str) -> str:

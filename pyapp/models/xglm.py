@@ -15,7 +15,7 @@ from .loading.config import DecoderConfig
 
 MODEL_TYPES = ("xglm",)
 FIELDS = {"d_model": "hidden_size", "num_layers": "num_hidden_layers", "attention_heads": "num_attention_heads"}
-BASE = 10000  # the longest wave of positions turns so much slower than the shortest
+LONGEST_WAVE = 10000  # the longest wave of positions turns so much slower than the shortest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Waves(Module):
     def __init__(self, rows: int, size: int) -> None:
         super().__init__()
         half = size // 2
-        steps = (ops.arange(half, dtype="float32") * -(log(BASE) / max(half - 1, 1))).exp()
+        steps = (ops.arange(half, dtype="float32") * -(log(LONGEST_WAVE) / max(half - 1, 1))).exp()
         angles = ops.arange(rows, dtype="float32").unsqueeze(1) * steps  # (rows, half)
         self.register_buffer("weights", ops.cat([angles.sin(), angles.cos()], 1), persistent=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from ..engine.launch import note_setting
 from ..engine.ops import empty
 from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
-from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
+from ..engine.user_errors import MISTAKES, describe, describe_call, raised_inside, tell
+from ..errors import OperationError
 from .parameter import Buffer, Parameter
 from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
 
@@ -29,6 +31,26 @@ def _check_name(what: str, name: str) -> None:
         raise KeyError(f"{what}: a name is a text without a dot, not {name!r}")
 
 
+def _naming_the_layer(make: Callable[..., None]) -> Callable[..., None]:
+    """A constructor whose errors have the layer's name and arguments; of layers in a layer, the outermost's."""
+
+    @functools.wraps(make)
+    def named(self: Module, *args: Any, **kwargs: Any) -> None:
+        try:
+            make(self, *args, **kwargs)
+        except MISTAKES as error:
+            name = next(kind.__name__ for kind in type(self).__mro__ if kind.__module__.startswith(_LAYERS))
+            if isinstance(error, MemoryError):
+                text = str(error).partition("; in ")[0].rpartition(": cannot")  # without the name of a layer inside
+                what = f"cannot{text[2]}" if text[1] else text[2]
+                raise MemoryError(f"{name}: {what}; in {describe_call(name, args, kwargs)}") from None
+            if raised_inside(error) or isinstance(error, OperationError):
+                tell(error, name, args, kwargs)
+            raise
+
+    return named
+
+
 class Module(OwnState):
     """Holds parameters, buffers and other modules as attributes; `forward` says what it computes."""
 
@@ -41,6 +63,11 @@ class Module(OwnState):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        if cls.__module__.startswith(_LAYERS) and "__init__" in vars(cls):
+            cls.__init__ = _naming_the_layer(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self) -> None:
         self._parameters: dict[str, Tensor] = {}

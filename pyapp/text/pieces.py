@@ -155,6 +155,8 @@ STEPS = {
 
 def flatten(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The decoders of nested sequences in order."""
+    if not isinstance(settings, Mapping):
+        raise ValueError(f"a decoder is {settings!r:.40}, expected an object")
     if settings.get("type") != "Sequence":
         return [settings]
     return [inner for entry in settings["decoders"] for inner in flatten(entry)]

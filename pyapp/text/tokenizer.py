@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, overload
 
-from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError
+from pyapp.errors import FileFormatError, ModelError, OptionError, PyappError, shown
 from pyapp.formats.safe_json import malformed, parse_json
 from pyapp.formats.sink import AnySink, open_sink
 from pyapp.text import encoding as encodings
@@ -130,6 +130,12 @@ class Tokenizer:
                 where=where,
                 hint="vocab.json and config.json are other files: give the tokenizer.json beside them",
             )
+        for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            if not isinstance(document.get(part), Mapping | None):
+                raise FileFormatError(
+                    f"not a usable tokenizer.json: its `{part}` is {shown(document[part], 40)}, expected an object",
+                    where=where, hint="Take the file of the model's own repository again",
+                )  # fmt: skip
         settings = settings or {}
         try:
             pieces, special = read_vocabulary(document, where)

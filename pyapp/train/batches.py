@@ -90,6 +90,10 @@ class ArrayBatches(Batches):
         assert self.size is not None
         return -(-self.examples // self.size)
 
+    def divide(self, steps: int) -> None:
+        """Gives the batches the size that makes one pass of so many steps."""
+        self.size = -(-self.examples // steps)
+
     def split(self, share: float) -> tuple[ArrayBatches, ArrayBatches]:
         """The first part, and the last `share` of the examples. ValueError where one is empty."""
         if not 0 < share < 1:
@@ -192,6 +196,8 @@ def batches_of(
 def class_weighted(batch: Batch, class_weight: Mapping[int, float]) -> Batch:
     """The batch, each example weighted by its class: class numbers, or one-hot labels."""
     x, y, weights = batch
+    if not isinstance(weights, Tensor | None):
+        raise ValueError(f"class_weight: sample_weight is one tensor, not {weights!r:.60}")
     if not isinstance(y, Tensor):
         raise ValueError("class_weight: takes models with one output whose labels are classes")
     classes = y.argmax(-1) if y.ndim > 1 and y.shape[-1] > 1 else y.reshape(y.shape[0], -1)[:, 0]

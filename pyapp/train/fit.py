@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
@@ -30,39 +30,48 @@ class Trainable(Protocol):
     def reset_metrics(self) -> None: ...
 
 
-def _steps(
-    batches: Batches, source: Iterator[Batch] | None, limit: int | None
-) -> tuple[Iterator[Batch], Iterator[Batch] | None]:
-    """The batches of one epoch, and the iterator that goes on in the next, if epochs are parts of one pass."""
-    if limit is None:
-        return iter(batches), None
-    source = iter(batches) if source is None else source
-    return _cycled(batches, source, limit), source
+class _Passes:
+    """Passes over a source, cut into epochs of `limit` batches, or one pass each. As in Keras, an epoch that comes to
+    the end of a pass ends there, and the next one begins another.
+    """
 
+    def __init__(self, batches: Batches, limit: int | None) -> None:
+        self._batches, self._limit = batches, limit
+        self._source: Iterator[Batch] | None = None
+        self._given = 0  # batches of this pass
 
-def _cycled(batches: Batches, source: Iterator[Batch], limit: int) -> Iterator[Batch]:
-    """`limit` batches; a pass that ends begins again where the source allows it."""
-    given = 0
-    for batch in islice(source, limit):
-        given += 1
-        yield batch
-    while given < limit:
-        started = given
-        for batch in islice(iter(batches), limit - given):
-            given += 1
-            yield batch
-        if given == started:
+    def epoch(self) -> Iterator[Batch]:
+        """The batches of the next epoch."""
+        if self._limit is None:
+            yield from self._batches
             return
+        given = 0
+        while given == 0:
+            begins = self._source is None
+            source = self._source = iter(self._batches) if self._source is None else self._source
+            for batch in islice(source, self._limit):
+                given, self._given = given + 1, self._given + 1
+                yield batch
+            if given < self._limit or self._given == self._batches.count():
+                self._source, self._given = None, 0
+            if begins:
+                return
 
 
 def fit(
     model: Trainable, batches: Batches, *, epochs: int = 1, callbacks: Iterable[Any] = (),
     validation: Batches | None = None, class_weight: Mapping[int, float] | None = None, initial_epoch: int = 0,
     steps_per_epoch: int | None = None, validation_steps: int | None = None, validation_freq: Any = 1, verbose: int = 1,
+    finish: Callable[[], None] = lambda: None,
 ) -> History:  # fmt: skip
-    """Trains for epochs `initial_epoch` .. `epochs`; the History has the numbers of each."""
-    if epochs < 0:
-        raise ValueError(f"epochs is a number of passes, not {epochs}")
+    """Trains for epochs `initial_epoch` .. `epochs`; the History has the numbers of each. `finish` is called after the
+    last epoch, before the callbacks' end."""
+    for name, value, least in (("epochs", epochs, 0), ("initial_epoch", initial_epoch, 0)):
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} is a whole number from {least} on, not {value!r:.40}")
+    for name, steps in (("steps_per_epoch", steps_per_epoch), ("validation_steps", validation_steps)):
+        if steps is not None and (not isinstance(steps, int) or steps < 1):
+            raise ValueError(f"{name} is a positive integer or None, not {steps!r:.40}")
     history = History()
     total = steps_per_epoch or batches.count()
     params = {"verbose": verbose, "epochs": epochs, "steps": total}
@@ -71,7 +80,7 @@ def fit(
     listeners.tell("on_train_begin", {})
     initial_epoch = max(initial_epoch, vars(model).pop("resume_epoch", 0))  # BackupAndRestore sets it
     logs: Logs = {}
-    source: Iterator[Batch] | None = None
+    passes = _Passes(batches, steps_per_epoch)
     try:
         for epoch in range(initial_epoch, epochs):
             model.reset_metrics()
@@ -80,8 +89,7 @@ def fit(
                 say(f"Epoch {epoch + 1}/{epochs}")
             bar = ProgressBar(total, verbose)
             step = 0
-            parts, source = _steps(batches, source, steps_per_epoch)
-            for step, batch in enumerate(parts, 1):
+            for step, batch in enumerate(passes.epoch(), 1):
                 listeners.tell("on_train_batch_begin", step - 1, {})
                 model.train_batch(*(class_weighted(batch, class_weight) if class_weight else batch))
                 if listeners.reads_batches or bar.due():
@@ -90,6 +98,8 @@ def fit(
                 listeners.tell("on_train_batch_end", step - 1, logs)
                 if model.stop_training:
                     break
+            if not step and epoch > initial_epoch and steps_per_epoch is not None:
+                break  # it has been told
             if not step and epoch > initial_epoch:
                 raise ValueError(
                     f"the data ended with epoch {epoch}: the source of batches cannot begin anew; give "
@@ -98,8 +108,7 @@ def fit(
             if not step:
                 raise ValueError("there is no data: the source of batches gave none")
             if steps_per_epoch is not None and step < steps_per_epoch and not model.stop_training:
-                print(f"The data ended after {step} of {steps_per_epoch} steps: the training ends here.")
-                model.stop_training = True
+                print(f"The data ended after {step} of {steps_per_epoch} steps: the epoch ends here.")
             total = total if total is not None else step
             logs = model.logs()
             if validation is not None and _is_due(epoch + 1, validation_freq):
@@ -111,6 +120,7 @@ def fit(
             bar.update(step, ended, finished=True)
             if model.stop_training:
                 break
+        finish()
     finally:
         listeners.tell("on_train_end", logs)
     return history
@@ -126,7 +136,7 @@ def evaluate(
     """Losses and metrics of the batches, or of the first `steps` of them."""
     model.reset_metrics()
     listeners.tell("on_test_begin", {})
-    parts, _ = _steps(batches, None, steps)
+    parts = _Passes(batches, steps).epoch()
     bar = ProgressBar(steps or batches.count(), verbose)
     step = 0
     for step, batch in enumerate(parts, 1):

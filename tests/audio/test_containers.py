@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyapp.audio.decoders import Decoder, open_decoder, open_stream
+from pyapp.audio.decoders import Decoder, SourceFile, open_decoder, open_stream
 from pyapp.errors import FileFormatError
+from pyapp.formats import BytesSource
 from tests.hostile import damaged_texts
 from tests.together import check_each
 
@@ -65,6 +66,12 @@ def test_what_cannot_be_read() -> None:
                 assert np.isfinite(samples_of(open_decoder(data))).all()
             except FileFormatError as error:
                 assert error.hint
+
+
+def test_there_is_nothing_behind_the_end_of_a_file() -> None:
+    """Libsndfile asks for it where a damaged file points there; its callbacks cannot raise."""
+    file = SourceFile(BytesSource(b"abc", "a.flac"))
+    assert file.seek(9) == 9 and file.readinto(bytearray(4)) == 0
 
 
 def test_without_the_package_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -498,6 +498,8 @@ def test_index_is_what_the_modules_say() -> None:
 
     assert TARGET.read_text() == source(), "run python -m scripts.model_index"
     assert {config["model_type"] for config in CONFIGS.values()} <= set(MODEL_TYPES)
+    for name in set(MODEL_TYPES.values()):  # names before those of tensors
+        assert isinstance(getattr(importlib.import_module(f"pyapp.models.{name}"), "BASE", ""), str | dict), name
 
 
 def test_saved_configurations_are_read_again() -> None:

@@ -334,6 +334,8 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("timesformer", {"attention_type": "space_only"}, "'space_only'"),
         ("vjepa2", {"hidden_size": 20}, "heads of 5 features"),
         ("vjepa2", {"mlp_ratio": 0.0}, "mlp_ratio"),
+        ("vjepa2", {"num_pooler_layers": 2**31 - 1}, "from 1 to 1,024"),
+        ("mobileclip", {"vision_config": [1]}, "vision_config"),
         ("vjepa2", {"crop_size": [12, 8]}, "no square"),
         ("swinv2", {"window_size": 257}, "window_size is 257"),
         ("swinv2", {"image_size": 2}, "no places for 2 stages"),

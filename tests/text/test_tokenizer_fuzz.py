@@ -102,6 +102,15 @@ def test_hostile_tokenizer_json_that_encodes() -> None:
     assert refused
 
 
+def test_parts_that_are_no_objects_are_named() -> None:
+    whole = KINDS["byte_fallback"]
+    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        with pytest.raises(FileFormatError, match=f"`{part}` is 7, expected an object"):
+            Tokenizer.from_json(written(whole | {part: 7}))
+    with pytest.raises(FileFormatError, match="a decoder is None, expected an object"):
+        Tokenizer.from_json(written(whole | {"decoder": {"type": "Sequence", "decoders": [None]}}))
+
+
 def test_hostile_settings() -> None:
     for changed in hostile_documents(SETTINGS, 200):
         survives(use_json, json.dumps(KINDS["byte_fallback"]), written(changed))

@@ -7,6 +7,7 @@ from typing import Any
 from ...engine import Tensor, ops
 from .. import activations, constraints, initializers, regularizers
 from ..core import Layer
+from ..masking import exclude
 from ..nn_functions import softmax
 
 __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
@@ -39,6 +40,9 @@ class ReLU(Layer):
         self, max_value: float | None = None, negative_slope: float = 0.0, threshold: float = 0.0, **settings: Any
     ) -> None:
         super().__init__(**settings)
+        for name, value in (("max_value", max_value), ("negative_slope", negative_slope), ("threshold", threshold)):
+            if not (value is None and name == "max_value") and not (isinstance(value, (int, float)) and value >= 0):
+                raise ValueError(f"ReLU: {name} is a number from 0 on, not {value!r:.40}")
         self.max_value, self.negative_slope, self.threshold = max_value, negative_slope, threshold
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -52,6 +56,8 @@ class LeakyReLU(Layer):
 
     def __init__(self, negative_slope: float = 0.3, **settings: Any) -> None:
         super().__init__(**settings)
+        if not isinstance(negative_slope, (int, float)) or negative_slope < 0:
+            raise ValueError(f"LeakyReLU: negative_slope is a number from 0 on, not {negative_slope!r:.40}")
         self.negative_slope = negative_slope
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -109,7 +115,5 @@ class Softmax(Layer):
         self.axis = axis
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is not None:
-            inputs = ops.where(mask, inputs, ops.full((), -1e9, dtype=inputs.dtype))
-        found = softmax(inputs, self.axis)
+        found = softmax(exclude(inputs, mask), self.axis)
         return found if mask is None else ops.where(mask, found, ops.zeros_like(found))

@@ -11,7 +11,9 @@ from ...nn import functional as F
 from ...train.batches import is_array
 from ...train.names import unique_name
 from .. import constraints, initializers, regularizers
+from ..arguments import dim_of, share_of
 from ..core import Layer
+from ..masking import exclude
 from ..settings import SETTINGS
 from ..symbolic_tensors import KerasTensor
 from .dense import EinsumDense
@@ -22,15 +24,6 @@ __all__ = ["AdditiveAttention", "Attention", "GroupQueryAttention", "MultiHeadAt
 def _causal(queries: int, keys: int, like: Tensor) -> Tensor:
     """True where key k may be seen by query q: k <= q. (queries, keys)."""
     return ops.ones((queries, keys), dtype="bool", device=like.device).tril()
-
-
-def _excluded(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Scores with a large negative number where the mask is False."""
-    return (
-        scores
-        if mask is None
-        else ops.where(mask, scores, ops.full((), -1e9, dtype=scores.dtype, device=scores.device))
-    )
 
 
 def _tensor(x: Any) -> Any:
@@ -60,6 +53,7 @@ class _HeadsAttention(Layer):
         if sliding_window is not None and (not isinstance(sliding_window, int) or sliding_window < 1):
             raise ValueError(f"{kind}: sliding_window is a positive integer, not {sliding_window!r}")
         flash_attention = flash_attention or SETTINGS.flash_attention
+        share_of(f"{kind}: dropout", dropout)
         if flash_attention and dropout:
             raise ValueError(f"{kind}: flash attention has no dropout, got dropout={dropout}")
         self.heads, self.key_value_heads, self.key_size, self.value_size = (
@@ -178,7 +172,7 @@ class _HeadsAttention(Layer):
         if mask is None and not drop and not return_attention_scores:
             y = F.scaled_dot_product_attention(q, k, v)
         else:
-            scores = _excluded(q @ k.mT * (1 / sqrt(self.key_size)), mask).softmax(-1)  # (B, heads, T, S)
+            scores = exclude(q @ k.mT * (1 / sqrt(self.key_size)), mask).softmax(-1)  # (B, heads, T, S)
             y = (F.dropout(scores, drop, generator=self.generator) if drop else scores) @ v  # (B, heads, T, size)
         y = y.transpose(1, 2)  # (B, T, heads, size)
         if self.gate_dense is not None:
@@ -232,7 +226,7 @@ class MultiHeadAttention(_HeadsAttention):
             raise NotImplementedError("attention over several axes takes no masks and gives no scores")
         # The axes `attention_axes` (all between if they are None) become one, and the others join the batch.
         given = range(1, query.ndim - 1) if self.attention_axes is None else self.attention_axes
-        along = [axis % query.ndim for axis in given]
+        along = [dim_of(axis, query.ndim) for axis in given]
         order = [k for k in range(query.ndim - 1) if k not in along] + along + [query.ndim - 1]
         moved = [x.permute(*order) for x in (query, value, value if key is None else key)]
         cut = query.ndim - 1 - len(along)
@@ -271,7 +265,8 @@ class _DotAttention(Layer):
 
     def __init__(self, dropout: float = 0.0, seed: int | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.dropout, self.seed, self.generator = dropout, seed, None if seed is None else Generator(seed)
+        self.dropout = share_of(f"{type(self).__name__}: dropout", dropout)
+        self.seed, self.generator = seed, None if seed is None else Generator(seed)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return previous_mask[0]
@@ -293,7 +288,7 @@ class _DotAttention(Layer):
         if use_causal_mask:
             causal = _causal(scores.shape[-2], scores.shape[-1], scores)
             allowed = causal if allowed is None else allowed & causal
-        weights = _excluded(scores, allowed).softmax(-1)
+        weights = exclude(scores, allowed).softmax(-1)
         y = (
             F.dropout(weights, self.dropout, generator=self.generator) if training and self.dropout else weights
         ) @ value

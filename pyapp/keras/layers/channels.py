@@ -11,6 +11,12 @@ from ..core import Layer
 __all__: list[str] = []
 
 
+def check_dims(layer: Layer, inputs: Tensor, dims: int) -> None:
+    """ValueError unless the inputs have a batch, `dims` dims of space and channels."""
+    if inputs.ndim != dims + 2:
+        raise ValueError(f"layer {layer.name} ({type(layer).__name__}) takes {dims + 2} dims, got {inputs.shape}")
+
+
 class DataFormatLayer(Layer):
     """A layer whose channels are last or first: `channels_first` says it."""
 
@@ -29,6 +35,8 @@ class ChannelsLayer(DataFormatLayer):
     """A layer that works on (B, …, channels). With `data_format="channels_first"` its inputs and outputs are (B,
     channels, …)."""
 
+    dims: int  # of space
+
     def __init__(self, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
@@ -38,6 +46,7 @@ class ChannelsLayer(DataFormatLayer):
         raise NotImplementedError
 
     def call(self, inputs: Tensor) -> Tensor:
+        check_dims(self, inputs, self.dims)
         if not self.channels_first:
             return self.on_channels_last(inputs)
         return self.on_channels_last(inputs.movedim(1, -1)).movedim(-1, 1)

@@ -10,6 +10,7 @@ from ...engine import Tensor
 from ...nn import functional as F
 from ...train.metrics import in_float32
 from .. import activations, constraints, initializers, regularizers
+from ..arguments import one_of, positive_integer
 from ..nn_functions import conv_transpose
 from ..weight_attributes import AdaptedWeight
 from .channels import ChannelsLayer
@@ -41,7 +42,6 @@ def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tupl
 class _Convolution(ChannelsLayer):
     """Base of all: the window, the padding, the bias and the activation."""
 
-    dims: int
     paddings: tuple[str, ...] = ("valid", "same")
     converted = {"activation": activations.get}
 
@@ -55,9 +55,7 @@ class _Convolution(ChannelsLayer):
         self.kernel_size = sizes(kernel_size, self.dims, f"{kind}: kernel_size")
         self.strides = sizes(strides, self.dims, f"{kind}: strides")
         self.dilation_rate = sizes(dilation_rate, self.dims, f"{kind}: dilation_rate")
-        if padding.lower() not in self.paddings:
-            raise ValueError(f"{kind}: padding is one of {', '.join(self.paddings)}, not {padding!r}")
-        self.padding = padding.lower()
+        self.padding = one_of(f"{kind}: padding", padding, self.paddings)
         self.activation, self.use_bias = activation, use_bias
         self.bias_initializer = initializers.get(bias_initializer)
         self.bias_regularizer, self.bias_constraint = (
@@ -125,11 +123,11 @@ class _Conv(_Convolution, LoraLayer):
             kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, bias_initializer,
             bias_regularizer, bias_constraint, activity_regularizer, **settings,
         )  # fmt: skip
-        self.filters, self.groups = filters, groups
-        if filters < 1 or groups < 1 or filters % groups:
-            raise ValueError(
-                f"{type(self).__name__}: filters ({filters}) must be a multiple of groups ({groups}), both > 0"
-            )
+        kind = type(self).__name__
+        self.filters = positive_integer(f"{kind}: filters", filters)
+        self.groups = positive_integer(f"{kind}: groups", groups)
+        if filters % groups:
+            raise ValueError(f"{kind}: filters ({filters}) must be a multiple of groups ({groups})")
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.kernel_regularizer, self.kernel_constraint = (
             regularizers.get(kernel_regularizer),
@@ -187,7 +185,7 @@ class _Depthwise(_Convolution):
             kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias, bias_initializer,
             bias_regularizer, bias_constraint, activity_regularizer, **settings,
         )  # fmt: skip
-        self.depth_multiplier = depth_multiplier
+        self.depth_multiplier = positive_integer(f"{type(self).__name__}: depth_multiplier", depth_multiplier)
         self.depthwise_initializer = initializers.get(depthwise_initializer)
         self.depthwise_regularizer = regularizers.get(depthwise_regularizer)
         self.depthwise_constraint = constraints.get(depthwise_constraint)
@@ -242,7 +240,7 @@ class _Separable(_Depthwise):
             depthwise_initializer, bias_initializer, depthwise_regularizer, bias_regularizer, activity_regularizer,
             depthwise_constraint, bias_constraint, **settings,
         )  # fmt: skip
-        self.filters = filters
+        self.filters = positive_integer(f"{type(self).__name__}: filters", filters)
         self.pointwise_initializer = initializers.get(pointwise_initializer)
         self.pointwise_regularizer = regularizers.get(pointwise_regularizer)
         self.pointwise_constraint = constraints.get(pointwise_constraint)
@@ -292,7 +290,9 @@ class _Transposed(_Convolution):
         self.output_padding = (
             None if output_padding is None else sizes(output_padding, self.dims, f"{kind}: output_padding", 0)
         )
-        self.filters = filters
+        if any(n >= stride for n, stride in zip(self.output_padding or (), self.strides, strict=False)):
+            raise ValueError(f"{kind}: output_padding {output_padding} must be below strides {self.strides}")
+        self.filters = positive_integer(f"{kind}: filters", filters)
         self.kernel_initializer = initializers.get(kernel_initializer)
         self.kernel_regularizer, self.kernel_constraint = (
             regularizers.get(kernel_regularizer),

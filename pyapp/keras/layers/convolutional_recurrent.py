@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine import Tensor, ops
-from ..arguments import layer_is_channels_first
+from ..arguments import layer_is_channels_first, one_of
 from ..nn_functions import conv
 from .channels import DataFormatLayer
 from .convolution import sizes
@@ -29,11 +29,9 @@ class ConvLSTMCell(LSTMCell):
         self.kernel_size = sizes(kernel_size, rank, f"{kind}: kernel_size")
         self.strides = sizes(strides, rank, f"{kind}: strides")
         self.dilation_rate = sizes(dilation_rate, rank, f"{kind}: dilation_rate")
-        if padding.lower() not in ("valid", "same"):
-            raise ValueError(f"{kind}: padding is valid or same, not {padding!r}")
+        self.padding = one_of(f"{kind}: padding", padding, ("valid", "same"))
         if max(self.strides) > 1 and max(self.dilation_rate) > 1:
             raise ValueError(f"{kind}: strides and dilation_rate are not both greater than 1")
-        self.padding = padding.lower()
 
     def build(self, input_shape: Any) -> None:
         gates = 4 * self.filters

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from ...engine import Tensor, ops
+from ..arguments import dim_of
 from ..core import Layer
 
 __all__ = [
@@ -20,10 +22,11 @@ class _Merge(Layer):
     probe_scale = 1
 
     def call(self, inputs: Any) -> Tensor:
-        if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
-            raise ValueError(f"layer {self.name} ({type(self).__name__}) takes a list of at least two inputs")
-        result = inputs[0]
-        for other in inputs[1:]:
+        if not isinstance(inputs, (list, tuple)) or not inputs:
+            raise ValueError(f"layer {self.name} ({type(self).__name__}) takes a list of inputs")
+        aligned = _aligned(inputs)
+        result = aligned[0]
+        for other in aligned[1:]:
             try:
                 result = self.merge(result, other)
             except RuntimeError as error:
@@ -43,6 +46,16 @@ class _Merge(Layer):
         return x
 
 
+def _aligned(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The inputs with as many dims as the longest: new ones stand after the batch. ValueError where the batches
+    differ.
+    """
+    if len({x.shape[0] for x in inputs if x.ndim}) > 1:
+        raise ValueError(f"the batches differ: {', '.join(str(tuple(x.shape)) for x in inputs)}")
+    dims = max(x.ndim for x in inputs)
+    return [x if x.ndim == dims or not x.ndim else x[(slice(None), *(None,) * (dims - x.ndim))] for x in inputs]
+
+
 class Add(_Merge):
     """The sum."""
 
@@ -56,7 +69,8 @@ class Subtract(_Merge):
     def call(self, inputs: Any) -> Tensor:
         if not isinstance(inputs, (list, tuple)) or len(inputs) != 2:
             raise ValueError(f"layer {self.name} (Subtract) takes a list of two inputs")
-        return inputs[0] - inputs[1]
+        first, second = _aligned(inputs)
+        return first - second
 
 
 class Multiply(_Merge):
@@ -123,7 +137,7 @@ class Dot(Layer):
 
     def call(self, inputs: Any) -> Tensor:
         x, y = inputs
-        first, second = (axis % t.ndim for axis, t in zip(self.axes, (x, y), strict=True))
+        first, second = (dim_of(axis, t.ndim) for axis, t in zip(self.axes, (x, y), strict=True))
         if self.normalize:
             x = x / (x * x).sum(first, keepdim=True).clamp(min=1e-12).sqrt()
             y = y / (y * y).sum(second, keepdim=True).clamp(min=1e-12).sqrt()

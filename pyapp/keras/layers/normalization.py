@@ -7,6 +7,7 @@ from typing import Any
 from ...engine import Tensor, no_grad, ops
 from ...train.metrics import in_float32
 from .. import constraints, initializers, regularizers
+from ..arguments import dim_of
 from ..core import Layer
 from ..nn_functions import rms_normalization
 
@@ -41,7 +42,7 @@ class _Scaled(Layer):
 
     def _axes(self, ndim: int) -> list[int]:
         axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
-        return sorted(axis % ndim for axis in axes)
+        return sorted(dim_of(axis, ndim) for axis in axes)
 
     def _add_scale(self, shape: Any) -> None:
         if self.scale:
@@ -74,12 +75,16 @@ class BatchNormalization(_Scaled):
         self, axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3, center: bool = True, scale: bool = True,
         beta_initializer: Any = "zeros", gamma_initializer: Any = "ones", moving_mean_initializer: Any = "zeros",
         moving_variance_initializer: Any = "ones", beta_regularizer: Any = None, gamma_regularizer: Any = None,
-        beta_constraint: Any = None, gamma_constraint: Any = None, **settings: Any,
+        beta_constraint: Any = None, gamma_constraint: Any = None, synchronized: bool = False, renorm: bool = False,
+        renorm_clipping: Any = None, renorm_momentum: float = 0.99, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(
             axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
             beta_constraint, gamma_constraint, **settings,
         )  # fmt: skip
+        for given, name in ((synchronized, "synchronized"), (renorm, "renorm")):
+            if given:
+                raise NotImplementedError(f"BatchNormalization: {name}=True does not exist; leave it out")
         self.momentum = momentum
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)
@@ -99,7 +104,7 @@ class BatchNormalization(_Scaled):
         return self._as_output(self._of_batch(x, training, mask))
 
     def _of_batch(self, x: Tensor, training: bool, mask: Tensor | None) -> Tensor:
-        axis = self.axis % x.ndim
+        axis = dim_of(self.axis, x.ndim)
         others = [dim for dim in range(x.ndim) if dim != axis]
         if training and self.trainable and mask is not None:
             return self._masked(x, mask, axis, others)
@@ -204,7 +209,7 @@ class GroupNormalization(_Scaled):
         self._add_scale((channels,))
 
     def normalized(self, inputs: Tensor) -> Tensor:
-        axis = self.axis % inputs.ndim
+        axis = dim_of(self.axis, inputs.ndim)
         y = ops.group_norm(inputs.movedim(axis, 1), self.groups, self.gamma, self.beta, self.epsilon)
         return y.movedim(1, axis)
 
@@ -225,7 +230,7 @@ class RMSNormalization(Layer):
     def call(self, inputs: Tensor) -> Tensor:
         if not isinstance(self.axis, int):
             return rms_normalization(inputs, self.scale, self.axis, self.epsilon)
-        axis = self.axis % inputs.ndim
+        axis = dim_of(self.axis, inputs.ndim)
         x = inputs.movedim(axis, -1)
         return ops.rms_norm(x, self.scale, self.epsilon).movedim(-1, axis)
 

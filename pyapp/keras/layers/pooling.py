@@ -7,10 +7,10 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...nn import functional as F
-from ..arguments import layer_is_channels_first
+from ..arguments import as_floats, layer_is_channels_first, one_of
 from ..core import Layer
 from ..nn_functions import adaptive_average_pool, adaptive_max_pool
-from .channels import ChannelsLayer
+from .channels import ChannelsLayer, check_dims
 from .convolution import same_padding, sizes
 
 __all__ = [
@@ -25,8 +25,6 @@ _MEANS: dict[int, Callable[..., Tensor]] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3:
 
 
 class _Pool(ChannelsLayer):
-    dims: int
-
     def __init__(
         self, pool_size: Any = 2, strides: Any = None, padding: str = "valid", data_format: str | None = None,
         **settings: Any,
@@ -35,19 +33,13 @@ class _Pool(ChannelsLayer):
         kind = type(self).__name__
         self.pool_size = sizes(pool_size, self.dims, f"{kind}: pool_size")
         self.strides = sizes(self.pool_size if strides is None else strides, self.dims, f"{kind}: strides")
-        if padding.lower() not in ("valid", "same"):
-            raise ValueError(f"{kind}: padding is valid or same, not {padding!r}")
-        self.padding = padding.lower()
+        self.padding = one_of(f"{kind}: padding", padding, ("valid", "same"))
 
     @property
     def probe_scale(self) -> int:  # type: ignore[override]
         return max(*self.pool_size, *self.strides)
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
-        if inputs.ndim != self.dims + 2:
-            raise ValueError(
-                f"layer {self.name} ({type(self).__name__}) takes {self.dims + 2} dims, got {inputs.shape}"
-            )
         x = inputs.movedim(-1, 1)
         flat: list[int] = []
         if self.padding == "same":
@@ -126,11 +118,13 @@ class _GlobalPool(Layer):
 
 class _GlobalAverage(_GlobalPool):
     def call(self, inputs: Tensor) -> Tensor:
-        return inputs.mean(self.space, keepdim=self.keepdims)
+        check_dims(self, inputs, self.dims)
+        return as_floats(inputs).mean(self.space, keepdim=self.keepdims)
 
 
 class _GlobalMax(_GlobalPool):
     def call(self, inputs: Tensor) -> Tensor:
+        check_dims(self, inputs, self.dims)
         return inputs.amax(self.space, keepdim=self.keepdims)
 
 
@@ -183,7 +177,6 @@ class GlobalMaxPooling3D(_GlobalMax):
 class _Adaptive(ChannelsLayer):
     """Windows as large as the output's size asks for."""
 
-    dims: int
     pool: Callable[..., Tensor]
 
     def __init__(self, output_size: Any, data_format: str | None = None, **settings: Any) -> None:
@@ -191,8 +184,6 @@ class _Adaptive(ChannelsLayer):
         self.output_size = sizes(output_size, self.dims, f"{type(self).__name__}: output_size")
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
-        if inputs.ndim != self.dims + 2:
-            raise ValueError(f"takes {self.dims + 2} dims, got {inputs.shape}")
         return type(self).pool(inputs, self.output_size)
 
 

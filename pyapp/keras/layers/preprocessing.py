@@ -13,6 +13,7 @@ from ...engine import Tensor, no_grad, ops
 from ...engine.lazy import np
 from ...errors import ArgumentError
 from ...nn import functional as F
+from ..arguments import dim_of
 from ..core import Layer
 from ..symbolic_tensors import KerasTensor, record
 
@@ -50,7 +51,7 @@ class Normalization(Layer):
         self.invert = invert
 
     def build(self, input_shape: Any) -> None:
-        kept = sorted(axis % len(input_shape) for axis in self.axis)
+        kept = sorted(dim_of(axis, len(input_shape)) for axis in self.axis)
         self.shape = [size if place in kept else 1 for place, size in enumerate(input_shape)]
         sizes = [input_shape[place] for place in kept]
         if self.given is None:
@@ -84,7 +85,7 @@ class Normalization(Layer):
         x = ops.as_tensor(data).to(self.compute_dtype)
         if not self.built:
             self._build_for(x)
-        kept = {axis % x.ndim for axis in self.axis}
+        kept = {dim_of(axis, x.ndim) for axis in self.axis}
         others = [dim for dim in range(x.ndim) if dim not in kept]
         with no_grad():
             self.adapt_mean.copy_(x.mean(others).reshape(self.adapt_mean.shape))

@@ -177,14 +177,16 @@ class GRUCell(Cell):
         (h,), n = states, self.units
         if self.reset_after:
             hidden = ops.linear(h, self.recurrent_kernel.T, None if self.bias is None else self.bias[1])
-            gates = self.recurrent_activation(part[:, : 2 * n] + hidden[:, : 2 * n])
-            update, reset = gates[:, :n], gates[:, n:]
+            update, reset = self._gates(part[:, : 2 * n] + hidden[:, : 2 * n])
             new = self.activation(part[:, 2 * n :] + reset * hidden[:, 2 * n :])
         else:
-            gates = self.recurrent_activation(part[:, : 2 * n] + h @ self.recurrent_kernel[:, : 2 * n])
-            update, reset = gates[:, :n], gates[:, n:]
+            update, reset = self._gates(part[:, : 2 * n] + h @ self.recurrent_kernel[:, : 2 * n])
             new = self.activation(part[:, 2 * n :] + (reset * h) @ self.recurrent_kernel[:, 2 * n :])
         return [update * h + (1 - update) * new]
+
+    def _gates(self, x: Tensor) -> Sequence[Tensor]:
+        """The update and reset gates of (B, 2 * units); each has its own activation, which may be softmax."""
+        return self.recurrent_activation(x.unflatten(-1, (2, self.units))).unbind(-2)
 
     def has_usual_activations(self) -> bool:
         return self.reset_after and super().has_usual_activations()
@@ -670,7 +672,7 @@ class Bidirectional(Layer):
 
 
 class TimeDistributed(Layer):
-    """A layer at each step of (B, steps, …)."""
+    """A layer at each step of (B, steps, …); its mask, (B, steps, …), is cut into steps too."""
 
     supports_masking = True
 
@@ -678,7 +680,20 @@ class TimeDistributed(Layer):
         super().__init__(**settings)
         self.layer = as_layer(layer)
 
-    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+    def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
+        if inputs.ndim < 3:
+            raise ValueError(f"takes at least 3 dims, (batch, steps, …), got {tuple(inputs.shape)}")
+        if mask is not None and tuple(mask.shape[:2]) != tuple(inputs.shape[:2]):
+            raise ValueError(f"the mask {tuple(mask.shape)} does not have the batch and steps of {tuple(inputs.shape)}")
+        if not self.layer.built:
+            self.layer._build_for(inputs[:, 0])
+        masked = mask is not None and "mask" in arguments_of(type(self.layer).call)
+        if masked or (training and next(self.layer.buffers(), None) is not None):  # statistics of one step at a time
+            steps = [
+                self.layer(inputs[:, step], **({"mask": mask[:, step]} if masked and mask is not None else {}))
+                for step in range(inputs.shape[1])
+            ]
+            return ops.stack(steps, 1)
         flat = inputs.reshape(inputs.shape[0] * inputs.shape[1], *inputs.shape[2:])
         y = self.layer(flat)
         return y.reshape(inputs.shape[0], inputs.shape[1], *y.shape[1:])

@@ -8,9 +8,11 @@ from typing import Any
 from ...engine import Tensor, ops
 from ...engine.ops.random import Generator
 from ...nn import functional as F
+from ...nn.layers.dropout import SELU_FLOOR
 from .. import regularizers
-from ..arguments import layer_is_channels_first
+from ..arguments import layer_is_channels_first, share_of
 from ..core import Layer
+from .channels import check_dims
 
 __all__ = [
     "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D",
@@ -30,6 +32,23 @@ class _Random(Layer):
         self.seed = seed
         self.generator = None if seed is None else Generator(seed)
 
+    def _kept(self, inputs: Tensor, rate: float, sizes: Any) -> Tensor:
+        """1 for what stays, 0 for a share `rate` of the elements. None stands for the size of the inputs."""
+        if len(sizes) != inputs.ndim:
+            raise ValueError(f"noise_shape {sizes} has {len(sizes)} sizes, the inputs have {inputs.ndim}")
+        shape = [size if wanted is None else wanted for size, wanted in zip(inputs.shape, sizes, strict=True)]
+        return (ops.rand(shape, generator=self.generator, device=inputs.device) >= rate).to(inputs.dtype)
+
+
+def _noise_sizes(kind: str, noise_shape: Any) -> tuple[int | None, ...] | None:
+    """The sizes of `noise_shape`: positive integers, or None for that of the inputs."""
+    if noise_shape is None:
+        return None
+    sizes = tuple(noise_shape) if isinstance(noise_shape, (list, tuple)) else (0,)
+    if not all(size is None or (type(size) is int and size > 0) for size in sizes):
+        raise ValueError(f"{kind}: noise_shape is a tuple of positive integers and None, not {noise_shape!r:.40}")
+    return sizes
+
 
 class Dropout(_Random):
     """Zeroes a share `rate` of the elements and divides the rest by 1 - rate. Sizes of 1 in `noise_shape` share a
@@ -38,19 +57,15 @@ class Dropout(_Random):
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
-        if not 0 <= rate <= 1:
-            raise ValueError(f"Dropout: rate is in [0, 1], not {rate}")
-        self.rate, self.noise_shape = rate, noise_shape
+        self.rate = share_of("Dropout: rate", rate)
+        self.noise_shape = _noise_sizes("Dropout", noise_shape)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
             return inputs
         if self.noise_shape is None:
             return F.dropout(inputs, self.rate, generator=self.generator)
-        shape = [
-            size if wanted is None else wanted for size, wanted in zip(inputs.shape, self.noise_shape, strict=True)
-        ]
-        kept = (ops.rand(shape, generator=self.generator, device=inputs.device) >= self.rate).to(inputs.dtype)
+        kept = self._kept(inputs, self.rate, self.noise_shape)
         return inputs * kept * (1 / (1 - self.rate) if self.rate < 1 else 0.0)
 
 
@@ -61,18 +76,16 @@ class _SpatialDropout(_Random):
 
     def __init__(self, rate: float, seed: int | None = None, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
-        if not 0 <= rate < 1:
-            raise ValueError(f"{type(self).__name__}: rate is in [0, 1), not {rate}")
-        self.rate = rate
+        self.rate = share_of(f"{type(self).__name__}: rate", rate)
         self.channels_first = layer_is_channels_first(type(self).__name__, data_format)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
+        check_dims(self, inputs, self.dims)
         if not training or not self.rate:
             return inputs
         space = (1,) * self.dims
         shape = (*inputs.shape[:2], *space) if self.channels_first else (inputs.shape[0], *space, inputs.shape[-1])
-        kept = (ops.rand(shape, generator=self.generator, device=inputs.device) >= self.rate).to(inputs.dtype)
-        return inputs * (kept * (1 / (1 - self.rate)))
+        return inputs * (self._kept(inputs, self.rate, shape) * (1 / (1 - self.rate) if self.rate < 1 else 0.0))
 
 
 class SpatialDropout1D(_SpatialDropout):
@@ -98,14 +111,17 @@ class AlphaDropout(_Random):
 
     def __init__(self, rate: float, noise_shape: Any = None, seed: int | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
-        if noise_shape is not None:
-            raise NotImplementedError("AlphaDropout: noise_shape is not supported")
-        self.rate = rate
+        self.rate = share_of("AlphaDropout: rate", rate)
+        self.noise_shape = _noise_sizes("AlphaDropout", noise_shape)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        return (
-            F.alpha_dropout(inputs, self.rate, training, generator=self.generator) if training and self.rate else inputs
-        )
+        if not training or not self.rate:
+            return inputs
+        if self.noise_shape is None or self.rate == 1:
+            return F.alpha_dropout(inputs, self.rate, True, generator=self.generator)
+        kept, least = self._kept(inputs, self.rate, self.noise_shape), SELU_FLOOR
+        scale = ((1 - self.rate) * (1 + self.rate * least * least)) ** -0.5
+        return (inputs * kept + (1 - kept) * least - self.rate * least) * scale
 
 
 class GaussianDropout(_Random):
@@ -113,7 +129,7 @@ class GaussianDropout(_Random):
 
     def __init__(self, rate: float, seed: int | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
-        self.rate = rate
+        self.rate = share_of("GaussianDropout: rate", rate)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
@@ -127,7 +143,7 @@ class GaussianNoise(_Random):
 
     def __init__(self, stddev: float, seed: int | None = None, **settings: Any) -> None:
         super().__init__(seed, **settings)
-        self.stddev = stddev
+        self.stddev = share_of("GaussianNoise: stddev", stddev)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.stddev:

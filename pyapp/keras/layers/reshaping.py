@@ -10,11 +10,12 @@ from typing import Any
 
 from ...engine import Tensor, ops
 from ...nn import functional as F
-from ..arguments import as_tensor, layer_is_channels_first
+from ..arguments import as_tensor, layer_is_channels_first, positive_integer
 from ..core import Function, Layer
 from ..lookup import as_json
 from ..masking import set_mask
-from .channels import ChannelsLayer
+from .channels import ChannelsLayer, check_dims
+from .convolution import sizes
 from .images import MODES, resized
 
 __all__ = [
@@ -50,7 +51,10 @@ class Reshape(Layer):
 
     def __init__(self, target_shape: Any, **settings: Any) -> None:
         super().__init__(**settings)
-        self.target_shape = tuple(target_shape)
+        sizes = target_shape if isinstance(target_shape, (list, tuple)) else (target_shape,)
+        self.target_shape = tuple(-1 if size is None else size for size in sizes)
+        if not all(type(size) is int and size >= -1 for size in self.target_shape) or self.target_shape.count(-1) > 1:
+            raise ValueError(f"Reshape: target_shape has sizes, at most one of them -1, not {target_shape!r:.60}")
 
     def call(self, inputs: Tensor) -> Tensor:
         rest = prod(inputs.shape[1:])
@@ -79,7 +83,7 @@ class RepeatVector(Layer):
 
     def __init__(self, n: int, **settings: Any) -> None:
         super().__init__(**settings)
-        self.n = n
+        self.n = positive_integer("RepeatVector: n", n)
 
     def call(self, inputs: Tensor) -> Tensor:
         return inputs.unsqueeze(1).expand(-1, self.n, -1)
@@ -90,6 +94,8 @@ class Masking(Layer):
 
     def __init__(self, mask_value: float = 0.0, **settings: Any) -> None:
         super().__init__(**settings)
+        if not isinstance(mask_value, (int, float)):
+            raise TypeError(f"Masking: mask_value is a number, not {mask_value!r:.40}")
         self.mask_value = mask_value
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -140,23 +146,24 @@ class Lambda(Function):
         return self.function(*args, **self.arguments, **kwargs)
 
 
-def _pairs(padding: Any, dims: int) -> list[tuple[int, int]]:
+def _pairs(padding: Any, dims: int, name: str) -> list[tuple[int, int]]:
     """(before, after) of each dim from 1, (1, 1) or ((1, 1), (1, 1))."""
-    if isinstance(padding, int):
-        return [(padding, padding)] * dims
-    if dims == 1 and len(padding) == 2 and all(isinstance(n, int) for n in padding):
-        return [tuple(padding)]
-    if len(padding) != dims:
-        raise ValueError(f"takes a number, or one for each of {dims} dims, got {padding}")
-    return [(n, n) if isinstance(n, int) else tuple(n) for n in padding]
+    given = [padding] * dims if isinstance(padding, int) else padding
+    if dims == 1 and isinstance(given, (list, tuple)) and len(given) == 2:
+        given = [given]
+    pairs = [(n, n) if isinstance(n, int) else n for n in given] if isinstance(given, (list, tuple)) else []
+    fits = all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in pairs)
+    if len(pairs) != dims or not fits or not all(isinstance(n, int) and n >= 0 for pair in pairs for n in pair):
+        raise ValueError(
+            f"{name} takes a number from 0 on, or one or a pair for each of {dims} dims, got {padding!r:.60}"
+        )
+    return [(before, after) for before, after in pairs]
 
 
 class _Padding(ChannelsLayer):
-    dims: int
-
     def __init__(self, padding: Any = 1, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(data_format, **settings)
-        self.padding = _pairs(padding, self.dims)
+        self.padding = _pairs(padding, self.dims, f"{type(self).__name__}: padding")
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         flat = [n for pair in reversed(self.padding) for n in pair]
@@ -182,15 +189,16 @@ class ZeroPadding3D(_Padding):
 
 
 class _Cropping(ChannelsLayer):
-    dims: int
-
     def __init__(self, cropping: Any = 1, data_format: str | None = None, **settings: Any) -> None:
         super().__init__(data_format, **settings)
-        self.cropping = _pairs(cropping, self.dims)
+        self.cropping = _pairs(cropping, self.dims, f"{type(self).__name__}: cropping")
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         for dim, (before, after) in enumerate(self.cropping, 1):
-            inputs = inputs.narrow(dim, before, inputs.shape[dim] - before - after)
+            left = inputs.shape[dim] - before - after
+            if left < 1:
+                raise ValueError(f"cropping {(before, after)} leaves nothing of the {inputs.shape[dim]} of dim {dim}")
+            inputs = inputs.narrow(dim, before, left)
         return inputs
 
 
@@ -205,6 +213,9 @@ class Cropping2D(_Cropping):
 
     dims = 2
 
+    def __init__(self, cropping: Any = 0, data_format: str | None = None, **settings: Any) -> None:
+        super().__init__(cropping, data_format, **settings)
+
 
 class Cropping3D(_Cropping):
     """Planes, rows and columns cut off volumes (B, D, H, W, C)."""
@@ -217,20 +228,23 @@ class UpSampling1D(Layer):
 
     def __init__(self, size: int = 2, **settings: Any) -> None:
         super().__init__(**settings)
-        self.size = size
+        self.size = positive_integer("UpSampling1D: size", size)
 
     def call(self, inputs: Tensor) -> Tensor:
+        check_dims(self, inputs, 1)
         return inputs.repeat_interleave(self.size, 1)
 
 
 class UpSampling2D(ChannelsLayer):
     """Images (B, H, W, C) enlarged by whole factors: "nearest", "bilinear" or "bicubic"."""
 
+    dims = 2
+
     def __init__(
         self, size: Any = (2, 2), data_format: str | None = None, interpolation: str = "nearest", **settings: Any
     ) -> None:
         super().__init__(data_format, **settings)
-        self.size = (size, size) if isinstance(size, int) else tuple(size)
+        self.size = sizes(size, 2, "UpSampling2D: size")
         if interpolation not in MODES:
             raise ValueError(f"UpSampling2D: interpolation is one of {', '.join(MODES)}, not {interpolation!r}")
         self.interpolation = interpolation
@@ -245,9 +259,11 @@ class UpSampling2D(ChannelsLayer):
 class UpSampling3D(ChannelsLayer):
     """Volumes (B, D, H, W, C) enlarged by whole factors."""
 
+    dims = 3
+
     def __init__(self, size: Any = (2, 2, 2), data_format: str | None = None, **settings: Any) -> None:
         super().__init__(data_format, **settings)
-        self.size = (size,) * 3 if isinstance(size, int) else tuple(size)
+        self.size = sizes(size, 3, "UpSampling3D: size")
 
     def on_channels_last(self, inputs: Tensor) -> Tensor:
         for dim, count in enumerate(self.size, 1):

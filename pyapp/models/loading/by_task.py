@@ -430,8 +430,9 @@ def build(
     where, checkpoint = checkpoint.source.name, as_floats(checkpoint, settings)
     module = importlib.import_module(f"pyapp.models.{module_of(settings, where, task)}")
     own_names = not is_llama_cpps(checkpoint)
-    adapted = module.adapted(settings, checkpoint.tensors) if own_names and hasattr(module, "adapted") else settings
     try:
+        adapts = own_names and hasattr(module, "adapted")
+        adapted = module.adapted(settings, checkpoint.tensors) if adapts else settings
         config = module.Config.from_dict(adapted)
         with skip_initialization():
             model: Any = (

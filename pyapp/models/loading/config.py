@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from math import inf
@@ -30,6 +31,7 @@ LIMITS = {
     "v_head_dim": 1 << 12, "n_routed_experts": 1 << 12, "n_shared_experts": 1 << 12,
     "state_size": 1 << 12, "conv_kernel": 1 << 8, "time_step_rank": 1 << 17, "num_heads": 1 << 12, "n_groups": 1 << 12,
 }  # fmt: skip
+_COUNTS_LAYERS = re.compile(r"(^|_)(layers|depth|blocks|layers_per_block)$")  # names of fields: DEEPEST is their limit
 INFINITY = {"__float__": "Infinity"}  # as transformers writes it
 LENGTHENING = ("linear", "dynamic", "yarn")  # scalings of rotary positions whose `factor` makes the context longer
 LOCAL_BASE = 10000.0  # of the rotary angles of layers with a window, beside those without
@@ -94,7 +96,7 @@ def _problem(field: Any, kind: str, value: Any) -> str | None:
     """What was expected, where `value` is not a plausible `kind`."""
     if kind == "int":
         lowest = 0 if field.default == 0 or field.name.endswith(("_token_id", "max_window_layers")) else 1
-        most = LIMITS.get(field.name, LARGEST)
+        most = LIMITS.get(field.name, DEEPEST if _COUNTS_LAYERS.search(field.name) else LARGEST)
         plausible = type(value) is int and lowest <= value <= most
         return None if plausible else f"a whole number from {lowest} to {most:,}"
     if kind == "float":

@@ -247,10 +247,13 @@ def _lazy_tracking(becomes: type[Module]) -> Any:
 
     def __init__(
         self: Any, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
-        device: Any = None, dtype: Any = None,
+        device: Any = None, dtype: Any = None, *, bias: bool = True,
     ) -> None:  # fmt: skip
-        LazyModuleMixin.__init__(self, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+        LazyModuleMixin.__init__(
+            self, eps, momentum, affine, track_running_stats, bias=bias, device=device, dtype=dtype
+        )
 
+    __init__.__qualname__ = f"{lazy.__name__}.__init__"
     lazy.__init__ = __init__
     return lazy
 

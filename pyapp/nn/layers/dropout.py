@@ -86,7 +86,7 @@ def dropout3d(
     return _drop_channels(3, input, p, training, inplace, generator)
 
 
-_SELU_FLOOR = -1.7580993408473766  # selu(-infinity)
+SELU_FLOOR = -1.7580993408473766  # selu(-infinity)
 
 
 def _drop_alpha(
@@ -103,9 +103,9 @@ def _drop_alpha(
     def dropped(x: Tensor) -> Tensor:
         if p == 1:
             return x * 0.0
-        scale = ((1 - p) * (1 + p * _SELU_FLOOR**2)) ** -0.5
+        scale = ((1 - p) * (1 + p * SELU_FLOOR**2)) ** -0.5
         kept = _kept(x, p, channels, generator)
-        return x * (kept * scale) + ((1 - kept) * _SELU_FLOOR + p * -_SELU_FLOOR) * scale
+        return x * (kept * scale) + ((1 - kept) * SELU_FLOOR + p * -SELU_FLOOR) * scale
 
     dropped.__name__ = name
     return written(input, inplace, dropped)

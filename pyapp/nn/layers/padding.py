@@ -45,6 +45,7 @@ def _pad_in_mode(mode: str) -> Any:
         """See pad: one number, or one for each side, starting at the last dim."""
         return ops.pad(input, padding, mode)
 
+    function.__name__ = "pad"  # in errors
     return function
 
 

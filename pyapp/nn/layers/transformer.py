@@ -142,6 +142,8 @@ class _Stack(Module):
 
     def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
+        if num_layers < 0:
+            raise ValueError(f"num_layers is from 0 on, not {num_layers}")
         self.layers = ModuleList(deepcopy(layer) for _ in range(num_layers))
         self.num_layers = num_layers
         self.norm = norm

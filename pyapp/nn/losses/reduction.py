@@ -8,7 +8,7 @@ from typing import Any
 from ...engine import Tensor
 from ...engine.shape import broadcast_shapes
 from ...engine.user_errors import describe, warn
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ArgumentTypeError
 from ..layers.from_function import FunctionLayer, function_layer
 
 
@@ -79,6 +79,10 @@ class Loss(FunctionLayer):
         super().__init__(*args, **kwargs)
         if self.reduction not in self.reductions:
             raise ArgumentError(f"{type(self).__name__}: unknown reduction {self.reduction!r}")
+        for name in ("weight", "pos_weight"):
+            value = getattr(self, name, None)
+            if value is not None and not isinstance(value, Tensor):
+                raise ArgumentTypeError(f"{type(self).__name__}: {name} is a tensor or None, not {value!r:.60}")
 
 
 def loss_layer(name: str, function: Any, tensors: int = 2, settings: str | None = None, base: type = Loss) -> Any:

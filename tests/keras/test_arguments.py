@@ -1,0 +1,125 @@
+"""Arguments that are wrong, rare or left out: as in Keras 3.15, or refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyapp import keras
+from tests.together import check_each
+
+L = keras.layers
+
+# (a layer that is made, or made and called; what its error says)
+REFUSED: list[tuple[Any, str]] = [
+    (lambda: L.Conv2D(2.5, 3), "Conv2D: filters is a positive integer, not 2.5"),
+    (lambda: L.Conv2D(2, 3, padding=None), "Conv2D: padding is valid or same, not None"),
+    (lambda: L.Conv2D(2, 3, data_format=()), "Conv2D: data_format is"),
+    (lambda: L.Conv2DTranspose(0, 3), "Conv2DTranspose: filters"),
+    (lambda: L.Conv1DTranspose(2, 3, output_padding=1), "output_padding 1 must be below strides"),
+    (lambda: L.MaxPooling1D(padding=2.5), "MaxPooling1D: padding"),
+    (lambda: L.GaussianDropout(1000), "GaussianDropout: rate is a number from 0 to 1, not 1000"),
+    (lambda: L.MultiHeadAttention(1, 2, dropout=()), "MultiHeadAttention: dropout"),
+    (lambda: L.AlphaDropout(0.5, noise_shape=(-1,)), "AlphaDropout: noise_shape"),
+    (lambda: L.Masking(None), "Masking: mask_value"),
+    (lambda: L.ReLU(threshold=""), "ReLU: threshold"),
+    (lambda: L.Reshape(("x",)), "Reshape: target_shape"),
+    (lambda: L.ZeroPadding2D(-2), "ZeroPadding2D: padding"),
+    (lambda: L.UpSampling1D()(keras.ops.ones((2, 3))), "takes 3 dims"),
+    (lambda: L.GlobalMaxPooling3D()(keras.ops.ones((2, 3, 4, 5))), "takes 5 dims"),
+    (lambda: L.SpatialDropout1D(0.5)(keras.ops.ones((2, 3))), "takes 3 dims"),
+    (lambda: L.Cropping1D(1)(keras.ops.ones((2, 2, 1))), "leaves nothing of the 2 of dim 1"),
+    (lambda: L.Add()([keras.ops.ones((2, 3)), keras.ops.ones((1, 3))]), "the batches differ: (2, 3), (1, 3)"),
+    (lambda: L.LayerNormalization(axis=2)(keras.ops.ones((2, 3))), "there is no axis 2: there are 2 dims"),
+    (lambda: L.Dot(axes=3)([keras.ops.ones((2, 3))] * 2), "there is no axis 3"),
+    (lambda: keras.ops.sum(keras.ops.ones((2, 3)), axis=-3), "axis -3"),
+]
+
+
+def test_wrong_arguments_are_named() -> None:
+    def check(number: int, make: Any, says: str) -> None:
+        with pytest.raises((ValueError, TypeError, IndexError)) as caught:
+            make()
+        assert says in str(caught.value), caught.value
+
+    check_each(check, [(number, *case) for number, case in enumerate(REFUSED)])
+
+
+def test_merged_inputs_of_fewer_dims_stand_beside_the_batch() -> None:
+    x, y = np.arange(4.0, dtype="float32").reshape(2, 1, 2), np.array([[10.0, 20.0], [30.0, 40.0]], "float32")
+    found = L.Add()([x, y]).numpy()
+    np.testing.assert_array_equal(found, [[[10, 21]], [[32, 43]]])
+    np.testing.assert_array_equal(L.Maximum()([x]).numpy(), x)
+
+
+def test_each_step_of_time_distributed_has_its_own_statistics_and_mask() -> None:
+    x = np.arange(12.0, dtype="float32").reshape(2, 3, 2)
+    y = L.TimeDistributed(L.BatchNormalization(epsilon=0.0))(x, training=True).detach().numpy()
+    np.testing.assert_allclose(y, np.broadcast_to([[[-1.0]], [[1.0]]], x.shape), rtol=1e-6)  # two examples each step
+    seen: list[Any] = []
+
+    class Seeing(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, inputs: Any, mask: Any = None) -> Any:
+            seen.append(mask.numpy().tolist())
+            return inputs
+
+    mask = np.array([[True, False, True], [True, True, False]])
+    L.TimeDistributed(Seeing())(keras.ops.convert_to_tensor(x), mask=keras.ops.convert_to_tensor(mask))
+    assert seen == mask.T.tolist()
+
+
+def test_defaults_and_rare_values() -> None:
+    x = keras.ops.ones((1, 9, 4, 2))
+    assert L.Cropping2D()(x).shape == x.shape  # nothing is cropped, unlike in one and three dims
+    assert float(keras.ops.sum(L.Softmax(axis=None)(x))) == pytest.approx(1)
+    assert not L.SpatialDropout2D(1)(x, training=True).numpy().any()
+    shared = L.AlphaDropout(0.5, noise_shape=(1, 9, 1, 1), seed=1)(x, training=True).numpy()
+    assert (shared == shared[:, :, :1, :1]).all() and len(np.unique(shared)) == 2
+    gates = L.GRU(1, recurrent_activation="softmax", reset_after=False)
+    gates(x[0])
+    gates.set_weights([np.full(w.shape, 0.5, "float32") for w in gates.get_weights()])
+    assert not gates(x[0]).detach().numpy().any()  # a softmax over a gate's one unit is 1: the state stays
+
+
+def small_model() -> Any:
+    model = keras.Sequential([keras.Input((2,)), L.Dense(1, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+def test_steps_of_arrays_end_with_a_pass_and_divide_it() -> None:
+    """Numbers of Keras 3.15: three batches make an epoch of two steps and one of one; without batch_size two steps are
+    the whole."""
+    x, y = np.arange(16, dtype="float32").reshape(8, 2) / 8, np.arange(8, dtype="float32").reshape(8, 1) / 8
+
+    def fit(**settings: Any) -> list[float]:
+        history = small_model().fit(x, y, shuffle=False, verbose=0, steps_per_epoch=2, **settings).history
+        return [float(loss) for loss in history["loss"]]
+
+    assert fit(batch_size=3, epochs=3) == pytest.approx([1.237679, 0.929923, 0.16219], rel=1e-4)
+    assert fit(epochs=2) == pytest.approx([2.029114, 0.072529], rel=1e-4)
+    for name, value in (("epochs", None), ("epochs", -1), ("steps_per_epoch", {}), ("initial_epoch", 0.5)):
+        with pytest.raises(ValueError, match=f"{name} is "):
+            small_model().fit(x, y, verbose=0, **{name: value})
+
+
+def test_the_best_weights_are_restored_after_averages_are() -> None:
+    x, y = np.ones((4, 2), "float32"), np.zeros((4, 1), "float32")
+    model = small_model()
+    model.compile(keras.optimizers.SGD(3.0, use_ema=True, ema_momentum=0.5), "mse")  # it overshoots, and gets worse
+    stop = keras.callbacks.EarlyStopping("loss", patience=0, restore_best_weights=True)
+    model.fit(x, y, epochs=4, verbose=0, shuffle=False, callbacks=[stop])
+    np.testing.assert_allclose(model.get_weights()[0].ravel(), [-11, -11], rtol=1e-5)
+
+
+def test_masks_of_short_floats() -> None:
+    x = np.arange(12, dtype="float32").reshape(1, 3, 4) / 12
+    kept = np.array([[True, True, False]])
+    for dtype in ("mixed_float16", "mixed_bfloat16"):
+        found = L.Attention(dtype=dtype)([x, x], mask=[None, keras.ops.convert_to_tensor(kept)])
+        exact = L.Attention()([x, x[:, :2]])
+        np.testing.assert_allclose(found.float().numpy(), exact.numpy(), atol=1e-2)
+        scores = L.Softmax(dtype=dtype)(x[0], mask=keras.ops.convert_to_tensor(np.array([True, False, True, True])))
+        assert not scores.float().numpy()[:, 1].any()
