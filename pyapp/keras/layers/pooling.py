@@ -126,7 +126,8 @@ class _GlobalPool(Layer):
 
 class _GlobalAverage(_GlobalPool):
     def call(self, inputs: Tensor) -> Tensor:
-        return inputs.mean(self.space, keepdim=self.keepdims)
+        x = inputs if inputs.dtype.is_floating_point else inputs.to(self.compute_dtype)
+        return x.mean(self.space, keepdim=self.keepdims)
 
 
 class _GlobalMax(_GlobalPool):
