@@ -1,4 +1,4 @@
-"""Contrastive learning: SimCLR with its augmentations and a momentum copy, a siamese net, triplets and hard negatives."""
+"""Contrastive learning: SimCLR with augmentations and a momentum copy, a siamese net, triplets, hard negatives."""
 
 import copy
 import math
@@ -112,9 +112,9 @@ def simclr(fill, rng):
         optimizer.step()
         scheduler.step()
         with torch.no_grad():
-            for p, q in zip(model.parameters(), momentum.parameters()):
+            for p, q in zip(model.parameters(), momentum.parameters(), strict=False):
                 q.data.mul_(0.9).add_(p.data, alpha=0.1)
-            for a, b in zip(model.buffers(), momentum.buffers()):
+            for a, b in zip(model.buffers(), momentum.buffers(), strict=False):
                 b.copy_(a)
         found += [loss.item(), rank.item(), *scheduler.get_last_lr()]
     momentum.eval()

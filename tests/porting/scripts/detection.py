@@ -69,7 +69,7 @@ class Head(nn.Module):
 
     def forward(self, features: list[Tensor]) -> tuple[Tensor, Tensor]:
         cls, reg = [], []
-        for f, scale in zip(features, self.scales):
+        for f, scale in zip(features, self.scales, strict=False):
             n, _, h, w = f.shape
             c = self.cls(f).view(n, -1, self.classes, h, w).permute(0, 3, 4, 1, 2)
             cls.append(c.reshape(n, -1, self.classes))
@@ -106,9 +106,14 @@ def decoded(reg, anchors):
 def transformed(picture, boxes, rng):
     """Flip, crop, colour and cut-out."""
     if rng.random() < 0.7:
-        picture, boxes = picture.flip(-1), torch.stack([16 - boxes[:, 2], boxes[:, 1], 16 - boxes[:, 0], boxes[:, 3]], 1)
+        picture, boxes = (
+            picture.flip(-1),
+            torch.stack([16 - boxes[:, 2], boxes[:, 1], 16 - boxes[:, 0], boxes[:, 3]], 1),
+        )
     top, left = rng.randrange(3), rng.randrange(3)
-    picture = F.interpolate(picture[None, :, top : top + 14, left : left + 14], (16, 16), mode="bicubic", antialias=True)[0]
+    picture = F.interpolate(
+        picture[None, :, top : top + 14, left : left + 14], (16, 16), mode="bicubic", antialias=True
+    )[0]
     shift = boxes.new_tensor([left, top, left, top])
     boxes = ((boxes - shift) * 16 / 14).clamp_(0, 16)
     mean, std = (torch.as_tensor(v).view(-1, 1, 1) for v in ((0.48, 0.45, 0.4), (0.22, 0.22, 0.23)))
@@ -152,7 +157,7 @@ def main(fill):
     kinds = [torch.tensor([0, 2]), torch.tensor([1])]
     found = []
     for _ in range(4):
-        both = [transformed(p, b, rng) for p, b in zip(pictures, truth)]
+        both = [transformed(p, b, rng) for p, b in zip(pictures, truth, strict=False)]
         features = body(torch.stack([p for p, _ in both]))
         cls, reg = head(features)
         anchors = anchors_of(features, 16)
@@ -163,7 +168,9 @@ def main(fill):
             match = torch.where(best < 0.3, -1, match)
             match[overlap.argmax(dim=1)] = torch.arange(len(boxes))
             positive = torch.nonzero(match >= 0, as_tuple=True)[0]
-            target = torch.zeros_like(cls[i]).index_put_((positive, kinds[i][match[positive]]), torch.ones(len(positive)))
+            target = torch.zeros_like(cls[i]).index_put_(
+                (positive, kinds[i][match[positive]]), torch.ones(len(positive))
+            )
             losses["cls"] = losses["cls"] + focal(cls[i], target) / max(1, len(positive))
             wanted = encoded(boxes[match[positive]], anchors[positive])
             losses["reg"] += F.smooth_l1_loss(reg[i, positive], wanted, beta=1 / 9)
@@ -190,5 +197,6 @@ def main(fill):
         shuffled = F.pixel_unshuffle(F.pixel_shuffle(features[0], 2), 2)
         assert torch.equal(shuffled, features[0])
     dice = 1 - 2 * (folded.sigmoid() * folded.gt(0)).sum() / (folded.sigmoid().sum() + folded.gt(0).sum())
-    return [*found, len(keep), *top[:3].tolist(), precision_curve(top[keep], right, 2), pooled.sum().item(), dice.item(),
+    return [*found, len(keep), *top[:3].tolist(), precision_curve(top[keep], right, 2), pooled.sum().item(),
+            dice.item(),
             torch.count_nonzero(right).item(), boxes[keep].mean(0).sum().item()]  # fmt: skip

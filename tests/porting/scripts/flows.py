@@ -1,4 +1,4 @@
-"""Models of densities: flows with transforms of distributions, score matching with moving averages, an energy model with
+"""Models of densities: flows of transforms, score matching with moving averages, an energy model with
 Langevin steps, a neural differential equation with its adjoint, and mixtures."""
 
 import copy
@@ -94,7 +94,7 @@ class EMA(nn.Module):
     def update(self, model):
         self.count += 1
         decay = min(self.decay, (1 + self.count.item()) / (10 + self.count.item()))
-        for ours, theirs in zip(self.shadow.state_dict().values(), model.state_dict().values()):
+        for ours, theirs in zip(self.shadow.state_dict().values(), model.state_dict().values(), strict=False):
             if ours.dtype.is_floating_point:
                 ours.copy_(ours * decay + (1 - decay) * theirs)
 
@@ -155,8 +155,14 @@ def energy(fill):
         chain = chain - 0.1 * g + 0.02 * drawn(6, 2, seed=step)
     loss = net(drawn(6, 2, seed=0.3)).mean() - net(chain).mean()
     loss.backward()
-    found += [loss.item(), x.grad.norm().item(), *(p.grad.norm().item() for p in net.parameters() if p.grad is not None)]
-    hutchinson = torch.func.jvp(lambda a: torch.func.grad(lambda b: net(b).sum())(a), (x.detach(),), (torch.ones_like(x),))
+    found += [
+        loss.item(),
+        x.grad.norm().item(),
+        *(p.grad.norm().item() for p in net.parameters() if p.grad is not None),
+    ]
+    hutchinson = torch.func.jvp(
+        lambda a: torch.func.grad(lambda b: net(b).sum())(a), (x.detach(),), (torch.ones_like(x),)
+    )
     return [*found, (hutchinson[1] * torch.ones_like(x)).sum().item()]
 
 
@@ -183,7 +189,7 @@ class Adjoint(torch.autograd.Function):
                 again = x.detach().requires_grad_(True)
                 ahead = runge_kutta(ctx.func, again, 0.1)
                 g, *own = torch.autograd.grad(ahead, (again, *params), g)
-            totals = [a + b for a, b in zip(totals, own)]
+            totals = [a + b for a, b in zip(totals, own, strict=False)]
         return g, None, None, *totals
 
 
@@ -233,9 +239,11 @@ def mixtures():
         *found, mixture.mean.sum().item(), mixture.variance.sum().item(), D.kl_divergence(a, b).sum().item(),
         low.log_prob(drawn(3)).item(), low.entropy().item(), count.log_prob(torch.tensor(2.0)).item(),
         hidden.cdf(torch.tensor(0.7)).item(), hidden.icdf(torch.tensor(0.2)).item(), a.entropy().sum().item(),
-        D.Wishart(torch.tensor(4.0), torch.eye(2)).log_prob(torch.eye(2) * 2).item(), D.Poisson(3.0).log_prob(torch.tensor(4.0)).item(),
+        D.Wishart(torch.tensor(4.0), torch.eye(2)).log_prob(torch.eye(2) * 2).item(),
+        D.Poisson(3.0).log_prob(torch.tensor(4.0)).item(),
         D.RelaxedBernoulli(torch.tensor(0.7), logits=torch.tensor(0.3)).log_prob(torch.tensor(0.6)).item(),
-        D.VonMises(torch.tensor(0.5), torch.tensor(2.0)).log_prob(torch.tensor(1.0)).item(), D.Weibull(2.0, 1.5).mean.item(),
+        D.VonMises(torch.tensor(0.5), torch.tensor(2.0)).log_prob(torch.tensor(1.0)).item(), D.Weibull(2.0,
+        1.5).mean.item(),
         D.Kumaraswamy(torch.tensor(2.0), torch.tensor(3.0)).log_prob(torch.tensor(0.4)).item(),
         D.ContinuousBernoulli(torch.tensor(0.3)).entropy().item(), D.Pareto(1.0, 3.0).variance.item(),
         D.LKJCholesky(3, torch.tensor(1.5)).log_prob(torch.eye(3)).item(), D.FisherSnedecor(3.0, 8.0).mean.item(),

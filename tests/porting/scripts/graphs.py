@@ -12,7 +12,9 @@ def scatter(src, index, dim_size, reduce="sum"):
     if reduce == "sum":
         return src.new_zeros(dim_size, *src.shape[1:]).scatter_add_(0, index, src)
     out = src.new_zeros(dim_size, *src.shape[1:])
-    return out.scatter_reduce_(0, index, src, reduce={"max": "amax", "min": "amin"}.get(reduce, reduce), include_self=False)
+    return out.scatter_reduce_(
+        0, index, src, reduce={"max": "amax", "min": "amin"}.get(reduce, reduce), include_self=False
+    )
 
 
 def edge_softmax(scores, target, n):
@@ -117,7 +119,9 @@ def main(fill):
     for _ in range(5):
         optimizer.zero_grad()
         out, alpha = net(atoms, edges, edge_attr, batch)
-        loss = criterion(out, labels) + F.binary_cross_entropy_with_logits(out, labels, pos_weight=torch.tensor([2.0, 1.0]))
+        loss = criterion(out, labels) + F.binary_cross_entropy_with_logits(
+            out, labels, pos_weight=torch.tensor([2.0, 1.0])
+        )
         loss.backward()
         found += [loss.item(), alpha.std().item(), net.gat.lin.weight.grad.norm().item()]
         optimizer.step()

@@ -9,13 +9,37 @@ import torch.utils.data as data
 from torch import nn, optim
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import (
-    ChainedScheduler, ConstantLR, CosineAnnealingLR, CosineAnnealingWarmRestarts, ExponentialLR, LinearLR, LRScheduler,
-    MultiplicativeLR, MultiStepLR, OneCycleLR, PolynomialLR, ReduceLROnPlateau, SequentialLR,
+    ChainedScheduler,
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    ExponentialLR,
+    LinearLR,
+    LRScheduler,
+    MultiplicativeLR,
+    MultiStepLR,
+    OneCycleLR,
+    PolynomialLR,
+    ReduceLROnPlateau,
+    SequentialLR,
 )  # fmt: skip
 from torch.optim.swa_utils import SWALR, AveragedModel, get_ema_multi_avg_fn, update_bn
 from torch.utils.data import (
-    BatchSampler, ChainDataset, ConcatDataset, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler,
-    SequentialSampler, StackDataset, Subset, SubsetRandomSampler, TensorDataset, default_collate, get_worker_info,
+    BatchSampler,
+    ChainDataset,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    StackDataset,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    default_collate,
+    get_worker_info,
     random_split,
 )  # fmt: skip
 
@@ -64,7 +88,9 @@ class ByLength(Sampler):
 
 
 def collate(batch):
-    ids = pad_sequence([torch.as_tensor(b["ids"]) for b in batch], batch_first=True, padding_value=-1, padding_side="left")
+    ids = pad_sequence(
+        [torch.as_tensor(b["ids"]) for b in batch], batch_first=True, padding_value=-1, padding_side="left"
+    )
     return {"ids": ids, "mask": ids.ne(-1), "label": torch.tensor([b["label"] for b in batch])}
 
 
@@ -80,7 +106,9 @@ def loaded():
     assert both.cumulative_sizes == [10, 13] and both[-1][0].tolist() == [-4.0, -5.0]
     stacked = StackDataset(image=x, text=[str(i) for i in range(10)])
     assert stacked[3]["text"] == "3"
-    loader = DataLoader(both, batch_size=4, sampler=SequentialSampler(both), drop_last=True, pin_memory=False, num_workers=0)
+    loader = DataLoader(
+        both, batch_size=4, sampler=SequentialSampler(both), drop_last=True, pin_memory=False, num_workers=0
+    )
     found += [len(loader), *(b.sum().item() for b, _ in loader), loader.batch_size]
     parts = random_split(both, [0.5, 0.3, 0.2], generator=torch.Generator().manual_seed(3))
     found += [len(p) for p in parts]
@@ -94,7 +122,9 @@ def loaded():
     found += [b.float().mean().item() for b in stream] + [len(batches), batches[-1][0]]
     weighted = data.WeightedRandomSampler([0.0, 0.0, 1.0], 5, replacement=True)
     assert list(weighted) == [2] * 5
-    mixed = default_collate([{"a": np.float64(1.5), "b": (1, "x"), "c": torch.ones(2)}, {"a": 2.5, "b": (2, "y"), "c": x[1]}])
+    mixed = default_collate(
+        [{"a": np.float64(1.5), "b": (1, "x"), "c": torch.ones(2)}, {"a": 2.5, "b": (2, "y"), "c": x[1]}]
+    )
     assert mixed["b"][1] == ("x", "y") or mixed["b"][1] == ["x", "y"]
     assert mixed["a"].dtype == torch.float64
     again = [b.tolist() for _ in range(2) for b in DataLoader(range(6), batch_size=4, shuffle=True,
@@ -115,7 +145,8 @@ class Warm(LRScheduler):
 def scheduled():
     found = []
     makers = [
-        lambda o: Warm(o, 4), lambda o: MultiStepLR(o, [2, 5], gamma=0.3), lambda o: CosineAnnealingLR(o, 4, eta_min=0.01),
+        lambda o: Warm(o, 4), lambda o: MultiStepLR(o, [2, 5], gamma=0.3), lambda o: CosineAnnealingLR(o, 4,
+        eta_min=0.01),
         lambda o: CosineAnnealingWarmRestarts(o, 2, T_mult=2, eta_min=0.01), lambda o: PolynomialLR(o, 5, power=2.0),
         lambda o: ChainedScheduler([ConstantLR(o, 0.5, 2), ExponentialLR(o, 0.8)]),
         lambda o: SequentialLR(o, [LinearLR(o, 0.2, total_iters=3), ExponentialLR(o, 0.7)], milestones=[3]),
@@ -125,7 +156,9 @@ def scheduled():
     ]  # fmt: skip
     for make in makers:
         w = nn.Parameter(torch.ones(2))
-        optimizer = optim.SGD([{"params": [w], "lr": 0.1}, {"params": [nn.Parameter(torch.ones(1))]}], lr=0.2, momentum=0.9)
+        optimizer = optim.SGD(
+            [{"params": [w], "lr": 0.1}, {"params": [nn.Parameter(torch.ones(1))]}], lr=0.2, momentum=0.9
+        )
         scheduler = make(optimizer)
         for _ in range(7):
             w.grad = w.detach().clone()
@@ -134,7 +167,9 @@ def scheduled():
             found.append(scheduler.get_last_lr()[0])
         found += [w[0].item(), optimizer.param_groups[1]["lr"], optimizer.param_groups[0]["momentum"]]
         state = scheduler.state_dict()
-        again = make(optim.SGD([{"params": [w], "lr": 0.1}, {"params": [nn.Parameter(torch.ones(1))]}], lr=0.2, momentum=0.9))
+        again = make(
+            optim.SGD([{"params": [w], "lr": 0.1}, {"params": [nn.Parameter(torch.ones(1))]}], lr=0.2, momentum=0.9)
+        )
         again.load_state_dict(state)
         assert again.get_last_lr() == scheduler.get_last_lr()
     optimizer = optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
@@ -158,11 +193,13 @@ def averaged(fill):
     found = []
     for epoch in range(3):
         for inputs, targets in loader:
+
             def closure(inputs=inputs, targets=targets):
                 optimizer.zero_grad()
                 loss = nn.functional.smooth_l1_loss(model(inputs), targets, beta=0.5)
                 loss.backward()
                 return loss
+
             found.append(optimizer.step(closure).item())
             ema.update_parameters(model)
         if epoch:
@@ -171,7 +208,12 @@ def averaged(fill):
     update_bn(loader, swa)
     swa.eval(), ema.eval()
     with torch.no_grad():
-        found += [swa(x).sum().item(), ema(x).sum().item(), swa.module[1].running_mean.sum().item(), swa.n_averaged.item()]
+        found += [
+            swa(x).sum().item(),
+            ema(x).sum().item(),
+            swa.module[1].running_mean.sum().item(),
+            swa.n_averaged.item(),
+        ]
     return [*found, len(hooks)]
 
 

@@ -9,7 +9,6 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Optional
 
 import torch
 import torch.utils.checkpoint
@@ -32,10 +31,10 @@ class ModelOutput(OrderedDict):
 
 @dataclass
 class Seq2SeqOutput(ModelOutput):
-    loss: Optional[torch.FloatTensor] = None
+    loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor = None
-    past: Optional[tuple] = None
-    hidden_states: Optional[tuple] = None
+    past: tuple | None = None
+    hidden_states: tuple | None = None
 
 
 class Config:
@@ -74,7 +73,7 @@ class Rotary(nn.Module):
 
     @torch.no_grad()
     def forward(self, x, position_ids):
-        freqs = (self.inv_freq[None, :, None].expand(position_ids.shape[0], -1, 1) @ position_ids[:, None, :].float())
+        freqs = self.inv_freq[None, :, None].expand(position_ids.shape[0], -1, 1) @ position_ids[:, None, :].float()
         emb = torch.cat((freqs.transpose(1, 2), freqs.transpose(1, 2)), dim=-1)
         return emb.cos().to(dtype=x.dtype), emb.sin().to(dtype=x.dtype)
 
@@ -284,7 +283,7 @@ def no_repeat(ids, scores, size=2):
     scores = scores.clone()
     for row, tokens in enumerate(ids.tolist()):
         seen = defaultdict(list)
-        for pair in zip(*[tokens[i:] for i in range(size)]):
+        for pair in zip(*[tokens[i:] for i in range(size)], strict=False):
             seen[pair[:-1]].append(pair[-1])
         banned = seen.get(tuple(tokens[-size + 1 :]), [])
         scores[row, banned] = -float("inf")
@@ -325,7 +324,11 @@ def main(fill):
             scheduler.step()
             optimizer.zero_grad()
             found += [outputs.loss.item(), norm.item(), scheduler.get_last_lr()[0]]
-    for problem, target in (("regression", [0.5, 1.0, -1.0]), ("multi_label_classification", [0, 2, 1]), (None, [2, 0, 1])):
+    for problem, target in (
+        ("regression", [0.5, 1.0, -1.0]),
+        ("multi_label_classification", [0, 2, 1]),
+        (None, [2, 0, 1]),
+    ):
         model.config.problem_type = problem
         found.append(model(ids, classify=torch.tensor(target), return_dict=False)[0].item())
     model.eval()

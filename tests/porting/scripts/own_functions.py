@@ -1,4 +1,4 @@
-"""Functions with gradients of their own: double backward, setup_context, in-place ones, several outputs, forward mode and
+"""Functions with gradients of their own: double backward, setup_context, in-place, several outputs, forward mode and
 vmap, checks against finite differences, and hooks of the graph."""
 
 import math
@@ -104,7 +104,7 @@ def of_functions():
     x = torch.tensor([0.5, -1.0, 2.0])
     v = torch.tensor([1.0, 0.5, -0.25])
     values, tangents = jvp(lambda a: Swish.apply(a)[0].cumsum(0), (x,), (v,))
-    rows = vmap(jacrev(lambda a: (a.sin() * a.sum())), in_dims=0, out_dims=0)(torch.stack([x, v]))
+    rows = vmap(jacrev(lambda a: a.sin() * a.sum()), in_dims=0, out_dims=0)(torch.stack([x, v]))
     second = hessian(lambda a: torch.logsumexp(a * a, 0))(x)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(x, v)

@@ -11,7 +11,7 @@ from torch.distributions import Beta, Categorical, Independent, Normal, Transfor
 from torch.distributions.transforms import AffineTransform, TanhTransform
 
 
-def layer_init(layer, std=np.sqrt(2), bias_const=0.0):
+def layer_init(layer, std=2**0.5, bias_const=0.0):
     torch.nn.init.orthogonal_(layer.weight, std)
     torch.nn.init.constant_(layer.bias, bias_const)
     return layer
@@ -20,9 +20,7 @@ def layer_init(layer, std=np.sqrt(2), bias_const=0.0):
 class Agent(nn.Module):
     def __init__(self, size, actions):
         super().__init__()
-        self.critic = nn.Sequential(
-            layer_init(nn.Linear(size, 16)), nn.Tanh(), layer_init(nn.Linear(16, 1), std=1.0)
-        )
+        self.critic = nn.Sequential(layer_init(nn.Linear(size, 16)), nn.Tanh(), layer_init(nn.Linear(16, 1), std=1.0))
         self.actor = nn.Sequential(
             layer_init(nn.Linear(size, 16)), nn.Tanh(), layer_init(nn.Linear(16, actions), std=0.01)
         )

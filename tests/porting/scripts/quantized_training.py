@@ -155,4 +155,10 @@ def main(fill):
     hidden = net.act(F.max_unpool2d(*F.max_pool2d(net.conv(x), 2, return_indices=True), 2)).flatten(1)
     exact, own = net.fc1(hidden), integer(net.fc1, hidden.detach())
     assert torch.allclose(exact, own, atol=0.05)
-    return [*found, own.sum().item(), net.fc1.input.low.item(), net.fc1.input.high.item(), *packed(net.fc1.weight.detach())]
+    return [
+        *found,
+        own.sum().item(),
+        net.fc1.input.low.item(),
+        net.fc1.input.high.item(),
+        *packed(net.fc1.weight.detach()),
+    ]

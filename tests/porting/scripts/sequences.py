@@ -60,7 +60,7 @@ class AttnDecoder(nn.Module):
     def step(self, token, hidden, keys, mask):
         context, weights = self.attention(hidden[-1], keys, mask)
         x, states = torch.cat((self.embedding(token), context), dim=1), []
-        for cell, h in zip(self.cells, hidden):
+        for cell, h in zip(self.cells, hidden, strict=False):
             x = cell(x, h)
             states.append(x)
         return F.log_softmax(self.out(x), dim=-1), torch.stack(states), weights
@@ -87,7 +87,7 @@ def beam_search(decoder, keys, hidden, mask, width=3, length=5):
                 continue
             logp, new, _ = decoder.step(torch.tensor([tokens[-1]]), state, keys, mask)
             best = torch.topk(logp[0], width)
-            for value, index in zip(best.values.tolist(), best.indices.tolist()):
+            for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=False):
                 grown.append((score + value, [*tokens, index], new))
         beams = sorted(grown, key=lambda beam: -beam[0])[:width]
     return beams[0][0], beams[0][1]

@@ -76,7 +76,8 @@ def spectra():
         by_transform.sum().item(), (back - wave).abs().max().item() < 1e-5, decibel.amax().item(),
         *centroid[3:6].tolist(), *envelope[10:13].tolist(), *lowpass.real[0, :3].tolist(), hermitian.norm().item(),
         *steps[:3].tolist(), torch.nanmean(torch.logcumsumexp(wave, 0)).item(), torch.histc(wave, bins=5)[2].item(),
-        *torch.quantile(wave, torch.tensor([0.1, 0.5, 0.9]), interpolation="linear").tolist(), wave.kthvalue(20)[0].item(),
+        *torch.quantile(wave, torch.tensor([0.1, 0.5, 0.9]), interpolation="linear").tolist(),
+        wave.kthvalue(20)[0].item(),
         *torch.bucketize(wave[:5], torch.tensor([-1.0, 0, 0.5, 1])).tolist(), torch.trapezoid(wave, t).item(),
     ]  # fmt: skip
 
@@ -106,7 +107,8 @@ def sparse():
     soft = torch.sparse.softmax(A.detach(), dim=1)
     return [
         r.norm().item(), (x - exact).norm().item(), value.grad.sum().item(), csr.crow_indices()[-1].item(), A._nnz(),
-        (csr @ b).sum().item(), *soft.to_dense()[1, :3].tolist(), torch.sparse.sum(A.detach(), dim=0).to_dense()[0].item(),
+        (csr @ b).sum().item(), *soft.to_dense()[1, :3].tolist(), torch.sparse.sum(A.detach(),
+        dim=0).to_dense()[0].item(),
         torch.linalg.cond(dense).item(), torch.logdet(dense).item(), *torch.linalg.eigvalsh(dense)[:2].tolist(),
         torch.linalg.matrix_norm(dense, "nuc").item(), torch.trace(torch.linalg.matrix_exp(-dense)).item(),
     ]  # fmt: skip
@@ -133,7 +135,8 @@ def fitted():
     Q, R = torch.linalg.qr(J, mode="reduced")
     basis = torch.vander(t[:5] / 4, N=3, increasing=True)
     return [
-        *found, *theta.tolist(), step.norm().item(), R.diagonal().abs().sum().item(), torch.linalg.pinv(basis).sum().item(),
+        *found, *theta.tolist(), step.norm().item(), R.diagonal().abs().sum().item(),
+        torch.linalg.pinv(basis).sum().item(),
         torch.linalg.det(basis.T @ basis).item(), (Q.mT @ Q).trace().item(), *torch.linalg.svdvals(basis).tolist(),
         torch.special.erfinv(torch.tensor(0.3)).item(), torch.special.i0e(torch.tensor(1.5)).item(),
         torch.special.zeta(torch.tensor(3.0), torch.tensor(1.0)).item(), torch.polygamma(1, torch.tensor(2.5)).item(),

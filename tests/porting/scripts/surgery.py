@@ -1,4 +1,4 @@
-"""Surgery on modules: pruning, parametrizations, weight norm, hooks of every kind, state dicts that do not fit, copies."""
+"""Surgery on modules: pruning, parametrizations, weight norm, hooks of every kind, state dicts that do not fit."""
 
 import copy
 import io
@@ -151,7 +151,11 @@ def hooked(fill, x, y):
     count = len(seen)
     net(x)
     assert len(seen) == count
-    return [count, *(value for _, value in seen), *(p.grad.norm().item() for p in net.parameters() if p.grad is not None)]
+    return [
+        count,
+        *(value for _, value in seen),
+        *(p.grad.norm().item() for p in net.parameters() if p.grad is not None),
+    ]
 
 
 def moved(fill, x, y):
@@ -173,7 +177,9 @@ def moved(fill, x, y):
         raise AssertionError
     except RuntimeError as error:
         assert "head.bias" in str(error)
-    handle = again.register_state_dict_post_hook(lambda m, sd, prefix, meta: sd.update({prefix + "more": torch.ones(1)}))
+    handle = again.register_state_dict_post_hook(
+        lambda m, sd, prefix, meta: sd.update({prefix + "more": torch.ones(1)})
+    )
     assert "more" in again.state_dict(prefix="p.") or "p.more" in again.state_dict(prefix="p.")
     handle.remove()
     again.head = LoRA(again.head)
@@ -185,9 +191,10 @@ def moved(fill, x, y):
     )
     found = []
     for _ in range(3):
-        loss = F.soft_margin_loss(again(x), F.one_hot(y, 3) * 2.0 - 1) + 1e-3 * nn.utils.parameters_to_vector(
-            trainable.values()
-        ).square().sum()
+        loss = (
+            F.soft_margin_loss(again(x), F.one_hot(y, 3) * 2.0 - 1)
+            + 1e-3 * nn.utils.parameters_to_vector(trainable.values()).square().sum()
+        )
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
