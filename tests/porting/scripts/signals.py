@@ -69,11 +69,11 @@ def spectra():
     envelope = torch.fft.ifft(analytic * h).abs()
     picture = torch.outer(wave[:16], wave[16:32])
     shifted = torch.fft.fftshift(torch.fft.fft2(picture))
-    lowpass = torch.fft.ifft2(torch.fft.ifftshift(shifted * (shifted.abs() > shifted.abs().median())))
+    lowpass = torch.fft.ifft2(torch.fft.ifftshift(shifted * (shifted.abs() > 1.5)))
     hermitian = torch.fft.hfft(torch.fft.ihfft(wave[:16]), n=16)
     steps = torch.diff(torch.atan2(lowpass.real[0], lowpass.real[1].abs() + 1), prepend=torch.zeros(1))
     return [
-        by_transform.sum().item(), (back - wave).abs().max().item() < 1e-5, decibel.amax().item(),
+        by_transform.square().sum().item(), (back - wave).abs().max().item() < 1e-5, decibel.amax().item(),
         *centroid[3:6].tolist(), *envelope[10:13].tolist(), *lowpass.real[0, :3].tolist(), hermitian.norm().item(),
         *steps[:3].tolist(), torch.nanmean(torch.logcumsumexp(wave, 0)).item(), torch.histc(wave, bins=5)[2].item(),
         *torch.quantile(wave, torch.tensor([0.1, 0.5, 0.9]), interpolation="linear").tolist(),
