@@ -45,6 +45,10 @@ def __getattr__(name: str) -> Any:
         return found
     if name in _METHODS and name[-1] == "_" != name[0]:  # torch has these methods as functions too
         return getattr(_Tensor, name, None) or _method(name)
+    if name.startswith("_foreach_"):
+        found = importlib.import_module(".foreach", __name__).function_of(name)
+        if found is not None:
+            return found
     if name[:1] != "_":
         try:
             return importlib.import_module(f".{name}", __name__)

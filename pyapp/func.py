@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from .engine import autograd
@@ -284,6 +285,7 @@ def vmap(
 ) -> Function:
     """A function over whole batches: `func` is called with each example along `in_dims` (None: the same for all; one
     number for all arguments, or in their structure), its results are stacked along `out_dims`. Gradients pass through.
+    Keyword arguments are the same for all examples.
     With randomness="same" each call draws the same numbers, with "different" others; with "error" it is a RuntimeError
     to draw any, in the first call already.
     """
@@ -297,7 +299,6 @@ def vmap(
         if not isinstance(in_dims, (int, tuple, list)):
             raise ValueError(f"vmap: in_dims is a number, or a tuple with one for each argument, not {in_dims!r:.40}")
         pairs = _sizes(args, in_dims if isinstance(in_dims, int) else tuple(in_dims))
-        pairs += [(leaf, 0 if isinstance(leaf, Tensor) else None) for leaf in tree_leaves(kwargs)] if kwargs else []
         for leaf, dim in pairs:
             if dim is not None and not -leaf.ndim <= dim < leaf.ndim:
                 raise ValueError(f"vmap: in_dims {dim} of {describe(leaf)}, which has {leaf.ndim} dims")
@@ -312,7 +313,8 @@ def vmap(
                 default_generator.set_state(state)
             leaves = iter([leaf if dim is None else leaf.select(dim, i) for leaf, dim in pairs])
             given = _like(args, leaves)
-            made.append(func(*given, **(_like(kwargs, leaves) if kwargs else {})))
+            with autograd.keep_graphs() if i < count - 1 else nullcontext():  # made outside, they serve all examples
+                made.append(func(*given, **kwargs))
             if randomness == "error" and default_generator.get_state() != state:
                 default_generator.set_state(state)
                 raise RuntimeError("vmap: random numbers are drawn: say randomness='different' or randomness='same'")

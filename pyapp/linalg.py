@@ -5,7 +5,7 @@ from __future__ import annotations
 from .engine.declare import publish
 from .engine.ops.diagonals import linalg_diagonal as diagonal
 from .engine.ops.linalg.determinant import det, slogdet
-from .engine.ops.linalg.eigen import eig, eigh, eigvals, eigvalsh, matrix_sqrth
+from .engine.ops.linalg.eigen import eig, eigh, eigvals, eigvalsh, matrix_rank, matrix_sqrth
 from .engine.ops.linalg.factor import cholesky, cholesky_ex, householder_product, lu, lu_factor, lu_factor_ex
 from .engine.ops.linalg.factor import linalg_lu_solve as lu_solve
 from .engine.ops.linalg.factor import linalg_qr as qr
@@ -29,7 +29,7 @@ from .engine.ops.linalg.solve import (
 from .engine.ops.linalg.solve import inverse as inv
 from .engine.ops.linalg.svd import linalg_polar as polar
 from .engine.ops.linalg.svd import linalg_svd as svd
-from .engine.ops.linalg.svd import matrix_rank, svdvals
+from .engine.ops.linalg.svd import svdvals
 from .errors import LinAlgError
 
 __all__ = [

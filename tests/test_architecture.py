@@ -29,7 +29,7 @@ LAYERS = [
         *"amp backends compiler distributions fft jit linalg profiler random settings signal special testing".split(),
         *("sparse", "utils", "version", "webgpu"),
     },
-    {"optim", "adapters"},
+    {"optim", "adapters", "foreach"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ from .launch import note_gradient
 from .shape import is_packed
 from .storage import CAPTURES
 from .tensor import Tensor, empty_contiguous
+from .thread_local import ThreadLocal
 
 if TYPE_CHECKING:
     from .op import Op
@@ -637,6 +639,25 @@ def gradients_at(
     return found
 
 
+class _KeepsGraphs(ThreadLocal):
+    """Whether `grad` keeps every graph."""
+
+    on = False
+
+
+_Keeping = _KeepsGraphs()
+
+
+@contextmanager
+def keep_graphs() -> Iterator[None]:
+    """Inside, `grad` frees no graph: it is called again for other examples."""
+    before, _Keeping.on = _Keeping.on, True
+    try:
+        yield
+    finally:
+        _Keeping.on = before
+
+
 def grad(
     outputs: Tensor | Sequence[Tensor],
     inputs: Tensor | Sequence[Tensor],
@@ -655,7 +676,7 @@ def grad(
     roots, wanted = _several(outputs), _several(inputs)
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or [None] * len(roots))
     edges = [edge_of(t) for t in wanted]
-    kept = create_graph if retain_graph is None else retain_graph
+    kept = (create_graph if retain_graph is None else retain_graph) or _Keeping.on
     ends = [edge for edge in map(edge_of, roots) if isinstance(edge, Node)]
     freed = next((e for end in ends for e in (end, *end.edges) if isinstance(e, Node) and e.args is None), None)
     found = gradients_at(edges, roots, weights, kept, create_graph, own=True)

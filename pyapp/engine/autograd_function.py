@@ -89,6 +89,9 @@ class Context:
         """Inputs and outputs that backward reads as `saved_tensors`; writing them in place meanwhile is an error."""
         self._saved = [(t, 0 if t is None else t.storage.version, -1) for t in tensors]
 
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """What torch's `jvp` reads. Forward mode is that of `backward` here, so nothing needs to be kept."""
+
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors that save_for_backward was given."""

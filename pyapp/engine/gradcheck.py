@@ -64,9 +64,21 @@ def gradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
 ) -> bool:
     """Whether the gradients of `func` with respect to the float64 and complex128 inputs that require them are right,
     element by element, to atol + rtol |difference quotient|; else RuntimeError, or False.
+
+    torch's other arguments choose ways of checking: here every element is checked in one way, which includes them, as
+    forward mode and vmap are made of the gradients that are checked.
     """
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     places = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
@@ -104,8 +116,16 @@ def gradgradcheck(
     atol: float = 1e-5,
     rtol: float = 1e-3,
     raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
 ) -> bool:
-    """gradcheck of the gradients themselves: of what create_graph records."""
+    """gradcheck of the gradients themselves: of what create_graph records. torch's other arguments as in gradcheck."""
     given = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     places = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
     weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())

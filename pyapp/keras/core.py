@@ -41,7 +41,8 @@ def clear_session() -> None:
     SETTINGS.dtype_policy = None
 
 
-_UNWRITTEN = {"input_shape": None, "autocast": True, "use_cudnn": "auto"}  # arguments that Keras' files do not have
+# arguments that Keras' files do not have
+_UNWRITTEN = {"input_shape": None, "input_dim": None, "autocast": True, "use_cudnn": "auto"}
 _BY_KEY = {"_initializer": initializers, "_regularizer": regularizers, "_constraint": constraints}
 
 
@@ -86,9 +87,10 @@ class Layer(Configured, Module):
 
     def __init__(
         self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, autocast: bool = True,
-        name: str | None = None, input_shape: Any = None, **unknown: Any,
+        name: str | None = None, input_shape: Any = None, input_dim: int | None = None, **unknown: Any,
     ) -> None:  # fmt: skip
         super().__init__()
+        input_shape = (input_dim,) if input_shape is None and input_dim is not None else input_shape
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
         self.name = name or unique_name(type(self).__name__)

@@ -171,7 +171,10 @@ def extract_patches(
     images: Any, size: Any, strides: Any = None, dilation_rate: Any = 1, padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:  # fmt: skip
-    """The windows of pictures, each with its pixels as channels: (B, rows, columns, height * width * C)."""
+    """The windows of pictures, each with its pixels as channels: (B, rows, columns, height * width * C). A `size` of
+    three numbers is that of windows of volumes."""
+    if isinstance(size, (tuple, list)) and len(size) == 3:
+        return extract_patches_3d(images, size, strides, dilation_rate, padding)
     return _patches("extract_patches", as_tensor(images), size, strides, dilation_rate, padding, 2)
 
 

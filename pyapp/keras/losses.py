@@ -12,7 +12,7 @@ from typing import Any
 from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
 from ..train.floats import floatx
-from ..train.metrics import in_float32, of_tensors, same_shape
+from ..train.metrics import of_tensors, same_shape
 from .arguments import axes_of
 from .lookup import Configured, Lookup
 from .lookup import serialize as serialize
@@ -301,10 +301,9 @@ class Loss(Configured):
         y_pred = ops.as_tensor(y_pred)
         y_true = ops.as_tensor(y_true)
         mask = mask_of(y_pred)
-        if self.dtype is not None:
-            y_true, y_pred = (x.to(self.dtype) if x.dtype.is_floating_point else x for x in (y_true, y_pred))
-        else:
-            y_true, y_pred = in_float32(y_true), in_float32(y_pred)
+        kind = floatx() if self.dtype is None else self.dtype
+        y_pred = y_pred.to(kind)
+        y_true = y_true.to(kind) if y_true.dtype.is_floating_point else y_true
         values = self.call(y_true, y_pred)
         mean, own = self.reduction in ("mean", "sum_over_batch_size"), mask_of(values)
         if own is not None:

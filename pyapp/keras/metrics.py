@@ -8,6 +8,7 @@ from typing import Any
 
 from ..engine import Tensor, ops
 from ..train.confusion_metrics import *  # noqa: F403
+from ..train.floats import floatx
 from ..train.metrics import *  # noqa: F403
 from ..train.metrics import (
     BinaryAccuracy,
@@ -81,6 +82,7 @@ from .losses import (
 
 def _pair(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
     found = ops.as_tensor(y_pred)
+    found = found if found.dtype.is_floating_point else found.to(floatx())
     return _same_shape(ops.as_tensor(y_true), found).to(found.dtype), found
 
 

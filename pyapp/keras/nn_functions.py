@@ -193,6 +193,8 @@ def batch_normalization(
 ) -> Tensor:
     """(x - mean) / deviation, with numbers for each place of an axis."""
     shape = [-1 if dim == dim_of(axis, x.ndim) else 1 for dim in range(x.ndim)]
+    mean, variance = (ops.as_tensor(part).to(x.dtype) for part in (mean, variance))
+    offset, scale = (None if part is None else ops.as_tensor(part).to(x.dtype) for part in (offset, scale))
     found = (x - mean.reshape(shape)) * (variance.reshape(shape) + epsilon).rsqrt()
     found = found if scale is None else found * scale.reshape(shape)
     return found if offset is None else found + offset.reshape(shape)

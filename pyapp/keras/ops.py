@@ -355,8 +355,11 @@ def conjugate(x: Any) -> Tensor:
 
 
 def angle(x: Any) -> Tensor:
-    """The angle of real numbers: 0, and pi where they are below 0."""
-    values = as_floats(x)
+    """The angle of complex numbers; of real ones 0, and pi where they are below 0."""
+    values = as_tensor(x)
+    if values.dtype.is_complex:
+        return pyapp.angle(values)
+    values = as_floats(values)
     return pyapp.where(values.isnan(), values, pyapp.where(values < 0, pi, 0.0).to(values.dtype))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Tensor
@@ -74,6 +74,45 @@ class ModuleHooks:
             changed = hook(module, args, kwargs, output) if with_kwargs else hook(module, args, output)
             output = output if changed is None else changed
         return output if watch is None else watch.outputs(output)
+
+
+class HooksByNumber(MutableMapping[int, Any]):
+    """A module's hooks of a kind, as torch's `_forward_hooks` and so on: they are counted, changed and cleared here."""
+
+    def __init__(self, module: Module, kind: str) -> None:
+        self._module, self._kind = module, kind
+
+    def _entries(self) -> list[Any]:
+        own = vars(self._module).get("_hooks")
+        return [] if own is None else getattr(own, self._kind)
+
+    def __getitem__(self, number: int) -> Hook:
+        for entry in self._entries():
+            if id(entry) == number:
+                return entry[0] if isinstance(entry, tuple) else entry
+        raise KeyError(number)
+
+    def __setitem__(self, number: int, hook: Hook) -> None:
+        more = {"before": (False,), "after": (False, False)}.get(self._kind)
+        self.pop(number, None)
+        self._module._register(self._kind, hook if more is None else (hook, *more), False)
+
+    def __delitem__(self, number: int) -> None:
+        entries = self._entries()
+        for i, entry in enumerate(entries):
+            if id(entry) == number:
+                del entries[i]
+                return
+        raise KeyError(number)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([id(entry) for entry in self._entries()])
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def __repr__(self) -> str:
+        return f"OrderedDict({list(self.items())})"
 
 
 EVERYWHERE = ModuleHooks()  # the hooks of all modules

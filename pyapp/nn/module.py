@@ -221,6 +221,25 @@ class Module(OwnState):
             object.__setattr__(self, "_hooks", own)
         return register(getattr(own, kind), hook, prepend)
 
+    def _hooks_of(kind: str) -> property:  # type: ignore[misc]
+        def get(self: Module) -> Any:
+            from .hooks import HooksByNumber  # late, as above
+
+            return HooksByNumber(self, kind)
+
+        def assign(self: Module, hooks: Any) -> None:
+            own = get(self)
+            given = list(hooks.values())
+            own.clear()
+            for hook in given:
+                own[0] = hook
+
+        return property(get, assign)
+
+    _forward_pre_hooks, _forward_hooks = _hooks_of("before"), _hooks_of("after")
+    _backward_pre_hooks, _backward_hooks = _hooks_of("before_backward"), _hooks_of("backward")
+    del _hooks_of
+
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:

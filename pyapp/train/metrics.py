@@ -155,8 +155,11 @@ class Metric:
 
 
 def as_tensors(y_true: Any, y_pred: Any) -> tuple[Tensor, Tensor]:
-    """Labels and predictions that may be arrays or lists."""
-    return in_float32(ops.as_tensor(y_true)), in_float32(ops.as_tensor(y_pred))
+    """Labels and predictions that may be arrays or lists. Predictions are floats, if they are not truth values."""
+    predictions = in_float32(ops.as_tensor(y_pred))
+    if not predictions.dtype.is_floating_point and predictions.dtype.name != "bool":
+        predictions = predictions.to(floatx())
+    return in_float32(ops.as_tensor(y_true)), predictions
 
 
 def in_float32(x: Tensor) -> Tensor:
@@ -174,7 +177,10 @@ def of_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @functools.wraps(function)
     def call(y_true: Any, y_pred: Any, *args: Any, **kwargs: Any) -> Tensor:
-        return function(ops.as_tensor(y_true), ops.as_tensor(y_pred), *args, **kwargs)
+        predictions = ops.as_tensor(y_pred)
+        if not predictions.dtype.is_floating_point:
+            predictions = predictions.to(floatx())
+        return function(ops.as_tensor(y_true), predictions, *args, **kwargs)
 
     return call
 

@@ -24,6 +24,22 @@ NAMES = (
     "experts",
     "reinforcement",
     "diffusion",
+    "nano_gpt",
+    "policies",
+    "contrast",
+    "sequences",
+    "own_functions",
+    "surgery",
+    "signals",
+    "graphs",
+    "quantized_training",
+    "loading",
+    "model_library",
+    "detection",
+    "flows",
+    "trainer",
+    "vision_transformer",
+    "speech",
 )
 
 

@@ -305,9 +305,16 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 @function()
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
-    """as_tensor, or with `copy` always a copy."""
-    return tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """as_tensor, or with `copy` always a copy. A tensor that requires a gradient is detached unless `requires_grad`."""
+    if isinstance(obj, Tensor):
+        found = obj.to(device or obj.device, dtype or obj.dtype, copy=bool(copy))
+        found = found if requires_grad or not found.requires_grad else found.detach()
+    else:
+        found = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    return found.requires_grad_() if requires_grad and not found.requires_grad else found
 
 
 @method("new_tensor")

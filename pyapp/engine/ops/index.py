@@ -117,7 +117,7 @@ def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[in
 def _listed(x: Tensor, entries: Sequence[Any]) -> tuple[Any, ...]:
     """Lists as arrays, by NumPy's rules; both as tensors where x is not on the CPU."""
     if list in map(type, entries):
-        entries = [np.asarray(e) if isinstance(e, list) else e for e in entries]
+        entries = [(np.asarray(e) if e else np.zeros(0, "int64")) if isinstance(e, list) else e for e in entries]
     if x.device is not cpu:
         entries = [tensor_of(e) if isinstance(e, np.ndarray) else e for e in entries]
     return tuple(entries)

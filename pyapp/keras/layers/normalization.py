@@ -57,6 +57,8 @@ class _Scaled(Layer):
             )  # fmt: skip
 
     def call(self, inputs: Tensor) -> Tensor:
+        if not inputs.dtype.is_floating_point:
+            inputs = inputs.to(self.compute_dtype)
         return self._as_output(self.normalized(in_float32(inputs)))
 
     def normalized(self, inputs: Tensor) -> Tensor:

@@ -473,6 +473,8 @@ class RNN(Layer):
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         mask = None if mask is None else ops.as_tensor(mask)
         cell, batch = self._steps, sequences.shape[0]
+        if not sequences.dtype.is_floating_point:
+            sequences = sequences.to(self.compute_dtype)
         x = sequences
         if training and cell.dropout:
             x = F.dropout(sequences, cell.dropout, generator=cell.generator)

@@ -102,6 +102,10 @@ class _Conv(_ConvolutionBase):
         )  # fmt: skip
 
     def forward(self, input: Tensor) -> Tensor:
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution by another weight and bias, which classes for changed weights use."""
         function = getattr(ops, f"conv{self.dims}d")
         if self.padding_mode == "zeros":
             padding: Any = self.padding
@@ -109,7 +113,7 @@ class _Conv(_ConvolutionBase):
             widths = conv._widths(self.padding, self.kernel_size, self.dilation, type(self).__name__)
             input = pad(input, [n for pair in reversed(widths) for n in pair], self.padding_mode)
             padding = 0
-        return function(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv1d(_Conv):

@@ -65,7 +65,7 @@ class Linear(Module):
         return quant.dequantize(weight) if weight.dtype.is_quantized else weight
 
     def extra_repr(self) -> str:
-        kind = "" if self.weight.dtype.name == "float32" else f", dtype={self.weight.dtype.name}"
+        kind = f", dtype={self.weight.dtype.name}" if self.weight.dtype.is_quantized else ""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}{kind}"
 
 

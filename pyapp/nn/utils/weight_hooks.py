@@ -23,7 +23,8 @@ def _install(kind: str, module: Module, name: str, parts: dict[str, Tensor], com
     delattr(module, name)
     for part, value in parts.items():
         setattr(module, part, Parameter(value))
-    object.__setattr__(module, name, compute(module))
+    first = compute(module)  # of a spectral norm without its graph, as in torch: the module can be copied before a call
+    object.__setattr__(module, name, first if kind == "weight_norm" else first.detach())
     handle = module.register_forward_pre_hook(lambda owner, _: object.__setattr__(owner, name, compute(owner)))
     module.__dict__.setdefault("_computed", {})[kind, name] = (handle, tuple(parts), compute)
     return module

@@ -13,7 +13,7 @@ from ...tensor import Tensor
 from ..diagonals import diag_embed, diagonal
 from .lapack import _square, finite_eigh, result_of
 from .solve import solve
-from .svd import over_gaps
+from .svd import largest_of, over_gaps, rank_limit, svdvals
 
 
 def _d_eigh(g: Tensor, y: Tensor, x: Tensor, triangle: str) -> Any:
@@ -122,3 +122,13 @@ def eigvals(x: Tensor) -> Tensor:
     if x.requires_grad:
         return eig(x)[0]
     return result_of("eigvals", lambda a: np.linalg.eigvals(a), x, kind=complex_of)
+
+
+def matrix_rank(
+    x: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:  # fmt: skip
+    """The number of singular values above atol (or tol) and above rtol (default max(M, N) ε) times the largest. With
+    `hermitian` the absolute eigenvalues are counted, of which only the lower triangle is read.
+    """
+    s = eigvalsh(x.detach()).abs() if hermitian else svdvals(x.detach())
+    return (s > rank_limit(x, largest_of(s), tol if atol is None else atol, rtol).unsqueeze(-1)).sum(-1)

@@ -19,7 +19,7 @@ from ..elementwise.select import where
 from ..view import expand, reshape
 from .lapack import _checked, _square, result_of
 from .products import _sum_to
-from .svd import _largest, _limit, svd
+from .svd import largest_of, rank_limit, svd
 
 
 @function(method=True)
@@ -128,7 +128,7 @@ def pinv(
         diagonal = of.diagonal(0, -2, -1)
         of = lower + lower.mH + (diagonal.real if of.dtype.is_complex else diagonal).diag_embed()
     parts = svd(of)
-    return _pinv(x, parts, _limit(x, _largest(parts.S), atol, rcond if rtol is None else rtol).to(x.dtype.part))
+    return _pinv(x, parts, rank_limit(x, largest_of(parts.S), atol, rcond if rtol is None else rtol).to(x.dtype.part))
 
 
 @function(method=True)
@@ -167,7 +167,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     m, n = A.shape[-2:]
     broadcast_shapes(A.shape[:-2], other.shape[:-2], op="lstsq")
     parts = svd(A.detach())
-    limit = _limit(A, _largest(parts.S), None, rcond)
+    limit = rank_limit(A, largest_of(parts.S), None, rcond)
     solution = _pinv(A, parts, limit.to(A.dtype.part)) @ other
     rank = (parts.S > limit.unsqueeze(-1)).sum(-1)
     driver = driver or "gelsy"

@@ -158,7 +158,7 @@ def linalg_polar(x: Tensor) -> Polar:
     return Polar(u @ v.mH, (v * s.unsqueeze(-2)) @ v.mH)
 
 
-def _limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
+def rank_limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
     """The limit (...) up to which singular values count as zero: the larger of atol and rtol times the largest. The
     default of rtol is max(M, N) ε, or 0 if only atol is given.
     """
@@ -171,15 +171,5 @@ def _limit(x: Tensor, largest: Tensor, atol: Any, rtol: Any) -> Tensor:
     return limit if atol is None else maximum(limit, atol if isinstance(atol, Tensor) else limit.new_full((), atol))
 
 
-def _largest(values: Tensor) -> Tensor:
+def largest_of(values: Tensor) -> Tensor:
     return values.amax(-1) if values.shape[-1] else values.sum(-1)
-
-
-def matrix_rank(
-    x: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Tensor:  # fmt: skip
-    """The number of singular values above atol (or tol) and above rtol (default max(M, N) ε) times the largest. With
-    `hermitian` the absolute eigenvalues are counted, which are the same.
-    """
-    s = svdvals(x.detach())
-    return (s > _limit(x, _largest(s), tol if atol is None else atol, rtol).unsqueeze(-1)).sum(-1)
