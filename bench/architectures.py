@@ -31,6 +31,8 @@ class Architecture:
     shape: tuple[int, ...]  # of its input: pictures (B, 3, H, W), token ids (B, T), samples of sound (B, n)
     settings: dict[str, Any] = field(default_factory=dict)
     trains: bool = True
+    ours: Callable[[Any, Any], Any] = lambda model, x: model(x)
+    theirs: Callable[[Any, Any], Any] = lambda model, x: model(x)
 
     def input(self) -> Any:
         random = np.random.default_rng(0)
@@ -110,6 +112,46 @@ ARCHITECTURES = {
         {"vocab_size": 50280, "hidden_size": 768, "num_hidden_layers": 8}, trains=False
     ),
     "wav2vec2-base, 5 s": Architecture("wav2vec2", "speech-recognition", "AutoModelForCTC", (1, 80000)),
+    "HuBERT-base, 5 s": Architecture("hubert", "speech-recognition", "AutoModelForCTC", (1, 80000)),
+    "WavLM-base, 5 s": Architecture("wavlm", "speech-recognition", "AutoModelForCTC", (1, 80000)),
+    "AST, 4 layers": Architecture(
+        "audio-spectrogram-transformer", "audio-classification", "AutoModelForAudioClassification", (1, 1024, 128),
+        {"num_hidden_layers": 4},
+    ),
+    "CLAP, sound": Architecture(
+        "clap", "zero-shot-audio-classification", "ClapModel", (1, 1, 1001, 64),
+        {"audio_config": {"model_type": "clap_audio_model"}, "text_config": {"num_hidden_layers": 2}},
+        trains=False,
+        ours=lambda model, x: model.sound_features(x),
+        theirs=lambda model, x: model.get_audio_features(x),
+    ),
+    "EnCodec, 1 s": Architecture(
+        "encodec", "audio-codec", "EncodecModel", (1, 1, 24000), trains=False,
+        ours=lambda model, x: model.decoder(model.encoder(x)),
+        theirs=lambda model, x: model.decoder(model.encoder(x)),
+    ),
+    "Moonshine-base, encoder, 5 s": Architecture(
+        "moonshine", "speech-recognition", "MoonshineForConditionalGeneration", (1, 80000),
+        {
+            "hidden_size": 416, "intermediate_size": 1664, "encoder_num_hidden_layers": 8,
+            "decoder_num_hidden_layers": 8, "encoder_num_attention_heads": 8, "decoder_num_attention_heads": 8,
+        },
+        ours=lambda model, x: model.encode(x), theirs=lambda model, x: model.model.encoder(x).last_hidden_state,
+    ),
+    "Parakeet-CTC, 6 layers, 5 s": Architecture(
+        "parakeet_ctc", "speech-recognition", "AutoModelForCTC", (1, 500, 80),
+        {"encoder_config": {"num_hidden_layers": 6, "hidden_size": 512, "num_attention_heads": 8}},
+    ),
+    "SAM-base, picture of 512": Architecture(
+        "sam", "mask-generation", "SamModel", (1, 3, 512, 512),
+        {"vision_config": {"image_size": 512, "output_channels": 256}, "prompt_encoder_config": {"image_size": 512}},
+        trains=False,
+        ours=lambda model, x: model.features(x), theirs=lambda model, x: model.get_image_embeddings(x),
+    ),
+    "MMS voice (VITS)": Architecture(
+        "vits", "text-to-speech", "VitsModel", (1, 40), {"noise_scale": 0.0, "noise_scale_duration": 0.0}, trains=False,
+        ours=lambda model, x: model(x)[0], theirs=lambda model, x: model(x).waveform,
+    ),
 }  # fmt: skip
 
 
