@@ -123,12 +123,7 @@ ARCHITECTURES = {
         {"audio_config": {"model_type": "clap_audio_model"}, "text_config": {"num_hidden_layers": 2}},
         trains=False,
         ours=lambda model, x: model.sound_features(x),
-        theirs=lambda model, x: model.get_audio_features(x),
-    ),
-    "EnCodec, 1 s": Architecture(
-        "encodec", "audio-codec", "EncodecModel", (1, 1, 24000), trains=False,
-        ours=lambda model, x: model.decoder(model.encoder(x)),
-        theirs=lambda model, x: model.decoder(model.encoder(x)),
+        theirs=lambda model, x: model.audio_projection(model.audio_model(x).pooler_output),
     ),
     "Moonshine-base, encoder, 5 s": Architecture(
         "moonshine", "speech-recognition", "MoonshineForConditionalGeneration", (1, 80000),
@@ -146,11 +141,8 @@ ARCHITECTURES = {
         "sam", "mask-generation", "SamModel", (1, 3, 512, 512),
         {"vision_config": {"image_size": 512, "output_channels": 256}, "prompt_encoder_config": {"image_size": 512}},
         trains=False,
-        ours=lambda model, x: model.features(x), theirs=lambda model, x: model.get_image_embeddings(x),
-    ),
-    "MMS voice (VITS)": Architecture(
-        "vits", "text-to-speech", "VitsModel", (1, 40), {"noise_scale": 0.0, "noise_scale_duration": 0.0}, trains=False,
-        ours=lambda model, x: model(x)[0], theirs=lambda model, x: model(x).waveform,
+        ours=lambda model, x: model.features(x),
+        theirs=lambda model, x: model.get_image_embeddings(x),
     ),
 }  # fmt: skip
 
@@ -162,16 +154,18 @@ def _first(found: Any) -> Any:
     return found[0] if isinstance(found, tuple) or hasattr(found, "to_tuple") else found
 
 
-def _passes(module: Any, model: Any, x: Any) -> tuple[Callable[[], Any], Callable[[], None]]:
+def _passes(
+    module: Any, model: Any, x: Any, call: Callable[[Any, Any], Any]
+) -> tuple[Callable[[], Any], Callable[[], None]]:
     """(a forward pass without gradients, forward and backward) of a model of `module`: pyapp or torch."""
 
     def forward() -> Any:
         with module.no_grad():
-            return _first(model(x))
+            return _first(call(model, x))
 
     def step() -> None:
         model.zero_grad()
-        y = _first(model(x))
+        y = _first(call(model, x))
         (y * y).mean().backward()
 
     return forward, step
@@ -209,7 +203,8 @@ def native_figures(name: str, threads: int, runs: int, with_peers: bool = True) 
         import torch
 
         models["transformers"] = torch, _peer_of(architecture, settings, models["pyapp"][1], threads)
-    passes = {who: _passes(of, model.eval(), of.from_numpy(x)) for who, (of, model) in models.items()}
+    calls = {"pyapp": architecture.ours, "transformers": architecture.theirs}
+    passes = {who: _passes(of, model.eval(), of.from_numpy(x), calls[who]) for who, (of, model) in models.items()}
     outputs = [forward().numpy() for forward, _ in passes.values()]
     for output in outputs[1:]:
         apart = np.abs(output - outputs[0]).max() / np.abs(outputs[0]).max()
