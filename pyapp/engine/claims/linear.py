@@ -160,7 +160,7 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         kernel, more = _MATMUL[dtype]
         y = empty_contiguous((m, n), dtype, a.device)
         if n == 1 and a.device is cpu:
-            _turned(y, a, b, 1, m, k, 0, *a.strides, 0, b.strides[0])
+            _turned(y, a, b, 1, m, k, 0, a.strides[0], a.strides[1], 0, b.strides[0])
             return y
         kernel.launch(m * n * k >> 10, y, a,
             b, 1, m, n, k,
@@ -171,7 +171,7 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         return _batched_matmul(a, b)
     if a.device is cpu and len(b_shape) == 1 and len(a_shape) == 2 and a_shape[1] == b_shape[0]:
         y = empty_contiguous(a_shape[:1], dtype, cpu)
-        _turned(y, a, b, 1, *a_shape, 0, *a.strides, 0, *b.strides)
+        _turned(y, a, b, 1, a_shape[0], a_shape[1], 0, a.strides[0], a.strides[1], 0, b.strides[0])
         return y
     if not a_shape or not b_shape or (a.device is cpu and a.numel() + b.numel() > _SHORT):
         return NotImplemented

@@ -26,6 +26,11 @@ _FEW = 1 << 12  # elements that are read where they lie, whatever their order
 _WHERE, _GATHER = K["where"], K["gather"]
 
 
+def _flat(x: Any) -> Any:
+    """The elements of a tensor without gaps in the order of its memory; a number itself."""
+    return make(x.storage, (x.numel(),), (1,), x.dtype, x.offset) if isinstance(x, Tensor) else x
+
+
 @claims("_where")
 def _where(condition: Tensor, a: Any, b: Any) -> Any:
     if condition.dtype not in (_dtype.bool_, _dtype.uint8):
@@ -37,12 +42,7 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
         a, b = (in_type(t, kind) if isinstance(t, Tensor) and t.dtype is not kind else t for t in (a, b))
         tensors, strides = [t for t in (condition, a, b) if isinstance(t, Tensor)], condition.strides
         if all(t.shape == shape and t.strides == strides for t in tensors):  # in the order of the memory
-            flat = (prod(shape),)
-            row, *others = (
-                make(t.storage, flat, (1,), t.dtype, t.offset) if isinstance(t, Tensor) else t
-                for t in (condition, a, b)
-            )
-            y = choose(row, *others, flat, kind)
+            y = choose(_flat(condition), _flat(a), _flat(b), (prod(shape),), kind)
             return y if y is NotImplemented else make(y.storage, shape, strides, kind)
     return choose(condition, a, b, shape, kind)
 

@@ -161,7 +161,7 @@ def _of_full_rank(A: Tensor, B: Tensor, rcond: float | None) -> tuple[Any, Any] 
     limit = max(m, n) * np.finfo(both.dtype).eps if rcond is None else rcond
     try:
         with np.errstate(all="ignore"):
-            found = np.linalg.qr(both, "r")  # (..., min(M, N + K), N + K)
+            found: Any = np.linalg.qr(both, "r")  # (..., min(M, N + K), N + K)
             upper, right = found[..., :n, :n], found[..., :n, n:]
             turned_back = np.linalg.inv(upper)
             bound = np.linalg.norm(upper, axis=(-2, -1)) * np.linalg.norm(turned_back, axis=(-2, -1))
