@@ -31,6 +31,8 @@ class Architecture:
     shape: tuple[int, ...]  # of its input: pictures (B, 3, H, W), token ids (B, T), samples of sound (B, n)
     settings: dict[str, Any] = field(default_factory=dict)
     trains: bool = True
+    ours: Callable[[Any, Any], Any] = lambda model, x: model(x)
+    theirs: Callable[[Any, Any], Any] = lambda model, x: model(x)
 
     def input(self) -> Any:
         random = np.random.default_rng(0)
@@ -110,6 +112,38 @@ ARCHITECTURES = {
         {"vocab_size": 50280, "hidden_size": 768, "num_hidden_layers": 8}, trains=False
     ),
     "wav2vec2-base, 5 s": Architecture("wav2vec2", "speech-recognition", "AutoModelForCTC", (1, 80000)),
+    "HuBERT-base, 5 s": Architecture("hubert", "speech-recognition", "AutoModelForCTC", (1, 80000)),
+    "WavLM-base, 5 s": Architecture("wavlm", "speech-recognition", "AutoModelForCTC", (1, 80000)),
+    "AST, 4 layers": Architecture(
+        "audio-spectrogram-transformer", "audio-classification", "AutoModelForAudioClassification", (1, 1024, 128),
+        {"num_hidden_layers": 4},
+    ),
+    "CLAP, sound": Architecture(
+        "clap", "zero-shot-audio-classification", "ClapModel", (1, 1, 1001, 64),
+        {"audio_config": {"model_type": "clap_audio_model"}, "text_config": {"num_hidden_layers": 2}},
+        trains=False,
+        ours=lambda model, x: model.sound_features(x),
+        theirs=lambda model, x: model.audio_projection(model.audio_model(x).pooler_output),
+    ),
+    "Moonshine-base, encoder, 5 s": Architecture(
+        "moonshine", "speech-recognition", "MoonshineForConditionalGeneration", (1, 80000),
+        {
+            "hidden_size": 416, "intermediate_size": 1664, "encoder_num_hidden_layers": 8,
+            "decoder_num_hidden_layers": 8, "encoder_num_attention_heads": 8, "decoder_num_attention_heads": 8,
+        },
+        ours=lambda model, x: model.encode(x), theirs=lambda model, x: model.model.encoder(x).last_hidden_state,
+    ),
+    "Parakeet-CTC, 6 layers, 5 s": Architecture(
+        "parakeet_ctc", "speech-recognition", "AutoModelForCTC", (1, 500, 80),
+        {"encoder_config": {"num_hidden_layers": 6, "hidden_size": 512, "num_attention_heads": 8}},
+    ),
+    "SAM-base, picture of 512": Architecture(
+        "sam", "mask-generation", "SamModel", (1, 3, 512, 512),
+        {"vision_config": {"image_size": 512, "output_channels": 256}, "prompt_encoder_config": {"image_size": 512}},
+        trains=False,
+        ours=lambda model, x: model.features(x),
+        theirs=lambda model, x: model.get_image_embeddings(x),
+    ),
 }  # fmt: skip
 
 
@@ -120,16 +154,18 @@ def _first(found: Any) -> Any:
     return found[0] if isinstance(found, tuple) or hasattr(found, "to_tuple") else found
 
 
-def _passes(module: Any, model: Any, x: Any) -> tuple[Callable[[], Any], Callable[[], None]]:
+def _passes(
+    module: Any, model: Any, x: Any, call: Callable[[Any, Any], Any]
+) -> tuple[Callable[[], Any], Callable[[], None]]:
     """(a forward pass without gradients, forward and backward) of a model of `module`: pyapp or torch."""
 
     def forward() -> Any:
         with module.no_grad():
-            return _first(model(x))
+            return _first(call(model, x))
 
     def step() -> None:
         model.zero_grad()
-        y = _first(model(x))
+        y = _first(call(model, x))
         (y * y).mean().backward()
 
     return forward, step
@@ -167,7 +203,8 @@ def native_figures(name: str, threads: int, runs: int, with_peers: bool = True) 
         import torch
 
         models["transformers"] = torch, _peer_of(architecture, settings, models["pyapp"][1], threads)
-    passes = {who: _passes(of, model.eval(), of.from_numpy(x)) for who, (of, model) in models.items()}
+    calls = {"pyapp": architecture.ours, "transformers": architecture.theirs}
+    passes = {who: _passes(of, model.eval(), of.from_numpy(x), calls[who]) for who, (of, model) in models.items()}
     outputs = [forward().numpy() for forward, _ in passes.values()]
     for output in outputs[1:]:
         apart = np.abs(output - outputs[0]).max() / np.abs(outputs[0]).max()

@@ -16,7 +16,7 @@ from .layers.convolution import Conv2d
 from .layers.gated import activation_named
 from .module import Module
 from .parameter import new_parameter
-from .vision import divisible, padded_as_tensorflow
+from .vision import TensorflowConv2d, divisible
 
 DIVISOR = 8  # of channels
 SQUEEZED_NAMES = ("conv_reduce", "conv_expand")
@@ -55,7 +55,7 @@ class Style:
     scaled: bool = False
 
 
-class Filter(Conv2d):
+class Filter(TensorflowConv2d):
     """A filter of (B, C, H, W) without bias, whose output has H / stride rows, rounded up."""
 
     def __init__(
@@ -65,11 +65,11 @@ class Filter(Conv2d):
         super().__init__(
             before, width, kernel, stride, 0 if tensorflow else kernel // 2, 1, before if each else 1, bias
         )
-        self.padded = (kernel, stride) if tensorflow and kernel > 1 else None
+        self.tensorflow = tensorflow and kernel > 1
 
     def forward(self, input: Tensor) -> Tensor:
         """input (B, C, H, W) → (B, width, H / stride, W / stride), rounded up."""
-        return super().forward(input if self.padded is None else padded_as_tensorflow(input, *self.padded))
+        return super().forward(input) if self.tensorflow else Conv2d.forward(self, input)
 
 
 class ActivatedNorm(BatchNorm2d):

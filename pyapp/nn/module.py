@@ -12,7 +12,7 @@ from ..engine.launch import note_setting
 from ..engine.ops import empty
 from ..engine.storage import CAPTURES
 from ..engine.tensor import check_device
-from ..engine.user_errors import MISTAKES, describe, describe_call, raised_inside, tell
+from ..engine.user_errors import MISTAKES, describe, raised_inside, tell
 from ..errors import OperationError
 from .parameter import Buffer, Parameter
 from .state import IncompatibleKeys, OwnState, StateHooks, collect, new_state, register
@@ -41,9 +41,11 @@ def _naming_the_layer(make: Callable[..., None]) -> Callable[..., None]:
         except MISTAKES as error:
             name = next(kind.__name__ for kind in type(self).__mro__ if kind.__module__.startswith(_LAYERS))
             if isinstance(error, MemoryError):
+                from ..engine.error_words import described_call  # late: most visits of the page have no error
+
                 text = str(error).partition("; in ")[0].rpartition(": cannot")  # without the name of a layer inside
                 what = f"cannot{text[2]}" if text[1] else text[2]
-                raise MemoryError(f"{name}: {what}; in {describe_call(name, args, kwargs)}") from None
+                raise MemoryError(f"{name}: {what}; in {described_call(name, args, kwargs)}") from None
             if raised_inside(error) or isinstance(error, OperationError):
                 tell(error, name, args, kwargs)
             raise

@@ -151,13 +151,19 @@ def divisible(channels: float, divisor: int, least: int) -> int:
     return found + divisor if found < 0.9 * channels else found
 
 
-def padded_as_tensorflow(x: Tensor, kernel: int, stride: int, dilation: int = 1) -> Tensor:
-    """x (B, C, H, W) behind the zeros of TensorFlow's padding SAME, of which the larger half is at the end."""
-    widths = []
-    for side in (x.shape[3], x.shape[2]):
-        missing = max(0, kernel - (side % stride or stride))
-        widths += [missing // 2 * dilation, (missing - missing // 2) * dilation]
-    return ops.pad(x, widths) if any(widths) else x
+class TensorflowConv2d(Conv2d):
+    """A filter of (B, C, H, W) with the zeros of TensorFlow's padding SAME around, of which the larger half is at the
+    end: the output has H / stride rows, rounded up.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """input (B, C, H, W) → (B, O, H / stride, W / stride), rounded up."""
+        sides = []
+        numbers = zip(input.shape[2:], self.kernel_size, self.stride, self.dilation, strict=True)
+        for side, kernel, stride, dilation in numbers:
+            missing = max(0, kernel - (side % stride or stride))
+            sides.append((missing // 2 * dilation, (missing - missing // 2) * dilation))
+        return ops.conv2d(input, self.weight, self.bias, self.stride, sides, self.dilation, self.groups)
 
 
 class ConvolutionNorm(Module):
@@ -169,15 +175,13 @@ class ConvolutionNorm(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         padding = 0 if tensorflow else (kernel - 1) // 2 * dilation
-        self.convolution = Conv2d(before, width, kernel, stride, padding, dilation, groups, bias=False)
+        kind = TensorflowConv2d if tensorflow else Conv2d
+        self.convolution = kind(before, width, kernel, stride, padding, dilation, groups, bias=False)
         self.normalization: Module = BatchNorm2d(width, epsilon)
         self.activation = None if activation is None else activation_named(activation)
-        self.sizes = (kernel, stride, dilation) if tensorflow else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, C, H, W) → (B, width, H / stride, W / stride), rounded up."""
-        if self.sizes is not None:
-            x = padded_as_tensorflow(x, *self.sizes)
         x = self.normalization(self.convolution(x))
         return x if self.activation is None else self.activation(x)
 

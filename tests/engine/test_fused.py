@@ -124,6 +124,18 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[Tensor]]] = {
         ops.attention,
         [normal(1, 5, 2, 8), normal(1, 9, 1, 8, seed=1), normal(1, 9, 1, 8, seed=3)],
     ),
+    "attention_few_rows": (  # in torch's layout, whose keys lie as in a cache
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        [normal(2, 3, 5, 8), normal(2, 3, 5, 8, seed=1), normal(2, 3, 5, 8, seed=3)],
+    ),
+    "attention_one_row_of_cache": (
+        lambda q, cache: F.scaled_dot_product_attention(q, cache[:, :, :6], cache[:, :, 1:7], enable_gqa=True),
+        [normal(2, 4, 1, 8), normal(2, 2, 9, 8, seed=1)],
+    ),
+    "batch_norm_in_evaluation": (
+        lambda x, w, b: F.batch_norm(x, ops.arange(3.0, device=x.device), ops.full((3,), 2.0, device=x.device), w, b),
+        [normal(2, 3, 4, 5), normal(3, seed=1), normal(3, seed=2)],
+    ),
     "attention_slices": (
         lambda x: ops.attention(x[:, :, :4], x.narrow(2, 4, 2), x.narrow(2, 6, 2)),
         [normal(2, 70, 8, 8)],

@@ -124,15 +124,17 @@ def _cached_attention(
     return y
 
 
-_constants: dict[tuple[int, Device], Tensor] = {}
+_constants: dict[tuple[int, int, Device], Tensor] = {}
 
 
-def _constant(value: int, device: Device) -> Tensor:
-    """A constant int32 (1,) for kernels."""
-    found = _constants.get((value, device))
+def _constant(value: int, device: Device, count: int = 1) -> Tensor:
+    """A constant int32 (count,) for kernels."""
+    found = _constants.get((value, count, device))
     if found is None:
-        found = _constants[value, device] = make(Storage.outside_graphs(4, device), (1,), (1,), _I32)
-        found.assign_constants(value)
+        if len(_constants) > 4096:
+            _constants.clear()
+        found = _constants[value, count, device] = make(Storage.outside_graphs(4 * count, device), (count,), (1,), _I32)
+        found.assign_constants((value,) * count)
     return found
 
 
@@ -338,6 +340,50 @@ def _masked_dims(
     )  # fmt: skip
 
 
+_FEW = 24  # rows of a kv head: with so few, the kernel that packs keys and values spends its time on that
+
+
+def _capacity(x: Tensor) -> int:
+    """The rows between the heads of keys or values (B, S, KV, D) that lie as in a cache (B, KV, capacity, D), as those
+    of torch's layout do; 0 where they lie otherwise."""
+    (batch, length, heads, size), (entry, row, head, element) = x.shape, x.strides
+    if element != 1 or row != size:
+        return 0
+    capacity = head // size if heads > 1 else entry // size if batch > 1 else length
+    if (heads > 1 and head != capacity * size) or (batch > 1 and entry != heads * capacity * size):
+        return 0
+    return capacity if capacity >= length else 0
+
+
+def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale: float) -> Tensor | None:
+    """Attention of few rows to many keys, which the kernel for caches reads where they lie; None where it cannot."""
+    batch, tokens, heads, size = q.shape
+    keys, kv_heads = k.shape[1], k.shape[2]
+    rows = tokens * (heads // kv_heads)
+    if rows > _FEW or tokens > keys or before < tokens - 1 or k.shape != v.shape or q.dtype is not _F32 or size > 1024:
+        return None
+    causal = after < keys - 1
+    if q.device.backend.own_workspaces or (causal and after != keys - tokens):
+        return None
+    capacity = _capacity(k)
+    if not capacity or _capacity(v) != capacity:
+        return None
+    folded = None
+    if tokens == 1:  # the heads of all batch entries
+        q = q if q.strides[2:] == (size, 1) and batch in (1, q.strides[0] // (heads * size)) else dense(q)
+        texts, own, kv = 1, batch * heads, batch * kv_heads
+    else:
+        folded = _folded(q) if heads == kv_heads else None
+        texts, own, kv = (batch * heads, 1, 1) if folded is not None else (batch, heads, kv_heads)
+        q = dense(q if folded is None else folded)
+    y = empty_contiguous(q.shape, _F32, q.device)
+    _ATTENTION.launch(
+        q.numel() * keys >> 9, y, q, k, v, _constant(keys - tokens, q.device, texts), None, None, None, texts, tokens,
+        own, kv, size, capacity, own * size, own * size, int(causal), 0, CODES[_F32], 1, 0, scale, 0.0,
+    )  # fmt: skip
+    return y if folded is None else _unfolded(y, heads)
+
+
 @claims("_masked_attention")
 def _masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
@@ -345,6 +391,10 @@ def _masked_attention(
 ) -> Any:  # fmt: skip
     if not _takes_mask(q, k, v, mask, softcap):
         return NotImplemented
+    if mask is None and softcap is None:
+        few = _of_few_rows(q, k, v, before, after, scale)
+        if few is not None:
+            return few
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
         return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q.shape[2])

@@ -22,7 +22,7 @@ from ..ops.view import dense_copy
 from ..shape import Shape, broadcast_shapes, dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
-from .layouts import in_type, is_packed, result_like, rows_of
+from .layouts import in_type, is_packed, is_turned, result_like, rows_of
 
 _F32 = _dtype.float32
 K = KERNELS
@@ -61,7 +61,16 @@ def _of_any(name: str) -> Any:
         if len(shape) > 6 or number is None:
             return NotImplemented
         a = in_type(a, kind)
-        y = empty_contiguous(shape, _dtype.bool_ if result == "bool" else kind, a.device)
+        out = _dtype.bool_ if result == "bool" else kind
+        if is_turned(a) and (other is None or (other.shape == shape and other.strides == a.strides)):
+            count = prod(shape)
+            y = make(Storage(out.itemsize * count, a.device), shape, a.strides, out)
+            _BINARY.launch(
+                count >> 8, y, a, other, code, CODES[kind], 1, *padded((count,)), *padded((1,)),
+                *padded(() if other is None else (1,)), number,
+            )  # fmt: skip
+            return y
+        y = empty_contiguous(shape, out, a.device)
         _BINARY.launch(
             prod(shape) >> 8, y, a, other, code, CODES[kind], len(shape), *padded(shape),
             *padded(broadcast_strides(a, shape)), *other_strides, number,

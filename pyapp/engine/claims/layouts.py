@@ -31,6 +31,11 @@ def is_packed(x: Tensor) -> bool:
     return shapes.is_packed(x.shape, x.strides)
 
 
+def is_turned(x: Tensor) -> bool:
+    """Whether the elements have no gaps in memory, but another order than that of the dims, as a transpose's have."""
+    return x.strides != dense_layout(x.shape)[1] and not x.is_contiguous() and is_packed(x)
+
+
 def result_like(x: Tensor) -> tuple[Tensor, Tensor, int]:
     """(x, an empty result with x's layout, elements): x itself where it has no gaps, else a dense copy."""
     shape = x.shape

@@ -159,6 +159,9 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         n = b_shape[1]
         kernel, more = _MATMUL[dtype]
         y = empty_contiguous((m, n), dtype, a.device)
+        if n == 1 and a.device is cpu:
+            _turned(y, a, b, 1, m, k, 0, a.strides[0], a.strides[1], 0, b.strides[0])
+            return y
         kernel.launch(m * n * k >> 10, y, a,
             b, 1, m, n, k,
             0, *a.strides, 0, *b.strides, 0, n, *more,
@@ -166,6 +169,10 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         return y
     if len(a_shape) > 1 < len(b_shape):
         return _batched_matmul(a, b)
+    if a.device is cpu and len(b_shape) == 1 and len(a_shape) == 2 and a_shape[1] == b_shape[0]:
+        y = empty_contiguous(a_shape[:1], dtype, cpu)
+        _turned(y, a, b, 1, a_shape[0], a_shape[1], 0, a.strides[0], a.strides[1], 0, b.strides[0])
+        return y
     if not a_shape or not b_shape or (a.device is cpu and a.numel() + b.numel() > _SHORT):
         return NotImplemented
     shape = matmul_shape(a, b)
@@ -174,6 +181,18 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
     if len(b_shape) == 1:
         b = make(b.storage, (*b_shape, 1), (*b.strides, 0), dtype, b.offset)
     return reshaped(_batched_matmul(a, b), shape)
+
+
+def _turned(
+    y: Tensor, a: Tensor, b: Tensor, batch: int, m: int, k: int, a_batch: int, row: int, column: int, b_batch: int,
+    b_row: int,
+) -> None:  # fmt: skip
+    """y (batch, M, 1) = a (batch, M, K) @ b (batch, K, 1) as bᵀ @ aᵀ: the kernel is made for few rows, not for few
+    columns."""
+    kernel, more = _MATMUL[a.dtype]
+    kernel.launch(batch * m * k >> 10, y, b, a, batch, 1, m, k,
+        b_batch, 0, b_row, a_batch, column, row, m, m, *more,
+    )  # fmt: skip
 
 
 def _matmul_of_blocks(a: Tensor, b: Any) -> Any:
@@ -206,6 +225,9 @@ def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:
         row = a_batch
     if b_batch == 0 and a_batch == m * row:  # one matrix for all rows
         batch, m = 1, batch * m
+    if n == 1 and a.device is cpu:
+        _turned(y, a, b, batch, m, k, a_batch, row, column, b_batch, b_strides[-2])
+        return y
     kernel, more = _MATMUL[a.dtype]
     kernel.launch(batch * m * n * k >> 10, y, a, b, batch, m, n, k,
         a_batch, row, column, b_batch, *b_strides[-2:], m * n, n, *more,

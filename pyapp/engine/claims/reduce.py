@@ -13,7 +13,7 @@ from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
 from ..operands import check_extreme, check_place, dense
-from ..shape import Shape, dense_layout, normalize_dim, normalize_dims, reduced_dims
+from ..shape import Shape, dense_layout, is_packed, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
 
@@ -49,6 +49,8 @@ def _plan(
     kept = tuple(1 if d in dims else n for d, n in enumerate(shape))
     result = kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims)
     middle = prod([shape[d] for d in dims])
+    if len(dims) == len(shape) > 1 and is_packed(shape, strides):  # in the order of the memory
+        return result, None, (1, middle, 1, 0, 1, 0)
     if dims and len(dims) == dims[-1] - dims[0] + 1:  # neighbours: the middle of three dims
         first, last = dims[0], dims[-1] + 1
         parts = [merged(shape[a:b], strides[a:b]) for a, b in ((0, first), (first, last), (last, len(shape)))]

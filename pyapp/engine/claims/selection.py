@@ -16,13 +16,19 @@ from ..operands import check_number, common_dtype, dense
 from ..ops.view import reshaped
 from ..shape import Shape, broadcast_shapes, normalize_dim
 from ..storage import Storage
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, empty_contiguous, make
 from .elementwise import broadcast_strides
-from .layouts import in_type
+from .layouts import in_type, is_turned
 
 _SET, _ADD = (opcodes("scatter")[name].code for name in ("set", "add"))
 _INDEX_TYPES = (_dtype.int64, _dtype.int32)
+_FEW = 1 << 12  # elements that are read where they lie, whatever their order
 _WHERE, _GATHER = K["where"], K["gather"]
+
+
+def _flat(x: Any) -> Any:
+    """The elements of a tensor without gaps in the order of its memory; a number itself."""
+    return make(x.storage, (x.numel(),), (1,), x.dtype, x.offset) if isinstance(x, Tensor) else x
 
 
 @claims("_where")
@@ -30,7 +36,14 @@ def _where(condition: Tensor, a: Any, b: Any) -> Any:
     if condition.dtype not in (_dtype.bool_, _dtype.uint8):
         return NotImplemented
     kind = common_dtype(a, b)
-    shape = broadcast_shapes(*(t.shape for t in (condition, a, b) if isinstance(t, Tensor)), op="where")
+    tensors = [t for t in (condition, a, b) if isinstance(t, Tensor)]
+    shape = broadcast_shapes(*[t.shape for t in tensors], op="where")
+    if condition.numel() > _FEW and is_turned(condition) and kind in CODES:
+        a, b = (in_type(t, kind) if isinstance(t, Tensor) and t.dtype is not kind else t for t in (a, b))
+        tensors, strides = [t for t in (condition, a, b) if isinstance(t, Tensor)], condition.strides
+        if all(t.shape == shape and t.strides == strides for t in tensors):  # in the order of the memory
+            y = choose(_flat(condition), _flat(a), _flat(b), (prod(shape),), kind)
+            return y if y is NotImplemented else make(y.storage, shape, strides, kind)
     return choose(condition, a, b, shape, kind)
 
 
@@ -87,7 +100,10 @@ def _fits(x: Tensor, index: Tensor, dim: int, rank: int) -> bool:
     """Whether the index has the rank of x and is not longer along other dims."""
     if len(index.shape) != len(x.shape) or len(x.shape) > rank or x.dtype not in CODES:
         return False
-    return all(i <= n for d, (i, n) in enumerate(zip(index.shape, x.shape, strict=True)) if d != dim)
+    for d, (i, n) in enumerate(zip(index.shape, x.shape, strict=True)):
+        if i > n and d != dim:
+            return False
+    return True
 
 
 @claims("gather")

@@ -267,7 +267,7 @@ def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
     """sign(x) max(|x| - lambd, 0)."""
     if not 0 <= lambd < inf:
         raise ValueError(f"softshrink: lambd must be a number >= 0, not {lambd}")
-    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, where(x.isnan(), x, x * 0)))
+    return x - x.clamp(-lambd, lambd)
 
 
 @function(method=True)

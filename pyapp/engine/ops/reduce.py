@@ -15,7 +15,7 @@ from ..op import op, primitive
 from ..operands import check_extreme, check_place, is_half, refuse_complex
 from ..return_types import found, printed_as
 from ..shape import normalize_dim, normalize_dims, reduced_dims
-from ..tensor import Tensor
+from ..tensor import Tensor, make
 from ..user_errors import describe
 from .elementwise.arithmetic import div
 from .elementwise.compare import maximum, minimum
@@ -205,6 +205,15 @@ argmax = function(method=True)(_arg("argmax"))
 argmin = function(method=True)(_arg("argmin"))
 
 
+def _squeezed(x: Tensor, dim: int) -> Tensor:
+    """A new dense tensor without its dim of size one."""
+    if x._requires_grad or type(x) is not Tensor or not x.shape:
+        return x.squeeze(dim)
+    d = normalize_dim(dim, len(x.shape), "squeeze")
+    shape, strides = x.shape[:d] + x.shape[d + 1 :], x.strides[:d] + x.strides[d + 1 :]
+    return make(x.storage, shape, strides, x.dtype, x.offset)
+
+
 def _max_or_min(whole: Any, index: Any) -> Any:
     kind = found("max" if whole is amax else "min")
 
@@ -218,7 +227,7 @@ def _max_or_min(whole: Any, index: Any) -> Any:
         else:
             indices = index(x, dim, True)
         values = x.gather(dim, indices)
-        return kind(values, indices) if keepdim else kind(values.squeeze(dim), indices.squeeze(dim))
+        return kind(values, indices) if keepdim else kind(_squeezed(values, dim), _squeezed(indices, dim))
 
     return method
 

@@ -6,8 +6,11 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...autocast import full_precision
+from ...autograd import STATE
 from ...declare import function
+from ...device import cpu
 from ...lazy import np
+from ...numpy_arrays import array_of, tensor_of
 from ...op import op, primitive
 from ...operands import same_device
 from ...return_types import printed_as
@@ -150,6 +153,30 @@ class LeastSquares(NamedTuple):
 DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
+def _of_full_rank(A: Tensor, B: Tensor, rcond: float | None) -> tuple[Any, Any] | None:
+    """(solution (..., N, K), sums of squared residuals (..., K)), as arrays, through one QR of [A | B], whose upper
+    rows are R and Qᴴ B. None unless it is certain that no singular value of A is below the limit: the smallest one is
+    at least 1 / |R⁻¹|, the largest at most |R| (Frobenius' norms)."""
+    (m, n), kind = A.shape[-2:], A.dtype
+    if m < n or not n or A.device is not cpu or B.device is not cpu or not kind.has_gradient or kind.itemsize < 4:
+        return None
+    a, b = array_of(A), array_of(B)
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    both = np.concatenate([np.broadcast_to(x, lead + x.shape[-2:]) for x in (a, b)], -1)
+    limit = max(m, n) * np.finfo(both.dtype).eps if rcond is None else rcond
+    try:
+        with np.errstate(all="ignore"):
+            found: Any = np.linalg.qr(both, "r")  # (..., min(M, N + K), N + K)
+            upper, right = found[..., :n, :n], found[..., :n, n:]
+            turned_back = np.linalg.inv(upper)
+            bound = np.linalg.norm(upper, axis=(-2, -1)) * np.linalg.norm(turned_back, axis=(-2, -1))
+            if not (bound * limit < 0.5).all():  # NaN, too
+                return None
+            return np.linalg.solve(upper, right), np.square(np.abs(found[..., n:, n:])).sum(-2)
+    except np.linalg.LinAlgError:
+        return None
+
+
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """x with the least |A x - B|, as torch.linalg.lstsq. A (..., M, N), B (..., M, K) → (..., N, K); or B (..., M).
 
@@ -166,13 +193,23 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         raise ValueError(f"lstsq: driver is one of {', '.join(DRIVERS)}, not {driver!r}")
     m, n = A.shape[-2:]
     broadcast_shapes(A.shape[:-2], other.shape[:-2], op="lstsq")
+    driver, nothing = driver or "gelsy", A.new_zeros(0, dtype=A.dtype.part)
+    if driver in ("gels", "gelsy") and not (STATE.enabled and (A.requires_grad or B.requires_grad)):
+        known = _of_full_rank(A, other, rcond)
+        if known is not None:
+            solution, squares = (tensor_of(x, kind) for x, kind in zip(known, (A.dtype, A.dtype.part), strict=True))
+            ranks = nothing.to("int64") if driver == "gels" else A.new_full(A.shape[:-2], n, dtype="int64")
+            return LeastSquares(
+                solution.squeeze(-1) if vector else solution,
+                squares if driver == "gels" and m > n else nothing,
+                ranks,
+                nothing,
+            )
     parts = svd(A.detach())
     limit = rank_limit(A, largest_of(parts.S), None, rcond)
     solution = _pinv(A, parts, limit.to(A.dtype.part)) @ other
     rank = (parts.S > limit.unsqueeze(-1)).sum(-1)
-    driver = driver or "gelsy"
     full_rank = driver == "gels" or (driver != "gelsy" and bool((rank == n).all()))
-    nothing = A.new_zeros(0, dtype=A.dtype.part)
     return LeastSquares(
         solution.squeeze(-1) if vector else solution,
         (A @ solution - other).abs().square().sum(-2) if full_rank and m > n else nothing,
