@@ -20,7 +20,6 @@ from .layouts import rows_of
 _F32 = _dtype.float32
 _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
 
-_MUL, _SUB = K["mul_f32"], K["sub_f32"]
 _RMS_NORM, _RMS_NORM_HALVES = K["rms_norm_f32"], K["rms_norm_halves"]
 
 
@@ -217,27 +216,6 @@ def _channel_norm_backward(
             x.numel() >> 9, grad_weight, grad_bias, x, statistics, g, *rows, code, learnt[0].numel()
         )
     return grad_x, None if weight is None else grad_weight, None if bias is None else grad_bias
-
-
-@claims("_batch_norm")
-def _batch_norm(x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float) -> Any:
-    """The definition's product and sum, the sum in the memory of the product."""
-    learnt = [t for t in (mean, var, weight, bias) if t is not None]
-    if not x.shape or not x.numel() or not is_plain(x) or any(not is_plain(t) for t in learnt):
-        return NotImplemented
-    count, channels, inner = x.numel(), x.shape[1], prod(x.shape[2:])
-    if any(t.shape != (channels,) for t in learnt):
-        return NotImplemented
-    factor = (var + epsilon).rsqrt()  # (C,)
-    factor = factor if weight is None else factor * weight
-    shift = mean * factor if bias is None else mean * factor - bias  # (C,)
-    y = empty_contiguous(x.shape, _F32, x.device)
-    launch_all(
-        count >> 10,
-        (_MUL, y, x, factor, count, count, channels, 0, inner, 0.0),
-        (_SUB, y, y, shift, count, count, channels, 0, inner, 0.0),
-    )
-    return y
 
 
 @claims("rms_norm_backward")

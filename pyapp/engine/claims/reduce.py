@@ -50,7 +50,7 @@ def _plan(
     result = kept if keepdim else tuple(n for d, n in enumerate(shape) if d not in dims)
     middle = prod([shape[d] for d in dims])
     if len(dims) == len(shape) > 1 and is_packed(shape, strides):  # in the order of the memory
-        return result, None, (1, middle, 1, 0, 1, 0)
+        return result, None, (1, middle, 1, 1, 1, 1)
     if dims and len(dims) == dims[-1] - dims[0] + 1:  # neighbours: the middle of three dims
         first, last = dims[0], dims[-1] + 1
         parts = [merged(shape[a:b], strides[a:b]) for a, b in ((0, first), (first, last), (last, len(shape)))]

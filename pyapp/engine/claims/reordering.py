@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ from ..op import claims
 from ..operands import common_dtype
 from ..ops.index import fill_
 from ..ops.view import copy_strided, dense_copy
-from ..shape import Shape, dense_layout
+from ..shape import Shape
 from ..tensor import Tensor, empty_contiguous, make
 from .layouts import in_type
 
@@ -90,25 +89,15 @@ def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> 
     return y
 
 
-@lru_cache(1024)
-def _places(shape: Shape, dim: int, new_dim: bool) -> tuple[Any, int, Shape, Shape, int, bool]:
-    """Of a dense result of `shape`: (its layout, the rank of a part, what fills the record's dims up, the strides of a
-    part so filled up, the step from one entry of `dim` to the next, whether parts lie one behind another)."""
-    layout = dense_layout(shape)
-    strides = layout[1]
-    own = strides[:dim] + strides[dim + 1 :] if new_dim else strides
-    rest = (0,) * (6 - len(own))
-    return layout, len(own), rest, own + rest, strides[dim], prod(shape[:dim]) == 1
-
-
 def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_dim: bool) -> Any:
     """Tensors one behind another along a dim of a new tensor; `new_dim`: which they do not have."""
     if len(shape) > 6 or not (kind in CODES or kind.is_complex):
         return NotImplemented
-    layout, rank, rest, strides, step, follow = _places(shape, dim, new_dim)
-    y, at = empty_contiguous(shape, kind, tensors[0].device, layout), 0
-    size = kind.itemsize
-    step *= size
+    y, at = empty_contiguous(shape, kind, tensors[0].device), 0
+    size, step = kind.itemsize, kind.itemsize * y.strides[dim]
+    strides = y.strides[:dim] + y.strides[dim + 1 :] if new_dim else y.strides
+    rank, follow = len(strides), prod(shape[:dim]) == 1
+    pad = (0,) * (6 - rank)
     for x in tensors:
         if x.dtype is not kind:
             x = in_type(x, kind)
@@ -116,7 +105,7 @@ def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_
         if follow and x.is_contiguous():
             _COPY_BYTES.launch(count >> 10, part, x, count * size)
         else:
-            _COPY.launch(count >> 10, part, x, size, rank, *x.shape, *rest, *strides, *x.strides, *rest)
+            _COPY.launch(count >> 10, part, x, size, rank, *x.shape, *pad, *strides, *pad, *x.strides, *pad)
         at += 1 if new_dim else x.shape[dim]
     return y
 
