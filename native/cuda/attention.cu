@@ -472,7 +472,10 @@ STEP(cached_attention, 1,
     /* All below 2^31: the scratch memory has more bytes. */
     const int there = (int)PARTS_THERE, together = (int)PARTS_EACH, groups = (there + together - 1) / together;
     const int chunks = (int)PARTS(c.dims, PART_COLUMNS), units = (int)(texts * tokens * heads) * groups * chunks;
-    for (int unit = (int)blockIdx.x * PART_WARPS + WARP; unit < units; unit += (int)gridDim.x * PART_WARPS) {
+    /* One loop over the parts of all units: a loop of its own for those of a unit takes a third more registers. */
+    for (int step = ((int)blockIdx.x * PART_WARPS + WARP) * together; step < units * together;) {
+        const int unit = step / together, place = step % together; /* a power of two */
+        step += place + 1 < together ? 1 : 1 + ((int)gridDim.x * PART_WARPS - 1) * together;
         /* Warps of a block have heads side by side, which share keys. */
         const int others = small_quotient(unit, (int)heads), head = unit - others * (int)heads;
         const int rest = small_quotient(others, groups), group = others - rest * groups;
@@ -480,21 +483,21 @@ STEP(cached_attention, 1,
         const int text = small_quotient(row, (int)tokens), number = row * (int)heads + head;
         const int last = (int)last_key(c, text, row - text * tokens), first = (int)first_key(c, last);
         const int each = part_keys(c, last - first), used = small_quotient(last - first + each - 1, each);
-        if (group * together >= used)
+        const int part = group * together + place, from = first + part * each;
+        if (part >= used)
             continue;
+        const int to = MIN(from + each, last);
         float *const own = (float *)scratch + (int64_t)number * there * PART_FLOATS(c.dims);
+        float *const out = own + part * PART_FLOATS(c.dims);
         bool right = true;
-#pragma unroll 1
-        for (int part = group * together; part < MIN(used, (group + 1) * together) && right && !stop; part++) {
-            float *const out = own + part * PART_FLOATS(c.dims);
-            const int from = first + part * each, to = MIN(from + each, last);
-            if (COMPILED_PAGED && c.table)
-                right = attend_few<true>(c, out, row, text, head, from, to, last, column0);
-            else if (COMPILED_IN_ORDER)
-                right = attend_few<false>(c, out, row, text, head, from, to, last, column0);
-        }
+        if (COMPILED_PAGED && c.table && !stop)
+            right = attend_few<true>(c, out, row, text, head, from, to, last, column0);
+        else if (COMPILED_IN_ORDER && !stop)
+            right = attend_few<false>(c, out, row, text, head, from, to, last, column0);
         if (!right)
             report(KERNEL_POSITION_RANGE);
+        if (place + 1 < together && part + 1 < used)
+            continue;
         if (is_last(scratch, number, (uint32_t)(small_quotient(used + together - 1, together) * chunks)))
             join_parts(c.y + row * c.y_stride + head * c.dims, own, used, (int)c.dims,
                        c.sinks ? c.sinks[head] : -INFINITE, shared + WARP * JOINED * JOIN_COLUMNS((int)c.dims), status);
