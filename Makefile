@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 SETUP := $(PYTHON) scripts/setup.py
 
 .PHONY: help run site page wheel test test-native test-pyodide test-e2e test-oracle test-sanitize test-arm test-cuda test-cuda-sanitize test-cuda-compile lint format bench bench-cuda lock clean \
-	ready browser-ready lint-ready
+	ready browser-ready lint-ready cuda-ready
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /  make \1|/' | column -t -s '|'
@@ -59,13 +59,16 @@ test-arm: ready ## the kernels' tests with ARM's instruction sets, in an emulato
 test-cuda-compile: ready ## compile the CUDA sources that have changed, for every architecture; needs no card
 	$(RUN) -m scripts.cuda_compile --check || ($(SETUP) cuda && $(RUN) -m scripts.cuda_compile)
 
-test-cuda: ready ## the CUDA kernels' tests, and models, on the card of this machine
+cuda-ready: ready # a card that CUDA can use, and NVIDIA's packages; what is missing is said in a line, before anything is downloaded
+	@$(RUN) -m scripts.cuda_card --driver
 	@$(SETUP) cublas
-	PYAPP_CUBLASLT=none PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native
-	PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native/test_linear*.py tests/native/test_matmul*.py
+	@$(RUN) -m scripts.cuda_card
 
-test-cuda-sanitize: ready ## the CUDA kernels' tests on the card under NVIDIA's compute-sanitizer: memcheck, then racecheck
-	@$(SETUP) cuda
+test-cuda: cuda-ready ## the CUDA kernels' tests, and models, on the card of this machine
+	PYAPP_CUBLASLT=none PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native; found=$$?; \
+	PYAPP_TEST_CUDA=1 PYAPP_EMULATED=all $(RUN) -m pytest tests/cuda tests/native/test_linear*.py tests/native/test_matmul*.py && exit $$found
+
+test-cuda-sanitize: cuda-ready ## the CUDA kernels' tests on the card under NVIDIA's compute-sanitizer: memcheck, then racecheck
 	$(RUN) -m scripts.cuda_sanitize
 
 lint: lint-ready ready ## check style, types and formatting
@@ -85,8 +88,7 @@ bench: browser-ready ready site ## measure speed beside peers (BENCH_OPTIONS="--
 	@$(SETUP) bench
 	$(RUN) -m bench $(BENCH_OPTIONS)
 
-bench-cuda: ready ## measure a card's speed beside torch's, where that is installed (BENCH_OPTIONS="--only decode")
-	@$(SETUP) cublas
+bench-cuda: cuda-ready ## measure a card's speed beside torch's, where that is installed (BENCH_OPTIONS="--only decode")
 	$(RUN) -m bench.cuda $(BENCH_OPTIONS)
 
 lock: ready ## resolve the development packages anew, to the newest allowed versions

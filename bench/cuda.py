@@ -34,6 +34,7 @@ from pyapp.models.llama2c import Config, Llama2c
 from pyapp.models.whisper import Whisper
 from pyapp.models.whisper.transformer import Config as WhisperConfig
 from pyapp.text.session import Session
+from scripts.cuda_card import missing
 
 from . import cuda_count
 from .report import Figure
@@ -558,9 +559,9 @@ def main(arguments: list[str]) -> int:
     if options.count:
         count()
         return 0
-    if not pyapp.cuda.is_available():
-        print("There is no card here. --count needs none.", file=sys.stderr)
-        return 1
+    if found := missing():
+        print(f"{found}. --count needs none", file=sys.stderr)
+        return 2
     torch = _torch()
     about = {
         "card": pyapp.cuda.get_device_name(), "pyapp": pyapp.__version__, "date": f"{datetime.date.today():%Y-%m-%d}",

@@ -57,8 +57,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--write", action="store_true", help="into docs/cuda.md")
     options = parser.parse_args(arguments)
     if not options.result.is_file():
-        parser.error(f"{options.result} is not there: `python -m bench.cuda` writes it, on a card")
-    table = table_of(json.loads(options.result.read_text()))
+        print(f"{options.result} is not there: `make bench-cuda` writes it, on a card", file=sys.stderr)
+        return 2
+    try:
+        table = table_of(json.loads(options.result.read_text()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"{options.result} is not what `make bench-cuda` writes: {error!r}", file=sys.stderr)
+        return 2
     if options.write:
         PAGE.write_text(written(PAGE.read_text(), table))
     else:

@@ -14,8 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-import pyapp
-
+from .cuda_card import missing
 from .sanitize import EMULATED, QUIET, ROOT
 
 TOOLS = ("memcheck", "racecheck")
@@ -26,7 +25,6 @@ MISSING = (
     "cuda-sanitizer-13-0 of NVIDIA's repository); PYAPP_COMPUTE_SANITIZER names it where it is not on PATH. "
     "`make test-sanitize` runs the kernels in the emulator under other sanitizers, and needs no card."
 )
-NO_CARD = "There is no card here that CUDA can use, so nothing was checked: `make test-sanitize` needs none."
 
 
 def tool() -> str | None:
@@ -51,8 +49,8 @@ def commands(program: str, tools: list[str], arguments: list[str]) -> Iterator[t
 def main(arguments: list[str]) -> int:
     tools = [name for name in arguments if name in TOOLS]
     rest = [name for name in arguments if name not in TOOLS and name != "--"]
-    if not pyapp.cuda.is_available():
-        print(NO_CARD, file=sys.stderr)
+    if found := missing():
+        print(f"{found}. So nothing was checked; `make test-sanitize` needs no card", file=sys.stderr)
         return 2
     program = tool()
     if program is None:

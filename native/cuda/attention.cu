@@ -1,10 +1,12 @@
 /* Attention over a KV cache, and writing to it.
  *
  * A few tokens: the keys are split among warps (flash-decoding; Dao, Haziza, Massa and Sizov, 2023), each of which has one
- * head; the last of a head's joins their parts. More: tiles of 64 tokens (flash_floats.h); of float16 and bfloat16 caches
- * with queries and weights of the cache's type (flash_halves.h). A cache in blocks is read through its table where it lies. */
+ * head, so that those of one token fill the card; the last of a head's joins their parts. More: tiles of 64 tokens
+ * (flash_floats.h); of float16 and bfloat16 caches with queries and weights of the cache's type (flash_halves.h). A cache in
+ * blocks is read through its table where it lies. */
 #include "flash_floats.h"
 #include "flash_halves.h"
+#include "multiprocessors.h"
 #include "positions.h"
 
 enum { Q8_COLUMNS = 32 };
@@ -152,9 +154,17 @@ DEVICE float score_of(const cached &c, float product, float slope, int64_t key, 
 enum { PIECE = 8, PART_COLUMNS = 32 * PIECE, PART_WARPS = 4 };
 
 #define MOST_PARTS 64
+#define FEWEST_KEYS 32 /* of a part: what a warp loads at a time, or twice that */
 #define FEW_TOKENS 8
-/* Parts that the keys are cut into: not by how many texts there are, whose results would depend on their company. */
-#define SPLITS MAX(1, MIN(PARTS(capacity *MAX(1, parts), 128), MOST_PARTS))
+#define FILLING (8 * MULTIPROCESSORS) /* warps: two blocks for each multiprocessor */
+/* Parts that the keys are cut into at most: by the heads of one token. Not by how many texts or tokens there are, whose
+ * results would depend on their company; nor by the cache's capacity, which is another where the cache lies in blocks. */
+#define SPLITS MIN(PARTS(FILLING, MAX(1, heads)), MOST_PARTS)
+/* So many of them are there. */
+#define PARTS_THERE MAX(1, MIN(SPLITS, PARTS(capacity *MAX(1, parts), FEWEST_KEYS)))
+/* So many parts a warp takes one after the other, where the card is full anyway: that changes no result. */
+#define ALL_PARTS (texts * tokens * heads * PARTS_THERE)
+#define PARTS_EACH CHOOSE(ALL_PARTS > 4 * FILLING, 4, CHOOSE(ALL_PARTS > 2 * FILLING, 2, 1))
 
 /* Columns first .. first + 7 of a row, as stored; zeros where they are not there. ALIGNED: rows begin
  * where 16 bytes (q8_0: 8) do, and have whole pieces. */
@@ -211,17 +221,14 @@ template <int TYPE, bool ALIGNED> struct stored_piece {
 DEVICE int lanes_of(int64_t dims) { return dims <= 64 ? 8 : dims <= 128 ? 16 : 32; }
 #define LOADS_OF(type) ((type) == TYPE_float32 ? 4 : 8)
 
-DEVICE int splits_of(const cached &c)
-{
-    const int64_t capacity = c.capacity, parts = c.parts;
-    return (int)SPLITS;
-}
-
 /* Keys of a part of the keys of a head: whole tiles of a warp. */
-DEVICE int part_keys(const cached &c, int keys, int splits)
+DEVICE int part_keys(const cached &c, int keys)
 {
     const int tile = 32 / lanes_of(c.dims) * LOADS_OF(c.type);
-    return (small_quotient(keys + splits - 1, splits) + tile - 1) & ~(tile - 1); /* a power of two */
+    const int64_t heads = c.heads;
+    const int splits = (int)SPLITS, least = small_quotient(keys + splits - 1, splits);
+    return MAX(FEWEST_KEYS,
+               (least + tile - 1) & ~(tile - 1)); /* a tile is a power of two, and no more than FEWEST_KEYS */
 }
 
 /* What a part leaves: the largest score, the sum of the weights, two numbers that nothing reads, the sums of the columns. */
@@ -447,9 +454,11 @@ DEVICE void join_parts(float *y, const float *parts, int used, int dims, float s
     }
 }
 
-SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * texts * tokens * heads * SPLITS * PART_FLOATS(head_dim), 0))
+SCRATCH(cached_attention, CHOOSE(tokens <= FEW_TOKENS, 4 * ALL_PARTS * PART_FLOATS(head_dim), 0))
 COUNTERS(cached_attention, CHOOSE(tokens <= FEW_TOKENS, texts *tokens *heads, 0))
-STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *heads *SPLITS *PARTS(head_dim, 256), 4), 0),
+STEP(cached_attention, 1,
+     CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *heads *PARTS(PARTS_THERE, PARTS_EACH) * PARTS(head_dim, 256), 4),
+            0),
      128, 4 * 4 * JOINED * JOIN_COLUMNS(head_dim))
 {
     DYNAMIC_SHARED(float, shared);
@@ -459,23 +468,27 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
     const bool stop =
         __any_sync(EVERY_LANE, failed_before); /* another warp may report meanwhile: all must be counted */
     const cached c = cached_of(record);
-    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads;
+    const int64_t texts = c.texts, tokens = c.tokens, heads = c.heads, capacity = c.capacity, parts = c.parts;
     /* All below 2^31: the scratch memory has more bytes. */
-    const int splits = splits_of(c), chunks = (int)PARTS(c.dims, PART_COLUMNS);
-    const int units = (int)(texts * tokens * heads) * splits * chunks;
-    for (int unit = (int)blockIdx.x * PART_WARPS + WARP; unit < units; unit += (int)gridDim.x * PART_WARPS) {
+    const int there = (int)PARTS_THERE, together = (int)PARTS_EACH, groups = (there + together - 1) / together;
+    const int chunks = (int)PARTS(c.dims, PART_COLUMNS), units = (int)(texts * tokens * heads) * groups * chunks;
+    /* One loop over the parts of all units: a loop of its own for those of a unit takes a third more registers. */
+    for (int step = ((int)blockIdx.x * PART_WARPS + WARP) * together; step < units * together;) {
+        const int unit = step / together, place = step % together; /* a power of two */
+        step += place + 1 < together ? 1 : 1 + ((int)gridDim.x * PART_WARPS - 1) * together;
         /* Warps of a block have heads side by side, which share keys. */
         const int others = small_quotient(unit, (int)heads), head = unit - others * (int)heads;
-        const int rest = small_quotient(others, splits), split = others - rest * splits;
+        const int rest = small_quotient(others, groups), group = others - rest * groups;
         const int row = small_quotient(rest, chunks), column0 = (rest - row * chunks) * PART_COLUMNS;
         const int text = small_quotient(row, (int)tokens), number = row * (int)heads + head;
         const int last = (int)last_key(c, text, row - text * tokens), first = (int)first_key(c, last);
-        const int each = part_keys(c, last - first, splits), from = first + split * each;
-        if (from >= last)
+        const int each = part_keys(c, last - first), used = small_quotient(last - first + each - 1, each);
+        const int part = group * together + place, from = first + part * each;
+        if (part >= used)
             continue;
         const int to = MIN(from + each, last);
-        float *const parts = (float *)scratch + (int64_t)number * splits * PART_FLOATS(c.dims);
-        float *const out = parts + split * PART_FLOATS(c.dims);
+        float *const own = (float *)scratch + (int64_t)number * there * PART_FLOATS(c.dims);
+        float *const out = own + part * PART_FLOATS(c.dims);
         bool right = true;
         if (COMPILED_PAGED && c.table && !stop)
             right = attend_few<true>(c, out, row, text, head, from, to, last, column0);
@@ -483,9 +496,10 @@ STEP(cached_attention, 1, CHOOSE(tokens <= FEW_TOKENS, PARTS(texts *tokens *head
             right = attend_few<false>(c, out, row, text, head, from, to, last, column0);
         if (!right)
             report(KERNEL_POSITION_RANGE);
-        const int used = small_quotient(last - first + each - 1, each);
-        if (is_last(scratch, number, (uint32_t)(used * chunks)))
-            join_parts(c.y + row * c.y_stride + head * c.dims, parts, used, (int)c.dims,
+        if (place + 1 < together && part + 1 < used)
+            continue;
+        if (is_last(scratch, number, (uint32_t)(small_quotient(used + together - 1, together) * chunks)))
+            join_parts(c.y + row * c.y_stride + head * c.dims, own, used, (int)c.dims,
                        c.sinks ? c.sinks[head] : -INFINITE, shared + WARP * JOINED * JOIN_COLUMNS((int)c.dims), status);
     }
 }

@@ -38,6 +38,14 @@ enum { HALVES_MOST = 256, KEYS_EACH = 64 };
 #define HALVES_ROWS(units, rows, longest) CHOOSE(longest > 128, 64, CHOOSE(units * PARTS(rows, 128) > 256, 128, 64))
 #define HALVES_TILES(units, rows, longest) (units * PARTS(rows, HALVES_ROWS(units, rows, longest)))
 
+/* Keeps a number of a loop in a register. Where these are few, the compiler computes in each round again what it can. */
+DEVICE void keep(int &number)
+{
+#ifdef __CUDACC__
+    asm volatile("" : "+r"(number));
+#endif
+}
+
 /* Rows of 16-bit numbers that lie `stride` apart. */
 struct halves_matrix {
     const uint16_t *p;
@@ -98,24 +106,30 @@ DEVICE void load_rows(uint16_t *to, const halves_matrix &of, int first, int last
     if (aligned) {
         constexpr int PIECES = DIMS / 8, STEP = FLASH_THREADS / PIECES;
         const int row = (int)threadIdx.x / PIECES, column = (int)threadIdx.x % PIECES * 8;
-        const int inside = column < columns ? there : 0;
         const uint16_t *from = of.p + column;
         if constexpr (!Places::IN_BLOCKS)
             from += (first + row) * of.stride;
-        /* All rows of a thread are swizzled alike, but for steps of 4 rows. */
-        uint16_t *own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column);
+        const auto copy = [&](int inside, bool whole) {
+            /* All rows of a thread are swizzled alike, but for steps of 4 rows. */
+            uint16_t *own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row, column);
 #pragma unroll
-        for (int i = 0; i < COUNT / STEP; i++) {
-            if (SWIZZLED && STEP % 8)
-                own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row + i * STEP, column);
-            if constexpr (Places::IN_BLOCKS)
-                start_copy(own, from + (uint64_t)places.at_step(i) * (uint32_t)of.stride, row + i * STEP < inside);
-            else {
-                start_copy(own, from, row + i * STEP < inside);
-                from += STEP * of.stride;
+            for (int i = 0; i < COUNT / STEP; i++) {
+                if (SWIZZLED && STEP % 8)
+                    own = to + place_of_number<DIMS, COUNT, SWIZZLED>(row + i * STEP, column);
+                if constexpr (Places::IN_BLOCKS)
+                    start_copy(own, from + (uint64_t)places.at_step(i) * (uint32_t)of.stride,
+                               whole || row + i * STEP < inside);
+                else {
+                    start_copy(own, from, whole || row + i * STEP < inside);
+                    from += STEP * of.stride;
+                }
+                own += STEP * (SWIZZLED ? SWIZZLED_COLUMNS : PADDED_ROW(DIMS));
             }
-            own += STEP * (SWIZZLED ? SWIZZLED_COLUMNS : PADDED_ROW(DIMS));
-        }
+        };
+        if (there == COUNT && columns == DIMS) /* most tiles: nothing to ask of each row */
+            copy(COUNT, true);
+        else
+            copy(column < columns ? there : 0, false);
         return;
     }
 #pragma unroll 1
@@ -252,18 +266,22 @@ DEVICE void add_values(float out[TILES][COLUMNS / 8][4], const float weights[TIL
     }
 }
 
-/* sums (64, 64) = a (64 of ROWS, DIMS) times the transposed b (OTHERS, DIMS), both as warpgroups read them. */
+/* sums (64, 64) = rows `row` .. row + 63 of a (ROWS, DIMS) times the transposed b (OTHERS, DIMS), which begins b_first numbers
+ * into its factor; both as warpgroups read them. */
 template <int TYPE, int DIMS, int ROWS, int OTHERS>
-DEVICE void multiply_swizzled(float sums[8][4], const uint16_t *a, const uint16_t *b)
+DEVICE void multiply_swizzled(float sums[8][4], const shared_factor &a, int row, const shared_factor &b,
+                              int b_first = 0)
 {
 #pragma unroll
     for (int k = 0; k < DIMS / 16; k++)
-        multiply_shared<TYPE>(sums, a + k / 4 * ROWS * 64 + k % 4 * 16, b + k / 4 * OTHERS * 64 + k % 4 * 16, k > 0);
+        multiply_shared<TYPE>(sums, a, row * 64 + k / 4 * ROWS * 64 + k % 4 * 16, b,
+                              b_first + k / 4 * OTHERS * 64 + k % 4 * 16, k > 0);
 }
 
-/* out (64, COLUMNS) += weights (64, 64) times v (OTHERS, COLUMNS), as a group of products. */
+/* out (64, COLUMNS) += weights (64, 64) times v (OTHERS, COLUMNS), which begins v_first numbers into its factor, as a group of
+ * products. */
 template <int TYPE, int COLUMNS, int OTHERS>
-DEVICE void add_swizzled(float out[COLUMNS / 8][4], const float weights[8][4], const uint16_t *v)
+DEVICE void add_swizzled(float out[COLUMNS / 8][4], const float weights[8][4], const shared_factor &v, int v_first = 0)
 {
     uint32_t p[4][4];
 #pragma unroll
@@ -272,7 +290,7 @@ DEVICE void add_swizzled(float out[COLUMNS / 8][4], const float weights[8][4], c
     begin_products();
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        multiply_shared_columns<TYPE, COLUMNS>(out, p[k], v + 16 * k * 64, OTHERS);
+        multiply_shared_columns<TYPE, COLUMNS>(out, p[k], v, v_first + 16 * k * 64, OTHERS);
     end_products();
 }
 
@@ -291,13 +309,18 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
     constexpr bool GROUPS = BY_WARPGROUPS(TYPE);
     __shared__ uint8_t odd[KEYS_EACH]; /* keys whose values are not all finite */
     if (GROUPS)
-        shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
+        shared = first_tile(shared);
     uint16_t *const rows = shared, *const keys = rows + ROWS * (GROUPS ? DIMS : WIDTH);
     uint16_t *const values = keys + KEYS_EACH * (GROUPS ? DIMS : WIDTH);
-    const bool keys_aligned = task.keys.aligned(task.depth), values_aligned = task.values.aligned(task.columns);
+    /* Of keys as the second factor tiles are read row by row, of values column by column: there they lie apart. */
+    const shared_factor row_factor(rows, 16), key_factor(keys, 16), value_factor(values, KEYS_EACH * 128);
+    enum { KEYS_ALIGNED = 1, VALUES_ALIGNED = 2 };
+    int aligned =
+        (task.keys.aligned(task.depth) ? KEYS_ALIGNED : 0) | (task.values.aligned(task.columns) ? VALUES_ALIGNED : 0);
     const int end = MIN(row0 + ROWS, task.rows), last = task.last_key(end - 1);
     const int first = task.begin(row0);
-    const int all_first = task.first_key(end - 1), all_last = task.last_key(row0); /* what all rows see */
+    int all_first = task.first_key(end - 1), all_last = task.last_key(row0); /* what all rows see */
+    keep(aligned), keep(all_first), keep(all_last);
     const bool idle = !GROUPS && row0 + WARP * 16 >= task.rows;
     const float factor = PLAIN ? task.scale * LOG2_E : 1.0f; /* of a score, for a power of 2 */
     float scores[TILES][8][4], out[TILES][DIMS / 8][4], total[TILES][2], base[TILES][2];
@@ -372,7 +395,7 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
     __syncthreads(); /* the block's tile before is done */
     if (first < last) {
         task.template load<DIMS, ROWS, GROUPS>(rows, row0);
-        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, keys_aligned, places);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, first, last, task.depth, aligned & KEYS_ALIGNED, places);
         end_copies();
     }
     for (int start = first; start < last; start += KEYS_EACH) {
@@ -384,8 +407,8 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             show_to_products();
             __syncthreads();
             if (start + KEYS_EACH < last)
-                load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, start + KEYS_EACH, last, task.depth, keys_aligned,
-                                                   places);
+                load_rows<DIMS, KEYS_EACH, GROUPS>(keys, task.keys, start + KEYS_EACH, last, task.depth,
+                                                   aligned & KEYS_ALIGNED, places);
             end_copies();
             if (!careful)
                 return;
@@ -397,7 +420,8 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
         wait_for_copies<0>();
         show_to_products();
         __syncthreads();
-        load_rows<DIMS, KEYS_EACH, GROUPS>(values, task.values, start, last, task.columns, values_aligned, places);
+        load_rows<DIMS, KEYS_EACH, GROUPS>(values, task.values, start, last, task.columns, aligned & VALUES_ALIGNED,
+                                           places);
         end_copies();
         places.find(start + KEYS_EACH, last); /* while products of this tile are computed */
         if (careful && (int)threadIdx.x < KEYS_EACH)
@@ -406,7 +430,7 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
             begin_products();
 #pragma unroll
             for (int m = 0; m < TILES; m++) {
-                multiply_swizzled<TYPE, DIMS, ROWS, KEYS_EACH>(scores[m], rows + 64 * m * 64, keys);
+                multiply_swizzled<TYPE, DIMS, ROWS, KEYS_EACH>(scores[m], row_factor, 64 * m, key_factor);
                 end_products();
             }
             wait_for_products<TILES - 1>();
@@ -418,7 +442,7 @@ DEVICE void flash_forward(const Task &task, int row0, uint16_t *shared)
                 if (m)
                     weigh(m, start);
                 note_odd(m, any_odd);
-                add_swizzled<TYPE, DIMS, KEYS_EACH>(out[m], scores[m], values);
+                add_swizzled<TYPE, DIMS, KEYS_EACH>(out[m], scores[m], value_factor);
             }
             wait_for_products<0>();
         } else {
@@ -529,19 +553,24 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
     constexpr bool GROUPS = GRADIENT_BY_WARPGROUPS(TYPE, DIMS);
     constexpr int WIDTH = GROUPS ? DIMS : PADDED_ROW(DIMS);
     if (GROUPS)
-        shared = (uint16_t *)(((uint64_t)shared + SWIZZLED_BYTES - 1) / SWIZZLED_BYTES * SWIZZLED_BYTES);
+        shared = first_tile(shared);
     uint16_t *const rows = shared, *const second_rows = rows + ROWS * WIDTH, *const others = second_rows + ROWS * WIDTH;
     uint16_t *const second_others = others + 2 * OTHERS * WIDTH;
+    const shared_factor row_factor(rows, 16), second_row_factor(second_rows, 16);
+    const shared_factor others_factor(others, 16), second_factor(second_others, 16);
+    const shared_factor others_columns(others, OTHERS * 128), second_columns(second_others, OTHERS * 128);
     __shared__ uint8_t odd[64];                 /* second others that are not all finite */
     __shared__ uint8_t odd_rows[FLASH_THREADS]; /* of each thread, as in flash_forward */
     odd_rows[threadIdx.x] = 0;
     float *const numbers = (float *)(second_others + OTHERS * WIDTH); /* OF_KEYS: of the others, twice */
-    const bool first_aligned = task.others_first.aligned(task.depth) && task.first_step % 8 == 0;
-    const bool second_aligned = task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0;
+    enum { FIRST_ALIGNED = 1, SECOND_ALIGNED = 2 };
+    int aligned = (task.others_first.aligned(task.depth) && task.first_step % 8 == 0 ? FIRST_ALIGNED : 0) |
+                  (task.others_second.aligned(task.second_depth) && task.second_step % 8 == 0 ? SECOND_ALIGNED : 0);
     const int end = MIN(row0 + ROWS, task.rows), first = task.first_other(row0), last = task.last_other(end - 1);
     const int own0 = row0 + WARP * 16 * TILES, own_end = MIN(own0 + 16 * TILES, task.rows);
     const bool idle = !GROUPS && own0 >= own_end;
-    const int block_first = task.first_other(end - 1), block_last = task.last_other(row0); /* what all rows see */
+    int block_first = task.first_other(end - 1), block_last = task.last_other(row0); /* what all rows see */
+    keep(aligned), keep(block_first), keep(block_last);
     const int own_first = idle ? 0 : task.first_other(own0), own_last = idle ? 0 : task.last_other(own_end - 1);
     const int all_first = idle ? 0 : task.first_other(own_end - 1), all_last = idle ? 0 : task.last_other(own0);
     const int each = first < last ? PARTS(last - first, OTHERS) : 0, steps = each * task.segments;
@@ -565,24 +594,23 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             of_row[m][i / NUMBERS][i % NUMBERS] = row < task.rows ? number_at(row, i % NUMBERS) : 0.0f;
         }
     }
-    const auto segment_of = [&](int step) { return OF_KEYS ? step / each : 0; };
-    const auto start_of = [&](int step) { return first + (step - segment_of(step) * each) * OTHERS; };
+    int segment = 0, start = first, next_segment = 0, next_start = first; /* of a step, and of the one that is loaded */
     const auto load_first = [&](int step) {
-        const halves_matrix of = {task.others_first.p + segment_of(step) * task.first_step, task.others_first.stride};
-        load_rows<DIMS, OTHERS, GROUPS>(others + step % 2 * OTHERS * WIDTH, of, start_of(step), last, task.depth,
-                                        first_aligned);
+        const halves_matrix of = {task.others_first.p + next_segment * task.first_step, task.others_first.stride};
+        load_rows<DIMS, OTHERS, GROUPS>(others + step % 2 * OTHERS * WIDTH, of, next_start, last, task.depth,
+                                        aligned & FIRST_ALIGNED);
     };
-    const auto load_second = [&](int step) {
-        const halves_matrix of = {task.others_second.p + segment_of(step) * task.second_step,
-                                  task.others_second.stride};
-        load_rows<DIMS, OTHERS, GROUPS>(second_others, of, start_of(step), last, task.second_depth, second_aligned);
+    const auto load_second = [&] {
+        const halves_matrix of = {task.others_second.p + next_segment * task.second_step, task.others_second.stride};
+        load_rows<DIMS, OTHERS, GROUPS>(second_others, of, next_start, last, task.second_depth,
+                                        aligned & SECOND_ALIGNED);
     };
     /* Number i of an other, by the thread of that other. */
     const auto number_of = [&](int step, int i) {
         if (!OF_KEYS || step >= steps || (int)threadIdx.x >= OTHERS)
             return 0.0f;
-        const int other = start_of(step) + (int)threadIdx.x;
-        return other < last ? number_at(segment_of(step) * task.segment_numbers + other, i) : 0.0f;
+        const int other = next_start + (int)threadIdx.x;
+        return other < last ? number_at(next_segment * task.segment_numbers + other, i) : 0.0f;
     };
     const auto keep_number = [&](int step, int i, float number) {
         if (OF_KEYS && (int)threadIdx.x < OTHERS)
@@ -595,14 +623,18 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         load_rows<DIMS, ROWS, GROUPS>(second_rows, task.rows_second, row0, task.rows, task.second_depth,
                                       task.rows_second.aligned(task.second_depth));
         load_first(0);
-        load_second(0);
+        load_second();
         end_copies();
         for (int i = 0; i < NUMBERS; i++)
             keep_number(0, i, number_of(0, i));
     }
     for (int step = 0; step < steps; step++) {
-        const int start = start_of(step);
-        uint16_t *const these = others + step % 2 * OTHERS * WIDTH;
+        segment = next_segment, start = next_start;
+        next_start += OTHERS;
+        if (OF_KEYS && next_start >= last)
+            next_start = first, next_segment++;
+        const int these_first = step % 2 * OTHERS * WIDTH;
+        uint16_t *const these = others + these_first;
         wait_for_copies<0>();
         show_to_products();
         __syncthreads();
@@ -620,9 +652,9 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         if (here) {
             if constexpr (GROUPS) {
                 begin_products();
-                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(weights[0], rows, these);
+                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(weights[0], row_factor, 0, others_factor, these_first);
                 end_products();
-                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(grads[0], second_rows, second_others);
+                multiply_swizzled<TYPE, DIMS, ROWS, OTHERS>(grads[0], second_row_factor, 0, second_factor);
                 end_products();
                 wait_for_products<1>();
             } else {
@@ -659,7 +691,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
                     if (PLAIN)
                         grad = weight * (grad - own[2]);
                     else if (row < task.rows && other < last)
-                        task.weigh(segment_of(step), row, other, weight, grad, own);
+                        task.weigh(segment, row, other, weight, grad, own);
                     else
                         weight = grad = 0;
                 }
@@ -696,8 +728,8 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
         }
         if constexpr (GROUPS) {
             if constexpr (OF_KEYS)
-                add_swizzled<TYPE, COLUMNS, OTHERS>(second_out[0], weights[0], second_others);
-            add_swizzled<TYPE, COLUMNS, OTHERS>(out[0], grads[0], these);
+                add_swizzled<TYPE, COLUMNS, OTHERS>(second_out[0], weights[0], second_columns);
+            add_swizzled<TYPE, COLUMNS, OTHERS>(out[0], grads[0], others_columns, these_first);
             wait_for_products<1>();
         } else if constexpr (OF_KEYS) {
             if (here)
@@ -707,7 +739,7 @@ DEVICE void flash_gradient(const Task &task, int row0, int column0, uint16_t *sh
             keep_number(step + 1, i, next[i]);
         __syncthreads();
         if (step + 1 < steps)
-            load_second(step + 1);
+            load_second();
         end_copies();
         if constexpr (GROUPS)
             wait_for_products<0>();

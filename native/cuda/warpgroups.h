@@ -23,6 +23,18 @@ DEVICE int swizzled(int row, int column, int rows)
     return (column / 64 * rows + row) * 64 + ((column / 8 % 8) ^ row % 8) * 8 + column % 8;
 }
 
+/* Where the first tile begins: after what is asked for beside the tiles. By an offset, so that the compiler still knows that
+ * it is shared memory. */
+DEVICE uint16_t *first_tile(uint16_t *shared)
+{
+#ifdef __CUDACC__
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
+#else
+    const uint32_t at = (uint32_t)(uint64_t)shared;
+#endif
+    return shared + (0u - at) % SWIZZLED_BYTES / 2;
+}
+
 /* What was written to shared memory before is there for products after the next barrier. */
 DEVICE void show_to_products()
 {
@@ -53,14 +65,29 @@ template <int LATEST> DEVICE void wait_for_products()
 #endif
 }
 
+/* A factor of products in shared memory: where it begins, and how far apart its tiles side by side are. Made once, before a
+ * loop: what lies `numbers` further, a multiple of 8, takes one addition. */
+struct shared_factor {
 #ifdef __CUDACC__
-/* Of a matrix: where it begins; how far apart are tiles side by side, and every 8 rows. */
-DEVICE uint64_t descriptor(const uint16_t *at, int tile_bytes)
-{
-    const uint64_t address = (uint64_t)__cvta_generic_to_shared(at);
-    return (address & 0x3ffff) >> 4 | (uint64_t)(tile_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
-}
+    uint32_t low; /* of the descriptor, whose high half says that every 8 rows lie 1024 bytes apart, swizzled */
+
+    DEVICE_MEMBER shared_factor(const uint16_t *at, int tile_bytes)
+        : low(((uint32_t)__cvta_generic_to_shared(at) & 0x3ffff) >> 4 | (uint32_t)(tile_bytes >> 4) << 16)
+    {
+    }
+    DEVICE_MEMBER uint64_t after(int numbers) const
+    {
+        return (uint64_t)(low + (uint32_t)(numbers / 8)) | (uint64_t)(1024 >> 4 | 1 << 30) << 32;
+    }
+#else
+    const uint16_t *at;
+
+    shared_factor(const uint16_t *from, int) : at(from) {}
+    const uint16_t *after(int numbers) const { return at + numbers; }
+#endif
+};
+
+#ifdef __CUDACC__
 #define SUMS_4(s, i) "+f"(s[i][0]), "+f"(s[i][1]), "+f"(s[i][2]), "+f"(s[i][3])
 #define SUMS_16(s, i) SUMS_4(s, i), SUMS_4(s, i + 1), SUMS_4(s, i + 2), SUMS_4(s, i + 3)
 #define SUMS_32(s, i) SUMS_16(s, i), SUMS_16(s, i + 4)
@@ -89,14 +116,17 @@ DEVICE uint64_t descriptor(const uint16_t *at, int tile_bytes)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(second))
 #endif
 
-/* sums (64, 64) = or += a (64, 16) times the transposed b (64, 16); both point to 16 columns of a tile's first row. Warp w
- * has the rows 16 w .. 16 w + 15, lanes as in multiply_fragments. */
-template <int TYPE> DEVICE void multiply_shared(float sums[8][4], const uint16_t *a, const uint16_t *b, bool add)
+/* sums (64, 64) = or += a (64, 16) times the transposed b (64, 16): 16 columns that begin a_first and b_first numbers into
+ * the factors. Warp w has the rows 16 w .. 16 w + 15, lanes as in multiply_fragments. */
+template <int TYPE>
+DEVICE void multiply_shared(float sums[8][4], const shared_factor &a, int a_first, const shared_factor &b, int b_first,
+                            bool add)
 {
 #ifndef __CUDACC__
-    emulator_multiply_shared(sums, a, b, add, [](uint16_t half) { return load_float(&half, 0, TYPE); });
+    emulator_multiply_shared(sums, a.after(a_first), b.after(b_first), add,
+                             [](uint16_t half) { return load_float(&half, 0, TYPE); });
 #elif HAS_WARPGROUPS
-    const uint64_t first = descriptor(a, 16), second = descriptor(b, 16);
+    const uint64_t first = a.after(a_first), second = b.after(b_first);
     if (TYPE == TYPE_float16)
         PRODUCT_OF_ROWS(32, "64", "f16", "32", "33", "34", sums);
     else
@@ -104,16 +134,17 @@ template <int TYPE> DEVICE void multiply_shared(float sums[8][4], const uint16_t
 #endif
 }
 
-/* sums (64, COLUMNS) += a, fragments as in multiply_fragments of each warp's 16 rows, times b (16, COLUMNS), which points to
- * the first of 16 rows of tiles side by side, each of `rows` rows. */
+/* sums (64, COLUMNS) += a, fragments as in multiply_fragments of each warp's 16 rows, times 16 of the `rows` rows of b, which
+ * begin `first` numbers into it. */
 template <int TYPE, int COLUMNS>
-DEVICE void multiply_shared_columns(float sums[COLUMNS / 8][4], const uint32_t a[4], const uint16_t *b, int rows)
+DEVICE void multiply_shared_columns(float sums[COLUMNS / 8][4], const uint32_t a[4], const shared_factor &b, int first,
+                                    int rows)
 {
 #ifndef __CUDACC__
-    emulator_multiply_shared_columns(sums, COLUMNS, a, b, rows,
+    emulator_multiply_shared_columns(sums, COLUMNS, a, b.after(first), rows,
                                      [](uint16_t half) { return load_float(&half, 0, TYPE); });
 #elif HAS_WARPGROUPS
-    const uint64_t second = descriptor(b, rows * 128);
+    const uint64_t second = b.after(first);
     if constexpr (COLUMNS == 64) {
         if (TYPE == TYPE_float16)
             PRODUCT_WITH_VALUES(32, "64", "f16", "32", "33", "34", "35", "36", sums);

@@ -286,6 +286,7 @@ class Driver:
 def install(patch: pytest.MonkeyPatch, driver: Driver) -> Driver:
     """Puts the double where NVIDIA's packages are looked for; the emulator compiles."""
     emulated.open_emulated(None)  # compiles the kernels
+    patch.setattr(nvidia, "find_driver", lambda: None)
     patch.setattr(nvidia, "_driver", lambda: driver)
     patch.setattr(nvidia, "_pids", [])
     patch.setattr(nvidia, "_present", nvidia._Present())

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import pyapp
 from bench import cuda, cuda_count, cuda_tables
 from pyapp.models.llama2c import Config
 from scripts import cuda_sanitize
@@ -101,13 +100,30 @@ def test_launches_are_counted_without_a_card() -> None:
     assert next(iter(found)) == ("linear_bf16", 256, 256)
 
 
+def test_without_a_card_or_its_figures_one_line_says_what_is_missing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cut.json").write_text('{"about": {')
+    (tmp_path / "other.json").write_text("[1]")
+    runs = {
+        "There is no card": lambda: cuda.main([]),
+        "is not there: `make bench-cuda`": lambda: cuda_tables.main(["--write", str(tmp_path / "none.json")]),
+        "is not what `make bench-cuda` writes": lambda: cuda_tables.main(["--write", str(tmp_path / "cut.json")]),
+        "other.json is not what": lambda: cuda_tables.main([str(tmp_path / "other.json")]),
+    }
+    for told, run in runs.items():
+        assert run() == 2
+        found = capfd.readouterr()
+        assert told in found.err and found.err.count("\n") == 1 and not found.out
+
+
 def test_the_sanitizer_is_named_where_it_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """And its errors end the run with 1; a program that counts its calls stands for it."""
     monkeypatch.setenv("PYAPP_COMPUTE_SANITIZER", str(tmp_path / "none"))
     assert cuda_sanitize.main([]) == 2 and "There is no card" in capfd.readouterr().err
-    monkeypatch.setattr(pyapp.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda_sanitize, "missing", lambda: None)
     assert cuda_sanitize.main([]) == 2 and "compute-sanitizer is not installed" in capfd.readouterr().err
     program = tmp_path / "sanitizer"
     program.write_text(f'#!/bin/sh\necho "$2 $7 $PYAPP_TEST_CUDA" >> {tmp_path}/calls\n[ $2 = memcheck ] || exit 86\n')

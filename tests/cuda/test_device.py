@@ -16,10 +16,11 @@ from pyapp import Tensor
 from pyapp.engine import capture
 from pyapp.engine.device import HiddenAddress, register
 from pyapp.engine.devices.cuda import Cuda
+from pyapp.engine.element_types import CODES
 from pyapp.engine.gpu import card as cards
 from pyapp.engine.gpu import nvidia, sources
 from pyapp.engine.launch import KERNELS
-from pyapp.engine.native import HOST_KERNELS
+from pyapp.engine.native import HOST_KERNELS, SIGNATURES
 from pyapp.engine.storage import trim_backend
 from pyapp.errors import KernelError
 
@@ -166,6 +167,57 @@ def test_counters_are_zero_again() -> None:
         assert not any(counters())
     assert attend([299, 5, 130]).tolist() == first.tolist()
     assert attend_blocks(table).tolist() == other.tolist()
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_a_token_does_not_depend_on_its_company(kind: str) -> None:
+    """Attention of a few tokens has the same bits for a text alone, where each part of the keys has a warp, and among
+    others, where a warp takes several parts; for a token alone and with those before it; in blocks and without.
+    """
+    chance = np.random.RandomState(5)
+    texts, heads, capacity, size, tokens = 9, 4, 301, 12, 5
+    places = [0, 30, 31, 63, 64, 128, 200, 255, 296]
+    q = pyapp.from_numpy(chance.randn(texts, tokens, heads, size).astype("float32"))
+    k, v = (pyapp.from_numpy(chance.randn(texts, 2, capacity, size).astype("float32")).to(kind) for _ in range(2))
+    there, keys, values = (x.to(DEVICE) for x in (q, k, v))
+
+    def attend(first: int, last: int, token: int) -> Tensor:
+        """Of these texts, from a token on."""
+        position = pyapp.tensor([place + token for place in places[first:last]], dtype="int32").to(DEVICE)
+        own = there[first:last, token:].contiguous()
+        return pyapp.ops.cached_attention(own, keys[first:last], values[first:last], position)
+
+    found = attend(0, texts, 0)  # four parts for a warp
+    assert attend(0, 3, 4).tolist() == found[:3, 4:].tolist()  # two
+    for text in range(texts):
+        assert attend(text, text + 1, 4).tolist() == found[text : text + 1, 4:].tolist(), text
+    padded = [pyapp.cat([x, x[:, :, :19]], 2).reshape(texts, 2, 5, 64, size) for x in (k, v)]
+    blocks = [x.permute(0, 2, 1, 3, 4).reshape(5 * texts, 2, 64, size).contiguous().to(DEVICE) for x in padded]
+    table = pyapp.arange(5 * texts, dtype="int32").reshape(texts, 5).to(DEVICE)
+    position = pyapp.tensor(places, dtype="int32")
+    in_blocks = pyapp.ops.cached_attention(there, *blocks, position.to(DEVICE), block_table=table)
+    assert in_blocks.tolist() == found.tolist()
+    expected = pyapp.ops.cached_attention(q, k.float(), v.float(), position)
+    np.testing.assert_allclose(found.cpu().numpy(), expected.numpy(), atol=2e-6)
+
+
+def test_one_token_fills_a_card() -> None:
+    """The blocks of attention follow the card, whose multiprocessors Python and the compiler know alike."""
+    names = SIGNATURES["cached_attention"].split("|")[1].split()
+
+    def blocks(multiprocessors: int, **sizes: int) -> int:
+        own = {"tokens": 1, "head_dim": 64, "type": CODES[pyapp.float16]} | sizes
+        step = sources.plans(multiprocessors)["cached_attention"].steps[0]
+        return step.blocks([own.get(name, 0) for name in names])
+
+    for cards_own in (24, 108, 132):
+        for heads in (8, 12, 32, 40):
+            one = blocks(cards_own, texts=1, heads=heads, capacity=8192)
+            assert min(2 * cards_own, 64 * heads // 4) <= one <= 2 * cards_own + heads // 4
+    assert blocks(132, texts=1, heads=32, capacity=1024) == 256
+    assert blocks(132, texts=16, heads=32, capacity=1024) == 1024  # four parts for a warp
+    assert "#define MULTIPROCESSORS 24\n" in sources.text_of("attention", multiprocessors=24)
+    assert sources.text_of("rope", multiprocessors=24) == sources.text_of("rope")
 
 
 def test_memory_ends_with_an_error_that_names_sizes() -> None:

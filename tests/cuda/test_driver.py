@@ -29,6 +29,7 @@ from pyapp.errors import KernelError
 from pyapp.extension import load
 from pyapp.tasks.keeper import keeper
 from pyapp.text.generate import Session
+from scripts import cuda_card
 
 from . import emulated
 from .driver_double import CODES, Driver, install
@@ -58,6 +59,19 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 @pytest.fixture
 def driver(patch: pytest.MonkeyPatch) -> Driver:
     return install(patch, Driver(cards=2))
+
+
+def test_why_there_is_no_card_is_said_in_a_line(patch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    driver = install(patch, Driver())
+    driver.start_code = CODES["CUDA_ERROR_NO_DEVICE"]
+    for told in ("the CUDA driver does not start: CUDA_ERROR_NO_DEVICE", "too old: it is for CUDA 12.4, and 13.0"):
+        assert cuda_card.main([]) == 2
+        found = capfd.readouterr()
+        assert told in found.err and found.err.count("\n") == 1 and not found.out
+        driver.version, driver.start_code = 12040, 0
+    driver.version = 13000
+    assert cuda_card.main([]) == cuda_card.main(["--driver"]) == 0
+    assert capfd.readouterr() == ("", "")
 
 
 def test_cards_that_reach_each_other_copy_without_the_host(driver: Driver, patch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ class Cuda(Backend):
         self.card = card
         self.keeps_softmax = card.capability >= (8, 0)  # whose tensor cores compute it
         self.index = index
-        self._plans = plans()
+        self._plans = plans(card.multiprocessors)
         self.kernels = set(self._plans)
         self.cache_limit = max(CACHE_LIMIT, card.total_memory // 4)  # the driver takes milliseconds for large blocks
         self.limit: int | None = None  # bytes that `allocate` gives at most; None: what the card has

@@ -180,7 +180,7 @@ def cache_folder() -> Path:
 def compiled(card: Card, source: str, kernel: str = "", variant: int = 0) -> bytes:
     """A source compiled for the card, or a variant of one of its kernels: from the disk, where the same text was
     compiled before."""
-    text, headers = sources.text_of(source, kernel, variant), sources.headers_of(source)
+    text, headers = sources.text_of(source, kernel, variant, card.multiprocessors), sources.headers_of(source)
     return compiled_text(card, f"native/cuda/{source}", text, headers)
 
 

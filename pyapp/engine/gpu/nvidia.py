@@ -36,14 +36,19 @@ _LOST = (
 _pids: list[int] = []  # of the process that has opened the driver
 
 
-def _driver() -> Any:
-    """cuda.bindings.driver. KernelError where a part is missing; the driver's library is looked for first, because
-    the bindings may hang without it."""
+def find_driver() -> None:
+    """KernelError where the machine has no driver of NVIDIA's."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         hint = "Install NVIDIA's driver on a machine with a card of theirs, or use device 'cpu'"
         raise KernelError("there is no CUDA driver on this machine", where="libcuda.so.1", hint=hint) from error
+
+
+def _driver() -> Any:
+    """cuda.bindings.driver. KernelError where a part is missing; the driver's library is looked for first, because
+    the bindings may hang without it."""
+    find_driver()
     try:
         return importlib.import_module("cuda.bindings.driver")
     except ImportError as error:

@@ -32,6 +32,7 @@ _FUNCTIONS = {
 _TYPES = list(ELEMENTS)
 _LAST = 99  # the number of the kernel itself among its steps
 NO_VARIANT = (1 << 30) - 1  # a number that no variant has
+MULTIPROCESSORS = 132  # of an H100: of which card a source is read, where that is not said (multiprocessors.h)
 
 Number = Callable[[Sequence[int]], int]  # of a record's dims
 
@@ -148,14 +149,15 @@ def _lines(text: str) -> Iterator[tuple[str, list[str]]]:
         yield match[1], arguments_of(text, match.end())
 
 
-def read_source(path: Path) -> dict[str, Plan]:
-    """The kernels of one source, but for what makes operands."""
+def read_source(path: Path, multiprocessors: int = MULTIPROCESSORS) -> dict[str, Plan]:
+    """The kernels of one source, but for what makes operands, for a card with so many multiprocessors."""
     steps: dict[str, dict[int, Step]] = {}
     asked: dict[str, dict[str, Number]] = {"SCRATCH": {}, "COUNTERS": {}, "VARIANT": {}}
     text = path.read_text()
     if hidden := _HIDDEN.search(text):
         raise KernelError("a kernel does not begin its line", where=str(path), hint=hidden[0][:80])
     macros = _macros("\n".join([*_included(text, path.parent).values(), text]))
+    macros["MULTIPROCESSORS"] = None, str(multiprocessors)
     for kind, (name, *rest) in _lines(text):
         if name not in SIGNATURES:
             raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
@@ -180,13 +182,15 @@ def read_source(path: Path) -> dict[str, Plan]:
 
 
 @functools.cache
-def plans() -> dict[str, Plan]:
-    """Every kernel that has a CUDA source. KernelError where the sources are not there or do not fit kernels.h."""
+def plans(multiprocessors: int = MULTIPROCESSORS) -> dict[str, Plan]:
+    """Every kernel that has a CUDA source, for a card with so many multiprocessors. KernelError where the sources are
+    not there or do not fit kernels.h.
+    """
     if not SOURCES.is_dir():
         raise KernelError("the CUDA sources are not there", where=str(SOURCES), hint=_ADVICE)
     found: dict[str, Plan] = {}
     for path in sorted(SOURCES.glob("*.cu")):
-        found.update(read_source(path))
+        found.update(read_source(path, multiprocessors))
     return found
 
 
@@ -219,7 +223,9 @@ def all_steps() -> list[Step]:
 @functools.cache
 def varied() -> frozenset[str]:
     """The sources that have kernels with variants."""
-    return frozenset(step.source for plan in plans().values() if plan.variant is not None for step in plan.steps)
+    return frozenset(
+        path.stem for path in SOURCES.glob("*.cu") if re.search(r"^VARIANT\(", path.read_text(), re.MULTILINE)
+    )
 
 
 @functools.cache
@@ -228,10 +234,12 @@ def headers(folder: Path = SOURCES) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.glob("*.h"))}
 
 
-def text_of(source: str, kernel: str = "", variant: int = 0) -> str:
+def text_of(source: str, kernel: str = "", variant: int = 0, multiprocessors: int = MULTIPROCESSORS) -> str:
     """The text of one source; with a kernel, as that alone is compiled for one of its variants; NO_VARIANT: without
-    any."""
+    any. For a card with so many multiprocessors."""
     text = (SOURCES / f"{source}.cu").read_text()
+    if multiprocessors != MULTIPROCESSORS and "multiprocessors.h" in _included(text, SOURCES):
+        text = f"#define MULTIPROCESSORS {multiprocessors}\n{text}"
     if not kernel:
         return f"#define VARIED {variant}\n{text}" if variant else text
     return f"#define VARIED {variant}\n#define ONLY_{kernel}\n{_alone(text, kernel)}"
