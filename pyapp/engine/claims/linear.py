@@ -159,7 +159,7 @@ def _matmul(a: Tensor, b: Tensor) -> Any:
         n = b_shape[1]
         kernel, more = _MATMUL[dtype]
         y = empty_contiguous((m, n), dtype, a.device)
-        if n == 1 and a.device is cpu:
+        if n == 1 and not a.device.backend.own_workspaces:
             _turned(y, a, b, 1, m, k, 0, a.strides[0], a.strides[1], 0, b.strides[0])
             return y
         kernel.launch(m * n * k >> 10, y, a,
@@ -225,7 +225,7 @@ def _batched_matmul(a: Tensor, b: Tensor) -> Tensor:
         row = a_batch
     if b_batch == 0 and a_batch == m * row:  # one matrix for all rows
         batch, m = 1, batch * m
-    if n == 1 and a.device is cpu:
+    if n == 1 and not a.device.backend.own_workspaces:
         _turned(y, a, b, batch, m, k, a_batch, row, column, b_batch, b_strides[-2])
         return y
     kernel, more = _MATMUL[a.dtype]
