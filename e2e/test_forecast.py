@@ -56,7 +56,8 @@ class ForecastPage(StoryPage):
         self.page.locator("#forecast-horizon").fill(str(horizon))
         self.page.locator("#forecast-horizon").blur()
         self.field.press("Control+Enter")
-        self.until("pyappPage.forecast.result?.forecast.length && !pyappPage.forecast.button.running")
+        # The first forecast of a tab fetches the later parts of Python, which takes its time beside other suites.
+        self.until("pyappPage.forecast.result?.forecast.length && !pyappPage.forecast.button.running", timeout=60.0)
         return self.saved()
 
     def saved(self) -> list[list[str]]:
