@@ -48,16 +48,17 @@ def _index_loss(
         raise ValueError(f"{name}: targets {describe(target)} do not fit scores {describe(scores)} (classes last)")
     kept = target != ignore_index
     safe = target.masked_fill(target == ignore_index, 0).to(int64)
-    factor = kept.to(scores.dtype)
-    if weight is not None:
-        factor = factor * ops.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape)
-    # Scores of ignored targets count nowhere, nor do their gradients, even where they are infinite or the mean is NaN.
-    values = ops.where(kept, -scores.gather(-1, safe.unsqueeze(-1)).squeeze(-1) * factor, 0.0)
+    picked = scores.gather(-1, safe.unsqueeze(-1)).squeeze(-1)  # (...)
+    factor = None if weight is None else ops.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape)
+    values = -picked if factor is None else picked * -factor
     if smoothing:
-        every = ops.where(kept, -(scores if weight is None else scores * weight).sum(-1), 0.0)
-        values = values * (1 - smoothing) + every * (smoothing / scores.shape[-1])
+        every = (scores if weight is None else scores * weight).sum(-1)
+        values = values * (1 - smoothing) - every * (smoothing / scores.shape[-1])
+    # Scores of ignored targets count nowhere, nor do their gradients, even where they are infinite or the mean is NaN.
+    values = ops.where(kept, values, 0.0)
     if reduction == "mean":
-        return values.sum() / factor.sum()
+        counts = kept.to(scores.dtype)
+        return values.sum() / (counts if factor is None else factor * counts).sum()
     return reduce(name, values, reduction)
 
 
