@@ -70,8 +70,8 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   /** Also what renders the chat templates of models. */
   const forChats = () => Promise.all([python.install("markupsafe"), python.install("jinja2"), everything()]);
 
-  /** Also what finds the lines of pages. */
-  const forPages = () => Promise.all([python.install("numpy-later"), everything()]);
+  /** Also the rest of NumPy: for the lines of pages, and for series. */
+  const allOfNumpy = () => Promise.all([python.install("numpy-later"), everything()]);
 
   return {
     ping: async () => ({}),
@@ -113,11 +113,11 @@ export function handlersFor({ python, models, storePromise, inlets }) {
     "search.load": (params, context) => withModel("search.load", params, context, everything()),
 
     ...Object.fromEntries(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load", "forecast", "forecast.load"].map((method) => [method,
-      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, everything()))])),
+      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, /^forecast/.test(method) ? allOfNumpy() : everything()))])),
 
     /** `pixels` are those of a picture's canvas. */
     ...Object.fromEntries(["read", "read.load", "look", "look.load"].map((method) => [method,
-      /** @type {Handler} */ (({ options, ...params }, context) => withModel(method, { ...params, options: JSON.stringify(options) }, context, forPages()))])),
+      /** @type {Handler} */ (({ options, ...params }, context) => withModel(method, { ...params, options: JSON.stringify(options) }, context, allOfNumpy()))])),
 
     "read.export": async (params, context) => {
       await everything();
