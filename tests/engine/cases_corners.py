@@ -10,17 +10,9 @@ from typing import Any
 
 from .cases_leaves import LEAVES
 from .cases_limits import LIMITS
-from .cases_samples import SAMPLES
+from .cases_samples import SAMPLES, ramp
 
 INF, NAN = float("inf"), float("nan")
-
-
-def ramp(P: Any, *shape: int, dtype: str = "float32") -> Any:
-    """Different numbers in no order."""
-    count = 1
-    for size in shape:
-        count *= size
-    return P.tensor([(i * 7 + 3) % 11 - 4 for i in range(count)], dtype=getattr(P, dtype)).reshape(shape)
 
 
 def written(P: Any, x: Any, index: Any, value: Any) -> Any:

@@ -73,6 +73,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
   /** Also the rest of NumPy: for the lines of pages, and for series. */
   const allOfNumpy = () => Promise.all([python.install("numpy-later"), everything()]);
 
+  /** Handlers of tasks that take their values as JSON. @param {string[]} methods @param {() => Promise<any>} parts what they wait for @returns {Record<string, Handler>} */
+  const ofJson = (methods, parts) => Object.fromEntries(methods.map((method) => [method, ({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, parts())]));
+
   return {
     ping: async () => ({}),
 
@@ -112,8 +115,9 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     "search.load": (params, context) => withModel("search.load", params, context, everything()),
 
-    ...Object.fromEntries(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load", "forecast", "forecast.load"].map((method) => [method,
-      /** @type {Handler} */ (({ model, ...values }, context) => withModel(method, { model, json: JSON.stringify(values) }, context, /^forecast/.test(method) ? allOfNumpy() : everything()))])),
+    ...ofJson(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load"], everything),
+
+    ...ofJson(["forecast", "forecast.load"], allOfNumpy),
 
     /** `pixels` are those of a picture's canvas. */
     ...Object.fromEntries(["read", "read.load", "look", "look.load"].map((method) => [method,
