@@ -60,18 +60,21 @@ def _update_elements(first: Tensor, others: tuple[Tensor, ...], program: Element
 
 @claims("computed_elements")
 def _computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Any:
-    """Float32 tensors of one shape."""
+    """Float32 tensors of one shape, those after the first perhaps of one element."""
     first, y, count = result_like(tensors[0])
     given: list[Tensor] = [y, first]
+    single = 0
     for x in tensors:
-        if x.dtype is not float32 or x.shape != y.shape:
+        if x.dtype is not float32 or (x.shape != y.shape and (x is tensors[0] or x.numel() != 1)):
             return NotImplemented
-    for x in tensors[1:]:
-        if x.strides != y.strides:
+    for at, x in enumerate(tensors[1:], 2):
+        if x.shape != y.shape:
+            single |= 1 << at
+        elif x.strides != y.strides:
             if not y.is_contiguous():
                 return _computed_elements([dense(x) for x in tensors], program, numbers)
             x = dense(x)
         given.append(x)
-    kernel, *slots = record(program, count, tuple(given), numbers)
+    kernel, *slots = record(program, count, tuple(given), numbers, single)
     kernel.launch(count * len(program.code) >> 14, *slots)
     return y

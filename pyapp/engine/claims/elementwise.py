@@ -271,7 +271,9 @@ def _claim_binary_in_place(name: str) -> None:
         shape = x.shape
         count, strides = dense_layout(shape)
         if x.strides != strides and not x.is_contiguous():
-            return False
+            if not is_packed(x) or (isinstance(other, Tensor) and (other.shape != shape or other.strides != x.strides)):
+                return False
+            strides = x.strides
         whole = count or 1
         if type(other) is float or type(other) is int:
             try:
@@ -676,7 +678,12 @@ def _cast_any(x: Tensor, dtype: Any) -> Any:
 @claims("cast")
 def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
     kernel = _CONVERT.get((x.dtype, dtype))
-    if kernel is None or not x.is_contiguous():
+    if not x.is_contiguous():
+        if not is_packed(x) or x.dtype not in CODES or dtype not in CODES:
+            return _cast_any(x, dtype)
+        y = _cast(make(x.storage, (x.numel(),), (1,), x.dtype, x.offset), dtype)  # in the order of the memory
+        return make(y.storage, x.shape, x.strides, dtype)
+    if kernel is None:
         return _cast_any(x, dtype)
     y = empty_contiguous(x.shape, dtype, x.device)
     kernel.launch(x.numel() >> 9, y, x, x.numel())

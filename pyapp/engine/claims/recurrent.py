@@ -10,7 +10,7 @@ from ..dtype import float32
 from ..launch import KERNELS, Part, launch_all
 from ..op import OPS, claims
 from ..operands import dense
-from ..ops.recurrent import gru_steps, lstm_steps, rnn_steps, steps_of  # noqa: F401 (they define the ops)
+from ..ops.recurrent import steps_of  # defines the ops
 from ..ops.stacking import cat
 from ..tensor import Tensor, empty_contiguous
 
@@ -27,6 +27,13 @@ def _fits(x: Tensor, weight: Tensor, gates: int, states: tuple[Tensor, ...], *ot
     if width != gates * n or weight.shape[0] != width or any(state.shape != (rows, n) for state in states):
         return False
     return all(t.dtype is float32 and t.device is x.device for t in (weight, *states, *others) if t is not None)
+
+
+def _fits_one(h: Tensor, gates: tuple[Tensor, ...], count: int, *others: Tensor) -> bool:
+    """Whether all are float32 on one device, h is (B, H), and each of the gates (B, count * H)."""
+    if len(h.shape) != 2 or any(x.shape != (h.shape[0], count * h.shape[1]) for x in gates):
+        return False
+    return all(x.dtype is float32 and x.device is h.device for x in (h, *gates, *others))
 
 
 class _Steps:
@@ -63,6 +70,26 @@ def _weight_gradients(gates: Tensor, before: Tensor) -> Tensor:
 
 
 # ---- LSTM
+
+
+@claims("lstm_cell")
+def _lstm_cell(gates: Tensor, c: Tensor) -> Any:
+    if not _fits_one(c, (gates,), 4):
+        return NotImplemented
+    (rows, n), c = c.shape, dense(c)
+    y = empty_contiguous((2, rows, n), float32, c.device)
+    _LSTM.launch(rows * n >> 6, y, Part(y, 4 * rows * n), OPS["clone"].forward(gates), c, rows, n)
+    return y
+
+
+@claims("lstm_cell_backward")
+def _lstm_cell_backward(g: Tensor, y: Tensor, gates: Tensor, c: Tensor) -> Any:
+    if not _fits_one(c, (gates,), 4, g, y):
+        return NotImplemented
+    (rows, n), g, y, c = c.shape, dense(g), dense(y), dense(c)
+    gates, grad_c = OPS["clone"].forward(gates), OPS["clone"].forward(g[1])
+    _LSTM_BACKWARD.launch(rows * n >> 6, gates, grad_c, Part(y, 4 * rows * n), c, g, None, None, rows, n)
+    return gates, grad_c
 
 
 @claims("lstm_steps")
@@ -109,6 +136,26 @@ def _lstm_backward(
 
 
 # ---- GRU
+
+
+@claims("gru_cell")
+def _gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Any:
+    if not _fits_one(h, (x, hidden), 3):
+        return NotImplemented
+    rows, n = h.shape
+    y = empty_contiguous(h.shape, float32, h.device)
+    _GRU.launch(rows * n >> 6, y, dense(x), dense(hidden), dense(h), rows, n)
+    return y
+
+
+@claims("gru_cell_backward")
+def _gru_cell_backward(g: Tensor, x: Tensor, hidden: Tensor, h: Tensor) -> Any:
+    if not _fits_one(h, (x, hidden), 3, g):
+        return NotImplemented
+    (rows, n), grad_x = h.shape, empty_contiguous(x.shape, float32, x.device)
+    hidden, grad_h = OPS["clone"].forward(hidden), OPS["clone"].forward(g)
+    _GRU_BACKWARD.launch(rows * n >> 6, grad_x, hidden, grad_h, dense(x), dense(h), None, rows, n)
+    return grad_x, hidden, grad_h
 
 
 @claims("gru_steps")

@@ -27,13 +27,16 @@ def update_elements(first: Tensor, others: tuple[Tensor, ...], program: ElementP
 
 @op()
 def computed_elements(tensors: Sequence[Tensor], program: ElementProgram, numbers: tuple[float, ...]) -> Tensor:
-    """What a program of element_function computes of tensors of one shape and dtype, as a new tensor."""
+    """What a program of element_function computes of tensors of one dtype, as a new tensor: of one shape, those after
+    the first perhaps of one element.
+    """
     found: Tensor = program.function(None, *tensors, *numbers)[0]
     return found
 
 
 def element_function(function: Callable[..., Any], tensors: int, numbers: int = 0) -> Callable[..., Tensor]:
-    """A function of so many tensors of one shape and so many numbers, for one launch. `function` is written in the
+    """A function of so many tensors of one shape, of which those after the first may have one element, and so many
+    numbers, for one launch. `function` is written in the
     operators and methods of an ElementProgram. Its gradient is that of these operators.
     """
 

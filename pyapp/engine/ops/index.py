@@ -17,7 +17,7 @@ from ..numpy_arrays import array_of, combine_at, tensor_of
 from ..op import op, primitive, view_op
 from ..operands import check_number, is_plain, unbroadcast
 from ..quant import check_not_transposed, copy_blocks
-from ..shape import broadcast_shapes
+from ..shape import broadcast_shapes, is_packed
 from ..tensor import Tensor, make
 from ..user_errors import MISTAKES, describe, names_itself, tell
 from .create import fill_storage_with_zeros
@@ -345,7 +345,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         return write_tracked(x, "fill_", lambda old: _put(old, value, Ellipsis), copy=False)
     check_writable(x, "fill_")
     check_number("fill_", value, x.dtype)
-    if x.dtype is _dtype.float32 and x.is_contiguous():
+    if x.dtype is _dtype.float32 and (x.is_contiguous() or is_packed(x.shape, x.strides)):
         _FILL.launch(x.numel() >> 10, x, x.numel(), float(value))
     elif isinstance(value, Tensor):
         return copy_(x, value)

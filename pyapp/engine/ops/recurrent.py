@@ -16,21 +16,41 @@ from .linalg.products import linear
 from .stacking import stack
 
 
-def lstm_cell(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """gates (B, 4H) in the order input, forget, cell, output, before their functions; c (B, H) → the next h and c."""
+def _lstm_next(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """The next h and c, as in `lstm_cell`."""
     n = c.shape[-1]
     take, forget = gates[:, :n].sigmoid(), gates[:, n : 2 * n].sigmoid()
     c = forget * c + take * gates[:, 2 * n : 3 * n].tanh()
     return gates[:, 3 * n :].sigmoid() * c.tanh(), c
 
 
-def gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
-    """x and hidden (B, 3H), the shares of the input and of h in the order reset, update, new; h (B, H) → the next h."""
+def _gru_next(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
+    """The next h, as in `gru_cell`."""
     n = h.shape[-1]
     both = (x[:, : 2 * n] + hidden[:, : 2 * n]).sigmoid()
     reset, update = both[:, :n], both[:, n:]
     new = (x[:, 2 * n :] + reset * hidden[:, 2 * n :]).tanh()
     return new + update * (h - new)
+
+
+@op(saves="both")
+def lstm_cell(gates: Tensor, c: Tensor) -> Tensor:
+    """gates (B, 4H) in the order input, forget, cell, output, before their functions; c (B, H) → (2, B, H): the next h
+    and c.
+    """
+    return stack(_lstm_next(gates, c))
+
+
+lstm_cell_backward = fused_gradient(lstm_cell, of_result=True)
+
+
+@op()
+def gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
+    """x and hidden (B, 3H), the shares of the input and of h in the order reset, update, new; h (B, H) → the next h."""
+    return _gru_next(x, hidden, h)
+
+
+gru_cell_backward = fused_gradient(gru_cell)
 
 
 def steps_of(count: int, reverse: bool) -> Sequence[int]:
@@ -45,7 +65,7 @@ def lstm_steps(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = 
     """
     found: list[tuple[Tensor, Tensor]] = [(h, c)] * x.shape[0]
     for t in steps_of(x.shape[0], reverse):
-        h, c = lstm_cell(x[t] + linear(h, weight), c)
+        h, c = _lstm_next(x[t] + linear(h, weight), c)
         found[t] = h, c
     return stack([stack([one[i] for one in found]) for i in range(2)])
 
@@ -58,7 +78,7 @@ def gru_steps(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, 
     """x (T, B, 3H); the first h (B, H); weight (3H, H) and bias (3H) of h's share → (T, B, H): h after each step."""
     found = [h] * x.shape[0]
     for t in steps_of(x.shape[0], reverse):
-        h = found[t] = gru_cell(x[t], linear(h, weight, bias), h)
+        h = found[t] = _gru_next(x[t], linear(h, weight, bias), h)
     return stack(found)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
+from ..autograd import STATE
 from ..declare import function
 from ..shape import normalize_dim
 from ..tensor import Tensor
 from ..user_errors import describe
-from .view import narrow
+from .view import narrow, strided_slice
 
 MOST_EMPTY = 1 << 20  # sections of a dim that has fewer elements
 
@@ -28,8 +30,16 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
         sizes = list(size)
         if sum(sizes) != total:
             raise ValueError(f"split: sizes {sizes} do not add up to {total}, dim {dim} of {describe(x)}")
-    starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    return tuple(narrow(x, d, start, length) for start, length in zip(starts, sizes, strict=True))
+        if sizes and min(sizes) < 0:
+            raise ValueError(f"split: sizes {sizes} are not all positive")
+    starts = accumulate(sizes, initial=0)
+    if STATE.enabled and not x.is_contiguous():
+        return tuple([narrow(x, d, start, length) for start, length in zip(starts, sizes)])  # noqa: B905
+    before, after, strides, step = x.shape[:d], x.shape[d + 1 :], x.strides, x.strides[d]
+    return tuple([
+        strided_slice(x, (*before, length, *after), strides, start * step)
+        for start, length in zip(starts, sizes)  # noqa: B905 (one start more, the end)
+    ])
 
 
 @function(method=True)
@@ -49,7 +59,11 @@ def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     d = normalize_dim(dim, x.ndim, "unbind")
     if not x.ndim:
         raise IndexError("unbind: takes a tensor with dims, got a 0-dim one")
-    return tuple(x[(slice(None),) * d + (i,)] for i in range(x.shape[d]))
+    if STATE.enabled and not x.is_contiguous():
+        return tuple([x[(slice(None),) * d + (i,)] for i in range(x.shape[d])])
+    shape, strides = x.shape, x.strides
+    shape, strides, step = shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :], strides[d]
+    return tuple([strided_slice(x, shape, strides, i * step) for i in range(x.shape[d])])
 
 
 @function(method=True)
