@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from .. import dtype as _dtype
-from ..device import Device
+from ..device import Device, cpu
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import Part, launch_all
 from ..native import IN_BROWSER, get_num_threads
-from ..op import claims
+from ..op import OPS, claims
 from ..operands import dense, is_plain
+from ..ops.elementwise.select import where
 from ..ops.kv_cache import check_write
 from ..shape import contiguous_strides
 from ..storage import Storage
@@ -384,6 +386,20 @@ def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale
     return y if folded is None else _unfolded(y, heads)
 
 
+def _of_one_row(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Attention of one masked row (B, 1, H, D) of each entry, as in a cache of padded texts: by products that read keys
+    and values where they lie."""
+    (batch, _, heads, size), (keys, kv_heads) = q.shape, k.shape[1:3]
+    rows = (q * scale).reshape(batch, kv_heads, heads // kv_heads, size)
+    scores = OPS["matmul"].forward(rows, k.permute(0, 2, 3, 1))  # (B, KV, G, S)
+    of_heads = (kv_heads, heads // kv_heads) if mask.shape[1] != 1 else (1, 1)
+    mask = mask.reshape(mask.shape[0], *of_heads, mask.shape[3])
+    scores = where(mask, scores, -inf) if mask.dtype is _dtype.bool_ else scores + mask
+    y = OPS["matmul"].forward(scores.softmax(-1), v.permute(0, 2, 1, 3))  # (B, KV, G, Dv)
+    blind = scores.amax(-1, True) == -inf
+    return where(blind, 0.0, y).reshape(batch, 1, heads, v.shape[3])
+
+
 @claims("_masked_attention")
 def _masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: int, after: int, scale: float,
@@ -395,6 +411,9 @@ def _masked_attention(
         few = _of_few_rows(q, k, v, before, after, scale)
         if few is not None:
             return few
+    if mask is not None and q.shape[1] == 1 and q.dtype is _F32 and softcap is None and q.device is cpu:
+        if mask.dtype in (_dtype.bool_, _F32) and before >= 0 and after >= k.shape[1] - 1:
+            return _of_one_row(*(x.detach() for x in (q, k, v, mask)), scale)
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
         return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q.shape[2])

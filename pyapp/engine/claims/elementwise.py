@@ -356,6 +356,7 @@ def _reciprocal(x: Tensor) -> Any:
 
 _cube = element_function(lambda x: x * x * x, 1)
 _PRODUCTS = (2, 3, -1, -2)  # powers that are products or their reciprocals, as in torch
+_ROUNDED_TWICE = (3, -2)  # of these, those that torch rounds once in float16
 
 
 @claims("pow")
@@ -368,10 +369,12 @@ def _pow(x: Tensor, exponent: Any) -> Any:
         return OPS["sqrt" if exponent > 0 else "rsqrt"].forward(x)
     if exponent == 1 and x.dtype is _F32:
         return _with_number(_MUL, x, 1.0)
-    if x.dtype is not _F32 or exponent not in _PRODUCTS:
+    if not x.dtype.is_floating_point or exponent not in _PRODUCTS:
+        return _power(x, exponent)
+    if x.dtype is _dtype.float16 and exponent in _ROUNDED_TWICE:
         return _power(x, exponent)
     if exponent == 3:
-        return _cube(x)
+        return _cube(x) if x.dtype is _F32 else x * x * x
     product = x if exponent == -1 else OPS["mul"].forward(x, x)
     return product if exponent > 0 else _reciprocal(product)
 

@@ -12,7 +12,7 @@ from ..dtype import DType, as_dtype
 from ..element_types import CODES, opcodes
 from ..launch import KERNELS as K
 from ..op import claims
-from ..operands import check_extreme, check_place, dense
+from ..operands import check_extreme, check_place, dense, is_half
 from ..shape import Shape, dense_layout, is_packed, normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, empty_contiguous
 from .layouts import in_type
@@ -122,6 +122,8 @@ for _name in ("max", "min"):
 def _claim_quantifier(name: str) -> None:
     @claims(name)
     def _(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+        if is_half(x):
+            x = in_type(x, _F32)  # whose kernel ends at the first element that decides
         y = _reduce(name, x, sorted(normalize_dims(dim, len(x.shape), name)), keepdim, _dtype.bool_)
         return in_type(y, _dtype.uint8) if y is not NotImplemented and x.dtype is _dtype.uint8 else y
 

@@ -11,6 +11,7 @@ from ...engine.op import op
 from ...engine.ops.activation import logsigmoid
 from ...engine.ops.cross_entropy_loss import cross_entropy_of_planes
 from ...engine.ops.cross_entropy_loss import nll_loss as nll_of_rows
+from ...engine.ops.element_updates import element_function
 from ...engine.user_errors import describe
 from .reduction import Loss, loss_layer, reduce, same_shape
 
@@ -34,6 +35,9 @@ def _classes_last(name: str, input: Tensor, weight: Tensor | None) -> Tensor:
     return input.permute(0, *range(2, input.ndim), 1)
 
 
+_FEW = 1 << 14  # scores that are weighted all, where few of them count
+
+
 def _index_loss(
     name: str,
     scores: Tensor,
@@ -46,6 +50,11 @@ def _index_loss(
     """The loss of log-probabilities (..., C) and integer targets (...)."""
     if target.dtype.category != 1 or scores.shape[:-1] != target.shape:
         raise ValueError(f"{name}: targets {describe(target)} do not fit scores {describe(scores)} (classes last)")
+    if weight is not None and not smoothing and reduction == "mean" and scores.numel() <= _FEW:
+        # both are means over the targets that count; each has a kernel
+        return nll_of_rows(scores * weight, target, ignore_index) / nll_of_rows(
+            (-weight).expand(scores.shape), target, ignore_index
+        )
     kept = target != ignore_index
     safe = target.masked_fill(target == ignore_index, 0).to(int64)
     picked = scores.gather(-1, safe.unsqueeze(-1)).squeeze(-1)  # (...)
@@ -139,19 +148,21 @@ def _probability_loss(
 # -- two classes
 
 
-def _limited_log(x: Tensor) -> Tensor:
-    return ops.maximum(x.log(), -100.0)
+_mixed_logs = element_function(
+    lambda target, log, other: 0.0 - (target * log.maximum(-100.0) + (1.0 - target) * other.maximum(-100.0)), 3
+)
+_binary_slope = element_function(lambda g, x, target: g * (x - target) / ((1.0 - x) * x).maximum(1e-12), 3)
 
 
 def _d_binary_cross_entropy(g: Tensor, _: Any, x: Tensor, target: Tensor) -> Any:
-    d_x = g * (x - target) / ops.maximum((1 - x) * x, 1e-12) if x.requires_grad else None
+    d_x = _binary_slope(g, x, target) if x.requires_grad else None
     return d_x, g * ((-x).log1p() - x.log()) if target.requires_grad else None  # not clamped, as in torch
 
 
 @op(vjp=_d_binary_cross_entropy)
 def _binary_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
     """-(t log x + (1 - t) log(1 - x)), with logarithms clamped at -100, so that x of 0 and 1 gives finite values."""
-    return -(target * _limited_log(x) + (1 - target) * _limited_log(1 - x))
+    return _mixed_logs(target, x.log(), (1 - x).log())
 
 
 @in_full_precision
