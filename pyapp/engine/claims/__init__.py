@@ -24,7 +24,7 @@ LATE = {
     "pooling": "_max_of_windows _mean_of_windows _places_of_max max_of_windows_backward mean_of_windows_backward",
     "resample": "_grid_sample grid_sample_backward",
     "recurrences": "_advance_states linear_scan",
-    "recurrent": "gru_cell gru_cell_backward gru_steps gru_steps_backward lstm_cell lstm_cell_backward lstm_steps "
+    "recurrent": "_gru_cell gru_cell_backward gru_steps gru_steps_backward _lstm_cell lstm_cell_backward lstm_steps "
     "lstm_steps_backward rnn_steps rnn_steps_backward",
     "special_functions": "_exponent _mantissa _ndtri _polygamma _zeta gcd igamma igammac lcm",
 }

@@ -50,42 +50,52 @@ def _of_any(name: str) -> Any:
             return NotImplemented
         number: int | None = 0
         other: Tensor | None = None
-        shape, other_strides = a.shape, padded(())
         if isinstance(b, Tensor):
-            shape = broadcast_shapes(a.shape, b.shape, op=name)
             other = in_type(b, kind)
-            if len(shape) <= 6:
-                other_strides = padded(broadcast_strides(other, shape))
         else:
             number = number_slot(b, kind)
-        if len(shape) > 6 or number is None:
-            return NotImplemented
         a = in_type(a, kind)
+        shape, strides, count, slots = _geometry(
+            a.shape, a.strides, None if other is None else other.shape, None if other is None else other.strides, name
+        )
+        if slots is None or number is None:
+            return NotImplemented
         out = _dtype.bool_ if result == "bool" else kind
-        if is_turned(a) and (other is None or (other.shape == shape and other.strides == a.strides)):
-            count = prod(shape)
-            y = make(Storage(out.itemsize * count, a.device), shape, a.strides, out)
-            _BINARY.launch(
-                count >> 8, y, a, other, code, CODES[kind], 1, *padded((count,)), *padded((1,)),
-                *padded(() if other is None else (1,)), number,
-            )  # fmt: skip
-            return y
-        y = empty_contiguous(shape, out, a.device)
-        _BINARY.launch(
-            prod(shape) >> 8, y, a, other, code, CODES[kind], len(shape), *padded(shape),
-            *padded(broadcast_strides(a, shape)), *other_strides, number,
-        )  # fmt: skip
+        y = make(Storage(out.itemsize * count, a.device), shape, strides, out)
+        _BINARY.launch(count >> 8, y, a, other, code, CODES[kind], *slots, number)
         return y
 
     return compute
+
+
+@lru_cache(4096)
+def _geometry(
+    a: Shape, a_strides: Shape, b: Shape | None, b_strides: Shape | None, name: str
+) -> tuple[Shape, Shape, int, tuple[int, ...] | None]:
+    """(shape, strides, elements) of the result of two operands, the second perhaps a number, and the sizes and strides
+    of the record, None where it cannot hold so many dims. ValueError where they do not broadcast."""
+    shape = a if b is None else broadcast_shapes(a, b, op=name)
+    count, strides = dense_layout(shape)
+    if shape == a and (b is None or (b == a and b_strides == a_strides)) and shapes.is_packed(a, a_strides):
+        one = padded((1,))
+        return shape, a_strides, count, (1, *padded((count,)), *one, *(padded(()) if b is None else one))
+    if len(shape) > 6:
+        return shape, strides, count, None
+    other = padded(()) if b is None or b_strides is None else padded(_repeating(b, b_strides, shape))
+    return shape, strides, count, (len(shape), *padded(shape), *padded(_repeating(a, a_strides, shape)), *other)
+
+
+def _repeating(own: Shape, strides: Shape, shape: Shape) -> Shape:
+    """The strides with which a tensor is read as if it had the shape."""
+    extra = len(shape) - len(own)
+    return (0,) * extra + tuple(0 if n == 1 else s for n, s in zip(own, strides, strict=True))
 
 
 def broadcast_strides(x: Tensor, shape: Shape) -> Shape:
     """The strides with which x is read as if it had the shape."""
     if x.shape == shape:
         return x.strides
-    extra = len(shape) - len(x.shape)
-    return (0,) * extra + tuple(0 if n == 1 else s for n, s in zip(x.shape, x.strides, strict=True))
+    return _repeating(x.shape, x.strides, shape)
 
 
 def _function_of_any(name: str, whole: bool = False) -> Any:

@@ -72,7 +72,7 @@ def _weight_gradients(gates: Tensor, before: Tensor) -> Tensor:
 # ---- LSTM
 
 
-@claims("lstm_cell")
+@claims("_lstm_cell")
 def _lstm_cell(gates: Tensor, c: Tensor) -> Any:
     if not _fits_one(c, (gates,), 4):
         return NotImplemented
@@ -138,7 +138,7 @@ def _lstm_backward(
 # ---- GRU
 
 
-@claims("gru_cell")
+@claims("_gru_cell")
 def _gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Any:
     if not _fits_one(h, (x, hidden), 3):
         return NotImplemented

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..dtype import float32
 from ..op import op
 from ..tensor import Tensor
 from .composite_gradient import fused_gradient
@@ -33,24 +34,33 @@ def _gru_next(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
     return new + update * (h - new)
 
 
-@op(saves="both")
-def lstm_cell(gates: Tensor, c: Tensor) -> Tensor:
-    """gates (B, 4H) in the order input, forget, cell, output, before their functions; c (B, H) → (2, B, H): the next h
-    and c.
-    """
+@op(saves="both", name="_lstm_cell")
+def _lstm_cell(gates: Tensor, c: Tensor) -> Tensor:
+    """(2, B, H): what `lstm_cell` gives."""
     return stack(_lstm_next(gates, c))
 
 
-lstm_cell_backward = fused_gradient(lstm_cell, of_result=True)
+lstm_cell_backward = fused_gradient(_lstm_cell, of_result=True)
 
 
-@op()
-def gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
-    """x and hidden (B, 3H), the shares of the input and of h in the order reset, update, new; h (B, H) → the next h."""
+@op(name="_gru_cell")
+def _gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
     return _gru_next(x, hidden, h)
 
 
-gru_cell_backward = fused_gradient(gru_cell)
+gru_cell_backward = fused_gradient(_gru_cell)
+
+
+def lstm_cell(gates: Tensor, c: Tensor) -> Sequence[Tensor]:
+    """gates (B, 4H) in the order input, forget, cell, output, before their functions; c (B, H) → the next h and c."""
+    if gates.dtype is c.dtype is float32:
+        return _lstm_cell(gates, c).unbind()  # has a kernel
+    return _lstm_next(gates, c)
+
+
+def gru_cell(x: Tensor, hidden: Tensor, h: Tensor) -> Tensor:
+    """x and hidden (B, 3H), the shares of the input and of h in the order reset, update, new; h (B, H) → the next h."""
+    return (_gru_cell if x.dtype is h.dtype is float32 else _gru_next)(x, hidden, h)
 
 
 def steps_of(count: int, reverse: bool) -> Sequence[int]:

@@ -109,7 +109,7 @@ class _LongShort(_Gates):
         return (self.proj_size or self.hidden_size, self.hidden_size)
 
     def _step(self, x: Tensor, state: list[Tensor], suffix: str) -> list[Tensor]:
-        h, c = lstm_cell(x + self._hidden_part(state[0], suffix), state[1]).unbind()
+        h, c = lstm_cell(x + self._hidden_part(state[0], suffix), state[1])
         if self.proj_size:
             h = ops.linear(h, getattr(self, f"weight_hr{suffix}"))
         return [h, c]
