@@ -4,14 +4,19 @@ one is the product with the recurrent weights. Gradients compute the gates again
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
+from ..device import cpu
 from ..dtype import float32
 from ..launch import KERNELS, Part, launch_all
+from ..native import POINTER_BYTES, fail, library
 from ..op import OPS, claims
 from ..operands import dense
 from ..ops.recurrent import steps_of  # defines the ops
 from ..ops.stacking import cat
+from ..storage import CAPTURES
 from ..tensor import Tensor, empty_contiguous
 
 _LINEAR, _MUL, _UNARY = KERNELS["linear_f32"], KERNELS["mul_f32"], {n: KERNELS[f"{n}_f32"] for n in ("tanh", "maximum")}
@@ -45,11 +50,52 @@ class _Steps:
     def __getitem__(self, t: int) -> Part:
         return Part(self.of, self.first + t * self.step)
 
+    def addresses(self, order: Sequence[int]) -> list[int]:
+        start, step = self.of.address + self.first, self.step
+        return [start + t * step for t in order]
 
-def _before(states: _Steps, first: Tensor, t: int, count: int, reverse: bool) -> Any:
-    """The state before step t."""
-    at = t + 1 if reverse else t - 1
-    return states[at] if 0 <= at < count else first
+
+class _Before:
+    """The states (T, B, H) before each step; before the first one computed, `first`."""
+
+    def __init__(self, states: _Steps, first: Tensor, count: int, reverse: bool) -> None:
+        self.states, self.first = states, first
+        self.end, self.back = (count - 1, 1) if reverse else (0, -1)
+
+    def __getitem__(self, t: int) -> Any:
+        return self.first if t == self.end else self.states[t + self.back]
+
+    def addresses(self, order: Sequence[int]) -> list[int]:
+        before = self.states.addresses([t + self.back for t in order])
+        before[order.index(self.end)] = self.first.address
+        return before
+
+
+def _launch_steps(work: int, order: Sequence[int], *calls: tuple[Any, ...]) -> None:
+    """launch_all of these kernels at each step, in the order of the steps. Slots that are _Steps or _Before change from
+    step to step."""
+    if _at(calls[0][1], 0).device is not cpu or CAPTURES.count:
+        launch_all(work, *[tuple([_at(slot, t) for slot in call]) for t in order for call in calls])
+        return
+    first = b"".join([call[0].record(work, *[_at(slot, order[0]) for slot in call[1:]]) for call in calls])
+    records = array(_ADDRESS, first * len(order))
+    every = len(first) // POINTER_BYTES
+    for at, call in enumerate(calls):
+        lead = at * every // len(calls) + 8 // POINTER_BYTES  # the record's kernel and work lie before its pointers
+        for k, slot in enumerate(call[1 : 1 + len(call[0].pointers)]):
+            if isinstance(slot, (_Steps, _Before)):
+                records[lead + k :: every] = array(_ADDRESS, slot.addresses(order))
+    count = len(order) * len(calls)
+    status = library.pyapp_run(records.tobytes(), count)
+    if status:
+        fail(status, calls[(status >> 8) % len(calls)][0].name)
+
+
+_ADDRESS = next(code for code in "ILQ" if array(code).itemsize == POINTER_BYTES)
+
+
+def _at(slot: Any, t: int) -> Any:
+    return slot[t] if isinstance(slot, (_Steps, _Before)) else slot
 
 
 def _all_before(states: Tensor, first: Tensor, reverse: bool) -> Tensor:
@@ -103,12 +149,11 @@ def _lstm(x: Tensor, h: Tensor, c: Tensor, weight: Tensor, reverse: bool = False
         empty_contiguous((rows, width), float32, x.device),
     )
     parts, of_h, of_c = _Steps(x, rows, width), _Steps(y, rows, n), _Steps(y, rows, n, count * rows * n)
-    calls = []
-    for t in steps_of(count, reverse):
-        h_before, c_before = (_before(s, f, t, count, reverse) for s, f in ((of_h, h), (of_c, c)))
-        calls.append(_product(gates, h_before, weight, parts[t], rows, width))
-        calls.append((_LSTM, of_h[t], of_c[t], gates, c_before, rows, n))
-    launch_all(rows * width * n >> 10, *calls)
+    h_before, c_before = (_Before(s, f, count, reverse) for s, f in ((of_h, h), (of_c, c)))
+    _launch_steps(
+        rows * width * n >> 10, steps_of(count, reverse), _product(gates, h_before, weight, parts, rows, width),
+        (_LSTM, of_h, of_c, gates, c_before, rows, n),
+    )  # fmt: skip
     return y
 
 
@@ -126,12 +171,12 @@ def _lstm_backward(
     later_h, grad_c = (x.new_zeros((rows, n)) for _ in range(2))
     of_gates, half = _Steps(gates, rows, width), count * rows * n
     of_c, of_h, later_c = _Steps(y, rows, n, half), _Steps(g, rows, n), _Steps(g, rows, n, half)
-    calls = []
-    for t in reversed(steps_of(count, reverse)):
-        c_before = _before(of_c, c, t, count, reverse)
-        calls.append((_LSTM_BACKWARD, of_gates[t], grad_c, of_c[t], c_before, of_h[t], later_h, later_c[t], rows, n))
-        calls.append(_product(later_h, of_gates[t], across, None, rows, 0))
-    launch_all(rows * width * n >> 10, *calls)
+    c_before = _Before(of_c, c, count, reverse)
+    _launch_steps(
+        rows * width * n >> 10, steps_of(count, not reverse),
+        (_LSTM_BACKWARD, of_gates, grad_c, of_c, c_before, of_h, later_h, later_c, rows, n),
+        _product(later_h, of_gates, across, None, rows, 0),
+    )  # fmt: skip
     return gates, later_h, grad_c, _weight_gradients(gates, before), None
 
 
@@ -169,12 +214,11 @@ def _gru(x: Tensor, h: Tensor, weight: Tensor, bias: Tensor | None = None, rever
         empty_contiguous((rows, width), float32, x.device),
     )
     parts, of_h = _Steps(x, rows, width), _Steps(y, rows, n)
-    calls = []
-    for t in steps_of(count, reverse):
-        before = _before(of_h, h, t, count, reverse)
-        calls.append(_product(hidden, before, weight, bias, rows, 0))
-        calls.append((_GRU, of_h[t], parts[t], hidden, before, rows, n))
-    launch_all(rows * width * n >> 10, *calls)
+    before = _Before(of_h, h, count, reverse)
+    _launch_steps(
+        rows * width * n >> 10, steps_of(count, reverse), _product(hidden, before, weight, bias, rows, 0),
+        (_GRU, of_h, parts, hidden, before, rows, n),
+    )  # fmt: skip
     return y
 
 
@@ -192,12 +236,12 @@ def _gru_backward(
     grad_before = x.new_zeros((rows, n))
     parts, of_x, of_hidden = (_Steps(t, rows, width) for t in (x, grad_x, hidden))
     of_h, of_g = _Steps(y, rows, n), _Steps(g, rows, n)
-    calls = []
-    for t in reversed(steps_of(count, reverse)):
-        h_before = _before(of_h, h, t, count, reverse)
-        calls.append((_GRU_BACKWARD, of_x[t], of_hidden[t], grad_before, parts[t], h_before, of_g[t], rows, n))
-        calls.append(_product(grad_before, of_hidden[t], across, grad_before, rows, n))
-    launch_all(rows * width * n >> 10, *calls)
+    h_before = _Before(of_h, h, count, reverse)
+    _launch_steps(
+        rows * width * n >> 10, steps_of(count, not reverse),
+        (_GRU_BACKWARD, of_x, of_hidden, grad_before, parts, h_before, of_g, rows, n),
+        _product(grad_before, of_hidden, across, grad_before, rows, n),
+    )  # fmt: skip
     of_bias = None if bias is None else hidden.sum((0, 1))
     return grad_x, grad_before, _weight_gradients(hidden, before), of_bias, None
 
@@ -213,15 +257,12 @@ def _rnn(x: Tensor, h: Tensor, weight: Tensor, activation: str = "tanh", reverse
     x, h, weight = dense(x), dense(h), dense(weight)
     y, each = empty_contiguous(x.shape, float32, x.device), rows * n
     parts, of_h = _Steps(x, rows, n), _Steps(y, rows, n)
-    calls: list[tuple[Any, ...]] = []
-    for t in steps_of(count, reverse):
-        own = of_h[t]
-        calls.append(_product(own, _before(of_h, h, t, count, reverse), weight, parts[t], rows, n))
-        if activation == "tanh":
-            calls.append((_UNARY["tanh"], own, own, each))
-        else:
-            calls.append((_UNARY["maximum"], own, own, None, each, each, 1, 0, 0, 0.0))
-    launch_all(rows * n * n >> 10, *calls)
+    _launch_steps(
+        rows * n * n >> 10, steps_of(count, reverse),
+        _product(of_h, _Before(of_h, h, count, reverse), weight, parts, rows, n),
+        (_UNARY["tanh"], of_h, of_h, each) if activation == "tanh"
+        else (_UNARY["maximum"], of_h, of_h, None, each, each, 1, 0, 0, 0.0),
+    )  # fmt: skip
     return y
 
 
