@@ -5,6 +5,7 @@ the input. All are written for three spatial dims; fewer dims get leading sizes 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import product
 from math import gcd, prod
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from ..launch import KERNELS
 from ..op import OPS, claims
 from ..operands import dense, is_plain
 from ..ops.view import copy_strided
+from ..shape import contiguous_strides
 from ..tensor import Tensor, empty_contiguous, make
 from .layouts import fill_zero
 
@@ -44,40 +46,48 @@ class _Steps(NamedTuple):
 def _in_three(x: Tensor) -> Tensor:
     """(N, C, *spatial) as (N, C, D, H, W), dense."""
     x = dense(x.detach())
-    shape = (*x.shape[:2], *(1,) * (5 - len(x.shape)), *x.shape[2:])
-    return make(x.storage, shape, _dense_strides(shape), _F32, x.offset)
-
-
-def _dense_strides(shape: Three) -> Three:
-    strides = [1]
-    for size in reversed(shape[1:]):
-        strides.insert(0, strides[0] * size)
-    return tuple(strides)
+    shape = x.shape[:2] + (1,) * (5 - len(x.shape)) + x.shape[2:]
+    return make(x.storage, shape, contiguous_strides(shape), _F32, x.offset)
 
 
 def _framed(x: Tensor, sides: Sides, channels_last: bool = False) -> Tensor:
     """A copy of x (N, C, D, H, W) with zeros around it and spare memory after it; its strides may put the channels
     last.
     """
-    batch, channels, *sizes = x.shape
-    wide = [n + before + after for n, (before, after) in zip(sizes, sides, strict=True)]
-    memory = empty_contiguous((x.shape[0] * channels * prod(wide) + _SLACK,), _F32, x.device)
+    count, shape, strides, inside = _frame(x.shape, x.strides[2:], sides, channels_last)
+    memory = empty_contiguous((count,), _F32, x.device)
     fill_zero(memory)
+    if inside is not None:
+        kept, to, at = inside
+        target = make(memory.storage, kept, strides, _F32, to)
+        copy_strided(target, make(x.storage, kept, x.strides, _F32, x.offset + at))
+    return make(memory.storage, shape, strides, _F32)
+
+
+@lru_cache(1024)
+def _frame(
+    whole: Three, spatial: Three, sides: Sides, channels_last: bool
+) -> tuple[int, Three, Three, tuple[Three, int, int] | None]:
+    """(floats of the memory, shape, strides of x with zeros around it; the shape of what is copied, and where it lies
+    there and in x). `spatial`: strides of x."""
+    batch, channels, *sizes = whole
+    wide = [n + before + after for n, (before, after) in zip(sizes, sides, strict=True)]
+    shape = (batch, channels, *wide)
     if channels_last:
-        step = _dense_strides((batch, *wide, channels))
+        step = contiguous_strides((batch, *wide, channels))
         strides = (step[0], step[4], *step[1:4])
     else:
-        strides = _dense_strides((batch, channels, *wide))
+        strides = contiguous_strides(shape)
     start = [max(0, -before) for before, _ in sides]
     kept = [n - s - max(0, -after) for n, s, (_, after) in zip(sizes, start, sides, strict=True)]
+    inside = None
     if min(kept) > 0:
-        shape = (batch, channels, *kept)
         to = sum(max(0, before) * s for (before, _), s in zip(sides, strides[2:], strict=True))
-        at = x.offset + sum(n * s for n, s in zip(start, x.strides[2:], strict=True))
-        copy_strided(make(memory.storage, shape, strides, _F32, to), make(x.storage, shape, x.strides, _F32, at))
-    return make(memory.storage, (batch, channels, *wide), strides, _F32)
+        inside = (batch, channels, *kept), to, sum(n * s for n, s in zip(start, spatial, strict=True))
+    return batch * channels * prod(wide) + _SLACK, shape, strides, inside
 
 
+@lru_cache(1024)
 def _outputs(sizes: Three, kernel: Three, steps: _Steps) -> Three:
     """The number of windows along each dim."""
     rule = zip(sizes, kernel, steps.stride, steps.sides, steps.dilation, strict=True)
@@ -110,9 +120,9 @@ def _depthwise_dims(weight: Tensor, x: Three, out: Three, steps: _Steps) -> tupl
 
 def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> Tensor:
     """x (N, C, D, H, W), weight (O, C / groups, KD, KH, KW), dense → (N, O, D', H', W')."""
-    batch, channels, *sizes = x.shape
-    outputs, inner, *kernel = weight.shape
-    out = _outputs(tuple(sizes), tuple(kernel), steps)
+    batch, sizes = x.shape[0], x.shape[2:]
+    (outputs, inner), kernel = weight.shape[:2], weight.shape[2:]
+    out = _outputs(sizes, kernel, steps)
     if prod(kernel) == 1 and steps.groups == 1 and not any(map(any, steps.sides)):
         return _of_points(x, weight, bias, steps.stride, out)
     if sizes[0] == 1 and _is_depthwise(weight, steps):
@@ -130,7 +140,10 @@ def _convolve(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps) -> 
         x.strides[1], *_times(strides, steps.dilation), together, *out, x.strides[0], *_times(strides, steps.stride),
         x.strides[0], inner * x.strides[1],
     )  # fmt: skip
-    return dense(y.permute(2, 1, 3, 4, 5, 0).squeeze(5)) if merged else y.squeeze(2)
+    if merged:
+        return dense(y.permute(2, 1, 3, 4, 5, 0).squeeze(5))
+    shape = (batch, outputs, *out)
+    return make(y.storage, shape, contiguous_strides(shape), _F32)
 
 
 def _of_points(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Three, out: Three) -> Tensor:
@@ -292,6 +305,7 @@ def _takes(x: Tensor, weight: Tensor, bias: Tensor | None, steps: _Steps, sizes:
     return min(sizes(x.shape[2:], weight.shape[2:], steps)) > 0
 
 
+@lru_cache(1024)
 def _steps_in_three(steps: _Steps) -> _Steps:
     more = 3 - len(steps.stride)
     ones = (1,) * more
@@ -328,7 +342,8 @@ def _claim(
         if not _takes(x, weight, bias, steps, sizes):
             return NotImplemented
         y = forward(_in_three(x), _in_three(weight), bias, _steps_in_three(steps))
-        return y.reshape(*y.shape[:2], *y.shape[5 - len(stride) :])
+        shape = y.shape[:2] + y.shape[5 - len(stride) :]
+        return make(y.storage, shape, contiguous_strides(shape), _F32, y.offset)
 
     @claims(name + "_backward")
     def gradients(

@@ -13,10 +13,9 @@ from ..launch import launch_all
 from ..op import OPS, claims
 from ..operands import dense, is_plain
 from ..ops.element_updates import element_function
-from ..ops.view import reshaped
-from ..shape import normalize_dim
+from ..shape import contiguous_strides, normalize_dim
 from ..storage import Storage
-from ..tensor import Tensor, empty_contiguous
+from ..tensor import Tensor, empty_contiguous, make
 from .layouts import rows_of
 
 _F32 = _dtype.float32
@@ -110,10 +109,10 @@ def _batch_norm(x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, ep
     if x.dtype is not _F32 or not all(map(is_plain, (mean, var, weight, bias))):
         return NotImplemented
     own = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    factor = _factors(var.detach(), weight.detach(), float(epsilon))  # (C,)
-    shift = _shifts(mean.detach(), factor, bias.detach())  # (C,)
-    y = OPS["mul"].forward(x, reshaped(factor, own))
-    shift = reshaped(shift, own)
+    factor = _factors(var, weight, float(epsilon))  # (C,)
+    shift = _shifts(mean, factor, bias)  # (C,)
+    factor, shift = (make(t.storage, own, contiguous_strides(own), _F32) for t in (factor, shift))  # (C, 1, ...)
+    y = OPS["mul"].forward(x, factor)
     added = OPS["add"].claim_in_place
     return y if added is not None and added(y, shift) else OPS["add"].forward(y, shift)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -90,11 +91,22 @@ def _conv(
         raise TypeError(f"{name}: {describe(x)}, weight {describe(weight)} and bias {describe(bias)} differ in dtype")
     if x.ndim == dims + 1:
         return _conv(name, dims, x.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
-    kernel = weight.shape[2:]
+    settings = name, weight.shape[2:], stride, padding, dilation
+    try:
+        steps, sides, apart = _geometry(*settings)
+    except TypeError:  # lists; or what is no number, which is said again
+        steps, sides, apart = _geometry.__wrapped__(*settings)
+    return _convolution(x, weight, bias, steps, sides, apart, groups)
+
+
+@lru_cache(1024, typed=True)
+def _geometry(name: str, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any) -> Any:
+    """(strides, (before, after) of each dim, dilations), checked."""
+    dims = len(kernel)
     steps, apart = _distances(stride, dims, name, "stride"), _distances(dilation, dims, name, "dilation")
     if padding == "same" and any(s != 1 for s in steps):
         raise ValueError(f"{name}: padding 'same' takes a stride of 1, not {steps}")
-    return _convolution(x, weight, bias, steps, tuple(_widths(padding, kernel, apart, name)), apart, groups)
+    return steps, tuple(_widths(padding, kernel, apart, name)), apart
 
 
 @op(autocast=lower_precision)
