@@ -24,9 +24,13 @@ from .view import narrow, reshape, squeeze, transpose
 _Kth, _Median, _NanMedian, _Mode = map(found, ("kthvalue", "median", "nanmedian", "mode"))
 
 
-def _at_rank(kind: type[Found], x: Tensor, rank: Tensor, dim: int, keepdim: bool) -> Found:
-    """(values, indices) of the elements at `rank` (size one along dim) in sorted order."""
-    indices = argsort(x, dim).gather(dim, rank)
+def _at_rank(kind: type[Found], x: Tensor, rank: int, dim: int, keepdim: bool, nan_wins: bool = False) -> Found:
+    """(values, indices) of the elements at `rank` along a dim in sorted order; of NaN if that wins and there is one."""
+    order = argsort(x, dim)
+    indices = narrow(order, dim, rank, 1)
+    if nan_wins:  # NaN is sorted to the end
+        last = narrow(order, dim, x.shape[dim] - 1, 1)
+        indices = where(x.detach().gather(dim, last).isnan(), last, indices)
     values = x.gather(dim, indices)
     return kind(values, indices) if keepdim else kind(squeeze(values, dim), squeeze(indices, dim))
 
@@ -45,14 +49,8 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Found:
     size = _filled(x, "kthvalue", dim)
     if not 1 <= k <= size:
         raise ValueError(f"kthvalue: k = {k} is not between 1 and {size}, dim {dim} of {describe(x)}")
-    values, indices = _at_rank(_Kth, reshape(x, 1) if not x.ndim else x, _ranks(x, dim, k - 1), dim, keepdim)
+    values, indices = _at_rank(_Kth, reshape(x, 1) if not x.ndim else x, k - 1, dim, keepdim)
     return _Kth(values, indices) if x.ndim else _Kth(reshape(values, ()), reshape(indices, ()))
-
-
-def _ranks(x: Tensor, dim: int, rank: int) -> Tensor:
-    shape = list(x.shape or (1,))
-    shape[dim] = 1
-    return x.new_full(tuple(shape), rank, dtype=_dtype.int64)
 
 
 def _d_median_of_all(g: Tensor, y: Tensor, x: Tensor, _: Any) -> tuple[Tensor, None]:
@@ -80,10 +78,7 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     size = _filled(x, "median", dim)
     if not x.ndim:
         return kthvalue(x, 1)
-    ranks = _ranks(x, dim, (size - 1) // 2)
-    if x.dtype.is_floating_point:  # NaN is sorted to the end
-        ranks = where(x.detach().isnan().any(dim, True), size - 1, ranks)
-    return _at_rank(_Median, x, ranks, dim, keepdim)
+    return _at_rank(_Median, x, (size - 1) // 2, dim, keepdim, x.dtype.is_floating_point)
 
 
 _BETWEEN = ("linear", "lower", "higher", "midpoint", "nearest")

@@ -17,6 +17,7 @@ from ..return_types import found, printed_as
 from ..shape import normalize_dim, normalize_dims, reduced_dims
 from ..tensor import Tensor, make
 from ..user_errors import describe
+from .element_updates import element_function
 from .elementwise.arithmetic import div
 from .elementwise.compare import maximum, minimum
 from .elementwise.select import where
@@ -256,10 +257,21 @@ def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
     return sum(x != 0, dim)
 
 
+_zero_for_nan = element_function(lambda x: x.where(x.abs() > -1.0, 0.0), 1)
+_at_numbers = element_function(lambda g, x: g.where(x.abs() > -1.0, 0.0), 2)
+
+
+@op(vjp=lambda g, _, x: (_at_numbers(g, x),), name="_without_nan")
+def _without_nan(x: Tensor) -> Tensor:
+    return _zero_for_nan(x)
+
+
 @function(method=True)
 def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """Sum that takes NaN as zero, in the dtype given."""
-    known = where(x.isnan(), 0.0, x) if x.dtype.has_gradient else x
+    known = x
+    if x.dtype.has_gradient:
+        known = where(x.isnan(), 0.0, x) if x.dtype.is_complex else _without_nan(x)
     return sum(known, dim, keepdim) if dtype is None else sum(known.to(dtype), dim, keepdim, dtype)
 
 

@@ -151,7 +151,9 @@ def _is_finite(x: Tensor) -> bool:
     return isfinite((own.sum() if x.dtype.itemsize >= 4 else own.sum(dtype="float32")).item())
 
 
+@lru_cache(128)
 def _nearest(size: int, out: int, scale: float | None, exact: bool) -> Tensor:
+    """The places (out,) that are read; nobody writes them."""
     step = np.float32(1 / scale if scale else size / out)  # torch computes these in float32
     at = (np.arange(out, dtype="float32") + np.float32(0.5 if exact else 0)) * step
     return tensor_of(np.minimum(np.floor(at).astype("int64"), size - 1))
