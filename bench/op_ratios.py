@@ -20,6 +20,17 @@ SAMPLE_SECONDS = 0.01  # a sample repeats its call for at least this long
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
+def _cell(kind: str) -> Callable[..., Any]:
+    """A step of a recurrent cell, by its weights."""
+
+    def call(P: Any, x: Any, h: Any, of_input: Any, of_hidden: Any) -> Any:
+        cell = getattr(P.nn, kind)(x.shape[1], h.shape[1], bias=False, dtype=x.dtype)
+        state = (h, h) if kind == "LSTMCell" else h
+        return P.func.functional_call(cell, {"weight_ih": of_input, "weight_hh": of_hidden}, (x, state))
+
+    return call
+
+
 def _cases() -> dict[str, Case]:
     """Each op by a name: the call, which takes a package and tensors; and the tensors, as arrays of NumPy. Those of
     floats get gradients where the op has one."""
@@ -246,6 +257,39 @@ def _cases() -> dict[str, Case]:
             lambda P, q, k, w: P.nn.functional.scaled_dot_product_attention(q, k, w),
             tuple(f(2, 8, 128, 64) for _ in range(3)),
         ),
+        "attention of a row": (
+            lambda P, q, k, w, b: P.nn.functional.scaled_dot_product_attention(q, k, w, b > 0),
+            (f(2, 8, 1, 64), f(2, 8, 256, 64), f(2, 8, 256, 64), u(2, 1, 1, 256)),
+        ),
+        "conv2d small": (
+            lambda P, x, w, b: P.nn.functional.conv2d(x, w, b, padding=1),
+            (f(1, 16, 8, 8), f(16, 16, 3, 3), f(16)),
+        ),
+        "conv1d small": (
+            lambda P, x, w, b: P.nn.functional.conv1d(x, w, b, padding=1),
+            (f(1, 16, 32), f(16, 16, 3), f(16)),
+        ),
+        "batch_norm small": (
+            lambda P, x, m, v, w, b: P.nn.functional.batch_norm(x, m.detach(), v.detach(), w, b),
+            (f(1, 16, 8, 8), f(16), u(16), f(16), f(16)),
+        ),
+        "interpolate small": (lambda P, x: P.nn.functional.interpolate(x, scale_factor=2), (f(1, 16, 8, 8),)),
+        "gru_cell": (_cell("GRUCell"), (f(8, 32), f(8, 64), f(192, 32), f(192, 64))),
+        "lstm_cell double": (
+            _cell("LSTMCell"),
+            tuple(a.astype("float64") for a in (f(8, 32), f(8, 64), f(256, 32), f(256, 64))),
+        ),
+        "prelu": (lambda P, x, w: P.nn.functional.prelu(x, w), (m, f(1))),
+        "transposed to half": (lambda P, x: x.t().half(), (m,)),
+        "transposed in place": (lambda P, x: x.detach().t().mul_(1.0), (m,)),
+        "any bf16 rows": (lambda P, x: x.bfloat16().any(1), (m,)),
+        "pow 2 bf16": (lambda P, x: x.bfloat16() ** 2, (m,)),
+        "cross_entropy weights": (
+            lambda P, x, t, w: P.nn.functional.cross_entropy(x, t, w.detach()),
+            (f(16, 10), i(10, 16), u(10)),
+        ),
+        "unbind": (lambda P, x: x.unbind(), (f(256, 64),)),
+        "var": (lambda P, x: x.var(), (s,)),
         "fft 1024": (lambda P, x: P.fft.fft(x), (f(64, 1024),)),
         "fft 1000": (lambda P, x: P.fft.fft(x), (f(64, 1000),)),
         "fft 1009": (lambda P, x: P.fft.fft(x), (f(64, 1009),)),

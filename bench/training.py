@@ -118,6 +118,47 @@ def _recurrent(P: Any, kind: str, sizes: tuple[int, int], rows: int, steps: int)
     return _classifier(P, Classifier(), _tensors(P, (rows, steps, sizes[0]), 10))
 
 
+def _resnet(P: Any) -> Step:
+    """Three residual blocks with batch norm, 16 to 64 channels, batches of 16 images of 32x32."""
+    nn = P.nn
+
+    class Block(nn.Module):  # type: ignore[misc]
+        def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+            self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(outputs) for _ in range(2))
+            self.short = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if inputs != outputs else nn.Identity()
+
+        def forward(self, x: Any) -> Any:
+            y = P.relu(self.norms[0](self.first(x)))
+            return P.relu(self.norms[1](self.second(y)) + self.short(x))
+
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), Block(16, 16, 1), Block(16, 32, 2),
+        Block(32, 64, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+    return _classifier(P, model, _tensors(P, (16, 3, 32, 32), 10))
+
+
+def _unrolled(P: Any) -> Step:
+    """A GRU cell called for each of 30 steps of 8 sequences, as users write recurrences of their own."""
+    nn = P.nn
+
+    class Unrolled(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.head = nn.GRUCell(32, 64), nn.Linear(64, 10)
+
+        def forward(self, x: Any) -> Any:
+            h = P.zeros(x.shape[0], 64)
+            for step in x.unbind(1):
+                h = self.cell(step, h)
+            return self.head(h)
+
+    return _classifier(P, Unrolled(), _tensors(P, (8, 30, 32), 10))
+
+
 def _mlp_in_numpy() -> Step:
     """_mlp with its gradients by hand and Adam."""
     import numpy as np
@@ -160,6 +201,7 @@ def _mlp_in_numpy() -> Step:
 MODELS: dict[str, Callable[[Any], Step]] = {
     "MLP 64-64-10": _mlp, "small CNN": _cnn, "small GAN": _gan, "transformer 1M": _transformer,
     "LSTM 32-64": partial(_recurrent, kind="LSTM", sizes=(32, 64), rows=8, steps=50),
+    "ResNet": _resnet, "unrolled GRU": _unrolled,
     "GRU 128-256": partial(_recurrent, kind="GRU", sizes=(128, 256), rows=32, steps=100),
 }  # fmt: skip
 

@@ -389,7 +389,7 @@ def _of_few_rows(q: Tensor, k: Tensor, v: Tensor, before: int, after: int, scale
 def _of_one_row(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Attention of one masked row (B, 1, H, D) of each entry, as in a cache of padded texts: by products that read keys
     and values where they lie."""
-    (batch, _, heads, size), (keys, kv_heads) = q.shape, k.shape[1:3]
+    (batch, _, heads, size), kv_heads = q.shape, k.shape[2]
     rows = (q * scale).reshape(batch, kv_heads, heads // kv_heads, size)
     scores = OPS["matmul"].forward(rows, k.permute(0, 2, 3, 1))  # (B, KV, G, S)
     of_heads = (kv_heads, heads // kv_heads) if mask.shape[1] != 1 else (1, 1)

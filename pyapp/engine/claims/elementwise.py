@@ -22,7 +22,7 @@ from ..ops.view import dense_copy
 from ..shape import Shape, broadcast_shapes, dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
-from .layouts import in_type, is_packed, is_turned, result_like, rows_of
+from .layouts import in_type, is_packed, result_like, rows_of
 
 _F32 = _dtype.float32
 K = KERNELS

@@ -156,6 +156,9 @@ def _var(x: Tensor, dim: Any = None, correction: Any = 1, keepdim: bool = False)
     return _reduce("var", x, dims, keepdim, x.dtype, correction)
 
 
+claims("_variance")(_var)
+
+
 # ---- running sums and products
 
 

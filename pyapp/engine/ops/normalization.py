@@ -206,6 +206,20 @@ def _batch_norm(x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, ep
     return x * per_channel(factor, x.ndim) - per_channel(shift, x.ndim)
 
 
+@_batch_norm.gradient
+def _d_batch_norm(
+    g: Tensor, _: Any, x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float
+) -> Any:
+    learnt = [t is not None and t.requires_grad for t in (weight, bias)]
+    if mean.requires_grad or var.requires_grad:
+        return definition_gradient(_batch_norm, g, x, mean, var, weight, bias, epsilon)
+    root, dims = (var + epsilon).rsqrt(), (0, *range(2, x.ndim))  # (C,)
+    d_x = g * per_channel(root if weight is None else root * weight, x.ndim) if x.requires_grad else None
+    total = g.sum(dims) if any(learnt) else None  # (C,)
+    d_weight = ((g * x).sum(dims) - total * mean) * root if learnt[0] else None
+    return d_x, None, None, d_weight, total if learnt[1] else None, None
+
+
 @function()
 def batch_norm(
     x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtype as _dtype
 from ..autograd import no_grad
 from ..declare import function
 from ..lazy import np

@@ -93,12 +93,26 @@ def var(x: Tensor, dim: Any = None, correction: int | None = 1, keepdim: bool = 
         return var(x.to(_dtype.float32), dim, correction, keepdim).to(x.dtype)
     if x.dtype.is_complex:  # both parts vary independently
         return var(x.real, dim, correction, keepdim) + var(x.imag, dim, correction, keepdim)
-    count = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var"))
-    left = count - correction
+    left = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
+    if left <= 0 or not x.dtype.has_gradient:
+        return _variance.definition(x, dim, correction, keepdim)  # type: ignore[misc]
+    return _variance(x, dim, correction, keepdim)
+
+
+@op(name="_variance")
+def _variance(x: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+    """var of float32 and float64."""
+    left = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
     if left <= 0:
         return _unbounded(x - mean(x, dim, True).detach(), dim, keepdim)
     centred = x - mean(x, dim, True)
     return sum(centred * centred, dim, keepdim) / left
+
+
+@_variance.gradient
+def _d_variance(g: Tensor, _: Any, x: Tensor, dim: Any, correction: float, keepdim: bool) -> tuple[Any, ...]:
+    left = prod(x.shape[d] for d in reduced_dims(dim, x.ndim, "var")) - correction
+    return ((x - mean(x, dim, True)) * (_spread(g, x, dim, keepdim) * (2 / left)),)
 
 
 @op(
@@ -138,8 +152,10 @@ def std(
 
 def _d_root(g: Tensor, y: Tensor, x: Tensor) -> tuple[Tensor]:
     """The gradient at a variance of 0 is 0, as in torch."""
-    none = y == 0
-    return (where(none, 0.0, g / where(none, 1.0, y * 2)),)
+    return (_root_slope(g, y),)
+
+
+_root_slope = element_function(lambda g, y: (g / (y * 2.0).where(y != 0, 1.0)).where(y != 0, 0.0), 2)
 
 
 @op(vjp=_d_root, saves="output", name="_root")

@@ -36,10 +36,12 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
     if STATE.enabled and not x.is_contiguous():
         return tuple([narrow(x, d, start, length) for start, length in zip(starts, sizes)])  # noqa: B905
     before, after, strides, step = x.shape[:d], x.shape[d + 1 :], x.strides, x.strides[d]
-    return tuple([
-        strided_slice(x, (*before, length, *after), strides, start * step)
-        for start, length in zip(starts, sizes)  # noqa: B905 (one start more, the end)
-    ])
+    return tuple(
+        [
+            strided_slice(x, (*before, length, *after), strides, start * step)
+            for start, length in zip(starts, sizes)  # noqa: B905 (one start more, the end)
+        ]
+    )
 
 
 @function(method=True)
