@@ -413,7 +413,7 @@ def _masked_attention(
             return few
     if mask is not None and q.shape[1] == 1 and q.dtype is _F32 and softcap is None and q.device is cpu:
         if mask.dtype in (_dtype.bool_, _F32) and before >= 0 and after >= k.shape[1] - 1:
-            return _of_one_row(*(x.detach() for x in (q, k, v, mask)), scale)
+            return _of_one_row(q, k, v, mask, scale)
     folded = _all_folded(q, k, v, mask)
     if folded is not None:
         return _unfolded(_masked_attention(*folded, before, after, scale, softcap), q.shape[2])
