@@ -26,6 +26,7 @@ LATE = {
     "recurrences": "_advance_states linear_scan",
     "recurrent": "_gru_cell gru_cell_backward gru_steps gru_steps_backward _lstm_cell lstm_cell_backward lstm_steps "
     "lstm_steps_backward rnn_steps rnn_steps_backward",
+    "running_statistics": "_batch_norm",
     "special_functions": "_exponent _mantissa _ndtri _polygamma _zeta gcd igamma igammac lcm",
 }
 LATE_CLAIMS.update((name, f"{__name__}.{module}") for module, names in LATE.items() for name in names.split())

@@ -10,12 +10,11 @@ from .. import dtype as _dtype
 from ..element_types import CODES
 from ..launch import KERNELS as K
 from ..launch import launch_all
-from ..op import OPS, claims
+from ..op import claims
 from ..operands import dense, is_plain
-from ..ops.element_updates import element_function
-from ..shape import contiguous_strides, normalize_dim
+from ..shape import normalize_dim
 from ..storage import Storage
-from ..tensor import Tensor, empty_contiguous, make
+from ..tensor import Tensor, empty_contiguous
 from .layouts import rows_of
 
 _F32 = _dtype.float32
@@ -98,24 +97,6 @@ def _claim_softmax(name: str, log: int) -> None:
 
 _claim_softmax("softmax", 0)
 _claim_softmax("log_softmax", 1)
-
-_factors = element_function(lambda var, weight, epsilon: weight / (var + epsilon).sqrt(), 2, 1)
-_shifts = element_function(lambda mean, factor, bias: bias - mean * factor, 3)
-
-
-@claims("_batch_norm")
-def _batch_norm(x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float) -> Any:
-    """By the running statistics."""
-    if x.dtype is not _F32 or not all(map(is_plain, (mean, var, weight, bias))):
-        return NotImplemented
-    own = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    factor = _factors(var, weight, float(epsilon))  # (C,)
-    shift = _shifts(mean, factor, bias)  # (C,)
-    factor, shift = (make(t.storage, own, contiguous_strides(own), _F32) for t in (factor, shift))  # (C, 1, ...)
-    y = OPS["mul"].forward(x, factor)
-    added = OPS["add"].claim_in_place
-    return y if added is not None and added(y, shift) else OPS["add"].forward(y, shift)
-
 
 _NORMALIZE, _NORMALIZE_BACKWARD = K["normalize"], K["normalize_backward"]
 _NORMALIZE_WEIGHTS_BACKWARD = K["normalize_weights_backward"]

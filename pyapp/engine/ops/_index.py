@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from .activation import elu as elu
     from .activation import gelu as gelu
     from .activation import glu as glu
-    from .activation import hardshrink as hardshrink
     from .activation import hardsigmoid as hardsigmoid
     from .activation import hardswish as hardswish
     from .activation import hardtanh as hardtanh
@@ -18,19 +17,15 @@ if TYPE_CHECKING:
     from .activation import logit as logit
     from .activation import logsigmoid as logsigmoid
     from .activation import mish as mish
-    from .activation import prelu as prelu
     from .activation import relu as relu
     from .activation import relu6 as relu6
-    from .activation import rrelu as rrelu
     from .activation import selu as selu
     from .activation import sigmoid as sigmoid
     from .activation import silu as silu
     from .activation import silu_mul as silu_mul
     from .activation import softplus as softplus
-    from .activation import softshrink as softshrink
     from .activation import softsign as softsign
     from .activation import tanhshrink as tanhshrink
-    from .activation import threshold as threshold
     from .channels_last import avg_pool2d_channels_last as avg_pool2d_channels_last
     from .channels_last import conv2d_channels_last as conv2d_channels_last
     from .channels_last import expanded_depthwise_conv2d_channels_last as expanded_depthwise_conv2d_channels_last
@@ -277,9 +272,7 @@ if TYPE_CHECKING:
     from .memory import empty_permuted as empty_permuted
     from .memory import empty_strided as empty_strided
     from .memory import frombuffer as frombuffer
-    from .normalization import batch_norm as batch_norm
     from .normalization import group_norm as group_norm
-    from .normalization import instance_norm as instance_norm
     from .normalization import layer_norm as layer_norm
     from .normalization import local_response_norm as local_response_norm
     from .normalization import normalize as normalize
@@ -375,6 +368,8 @@ if TYPE_CHECKING:
     from .resample import pixel_unshuffle as pixel_unshuffle
     from .rotary import rope as rope
     from .rotary import rope_table as rope_table
+    from .running_statistics import batch_norm as batch_norm
+    from .running_statistics import instance_norm as instance_norm
     from .sampling import SampleBuffers as SampleBuffers
     from .sampling import peak as peak
     from .sampling import sample as sample
@@ -406,6 +401,11 @@ if TYPE_CHECKING:
     from .selection import take as take
     from .selection import take_along_dim as take_along_dim
     from .selection import unravel_index as unravel_index
+    from .shrinking import hardshrink as hardshrink
+    from .shrinking import prelu as prelu
+    from .shrinking import rrelu as rrelu
+    from .shrinking import softshrink as softshrink
+    from .shrinking import threshold as threshold
     from .sliding_windows import unfold as unfold
     from .softmaxes import gumbel_softmax as gumbel_softmax
     from .softmaxes import log_softmax as log_softmax
@@ -529,7 +529,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "avg_pool3d": "pool",
     "baddbmm": "linalg.products",
     "bartlett_window": "fourier",
-    "batch_norm": "normalization",
+    "batch_norm": "running_statistics",
     "bernoulli": "random",
     "bincount": "counting",
     "binomial": "random",
@@ -683,7 +683,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "half": "torch_synonyms",
     "hamming_window": "fourier",
     "hann_window": "fourier",
-    "hardshrink": "activation",
+    "hardshrink": "shrinking",
     "hardsigmoid": "activation",
     "hardswish": "activation",
     "hardtanh": "activation",
@@ -708,7 +708,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "inference_mode": "torch_synonyms",
     "initial_seed": "random",
     "inner": "linalg.products",
-    "instance_norm": "normalization",
+    "instance_norm": "running_statistics",
     "int": "torch_synonyms",
     "interpolate": "resample",
     "inverse": "linalg.solve",
@@ -846,7 +846,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "polygamma": "elementwise.special",
     "positive": "elementwise.arithmetic",
     "pow": "elementwise.arithmetic",
-    "prelu": "activation",
+    "prelu": "shrinking",
     "prod": "products",
     "promote_types": "promotion",
     "put": "scattering",
@@ -881,7 +881,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "rot90": "reordering",
     "round": "elementwise.rounding",
     "row_stack": "stacking",
-    "rrelu": "activation",
+    "rrelu": "shrinking",
     "rsqrt": "elementwise.arithmetic",
     "rsub": "elementwise.arithmetic",
     "sample": "sampling",
@@ -910,7 +910,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "softmax": "softmaxes",
     "softmin": "softmaxes",
     "softplus": "activation",
-    "softshrink": "activation",
+    "softshrink": "shrinking",
     "softsign": "activation",
     "solve": "linalg.solve",
     "solve_triangular": "linalg.solve",
@@ -945,7 +945,7 @@ FUNCTION_MODULES: dict[str, str] = {
     "tensor": "create",
     "tensor_split": "splitting",
     "tensordot": "linalg.einsum",
-    "threshold": "activation",
+    "threshold": "shrinking",
     "tile": "repeating",
     "token_mask": "token_masks",
     "topk": "sorting",
@@ -1253,7 +1253,7 @@ METHOD_MODULES: dict[str, str] = {
     "gt": "elementwise.compare",
     "gt_": "elementwise.compare",
     "half": "elementwise.cast",
-    "hardshrink": "activation",
+    "hardshrink": "shrinking",
     "hardtanh": "activation",
     "hardtanh_": "activation",
     "heaviside": "elementwise.select",
@@ -1591,7 +1591,7 @@ OP_MODULES: dict[str, str] = {
     "_advance_states": "recurrences",
     "_as_strided": "view",
     "_attention": "full_attention",
-    "_batch_norm": "normalization",
+    "_batch_norm": "running_statistics",
     "_bessel": "elementwise.bessel",
     "_cache_rows": "kv_cache",
     "_cached_attention": "kv_cache",
@@ -1629,7 +1629,7 @@ OP_MODULES: dict[str, str] = {
     "_further_columns": "linalg.svd",
     "_grid_sample": "resample",
     "_gru_cell": "recurrent",
-    "_hard_shrunk": "activation",
+    "_hard_shrunk": "shrinking",
     "_imag": "complex_numbers",
     "_index_add": "scattering",
     "_index_select": "selection",
@@ -1669,7 +1669,7 @@ OP_MODULES: dict[str, str] = {
     "_polygamma": "elementwise.special",
     "_pool_channels_last": "channels_last",
     "_power_spectrum": "spectrum",
-    "_prelu": "activation",
+    "_prelu": "shrinking",
     "_prod": "products",
     "_products_of_rows": "sparse.products",
     "_put": "index",

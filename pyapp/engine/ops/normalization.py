@@ -163,17 +163,6 @@ def _space_for_statistics(x: Tensor, rows: int, *learnt: Tensor | None) -> Tenso
     return x.new_empty((rows, 3))
 
 
-def batch_normalized(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """x (N, C, ...) by the statistics of each channel, times weight plus bias (C,); mean and variance (C,), outside the
-    graph.
-    """
-    statistics = x.detach().new_empty((x.shape[1], 3))
-    y = _channel_norm(x, weight, bias, statistics, 0, eps)
-    return y, statistics[:, 0], statistics[:, 1]
-
-
 @function()
 @in_full_precision_on_cards
 def group_norm(
@@ -189,97 +178,6 @@ def group_norm(
     statistics = _space_for_statistics(x, x.shape[0] * num_groups, weight, bias)
     found: Tensor = _channel_norm(x, weight, bias, statistics, num_groups, eps)
     return found
-
-
-def _track(running: Tensor | None, value: Tensor, momentum: float) -> None:
-    if running is not None:
-        with no_grad():
-            running.copy_(running * (1 - momentum) + value.detach().to(running.dtype) * momentum)
-
-
-@op()
-def _batch_norm(x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float) -> Tensor:
-    """One product and one sum for each element of (N, C, ...), by statistics (C,) of each channel."""
-    factor = (var + epsilon).rsqrt()  # (C,)
-    factor = factor if weight is None else factor * weight
-    shift = mean * factor if bias is None else mean * factor - bias  # (C,)
-    return x * per_channel(factor, x.ndim) - per_channel(shift, x.ndim)
-
-
-@_batch_norm.gradient
-def _d_batch_norm(
-    g: Tensor, _: Any, x: Tensor, mean: Tensor, var: Tensor, weight: Any, bias: Any, epsilon: float
-) -> Any:
-    learnt = [t is not None and t.requires_grad for t in (weight, bias)]
-    if mean.requires_grad or var.requires_grad:
-        return definition_gradient(_batch_norm, g, x, mean, var, weight, bias, epsilon)
-    root, dims = (var + epsilon).rsqrt(), (0, *range(2, x.ndim))  # (C,)
-    d_x = g * per_channel(root if weight is None else root * weight, x.ndim) if x.requires_grad else None
-    total = g.sum(dims) if any(learnt) else None  # (C,)
-    d_weight = ((g * x).sum(dims) - total * mean) * root if learnt[0] else None
-    return d_x, None, None, d_weight, total if learnt[1] else None, None
-
-
-@function()
-def batch_norm(
-    x: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
-    bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
-    """Normalises each channel of (N, C, ...). In training, by its mean and variance over the batch; the running values
-    are updated with `momentum` (the variance unbiased). Otherwise by the running values (Ioffe and Szegedy 2015, arXiv
-    1502.03167).
-    """
-    if x.ndim < 2:
-        raise ValueError(f"batch_norm: takes (N, C, ...), got {describe(x)}")
-    if is_half(x):
-        wide = batch_norm(x.to(float32), running_mean, running_var, weight, bias, training, momentum, eps)
-        return wide.to(x.dtype)
-    if not training:
-        if running_mean is None or running_var is None:
-            raise ValueError("batch_norm: evaluation needs running_mean and running_var")
-        found: Tensor = _batch_norm(x, running_mean, running_var, weight, bias, eps)
-        return found
-    count = x.numel() // max(1, x.shape[1])
-    if not x.numel():  # nothing to normalise, and no statistics
-        nothing = x.new_zeros(x.shape[1])
-        empty: Tensor = _batch_norm(x, nothing, nothing, weight, bias, eps)
-        return empty
-    if count < 2:
-        raise ValueError(f"batch_norm: training needs more than one value per channel, got {describe(x)}")
-    y, mean, var = batch_normalized(x, weight, bias, eps)
-    _track(running_mean, mean, momentum)
-    _track(running_var, var * (count / (count - 1)), momentum)
-    return y
-
-
-@function()
-def instance_norm(
-    x: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
-    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
-) -> Tensor:  # fmt: skip
-    """Normalises each channel of each sample of (N, C, ...) by its mean and variance, or by the running ones (Ulyanov
-    et al. 2016, arXiv 1607.08022).
-    """
-    if x.ndim < 3:
-        raise ValueError(f"instance_norm: takes (N, C, L, ...), got {describe(x)}")
-    if is_half(x):
-        wide = instance_norm(x.to(float32), running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
-        return wide.to(x.dtype)
-    if not use_input_stats:
-        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
-    count = prod(x.shape[2:])
-    if count < 2:
-        raise ValueError(f"instance_norm: needs more than one value per channel, got {describe(x)}")
-    samples, channels = x.shape[:2]
-    statistics = _space_for_statistics(x, samples * channels, weight, bias)
-    if statistics is None and running_mean is not None:
-        statistics = x.new_empty((samples * channels, 3))
-    y: Tensor = _channel_norm(x, weight, bias, statistics, channels, eps)
-    if statistics is not None:
-        mean, var, _ = statistics.reshape(samples, channels, 3).mean(0).unbind(1)
-        _track(running_mean, mean, momentum)
-        _track(running_var, var * (count / (count - 1)), momentum)
-    return y
 
 
 @function()

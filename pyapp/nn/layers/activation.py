@@ -105,7 +105,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where x > threshold, else value."""
-    return written(input, inplace, more.threshold, threshold, value)
+    return written(input, inplace, ops.threshold, threshold, value)
 
 
 def rrelu(
@@ -122,7 +122,7 @@ def rrelu(
     """
     if lower > upper:
         raise ValueError(f"rrelu: lower {lower} is above upper {upper}")
-    return written(input, inplace, more.rrelu, lower, upper, training, generator=generator)
+    return written(input, inplace, ops.rrelu, lower, upper, training, generator=generator)
 
 
 relu_, elu_, celu_, selu_, leaky_relu_, hardtanh_, threshold_, rrelu_ = (
@@ -163,12 +163,12 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """sign(x) max(|x| - lambd, 0)."""
-    return more.softshrink(input, lambd)
+    return ops.softshrink(input, lambd)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| > lambd, else 0."""
-    return more.hardshrink(input, lambd)
+    return ops.hardshrink(input, lambd)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x, or weight x below zero: one weight, or one for each channel (dim 1) (He et al. 2015, arXiv 1502.01852)."""
-    return more.prelu(input, weight)
+    return ops.prelu(input, weight)
 
 
 def _dim(name: str, input: Tensor, dim: int | None) -> int:

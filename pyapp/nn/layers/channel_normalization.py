@@ -8,6 +8,7 @@ from ...engine import Tensor, float32, int64, no_grad
 from ...engine.operands import is_half
 from ...engine.ops import normalization as engine
 from ...engine.ops import ones, zeros
+from ...engine.ops import running_statistics as by_statistics
 from ...engine.user_errors import describe
 from ...errors import ArgumentError
 from ..module import Module
@@ -22,7 +23,8 @@ __all__ = [
 ]  # fmt: skip
 
 batch_norm, group_norm, instance_norm, local_response_norm = map(
-    torch_function, (engine.batch_norm, engine.group_norm, engine.instance_norm, engine.local_response_norm)
+    torch_function,
+    (by_statistics.batch_norm, engine.group_norm, by_statistics.instance_norm, engine.local_response_norm),
 )
 
 
@@ -139,7 +141,7 @@ class BatchNorm(_NormBase):
                 f"{type(self).__name__}: takes {ranks} dims with {self.num_features} channels, got {describe(input)}"
             )
         if self.track_running_stats and not self.training:
-            found: Tensor = engine.batch_norm(
+            found: Tensor = by_statistics.batch_norm(
                 input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
             )
             return found
@@ -149,7 +151,7 @@ class BatchNorm(_NormBase):
         if not input.numel():
             if self.training and self.track_running_stats:
                 self.num_batches_tracked.add_(1)
-            nothing: Tensor = engine.batch_norm(input, None, None, self.weight, self.bias, True, eps=self.eps)
+            nothing: Tensor = by_statistics.batch_norm(input, None, None, self.weight, self.bias, True, eps=self.eps)
             return nothing
         y, count, mean, var = self._normalized(input)
         if self.training and self.track_running_stats:
@@ -160,7 +162,7 @@ class BatchNorm(_NormBase):
         """(the result, the number of values of each channel, their mean and variance (C,), outside the graph)."""
         count = input.numel() // max(1, input.shape[1])
         self._check_count(count, input)
-        y, mean, var = engine.batch_normalized(input, self.weight, self.bias, self.eps)
+        y, mean, var = by_statistics.batch_normalized(input, self.weight, self.bias, self.eps)
         return y, count, mean, var
 
     def _check_count(self, count: int, input: Tensor) -> None:
@@ -218,7 +220,9 @@ class _InstanceNorm(_NormBase):
             raise ArgumentError(f"{type(self).__name__}: takes {self.num_features} channels, got {describe(input)}")
         mean, var = self.running_mean, self.running_var
         own = self.training or not self.track_running_stats
-        return engine.instance_norm(input, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps)
+        return by_statistics.instance_norm(
+            input, mean, var, self.weight, self.bias, own, self.momentum or 0.0, self.eps
+        )
 
 
 class InstanceNorm1d(_InstanceNorm):
