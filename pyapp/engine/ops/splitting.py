@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import index
 from typing import Any
 
 from ..autograd import STATE
@@ -27,11 +28,11 @@ def split(x: Tensor, split_size: int | Sequence[int], dim: int = 0) -> tuple[Ten
             raise ValueError(f"split: size {size} is not positive")
         sizes = [min(size, total - start) for start in range(0, max(total, 1), size or 1)]
     else:
-        sizes = list(size)
+        sizes = [index(n) for n in size]
         if sum(sizes) != total:
             raise ValueError(f"split: sizes {sizes} do not add up to {total}, dim {dim} of {describe(x)}")
         if sizes and min(sizes) < 0:
-            raise ValueError(f"split: sizes {sizes} are not all positive")
+            raise ValueError(f"split: sizes are not negative, got {sizes}")
     starts = accumulate(sizes, initial=0)
     if STATE.enabled and not x.is_contiguous():
         return tuple([narrow(x, d, start, length) for start, length in zip(starts, sizes)])  # noqa: B905
