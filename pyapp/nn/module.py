@@ -78,6 +78,10 @@ class Module(OwnState):
         self._absent: set[str] = set()  # names of buffers that are None now: tensors assigned there are buffers
         self._modules: dict[str, Any] = {}  # None where a module has been, or may be
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Takes the attributes of a copy or a pickle. Classes override it, and call this one."""
+        self.__dict__.update(state)
+
     def __setattr__(self, name: str, value: Any) -> None:
         state = self.__dict__
         if "_modules" not in state:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
 from importlib import import_module
 from typing import Any
 
@@ -269,7 +272,34 @@ def _own_loss(t: Any) -> Any:
     return [base(reduction="sum").reduction, base(reduce=False).reduction, base(size_average=False).reduction]
 
 
+def _versions_in_a_file(t: Any) -> Any:
+    file = io.BytesIO()
+    t.save({"model": t.nn.Sequential(t.nn.Linear(1, 1), t.nn.BatchNorm1d(1)).state_dict()}, file)
+    file.seek(0)
+    state = t.load(file, weights_only=True)["model"]
+    return [type(state).__name__, str(sorted(state._metadata.items()))]
+
+
+def _copied(t: Any) -> Any:
+    """A module with a state of its own for copies, and functions in a pickle."""
+
+    class Counted(t.nn.Module):  # type: ignore[name-defined,misc]
+        def __getstate__(self) -> Any:
+            return {**self.__dict__, "copies": self.copies + 1}
+
+        def __setstate__(self, state: Any) -> None:
+            super().__setstate__(state)
+            self.copies += 1
+
+    module = Counted()
+    module.copies, module.layer = 0, t.nn.Linear(1, 1)
+    functions = [t.relu, t.tanh, t.nn.functional.gelu, t.nn.functional.relu, t.nn.functional.mse_loss, t.cat]
+    same = [pickle.loads(pickle.dumps(f)) is f for f in functions]
+    return [copy.deepcopy(module).copies, len(list(copy.deepcopy(module).parameters())), str(same)]
+
+
 PROGRAMS = {
+    "versions in a file": _versions_in_a_file, "copied": _copied,
     "free places": _free_places, "a written optimiser": _written_optimizer, "old forms": _old_forms, "typed": _typed,
     "a loss of one's own": _own_loss,
     "a generator of a device": lambda t: t.Generator("cpu").manual_seed(5).initial_seed(),
