@@ -47,10 +47,15 @@ TOP_LEVEL = {
         OutOfMemoryError are_deterministic_algorithms_enabled get_autocast_cpu_dtype get_autocast_dtype
         get_autocast_gpu_dtype get_default_device get_float32_matmul_precision get_num_interop_threads
         is_anomaly_check_nan_enabled is_anomaly_enabled is_autocast_cpu_enabled is_autocast_enabled
-        is_inference_mode_enabled is_storage set_anomaly_enabled set_default_device set_default_tensor_type
-        set_float32_matmul_precision set_num_interop_threads typename use_deterministic_algorithms
+        is_deterministic_algorithms_warn_only_enabled is_inference_mode_enabled is_storage set_anomaly_enabled
+        set_default_device set_default_tensor_type set_float32_matmul_precision set_num_interop_threads typename
+        use_deterministic_algorithms
     """,
     "tasks.pipelines": """
         pipeline
+    """,
+    "traced_numbers": """
+        SymBool SymFloat SymInt _assert _assert_async _check _check_index _check_is_size _check_type _check_value
+        _check_with _shape_as_tensor sym_float sym_int sym_ite sym_max sym_min sym_not
     """,
 }

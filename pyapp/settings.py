@@ -22,6 +22,7 @@ class _Kept:
 
     precision = "highest"
     deterministic = True
+    only_warns = False
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -41,12 +42,17 @@ def get_float32_matmul_precision() -> str:
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Stored, without effect: every op is deterministic."""
-    _Kept.deterministic = bool(mode)
+    _Kept.deterministic, _Kept.only_warns = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
     """The stored value."""
     return _Kept.deterministic
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """The stored `warn_only`."""
+    return _Kept.only_warns
 
 
 def set_default_tensor_type(t: Any) -> None:
@@ -136,7 +142,8 @@ __top_level__ = [
     "OutOfMemoryError", "are_deterministic_algorithms_enabled", "get_autocast_cpu_dtype", "get_autocast_dtype",
     "get_autocast_gpu_dtype", "get_default_device", "get_float32_matmul_precision",
     "get_num_interop_threads", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_autocast_cpu_enabled",
-    "is_autocast_enabled", "is_inference_mode_enabled", "is_storage", "set_anomaly_enabled", "set_default_device",
+    "is_autocast_enabled", "is_deterministic_algorithms_warn_only_enabled", "is_inference_mode_enabled", "is_storage",
+    "set_anomaly_enabled", "set_default_device",
     "set_default_tensor_type", "set_float32_matmul_precision", "set_num_interop_threads", "typename",
     "use_deterministic_algorithms",
 ]  # fmt: skip

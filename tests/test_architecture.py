@@ -27,9 +27,9 @@ LAYERS = [
         "hub",
         *("extension", "extension_arguments", "extension_cuda"),
         *"amp backends compiler distributions fft jit linalg profiler random settings signal special testing".split(),
-        *("sparse", "utils", "version", "webgpu"),
+        *("sparse", "traced_numbers", "types", "utils", "version", "webgpu"),
     },
-    {"optim", "adapters", "foreach"},
+    {"optim", "adapters", "foreach", "serialization"},
     {"models", "text", "train", "audio", "cuda", "distributed", "func", "datasets", "onnx", "vision"},
     {"recipes", "autograd", "keras", "lab", "accelerator"},
     {"tasks"},
@@ -50,6 +50,8 @@ NEIGHBOURS = {
     ("hub", "formats"),  # the index of a model in several files
     ("nn", "formats"),  # Weights opens files
     ("utils", "formats"),  # a log for TensorBoard
+    ("utils", "hub"),  # the older names of its functions
+    ("jit", "nn"),  # the class that compiled modules have in torch
     ("utils", "nn"),  # which module computes, for counts of operations
     ("extension", "extension_arguments"), ("extension", "extension_cuda"),  # kernels of C, and of CUDA
     ("extension_cuda", "extension_arguments"),

@@ -16,4 +16,4 @@ class _Absent:
 
 mkl, mkldnn, openmp, xnnpack = (_Absent() for _ in range(4))
 
-__getattr__ = late_names(__name__, {}, ("cuda", "cudnn", "mps"))
+__getattr__ = late_names(__name__, {}, ("cpu", "cuda", "cudnn", "mps"))

@@ -4,6 +4,7 @@ unless validate_args is False.
 """
 
 from . import constraints as constraints
+from . import kl as kl
 from . import transforms as transforms
 from . import utils as utils
 from .continuous import Cauchy, Exponential, Gumbel, Laplace, LogNormal, Normal, Uniform

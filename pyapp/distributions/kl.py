@@ -1,5 +1,5 @@
-"""torch.distributions.kl's name."""
+"""torch.distributions.kl's names."""
 
-from .divergence import kl_divergence
+from .divergence import kl_divergence, register_kl
 
-__all__ = ["kl_divergence"]
+__all__ = ["kl_divergence", "register_kl"]

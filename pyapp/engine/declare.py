@@ -26,6 +26,7 @@ from .torch_arguments import as_factory, by_torch_names
 from .user_errors import named
 
 Value = TypeVar("Value")
+_TOP = __name__.partition(".")[0]  # the package, which has every public name
 
 
 class Declaration:
@@ -47,6 +48,8 @@ class Declaration:
         if self._public is None:
             found = by_torch_names(self.value, self.name, self.arguments)
             self._public = as_factory(found) if self.factory else found
+            if isinstance(self._public, FunctionType) and self._public is not self.value:
+                self._public.__module__, self._public.__qualname__ = _TOP, self.name  # where pickle finds it
         return self._public
 
 

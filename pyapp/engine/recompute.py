@@ -71,6 +71,17 @@ def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManag
     return nullcontext(), nullcontext()
 
 
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The numbers of the arguments' cards and the states of their generators: none, as the CPU draws all numbers."""
+    return [], []
+
+
+def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None) -> None:
+    """Restores what get_device_states gave. ValueError for the states of any card."""
+    if any(True for some in (devices, states) for _ in some):
+        raise ValueError("set_device_states: cards have no generators here; set_rng_state() restores the CPU's")
+
+
 def checkpoint(
     function: Callable[..., Any], *args: Any, use_reentrant: bool | None = None, preserve_rng_state: bool = True,
     context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn, determinism_check: str = "default",

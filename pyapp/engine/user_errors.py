@@ -48,10 +48,17 @@ class NotDense(OperationNotImplementedError):
 
 def tell(error: Exception, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
     """Sets the error's function name and call. The outermost function, which the user called, is the last to do so.
-    Call it in `except MISTAKES as error:`, before `raise`: unless it gives the result, for tensors that are not dense.
+    Call it in `except MISTAKES as error:`, before `raise`: unless it gives the result, for tensors that are not dense
+    and for old forms of calls.
     """
     if isinstance(error, NotDense) and (found := error.run(name, args, kwargs)) is not NotImplemented:
         return found
+    if isinstance(error, (TypeError, AttributeError)):
+        from .old_forms import old_form  # late, as below
+
+        if (form := old_form(name, args, kwargs)) is not None:
+            warn(form[0])
+            return form[1]()
     from .error_words import PREFIX, TOO_LARGE, described_call, plain  # late: most visits of the page have no error
 
     name = name.lstrip("_")

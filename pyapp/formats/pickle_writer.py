@@ -134,6 +134,10 @@ class PickleWriter:
             self._out += b"}"
         self._remember(value)
         self._items((part for pair in value.items() for part in pair), b"u")
+        versions = getattr(value, "_metadata", None)
+        if type(value) is OrderedDict and isinstance(versions, dict):  # a state_dict's
+            self._save({"_metadata": versions})
+            self._out += b"b"
 
     def _integer(self, value: int) -> None:
         if -(1 << 31) <= value < 1 << 31:

@@ -367,6 +367,7 @@ class PyTorchFile(Checkpoint):
         """The value, with the places of its tensors in the file."""
         source = self.source
         self._places: dict[str, tuple[ByteSource, int]] = {}  # places of storages: source, first byte
+        self._versions: dict[int, tuple[Any, Any]] = {}  # of state_dicts: see Machine
         zipped = archive is not None or bytes(source.read(0, min(4, source.size)))[:2] == b"PK"
         self.format = "pytorch" if zipped else "pytorch (legacy)"
         return self._open_zip(archive or Archive(source)) if zipped else self._open_stream()
@@ -386,7 +387,7 @@ class PyTorchFile(Checkpoint):
         text = BytesSource(member.read(0, member.size), self.source.name)
         sizes: dict[str, int] = {}
         known = _SCRIPT_KNOWN if is_program else self.known
-        value = Machine(Cursor(text, 0, text.size), known, _persistent(self.source, sizes)).run()
+        value = Machine(Cursor(text, 0, text.size), known, _persistent(self.source, sizes), self._versions).run()
         if is_program:
             self.format = "torchscript"
             value = self._weights_of(value)
@@ -432,7 +433,7 @@ class PyTorchFile(Checkpoint):
 
         def load() -> Any:
             cursor.end = min(self.source.size, cursor.at + PICKLE_LIMIT)
-            return Machine(cursor, self.known, make).run()
+            return Machine(cursor, self.known, make, self._versions).run()
 
         if load() != MAGIC_NUMBER or load() != PROTOCOL:
             self._broken("the file begins like PyTorch's, but has another magic number or protocol")

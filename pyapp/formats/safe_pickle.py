@@ -92,10 +92,15 @@ def refuse(what: str, source: ByteSource, hint: str = HINT) -> NoReturn:
 
 class Machine:
     """Interprets one pickle. `known` maps "module.name" to plain values and Builders; `persistent` converts a
-    persistent id (a tuple) to a value.
+    persistent id (a tuple) to a value. `versions` gets, by the id of a state_dict, this dict and its `_metadata`: the
+    versions of the modules' states.
     """
 
-    def __init__(self, cursor: Cursor, known: Mapping[str, Any], persistent: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, cursor: Cursor, known: Mapping[str, Any], persistent: Callable[[Any], Any],
+        versions: dict[int, tuple[Any, Any]] | None = None,
+    ) -> None:  # fmt: skip
+        self.versions = {} if versions is None else versions
         self.cursor = cursor
         self.known = known
         self.persistent = persistent
@@ -290,9 +295,7 @@ def _new_object(m: Machine) -> None:
 
 
 def _build(m: Machine) -> None:
-    """BUILD. Attributes of an OrderedDict (a state_dict's versions) carry no data and are dropped. A Stateful object
-    gets them.
-    """
+    """BUILD. Of the attributes of an OrderedDict a state_dict's versions are kept. A Stateful object gets all."""
     state = m.pop()
     target = m.stack[-1] if m.stack else None
     if isinstance(target, Stateful):
@@ -303,7 +306,9 @@ def _build(m: Machine) -> None:
         return
     if type(state) is not dict:
         m.refuse("sets attributes from something that is not a dict")
-    m.top(dict)
+    owner = m.top(dict)
+    if "_metadata" in state:
+        m.versions[id(owner)] = owner, state["_metadata"]
 
 
 _HANDLERS: dict[bytes, Callable[[Machine], None]] = {

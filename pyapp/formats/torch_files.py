@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import struct
 import zipfile
-from collections import Counter
+from collections import Counter, OrderedDict
 from typing import IO, Any
 
 from pyapp.engine import ops
@@ -107,12 +107,21 @@ class _Saved(PyTorchFile):
                 made = tuple(self.build(inner, depth + 1) for inner in value)
             self._made[id(value)] = made
             return made
-        made = self._made[id(value)] = type(value)()
+        _, versions = self._versions.get(id(value), (None, None))
+        made = self._made[id(value)] = type(value)() if versions is None else OrderedDict()
+        if versions is not None:
+            made._metadata = OrderedDict(self._plain_dict(versions, depth + 1))
         if type(value) is dict:
             made.update((key, self.build(inner, depth + 1)) for key, inner in value.items())
         else:
             made.extend(self.build(inner, depth + 1) for inner in value)
         return made
+
+    def _plain_dict(self, value: Any, depth: int) -> dict[Any, Any]:
+        if type(value) is not dict:
+            self._broken("the versions of a state are not in a dict")
+        found: dict[Any, Any] = self.build(value, depth)
+        return found
 
     def _plain(self, value: Any) -> Any:
         """A number, a text or bytes. FileFormatError for names of classes and functions."""

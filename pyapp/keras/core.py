@@ -288,7 +288,7 @@ class Layer(Configured, Module):
     def weights(self) -> list[Tensor]:
         """All weights: those of this layer, then those of the layers inside."""
         found: dict[int, Tensor] = {id(w): w for w in self._own_weights()}
-        for child in self._modules.values():
+        for child in self.children():
             inside = child.weights if isinstance(child, Layer) else [*child.parameters(), *child.buffers()]
             for weight in inside:
                 found.setdefault(id(weight), weight)
@@ -303,7 +303,7 @@ class Layer(Configured, Module):
         for weight in self._own_weights():
             if id(weight) in names:
                 found[id(weight)] = f"{self.name}/{names[id(weight)]}", weight
-        for name, child in self._modules.items():
+        for name, child in self.named_children():
             if isinstance(child, Layer):
                 inside = child.weight_paths()
             else:

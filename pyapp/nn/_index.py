@@ -118,7 +118,7 @@ MODULES = {
         DataParallel
     """,
     "parameter": """
-        Buffer Parameter
+        Buffer Parameter UninitializedParameter
     """,
     "quantization": """
         quantize

@@ -6,6 +6,7 @@ An error names the function that the user called.
 from __future__ import annotations
 
 import importlib
+from types import FunctionType
 from typing import Any
 
 from ..engine.user_errors import named
@@ -25,6 +26,8 @@ def __getattr__(name: str) -> Any:
 
         function = takes_old_reduction(function, name)
     found = globals()[name] = function if hasattr(function, "names_itself") else named(function, name)
+    if isinstance(found, FunctionType):
+        found.__module__, found.__qualname__ = __name__, name  # where pickle finds it
     return found
 
 

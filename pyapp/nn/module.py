@@ -76,7 +76,11 @@ class Module(OwnState):
         self._buffers: dict[str, Tensor] = {}
         self._transient: set[str] = set()
         self._absent: set[str] = set()  # names of buffers that are None now: tensors assigned there are buffers
-        self._modules: dict[str, Module] = {}
+        self._modules: dict[str, Any] = {}  # None where a module has been, or may be
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Takes the attributes of a copy or a pickle. Classes override it, and call this one."""
+        self.__dict__.update(state)
 
     def __setattr__(self, name: str, value: Any) -> None:
         state = self.__dict__
@@ -103,7 +107,8 @@ class Module(OwnState):
                     self._absent.add(name)
             elif not isinstance(value, (Tensor, Module)):
                 self._refuse(name, value)
-            kept = self._modules if isinstance(value, Module) else self._parameters if is_parameter else None
+            placed = isinstance(value, Module) or (value is None and name in self._modules)
+            kept = self._modules if placed else self._parameters if is_parameter else None
             for group in (self._parameters, self._buffers, self._modules):
                 if group is not kept:
                     group.pop(name, None)
@@ -160,6 +165,7 @@ class Module(OwnState):
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"add_module: {name!r} takes a Module or None, got {describe(module)}")
         self._check_free("add_module", name, self._modules)
+        self._modules.setdefault(name, None)
         setattr(self, name, module)
 
     register_module = add_module
@@ -168,7 +174,7 @@ class Module(OwnState):
         """The module at a dotted path ("" is this one). AttributeError if there is none."""
         found = self
         for part in target.split(".") if target else ():
-            if part not in found._modules:
+            if found._modules.get(part) is None:
                 raise AttributeError(f"{type(self).__name__} has no module {target!r}: there is no {part!r}")
             found = found._modules[part]
         return found
@@ -318,7 +324,8 @@ class Module(OwnState):
         yield prefix, self
         if recurse:
             for name, child in self._modules.items():
-                yield from child._paths(f"{prefix}.{name}" if prefix else name)
+                if child is not None:
+                    yield from child._paths(f"{prefix}.{name}" if prefix else name)
 
     def _members(self, group: str, prefix: str, recurse: bool, remove_duplicate: bool) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
@@ -352,7 +359,7 @@ class Module(OwnState):
     def named_children(self) -> Iterator[tuple[str, Module]]:
         seen: set[int] = set()
         for name, child in self._modules.items():
-            if id(child) not in seen:
+            if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 yield name, child
 

@@ -12,7 +12,7 @@ from ..engine.ops import empty, zeros
 from ..engine.thread_local import ThreadLocal
 from ..errors import ArgumentTypeError
 
-__all__ = ["Buffer", "Parameter"]
+__all__ = ["Buffer", "Parameter", "UninitializedParameter"]
 
 
 class _IsParameter(type):
@@ -41,6 +41,21 @@ class Buffer:
 def is_lazy(param: Any) -> bool:
     """Whether this is the parameter of a lazy layer before its first call, which has no elements."""
     return isinstance(param, Tensor) and param.is_parameter and not param.numel()
+
+
+class _IsLazy(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return is_lazy(value)
+
+
+class UninitializedParameter(metaclass=_IsLazy):
+    """The parameters of lazy layers before their first call, for isinstance()."""
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Tensor:  # type: ignore[misc]
+        raise NotImplementedError(
+            "UninitializedParameter: only lazy layers have such parameters here; make the parameter with "
+            "nn.Parameter when its shape is known, or use nn.LazyLinear and its like"
+        )
 
 
 class _Initialization(ThreadLocal):

@@ -127,7 +127,8 @@ def collect(module: Module, destination: dict[str, Any], prefix: str, keep_vars:
         versions[prefix[:-1]] = {"version": module._version}
     module._save_to_state_dict(destination, prefix, keep_vars)
     for name, child in module._modules.items():
-        child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        if child is not None:
+            child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
     for hook, replaces in tuple(hooks.after_saving):
         changed = hook(module, destination, prefix, {"version": module._version})
         if changed is not None and not replaces:

@@ -59,7 +59,7 @@ def path_of_owner(module: Module, name: str) -> str:
     """The path of the module to which the entry `name` of a state belongs: the longest that there is."""
     path: list[str] = []
     for part in name.split("."):
-        if part not in module._modules:
+        if module._modules.get(part) is None:
             break
         path, module = [*path, part], module._modules[part]
     return ".".join(path)
@@ -105,7 +105,8 @@ def _run_before(
 def _run_after(module: Module, found: IncompatibleKeys) -> None:
     """Runs the hooks after loading, from the bottom up. They may remove names from the lists."""
     for child in module._modules.values():
-        _run_after(child, found)
+        if child is not None:
+            _run_after(child, found)
     for hook in tuple(module._state_hooks.after_loading) if module._state_hooks is not None else ():
         if hook(module, found) is not None:
             raise RuntimeError(f"load_state_dict: a post-hook of {type(module).__name__} must return None")

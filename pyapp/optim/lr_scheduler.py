@@ -6,3 +6,4 @@ from .schedules import *  # noqa: F403
 from .warmup import *  # noqa: F403
 
 __all__ = sorted([*cycles.__all__, *schedules.__all__, *warmup.__all__])
+_LRScheduler = LRScheduler  # noqa: F405 (its older name, for classes of one's own)

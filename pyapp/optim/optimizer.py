@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from functools import wraps
 from sys import float_info
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..engine import Tensor, enable_grad, float32, float64, no_grad
 from ..engine.autograd import RemovableHandle
@@ -25,6 +25,17 @@ from ..errors import shown
 __all__ = ["Optimizer"]
 
 Group = dict[str, Any]
+ParamsT: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]"  # torch's name
+
+
+class _Required:
+    """The default of a setting that each group must have."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,11 +124,13 @@ class Optimizer:
     _hooks: dict[str, tuple[list[Callable[..., Any]], list[Callable[..., Any]]]] | None = None  # before it, after it
     needs_whole = False  # whether a step computes with more of a parameter than each element by itself
     takes_complex = True  # whether a step of complex parameters is that of their parts
+    of_pyapp = False  # whether settings, parameters and states are those that pyapp's own steps take
     _opt_called: bool | None = None  # whether it has stepped since a schedule was made for it; torch's name
     _within: str | None = None  # what is under way: the same of a base class inside calls no hooks
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
+        cls.of_pyapp = cls.of_pyapp or cls.__module__.startswith("pyapp.")
         if "step" in vars(cls):
             own = cls.step if cls.__module__.startswith("pyapp.") else _unrecorded(cls.step)
             cls.step = _with_hooks(own)  # type: ignore[method-assign]
@@ -149,7 +162,8 @@ class Optimizer:
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Adds a group; of named parameters also their `param_names`. TypeError for anything but float32, float64 or
-        complex leaf tensors, ValueError for a parameter that is in another group; a warning where one is there twice.
+        complex leaf tensors (a class of one's own takes all leaves), ValueError for a parameter that is in another
+        group; a warning where one is there twice.
         """
         if not isinstance(group, Mapping) or "params" not in group:
             raise TypeError(
@@ -166,8 +180,10 @@ class Optimizer:
         for parameter in params:
             if not isinstance(parameter, Tensor):
                 raise TypeError(f"{type(self).__name__} takes tensors, got {describe(parameter)}")
-            fits = parameter.dtype.part in (float32, float64) and parameter.is_leaf and parameter.is_contiguous()
-            if not fits or (parameter.dtype.is_complex and not self.takes_complex):
+            fits = not self.of_pyapp or (parameter.dtype.part in (float32, float64) and parameter.is_contiguous())
+            if not (fits and parameter.is_leaf) or (parameter.dtype.is_complex and not self.takes_complex):
+                if not self.of_pyapp:
+                    raise ValueError(f"{type(self).__name__} takes leaf tensors, got {describe(parameter)}")
                 kinds = "float32, float64 or complex" if self.takes_complex else "float32 or float64"
                 raise (TypeError if parameter.is_leaf else ValueError)(
                     f"{type(self).__name__} takes dense {kinds} leaf tensors, got {describe(parameter)}"
@@ -186,9 +202,13 @@ class Optimizer:
                 stacklevel=2,
             )
         merged = {**self.defaults, **group, "params": params}
+        lacking = [name for name, value in merged.items() if value is required]
+        if lacking:
+            raise ValueError(f"{type(self).__name__}: a group of parameters has no {', '.join(lacking)}")
         if names:
             merged["param_names"] = names
-        self._check(merged)
+        if self.of_pyapp:
+            self._check(merged)
         self.param_groups.append(merged)
 
     def _check(self, group: Group) -> None:
@@ -241,6 +261,10 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles are without the hooks, as torch's are."""
         return {name: value for name, value in vars(self).items() if name != "_hooks"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Takes what __getstate__ gave, or a part of it. Classes override it for settings that older states lack."""
+        self.__dict__.update(state)
 
     @contextmanager
     def _inside(self, what: str) -> Iterator[None]:
@@ -372,23 +396,32 @@ class Optimizer:
                 numbers[parameter] = len(numbers)
             kept = {name: value for name, value in group.items() if name != "params"}
             groups.append({**kept, "params": [numbers[parameter] for parameter in group["params"]]})
-        return {"state": {numbers[p]: dict(entry) for p, entry in self.state.items()}, "param_groups": groups}
+        state = {numbers[key] if isinstance(key, Tensor) else key: _shallow(entry) for key, entry in self.state.items()}
+        return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of state_dict; tensors are copied to the devices of their parameters. ValueError if the
-        groups or shapes do not fit.
+        groups do not fit, or shapes of pyapp's own optimisers; those of other classes get what they saved, floats in
+        the dtypes of their parameters.
         """
         groups = state["param_groups"]
         if [len(group["params"]) for group in groups] != [len(group["params"]) for group in self.param_groups]:
             raise ValueError("load_state_dict: the state has other parameter groups than the optimiser")
         every = [parameter for group in self.param_groups for parameter in group["params"]]
-        loaded: dict[Tensor, dict[str, Any]] = {}
+        loaded: dict[Any, Any] = {}
         for number, entry in state["state"].items():
+            if not self.of_pyapp and not isinstance(number, int):
+                loaded[number] = deepcopy(entry)  # what a class keeps for all parameters
+                continue
             parameter = every[int(number)]
-            loaded[parameter] = {name: self._loaded(number, name, v, parameter) for name, v in entry.items()}
-        self.state = defaultdict(dict, loaded)
-        for own, group in zip(self.param_groups, groups, strict=True):
+            loaded[parameter] = (
+                {name: self._loaded(number, name, v, parameter) for name, v in entry.items()}
+                if self.of_pyapp
+                else _moved(entry, parameter)
+            )
+        for own, group in zip(self.param_groups, groups, strict=True):  # the same dicts: schedules and Graphs hold them
             own.update({name: value for name, value in group.items() if name != "params"})
+        self.__setstate__({"state": defaultdict(dict, loaded), "param_groups": self.param_groups})
 
     def _loaded(self, number: Any, name: str, value: Any, parameter: Tensor) -> Any:
         """One value of a loaded state, copied."""
@@ -443,6 +476,26 @@ class _ReplayedStep:
             counts = _counts(first)
             for entry in others:
                 entry.update(counts)
+
+
+def _shallow(entry: Any) -> Any:
+    """A copy of a parameter's entry, whose values are the same; of what a class keeps otherwise the thing itself."""
+    return dict(entry) if isinstance(entry, dict) else entry
+
+
+def _moved(value: Any, parameter: Tensor, name: str = "") -> Any:
+    """A value of a loaded state, copied, for classes of one's own: tensors go to the parameter's device, floats but
+    `step` into its dtype, as in torch.
+    """
+    if isinstance(value, Tensor):
+        value = value.detach().clone().to(parameter.device)
+        floats = name != "step" and value.dtype.is_floating_point and parameter.dtype.is_floating_point
+        return value.to(parameter.dtype) if floats else value
+    if isinstance(value, dict):
+        return {key: _moved(part, parameter, key) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_moved(part, parameter) for part in value)
+    return deepcopy(value)
 
 
 def _counts(entry: dict[str, Any]) -> dict[str, Any]:

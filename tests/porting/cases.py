@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import io
+import pickle
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -180,8 +184,8 @@ def _cached(t: Any) -> Any:
 def _refused(call: Any) -> str:
     try:
         call()
-    except RuntimeError:
-        return "RuntimeError"
+    except (RuntimeError, ValueError) as error:
+        return "ValueError" if isinstance(error, ValueError) else "RuntimeError"
     return "taken"
 
 
@@ -196,7 +200,113 @@ def _x(t: Any) -> Any:
     return t.tensor([[1.0, -2.0], [3.0, 0.5]])
 
 
+def _free_places(t: Any) -> Any:
+    """A module that was taken away, and places in lists that hold none."""
+    net = t.nn.Module()
+    net.first, net.second = t.nn.Linear(2, 1), t.nn.ReLU()
+    net.first = None
+    net.list = t.nn.ModuleList([None, t.nn.Tanh()])
+    net.list.append(None)
+    net.by_name = t.nn.ModuleDict({"a": None, "b": t.nn.ReLU()})
+    net.register_module("none", None)
+    return [str(net), len(net.list), str(list(net.list)), [name for name, _ in net.named_modules()], str(net.none)]
+
+
+def _written_optimizer(t: Any) -> Any:
+    """An optimiser as programs write their own: settings that are None, halves, a state that is not by parameter."""
+    required = import_module(f"{t.__name__}.optim.optimizer").required
+
+    class Counting(t.optim.Optimizer):  # type: ignore[name-defined,misc]
+        def __init__(self, params: Any, lr: Any = required, eps: Any = None) -> None:
+            super().__init__(params, {"lr": lr, "eps": eps})
+
+        def __setstate__(self, state: Any) -> None:
+            super().__setstate__(state)
+            for group in self.param_groups:
+                group.setdefault("new", 7)
+
+        @t.no_grad()  # type: ignore[misc]
+        def step(self) -> None:
+            self.state.setdefault("all", t.zeros(1)).add_(1)
+            for p in self.param_groups[0]["params"]:
+                own = self.state[p]
+                own["norm"], own["rows"] = p.norm().float(), [p.sum(0).float()]
+                own["step"] = own.get("step", t.tensor(0.0)) + 1
+                p.sub_(p.grad, alpha=self.param_groups[0]["lr"])
+
+    p = t.nn.Parameter(t.ones(2, 2, dtype=t.bfloat16).t())
+    first = Counting([p], 0.5)
+    (p * 3).sum().backward()
+    first.step()
+    again = Counting([p], 0.25)
+    again.load_state_dict(first.state_dict())
+    group = again.param_groups[0]
+    found = again.state[p]
+    return [
+        p, again.state["all"], found["norm"], found["rows"][0], found["step"], group["lr"], group["new"],
+        str(sorted(map(str, again.state_dict()["state"]))), _refused(lambda: Counting([p])),
+    ]  # fmt: skip
+
+
+def _old_forms(t: Any) -> Any:
+    """Factors before the tensors."""
+    x, m, one = t.tensor([1.0, 2.0]), t.ones(2, 2), t.ones(1, 2, 2)
+    return [
+        t.add(x, 0.5, x), x.sub(2, x), x.clone().add_(0.5, x), x.addcmul(0.5, x, x), x.clone().addcdiv_(0.5, x, x + 1),
+        t.addmm(0.5, m, 2, m, m), m.clone().addmm_(2, m, m), t.addmv(0.5, x, 2, m, x), t.addr(1, m, 2, x, x),
+        t.baddbmm(0.5, one, 2, one, one),
+    ]  # fmt: skip
+
+
+def _typed(t: Any) -> list[bool]:
+    x, is_of = t.ones(1), t.jit.isinstance
+    return [
+        is_of([x], list[t.Tensor]), is_of([1], list[t.Tensor]), is_of({"a": 1}, dict[str, int]), is_of(x, t.Tensor),
+        is_of({"a": 1}, dict[str, str]), is_of(None, t.Tensor | None), is_of((1, x), tuple[int, t.Tensor]),
+        is_of((1, 2), tuple[int, t.Tensor]), isinstance(t.nn.ReLU(), t.jit.ScriptModule), isinstance(1, t.SymInt),
+    ]  # fmt: skip
+
+
+def _own_loss(t: Any) -> Any:
+    base = import_module(f"{t.__name__}.nn.modules.loss")._Loss
+    return [base(reduction="sum").reduction, base(reduce=False).reduction, base(size_average=False).reduction]
+
+
+def _versions_in_a_file(t: Any) -> Any:
+    file = io.BytesIO()
+    t.save({"model": t.nn.Sequential(t.nn.Linear(1, 1), t.nn.BatchNorm1d(1)).state_dict()}, file)
+    file.seek(0)
+    state = t.load(file, weights_only=True)["model"]
+    return [type(state).__name__, str(sorted(state._metadata.items()))]
+
+
+def _copied(t: Any) -> Any:
+    """A module with a state of its own for copies, and functions in a pickle."""
+
+    class Counted(t.nn.Module):  # type: ignore[name-defined,misc]
+        def __getstate__(self) -> Any:
+            return {**self.__dict__, "copies": self.copies + 1}
+
+        def __setstate__(self, state: Any) -> None:
+            super().__setstate__(state)
+            self.copies += 1
+
+    module = Counted()
+    module.copies, module.layer = 0, t.nn.Linear(1, 1)
+    functions = [t.relu, t.tanh, t.nn.functional.gelu, t.nn.functional.relu, t.nn.functional.mse_loss, t.cat]
+    same = [pickle.loads(pickle.dumps(f)) is f for f in functions]
+    return [copy.deepcopy(module).copies, len(list(copy.deepcopy(module).parameters())), str(same)]
+
+
 PROGRAMS = {
+    "versions in a file": _versions_in_a_file, "copied": _copied,
+    "free places": _free_places, "a written optimiser": _written_optimizer, "old forms": _old_forms, "typed": _typed,
+    "a loss of one's own": _own_loss,
+    "a generator of a device": lambda t: t.Generator("cpu").manual_seed(5).initial_seed(),
+    "assertions": lambda t: [
+        t._assert(True, ""), t._check(True), _refused(lambda: t._check(False, lambda: "no")),
+        _refused(lambda: t._check_value(False)), t._shape_as_tensor(t.ones(2, 3)), t.sym_int(2.7), t.sym_max(2, 3),
+    ],
     "matmul into": lambda t: _into(t, lambda o: t.matmul(_x(t), _x(t).T, out=o)),
     "mul into": lambda t: _into(t, lambda o: t.mul(_x(t), _x(t), out=o), "float64"),
     "add into": lambda t: _into(t, lambda o: t.add(_x(t), 1, alpha=2, out=o)),

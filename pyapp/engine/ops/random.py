@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import dtype as _dtype
 from ..declare import function, method
-from ..device import cpu
+from ..device import Device, cpu
 from ..launch import KERNELS, Recorder, recorder, stop_capture
 from ..lazy import np
 from ..numpy_arrays import array_of, tensor_of
@@ -28,9 +28,11 @@ _NORMAL = KERNELS["random_normal"]
 
 @function()
 class Generator:
-    """A seed, and the number of blocks of four words drawn from it."""
+    """A seed, and the number of blocks of four words drawn from it. A device may come first, as in torch."""
 
-    def __init__(self, seed: int | None = None, device: Any = None) -> None:
+    def __init__(self, seed: Any = None, device: Any = None) -> None:
+        if isinstance(seed, (str, Device)):
+            seed, device = None, seed
         check_device(device)
         self.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1 if seed is None else seed)
 

@@ -16,7 +16,7 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequen
 
 
 class ModuleList(Module):
-    """Modules in a list, named by position."""
+    """Modules in a list, named by position; None keeps a place free."""
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ModuleList(Module):
     def append(self, module: Module) -> ModuleList:
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{type(self).__name__}: takes modules, got {describe(module)}")
-        setattr(self, str(len(self._modules)), module)
+        self.add_module(str(len(self._modules)), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
@@ -56,7 +56,7 @@ class ModuleList(Module):
         for name in list(self._modules):
             delattr(self, name)
         for i, module in enumerate(modules):
-            setattr(self, str(i), module)
+            self.add_module(str(i), module)
 
     def insert(self, index: int, module: Module) -> ModuleList:
         """Inserts a module before the one at a position."""
@@ -174,6 +174,8 @@ class _Dict(Module):
     def __setitem__(self, key: str, value: Any) -> None:
         _check_key(self, key)
         value = self._accept(key, value)
+        if value is None:
+            self._held.setdefault(key, None)
         setattr(self, key, value)
 
     def __getitem__(self, key: str) -> Any:
@@ -213,13 +215,13 @@ class _Dict(Module):
 
 
 class ModuleDict(_Dict):
-    """Modules by key, in order."""
+    """Modules by key, in order; None keeps a place free."""
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__("_modules", modules)
 
-    def _accept(self, key: str, value: Any) -> Module:
-        if not isinstance(value, Module):
+    def _accept(self, key: str, value: Any) -> Module | None:
+        if value is not None and not isinstance(value, Module):
             raise TypeError(f"ModuleDict: {key!r} must be a module, got {describe(value)}")
         return value
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 from ... import nn
 
-_MODULES = ("batchnorm", "conv", "module", "utils")
+_MODULES = {entry.partition(".")[0] for entry in os.listdir(__path__[0])}
 
 
 def __getattr__(name: str) -> Any:

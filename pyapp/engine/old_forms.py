@@ -1,0 +1,37 @@
+"""Calls with the factors before the tensors, which torch still takes with a warning: x.add_(0.1, y) for
+x.add_(y, alpha=0.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Number
+from typing import Any
+
+from .tensor import Tensor
+
+_FACTOR = {"add": "alpha", "sub": "alpha", "addcmul": "value", "addcdiv": "value"}
+_TENSORS = {"add": 1, "sub": 1, "addcmul": 2, "addcdiv": 2}
+_PRODUCTS = ("addmm", "addmv", "addr", "addbmm", "baddbmm")
+
+
+def old_form(name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> tuple[str, Callable[[], Any]] | None:
+    """A warning, and the call in the new form; None for all other calls."""
+    base, given = name.rstrip("_"), list(args)
+    if kwargs or base not in _FACTOR and base not in _PRODUCTS:
+        return None
+    if base in _PRODUCTS and isinstance(given[0], Number):  # the function's form: beta, x, alpha, two tensors
+        given[:2] = given[1::-1]
+    kinds = ["n" if isinstance(x, Number) else "t" if isinstance(x, Tensor) else "" for x in given]
+    first = 1
+    while first < len(kinds) and kinds[first] == "n":
+        first += 1
+    factors, tensors = given[1:first], given[first:]
+    names = ["beta", "alpha"] if base in _PRODUCTS else [_FACTOR[base]]
+    fits = kinds[0] == "t" and all(kind == "t" for kind in kinds[first:])
+    if not fits or not 0 < len(factors) <= len(names) or len(tensors) != _TENSORS.get(base, 2):
+        return None
+    settings = dict(zip(names, factors, strict=False))
+    shown = ", ".join(f"{key}={value}" for key, value in settings.items())
+    warning = f"{name}: factors before the tensors are deprecated; give {shown} after them"
+    return warning, lambda: getattr(given[0], name)(*tensors, **settings)

@@ -1,0 +1,3 @@
+"""torch.nn.modules.container."""
+
+from ..layers.containers import *  # noqa: F403

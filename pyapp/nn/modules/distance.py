@@ -1,0 +1,3 @@
+"""torch.nn.modules.distance."""
+
+from ..layers.distance import *  # noqa: F403

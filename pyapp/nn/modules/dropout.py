@@ -1,0 +1,3 @@
+"""torch.nn.modules.dropout."""
+
+from ..layers.dropout import *  # noqa: F403

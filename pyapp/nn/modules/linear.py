@@ -1,0 +1,3 @@
+"""torch.nn.modules.linear."""
+
+from ..layers.linear import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""torch.nn.modules.padding."""
+
+from ..layers.padding import *  # noqa: F403

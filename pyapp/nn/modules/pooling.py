@@ -1,0 +1,3 @@
+"""torch.nn.modules.pooling."""
+
+from ..layers.pooling import *  # noqa: F403

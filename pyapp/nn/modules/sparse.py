@@ -1,0 +1,3 @@
+"""torch.nn.modules.sparse."""
+
+from ..layers.embedding import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""torch.nn.modules.transformer."""
+
+from ..layers.transformer import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""torch.nn.modules.upsampling."""
+
+from ..layers.upsampling import *  # noqa: F403
