@@ -72,12 +72,12 @@ def size(x: Any) -> int:
 
 
 def shape(x: Any) -> tuple[Any, ...]:
-    return tuple(x.shape)
+    return tuple(x.shape if hasattr(x, "shape") else as_tensor(x).shape)
 
 
 def dtype(x: Any) -> str:
     """The name of the dtype, such as "float32"."""
-    return as_tensor(x).dtype.name
+    return x.dtype if isinstance(x, KerasTensor) else as_tensor(x).dtype.name
 
 
 def cast(x: Any, dtype: Any) -> Tensor:
@@ -218,7 +218,7 @@ def identity(n: int, dtype: Any = None) -> Tensor:
 
 
 def ndim(x: Any) -> int:
-    return int(as_tensor(x).ndim)
+    return int(x.ndim if isinstance(x, KerasTensor) else as_tensor(x).ndim)
 
 
 def round(x: Tensor, decimals: int = 0) -> Tensor:
@@ -438,6 +438,7 @@ for _name, _value in list(globals().items()):
         callable(_value)
         and getattr(_value, "__module__", "") == __name__
         and _name[0] != "_"
+        and _name not in ("shape", "ndim", "dtype", "is_tensor")  # what a symbolic tensor says at once
         and not isinstance(_value, type)
     ):
         globals()[_name] = _for_symbols(_value, _name)

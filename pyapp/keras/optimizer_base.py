@@ -34,6 +34,10 @@ class Setting(float):
         found._optimizer = optimizer
         return found
 
+    def __reduce__(self) -> Any:
+        """A copy is a number."""
+        return int, (int(self),)
+
     def assign(self, value: Any) -> None:
         """Sets the optimiser's learning rate."""
         self._optimizer.learning_rate = value

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..engine import Tensor, ops
+from ..engine import Tensor
+from ..engine import ops as engine_ops
+from . import activations, dtype_policies, losses, metrics, ops
 from .core import Layer, restored
 from .lookup import BY_MODULE, CLASSES, as_json, registered
 from .lookup import registered_name as get_registered_name
@@ -28,11 +30,34 @@ def get_registered_object(
 
 
 def serialize_keras_object(obj: Any) -> Any:
-    """{"module", "class_name", "config", "registered_name"} of a layer, model, loss or another object with get_config;
-    numbers, texts, lists and dicts as they are; tensors as lists. TypeError for what has no form in JSON."""
+    """{"module", "class_name", "config", "registered_name"} of a layer, model, loss or another object with get_config,
+    and of a function; numbers, texts, lists and dicts as they are; tensors as lists. TypeError for what has no form in
+    JSON."""
     if isinstance(obj, Tensor):
         return {"class_name": "__tensor__", "config": {"value": obj.tolist(), "dtype": obj.dtype.name}}
-    return as_json(obj)
+    if isinstance(obj, slice):
+        ends = {"start": obj.start, "stop": obj.stop, "step": obj.step}
+        return {"class_name": "__slice__", "config": {key: serialize_keras_object(end) for key, end in ends.items()}}
+    if isinstance(obj, (list, tuple)):
+        return [serialize_keras_object(one) for one in obj]
+    if isinstance(obj, Mapping):
+        return {str(key): serialize_keras_object(one) for key, one in obj.items()}
+    found = as_json(obj)
+    if callable(obj) and isinstance(found, str):
+        return {"module": "builtins", "class_name": "function", "config": found, "registered_name": "function"}
+    return found
+
+
+def _function_named(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
+    """A function of one's own, or of Keras, by its name. ValueError for another name."""
+    found = get_registered_object(name, custom_objects)
+    for part in () if found is not None else (activations, losses, metrics, ops):
+        found = None if name[:1] == "_" else getattr(part, name, None)
+        if callable(found) and not isinstance(found, type):
+            break
+    if not callable(found) or isinstance(found, type):
+        raise ValueError(f"the function {name!r:.60} is not known: register it, or give it in custom_objects")
+    return found
 
 
 def deserialize_keras_object(
@@ -50,7 +75,13 @@ def deserialize_keras_object(
     name = str(config["class_name"])
     settings = config.get("config", {})
     if name == "__tensor__":
-        return ops.tensor(settings["value"], dtype=settings["dtype"])
+        return engine_ops.tensor(settings["value"], dtype=settings["dtype"])
+    if name == "__slice__":
+        return slice(*(deserialize_keras_object(settings.get(key)) for key in ("start", "stop", "step")))
+    if name == "function":
+        return _function_named(str(settings), custom_objects)
+    if config.get("module") in ("keras", "keras.dtype_policies") and name.endswith("DTypePolicy"):
+        return dtype_policies.deserialize(config)
     full = str(config.get("registered_name") or name)
     found = (custom_objects or {}).get(name) or BY_MODULE.get((str(config.get("module")), name))
     found = found or get_registered_object(full, custom_objects) or get_registered_object(name, custom_objects)
