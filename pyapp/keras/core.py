@@ -398,15 +398,7 @@ class Layer(Configured, Module):
         """What the optimiser changes. A layer that is not trainable has none, whatever the layers inside say."""
         if not self._trainable:
             return []
-        found = {id(w): w for w in self._own_weights() if getattr(w, "is_parameter", False) and w.requires_grad}
-        for child in self._modules.values():
-            if isinstance(child, Layer):
-                inside = child.trainable_weights
-            else:
-                inside = [parameter for parameter in child.parameters() if parameter.requires_grad]
-            for weight in inside:
-                found.setdefault(id(weight), weight)
-        return list(found.values())
+        return [w for w in self.weights if getattr(w, "is_parameter", False) and w.requires_grad]
 
     trainable_variables = trainable_weights
 
@@ -809,20 +801,18 @@ class Layer(Configured, Module):
 
     @property
     def output(self) -> Any:
-        """The symbolic output of the only call. ValueError if there is none, or if there are several."""
-        return self._only_call().outputs
+        """The symbolic output of the first call. ValueError if there is none."""
+        return self._first_call().outputs
 
     @property
     def input(self) -> Any:
-        """The symbolic input of the only call."""
-        inputs = self._only_call().inputs
+        """The symbolic input of the first call."""
+        inputs = self._first_call().inputs
         return inputs[0] if len(inputs) == 1 else inputs
 
-    def _only_call(self) -> Call:
-        if len(self._symbolic_calls) != 1:
-            raise ValueError(
-                f"layer {self.name} was called {len(self._symbolic_calls)} times with symbolic tensors, not once"
-            )
+    def _first_call(self) -> Call:
+        if not self._symbolic_calls:
+            raise ValueError(f"layer {self.name} was never called with symbolic tensors")
         return self._symbolic_calls[0]
 
 

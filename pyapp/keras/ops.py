@@ -34,7 +34,7 @@ from . import (
     shaping_functions,
     spectral_functions,
 )
-from .arguments import as_floats, as_tensor, axes_of
+from .arguments import as_floats, as_tensor, dim_of, axes_of
 from .core import Function
 from .structures import flatten
 from .symbolic_tensors import KerasTensor, record
@@ -196,8 +196,17 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 
 
 def take_along_axis(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
+    """x at indices along an axis; the other dims of both are broadcast, as NumPy does it."""
     ids = as_tensor(indices).to("int64")
-    return x.reshape(-1).gather(0, ids.reshape(-1)) if axis is None else x.gather(axis, ids)
+    if axis is None:
+        return x.reshape(-1).gather(0, ids.reshape(-1))
+    at = dim_of(axis, x.ndim)
+    if ids.ndim != x.ndim:
+        raise ValueError(f"take_along_axis: x has {x.ndim} dims, the indices {ids.ndim}; they have to have the same number")
+    ids = pyapp.where(ids < 0, ids + x.shape[at], ids)
+    others = pyapp.broadcast_shapes(*((*value.shape[:at], 1, *value.shape[at + 1 :]) for value in (x, ids)))
+    wide, long = ([*others[:at], size, *others[at + 1 :]] for size in (x.shape[at], ids.shape[at]))
+    return x.broadcast_to(wide).gather(at, ids.broadcast_to(long))
 
 
 def unstack(x: Tensor, num: int | None = None, axis: int = 0) -> list[Tensor]:

@@ -61,11 +61,20 @@ def _function_named(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
 
 
 def deserialize_keras_object(
-    config: Any, custom_objects: Mapping[str, Any] | None = None, safe_mode: bool = True
-) -> Any:
-    """The object of `serialize_keras_object`. ValueError for an unknown class. Code is never run."""
+    config: Any, custom_objects: Mapping[str, Any] | None = None, safe_mode: bool = True, *,
+    module_objects: Mapping[str, Any] | None = None, printable_module_name: str = "object",
+) -> Any:  # fmt: skip
+    """The object of `serialize_keras_object`. ValueError for an unknown class. Code is never run. `module_objects` are
+    more classes and functions, by the names that `config` may be or have; errors call them `printable_module_name`."""
     if not safe_mode:
         raise NotImplementedError("deserialize_keras_object: code in files is never run; give custom_objects")
+    if module_objects is not None:
+        custom_objects = {**module_objects, **(custom_objects or {})}
+        if isinstance(config, str):
+            found = get_registered_object(config, custom_objects)
+            if found is None:
+                raise ValueError(f"there is no {printable_module_name} {config!r:.60}; there are {', '.join(module_objects)}")
+            return found() if isinstance(found, type) else found
     if isinstance(config, (list, tuple)):
         return [deserialize_keras_object(value, custom_objects) for value in config]
     if not isinstance(config, Mapping):

@@ -226,10 +226,13 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except (ValueError, TypeError, IndexError, RuntimeError):
         if not any(None in leaf.shape[1:] for leaf in leaves):
             raise
-        try:  # short ones, for a table of positions that has few
-            found = _with_zeros(layer, args, kwargs, leaves, 1)
-        except (ValueError, TypeError, IndexError, RuntimeError):
-            found = None
+        found = None
+        for scale in (1, 0):  # short ones, for a table of positions that has few; those of a model's own input
+            try:
+                found = _with_zeros(layer, args, kwargs, leaves, scale)
+                break
+            except (ValueError, TypeError, IndexError, RuntimeError):
+                continue
         if found is None:
             raise
     layer.clear_losses()
@@ -251,14 +254,17 @@ def _with_zeros(
     layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[KerasTensor], scale: int
 ) -> list[Any]:
     """The outputs for zeros in place of symbolic tensors: of one size for their unknown dims, and of another if there
-    are any. `scale` multiplies the sizes that are not the batch's."""
+    are any. `scale` multiplies the sizes that are not the batch's; with 0 they are those of the model's input."""
     found = []
+    fixed = getattr(layer, "input_shape", ()) if not scale else ()
     for size in _PROBES if any(None in leaf.shape for leaf in leaves) else _PROBES[:1]:
 
         def zeros(leaf: Any, size: int = size) -> Any:
             if not isinstance(leaf, KerasTensor):
                 return leaf
             sizes = [(size if place == 0 else size * scale) if n is None else n for place, n in enumerate(leaf.shape)]
+            if len(leaves) == 1 and not scale:  # those that a model has for its only input
+                sizes = [known or size if n is None else n for n, known in zip(leaf.shape, fixed, strict=True)]
             if leaf.dtype == "string":
                 return np.full(sizes, "")
             found = ops.zeros(sizes, dtype=leaf.dtype)
