@@ -167,7 +167,7 @@ def _of_arrays(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             name = function.__name__
             given = inspect.signature(function).bind(x, *args, **kwargs)
             given.apply_defaults()  # those of the function of this name in keras.ops may be others
-            settings = {key: value for key, value in list(given.arguments.items())[1:]}
+            settings = dict(list(given.arguments.items())[1:])
             return record(KerasTensor.function_layer(function, name=unique_name(name), operation=name), (x,), settings)
         return function(x if isinstance(x, Tensor) else as_tensor(x), *args, **kwargs)
 

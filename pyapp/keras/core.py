@@ -101,6 +101,7 @@ class Layer(Configured, Module):
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
         self.name = name or unique_name(type(self).__name__)
         self.built = False
+        self._remat = STATE.remat
         self._path: str | None = None
         object.__setattr__(self, "_built_for", None)  # the shape that `build` was given
         object.__setattr__(self, "_built_for_several", None)  # the shapes by name, of a `build` that takes several
@@ -599,7 +600,7 @@ class Layer(Configured, Module):
         return f"layer {self.name} ({type(self).__name__}) with inputs of shape {given or 'no tensors'}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call(*args, **kwargs)
+        return self.call(*args, **kwargs) if self._remat is None else self._remat.run(self, args, kwargs)
 
     def _as_input(self, value: Any) -> Any:
         """An input as a tensor; floating-point ones in the layer's dtype."""
@@ -844,8 +845,8 @@ def shapes_for(layer: Any, names: tuple[str, ...], args: tuple[Any, ...], kwargs
     for name in names:
         if not name.endswith("_shape") or name.removesuffix("_shape") not in _argument_names(type(layer).call):
             raise ValueError(
-                f"layer {layer.name} ({type(layer).__name__}): {name!r} stands for no argument of call(); each of several "
-                "is named like one, with _shape at its end"
+                f"layer {layer.name} ({type(layer).__name__}): {name!r} stands for no argument of call(); each of "
+                "several is named like one, with _shape at its end"
             )
     return {name: found[name.removesuffix("_shape")] for name in names if name.removesuffix("_shape") in found}
 

@@ -55,6 +55,7 @@ class Model(Layer):
             raise ValueError("Model: inputs and outputs are given together")
         object.__setattr__(self, "graph", None)
         self.stop_training = False
+        self.run_eagerly = False
         self._last_batch: Any = (None, None, None)
         self.optimizer: Any = None
         self.loss: Any = None  # what compile was given

@@ -9,8 +9,8 @@ from ..engine import Tensor, as_dtype, ops
 from ..nn import functional as F
 from ..train.floats import floatx
 from . import losses
-from .masking import exclude
 from .arguments import as_tensor, axes_of, channels_last, dim_of, is_channels_first
+from .masking import exclude
 
 __all__ = [
     "adaptive_average_pool", "adaptive_max_pool", "average_pool", "batch_normalization", "binary_crossentropy",

@@ -34,7 +34,7 @@ from . import (
     shaping_functions,
     spectral_functions,
 )
-from .arguments import as_floats, as_tensor, dim_of, axes_of
+from .arguments import as_floats, as_tensor, axes_of, dim_of
 from .core import Function
 from .structures import flatten
 from .symbolic_tensors import KerasTensor, record
@@ -202,7 +202,9 @@ def take_along_axis(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
         return x.reshape(-1).gather(0, ids.reshape(-1))
     at = dim_of(axis, x.ndim)
     if ids.ndim != x.ndim:
-        raise ValueError(f"take_along_axis: x has {x.ndim} dims, the indices {ids.ndim}; they have to have the same number")
+        raise ValueError(
+            f"take_along_axis: x has {x.ndim} dims, the indices {ids.ndim}; they have to have the same number"
+        )
     ids = pyapp.where(ids < 0, ids + x.shape[at], ids)
     others = pyapp.broadcast_shapes(*((*value.shape[:at], 1, *value.shape[at + 1 :]) for value in (x, ids)))
     wide, long = ([*others[:at], size, *others[at + 1 :]] for size in (x.shape[at], ids.shape[at]))

@@ -73,7 +73,9 @@ def deserialize_keras_object(
         if isinstance(config, str):
             found = get_registered_object(config, custom_objects)
             if found is None:
-                raise ValueError(f"there is no {printable_module_name} {config!r:.60}; there are {', '.join(module_objects)}")
+                raise ValueError(
+                    f"there is no {printable_module_name} {config!r:.60}; there are {', '.join(module_objects)}"
+                )
             return found() if isinstance(found, type) else found
     if isinstance(config, (list, tuple)):
         return [deserialize_keras_object(value, custom_objects) for value in config]

@@ -223,18 +223,11 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
     try:
         found = _with_zeros(layer, args, kwargs, leaves, layer.probe_scale)
-    except (ValueError, TypeError, IndexError, RuntimeError):
-        if not any(None in leaf.shape[1:] for leaf in leaves):
+    except _UNFIT:
+        shorter = _with_others(layer, args, kwargs, leaves) if any(None in leaf.shape[1:] for leaf in leaves) else None
+        if shorter is None:
             raise
-        found = None
-        for scale in (1, 0):  # short ones, for a table of positions that has few; those of a model's own input
-            try:
-                found = _with_zeros(layer, args, kwargs, leaves, scale)
-                break
-            except (ValueError, TypeError, IndexError, RuntimeError):
-                continue
-        if found is None:
-            raise
+        found = shorter
     layer.clear_losses()
     flat = [flatten(outputs) for outputs in found]
     symbols = [
@@ -248,6 +241,20 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mask = mask_of(leaf)
         symbol.mask_dims = 0 if mask is None else mask.ndim
     return unflatten(found[0], iter(symbols))
+
+
+_UNFIT = (ValueError, TypeError, IndexError, RuntimeError)
+
+
+def _with_others(layer: Any, args: Any, kwargs: Any, leaves: list[KerasTensor]) -> list[Any] | None:
+    """The outputs for shorter zeros, for a table of positions that has few, or for those of a model's own input; None
+    where none fit."""
+    for scale in (1, 0):
+        try:
+            return _with_zeros(layer, args, kwargs, leaves, scale)
+        except _UNFIT:
+            continue
+    return None
 
 
 def _with_zeros(

@@ -724,6 +724,49 @@ def test_seeds_can_be_drawn() -> None:
         keras.random.SeedGenerator("a")
 
 
+def test_layers_may_be_assigned_before_the_constructor_runs_and_taken_away(tmp_path: Path) -> None:
+    class Early(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.dense, self.size = keras.layers.Dense(3), 3
+            self.blocks = [keras.layers.Dense(2), keras.layers.Dense(1)]
+            inputs = keras.Input((4,))
+            super().__init__(inputs, self.blocks[0](self.dense(inputs)))
+
+    model = Early()
+    assert [layer.name for layer in model.layers] == [model.inputs[0].name, "dense", "dense_1"] and model.size == 3
+    assert len(model.weights) == 4  # the last block was never called
+    model.dense = 0.5  # a number in the place of a layer, which stays in the graph
+    assert model.dense == 0.5 and len(model.weights) == 4 and model(zeros(2, 4)).shape == (2, 2)
+
+
+def test_functions_in_the_files_of_layers_of_ones_own(tmp_path: Path) -> None:
+    class Around(keras.layers.Layer):
+        def __init__(self, inside: Any, act: Any, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.inside, self.act = inside, act
+
+        def call(self, inputs: Any) -> Any:
+            return self.act(self.inside(inputs))
+
+        def get_config(self) -> dict[str, Any]:
+            own = {"inside": self.inside, "act": self.act}
+            written = {key: keras.saving.serialize_keras_object(value) for key, value in own.items()}
+            return {**super().get_config(), **written}
+
+        @classmethod
+        def from_config(cls, config: dict[str, Any]) -> Any:
+            read = {key: keras.saving.deserialize_keras_object(config.pop(key)) for key in ("inside", "act")}
+            return cls(**config, **read)
+
+    inputs = keras.Input((4,))
+    x = keras.activations.gelu(Around(keras.layers.Dense(3), keras.activations.relu)(inputs))
+    model = keras.Model(inputs, x)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras", custom_objects={"Around": Around})
+    given = keras.ops.ones((2, 4))
+    assert bool((again(given) == model(given)).all())
+
+
 def test_mistakes_with_layers_are_named() -> None:
     sequences, state = np.ones((2, 5, 3), "float32"), np.linspace(0, 1, 4, dtype="float32")[None]
     for kind, count in ((keras.layers.LSTM, 2), (keras.layers.GRU, 1), (keras.layers.SimpleRNN, 1)):

@@ -125,7 +125,9 @@ class _HeadsAttention(Layer):
     def _build_attention(self, rank: int) -> None:
         """Sets the equations of scores (B, heads, T, S) and of results (B, T, heads, size)."""
         if rank != 4:
-            raise NotImplementedError(f"{self.name}: equations are for heads of (B, T, heads, size), of 4 dims, not {rank}")
+            raise NotImplementedError(
+                f"{self.name}: equations are for heads of (B, T, heads, size), of 4 dims, not {rank}"
+            )
         self._dot_product_equation, self._combine_equation = "aecd,abcd->acbe", "acbe,aecd->abcd"
 
     def _masked_softmax(self, attention_scores: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -240,7 +242,6 @@ class _HeadsAttention(Layer):
         )
         y = self._regularize(y.reshape(*y.shape[:2], *kernel.shape[2:]))
         return (y, scores) if return_attention_scores else y
-
 
     def _compute_attention(
         self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None, training: Any = None,
