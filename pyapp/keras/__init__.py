@@ -61,6 +61,7 @@ __all__ = [
 
 
 _LATE = ("applications", "datasets", "distribution", "preprocessing")  # imported on first use
+__all__ += _LATE
 
 
 def __getattr__(name: str) -> Any:

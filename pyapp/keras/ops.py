@@ -36,6 +36,7 @@ from . import (
 )
 from .arguments import as_floats, as_tensor, axes_of, dim_of
 from .core import Function
+from .importable import importable
 from .structures import flatten
 from .symbolic_tensors import KerasTensor, record
 
@@ -454,3 +455,5 @@ for _name, _value in list(globals().items()):
     ):
         globals()[_name] = _for_symbols(_value, _name)
 globals().update(_public(*_PARTS))
+_whole = sys.modules[__name__]
+importable(__name__, image=image, linalg=_whole, nn=_whole, numpy=_whole)

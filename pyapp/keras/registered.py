@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,12 +61,20 @@ def _function_named(name: str, custom_objects: Mapping[str, Any] | None) -> Any:
     return found
 
 
+def _loaded(module: str, name: str) -> Any:
+    """A class with a configuration, of a module that is imported already; None for anything else."""
+    found = vars(sys.modules.get(module, object)).get(name)
+    fits = isinstance(found, type) and all(callable(getattr(found, one, None)) for one in ("get_config", "from_config"))
+    return found if fits else None
+
+
 def deserialize_keras_object(
     config: Any, custom_objects: Mapping[str, Any] | None = None, safe_mode: bool = True, *,
     module_objects: Mapping[str, Any] | None = None, printable_module_name: str = "object",
 ) -> Any:  # fmt: skip
-    """The object of `serialize_keras_object`. ValueError for an unknown class. Code is never run. `module_objects` are
-    more classes and functions, by the names that `config` may be or have; errors call them `printable_module_name`."""
+    """The object of `serialize_keras_object`. ValueError for an unknown class; classes of modules that are not imported
+    yet are unknown. Code is never run. `module_objects` are more classes and functions, by the names that `config` may
+    be or have; errors call them `printable_module_name`."""
     if not safe_mode:
         raise NotImplementedError("deserialize_keras_object: code in files is never run; give custom_objects")
     if module_objects is not None:
@@ -97,9 +106,32 @@ def deserialize_keras_object(
     found = (custom_objects or {}).get(name) or BY_MODULE.get((str(config.get("module")), name))
     found = found or get_registered_object(full, custom_objects) or get_registered_object(name, custom_objects)
     if found is None:
+        found = _loaded(str(config.get("module")), name)
+    if found is None:
         raise ValueError(f"{name!r} is not known: register its class, or give it in custom_objects")
     if not isinstance(found, type):
         return found
     if issubclass(found, Layer):
         settings = {key: restored(value) for key, value in settings.items()}
     return found.from_config(settings) if hasattr(found, "from_config") else found(**settings)
+
+
+def serialize_keras_object_of_keras_2(instance: Any) -> Any:
+    """The form of Keras 2, which keras.utils.legacy has: the name of a function, or {"class_name", "config"}."""
+    if instance is None:
+        return None
+    if hasattr(instance, "get_config"):
+        return {"class_name": get_registered_name(type(instance)), "config": instance.get_config()}
+    if hasattr(instance, "__name__"):
+        return get_registered_name(instance)
+    raise ValueError(f"{instance!r:.60} has neither get_config() nor a name")
+
+
+def deserialize_keras_object_of_keras_2(
+    identifier: Any, module_objects: Mapping[str, Any] | None = None, custom_objects: Mapping[str, Any] | None = None,
+    printable_module_name: str = "object",
+) -> Any:  # fmt: skip
+    """The object of such a form; `module_objects` and `custom_objects` are the classes and functions, by name."""
+    return deserialize_keras_object(
+        identifier, custom_objects, module_objects=module_objects or {}, printable_module_name=printable_module_name
+    )

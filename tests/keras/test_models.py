@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import re
 import sys
@@ -765,6 +766,20 @@ def test_functions_in_the_files_of_layers_of_ones_own(tmp_path: Path) -> None:
     again = keras.models.load_model(tmp_path / "model.keras", custom_objects={"Around": Around})
     given = keras.ops.ones((2, 4))
     assert bool((again(given) == model(given)).all())
+
+
+def test_parts_of_modules_can_be_imported() -> None:
+    for part, name in (
+        ("optimizers.schedules", "CosineDecay"), ("preprocessing.image", "load_img"), ("ops.nn", "relu"),
+        ("preprocessing.sequence", "pad_sequences"), ("datasets.mnist", "load_data"), ("ops.image", "resize"),
+        ("utils.bounding_boxes", "convert_format"), ("utils.legacy", "serialize_keras_object"),
+        ("ops.numpy", "take"), ("ops.linalg", "norm"),
+    ):  # fmt: skip
+        assert callable(getattr(importlib.import_module(f"pyapp.keras.{part}"), name)), part
+    written = keras.utils.legacy.serialize_keras_object(keras.optimizers.schedules.CosineDecay(0.5, 9))
+    assert written["class_name"] == "CosineDecay" and set(written) == {"class_name", "config"}
+    kinds = {"CosineDecay": keras.optimizers.schedules.CosineDecay}
+    assert keras.utils.legacy.deserialize_keras_object(written, kinds).get_config() == written["config"]
 
 
 def test_mistakes_with_layers_are_named() -> None:

@@ -161,7 +161,8 @@ def functions_of_symbols(keras: Any) -> Any:
     return [
         found, function(_normal(3, 4)), keras.Model(again, function(again))(_normal(3, 4)), len(function.outputs),
         read["a"](_normal(3)), read["b"][0](_normal(2, 3), _normal(2, 3, seed=1)),
-        config["a"]["class_name"] == "function", [sizes[0] is None, sizes[1] is None, sizes[2]], keras.activations.get(config["a"])(_normal(2)),
+        config["a"]["class_name"] == "function",
+        [sizes[0] is None, sizes[1] is None, sizes[2]], keras.activations.get(config["a"])(_normal(2)),
     ]  # fmt: skip
 
 
