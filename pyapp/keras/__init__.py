@@ -35,6 +35,7 @@ from . import (
 )
 from .core import Layer
 from .dtype_policies import DTypePolicy, FloatDTypePolicy
+from .graph_functions import Function
 from .initializers import Initializer
 from .losses import Loss
 from .metrics import Metric
@@ -43,6 +44,7 @@ from .not_there import NOT_THERE, NotThereError
 from .optimizers import Optimizer
 from .quantizers import Quantizer
 from .regularizers import Regularizer
+from .rematerialization import RematScope, remat
 from .scopes import device, name_scope
 from .symbolic_tensors import Input, InputSpec, KerasTensor
 from .variables import Variable
@@ -50,15 +52,16 @@ from .variables import Variable
 __version__ = "3.15.1"
 
 __all__ = [
-    "DTypePolicy", "FloatDTypePolicy", "Functional", "Initializer", "Input", "InputSpec", "KerasTensor", "Layer",
-    "Loss", "Metric", "Model", "Optimizer", "Quantizer", "Regularizer", "Sequential", "Variable", "activations",
-    "backend", "callbacks", "config", "constraints", "device", "dtype_policies", "initializers", "layers", "losses",
-    "metrics", "mixed_precision", "models", "name_scope", "ops", "optimizers", "quantizers", "random", "regularizers",
-    "saving", "tree", "utils", "version",
+    "DTypePolicy", "FloatDTypePolicy", "Function", "Functional", "Initializer", "Input", "InputSpec",
+    "KerasTensor", "Layer", "Loss", "Metric", "Model", "Optimizer", "Quantizer", "Regularizer", "RematScope",
+    "Sequential", "Variable", "activations", "backend", "callbacks", "config", "constraints", "device",
+    "dtype_policies", "initializers", "layers", "losses", "metrics", "mixed_precision", "models", "name_scope",
+    "ops", "optimizers", "quantizers", "random", "regularizers", "remat", "saving", "tree", "utils", "version",
 ]  # fmt: skip
 
 
 _LATE = ("applications", "datasets", "distribution", "preprocessing")  # imported on first use
+__all__ += _LATE
 
 
 def __getattr__(name: str) -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from ..engine import Tensor, ops
 from ..nn import functional as F
+from ..train.names import unique_name
 from .arguments import as_tensor
 from .lookup import Lookup
 from .lookup import serialize as serialize
+from .symbolic_tensors import KerasTensor, record
 
 
 def linear(x: Tensor) -> Tensor:
@@ -156,10 +159,16 @@ def sparsemax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def _of_arrays(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function, for arrays and numbers too."""
+    """The function, for arrays and numbers, and for symbolic tensors too."""
 
     @functools.wraps(function)
-    def call(x: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def call(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(x, KerasTensor):
+            name = function.__name__
+            given = inspect.signature(function).bind(x, *args, **kwargs)
+            given.apply_defaults()  # those of the function of this name in keras.ops may be others
+            settings = dict(list(given.arguments.items())[1:])
+            return record(KerasTensor.function_layer(function, name=unique_name(name), operation=name), (x,), settings)
         return function(x if isinstance(x, Tensor) else as_tensor(x), *args, **kwargs)
 
     return call

@@ -101,15 +101,15 @@ class CallGraph:
         return map_structure(lambda leaf: values[id(leaf)], self.outputs)
 
 
-def as_batch_of(symbol: KerasTensor, value: Any, takes: str) -> Any:
+def as_batch_of(symbol: KerasTensor, value: Any, takes: str, any_size: bool = False) -> Any:
     """A batch for a symbolic input, in its dtype; (B, …) is taken for (B, …, 1). ValueError, which begins with `takes`,
-    for another shape.
+    for another shape; with `any_size`, for another number of dims.
     """
     wanted = symbol.shape
     if len(value.shape) == len(wanted) - 1 and wanted[-1] == 1:
         value = value.unsqueeze(-1) if isinstance(value, Tensor) else np.expand_dims(value, -1)
     fits = len(value.shape) == len(wanted) and all(
-        n is None or n == size for n, size in zip(wanted[1:], value.shape[1:], strict=True)
+        any_size or n is None or n == size for n, size in zip(wanted[1:], value.shape[1:], strict=True)
     )
     if not fits:
         raise ValueError(f"{takes} shape {wanted}, got {tuple(value.shape)}")

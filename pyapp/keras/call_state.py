@@ -17,6 +17,7 @@ class State(ThreadLocal):
     losses: bool = False  # whether a call has added a loss
     symbolic: tuple[Any, Any] = (None, None)  # the layer that is called with symbolic tensors, and its arguments
     scope: tuple[Any, ...] = ()  # the layers that are being built or called, the outermost first
+    remat: Any = None  # the RematScope in which layers are made
     room: tuple[int, str] | None = None  # how many bytes of weights a file may still ask for, and the file
 
 

@@ -9,7 +9,7 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..engine import DType, Tensor, no_grad, ops
@@ -58,6 +58,8 @@ def _within_scope(build: Callable[..., None]) -> Callable[..., None]:
             build(self, *args, **kwargs)
         if args and not kwargs:
             object.__setattr__(self, "_built_for", args[0])
+        elif kwargs and not args:
+            object.__setattr__(self, "_built_for_several", kwargs)
         self.built = True
 
     return scoped
@@ -81,6 +83,7 @@ class Layer(Configured, Module):
     converted: Mapping[str, Callable[[Any], Any]] = {}  # by attribute: what makes its value of what is written to it
     input_spec: Any = None  # an InputSpec, or one for each of the first argument's tensors
     quantization_modes: tuple[str, ...] = ()  # what `quantize` takes
+    says_outputs = False  # whether a user's class says the shapes of its outputs
     makes_masks = False  # whether a user's class has its own `compute_mask`, which is called without a mask too
     is_operation = False  # whether it is a function of `keras.ops` or an operator, which Keras counts to no layers
     stored_in_order = False  # whether `stored_weights` has the order of Keras' files
@@ -89,14 +92,19 @@ class Layer(Configured, Module):
         self, *, activity_regularizer: Any = None, trainable: bool = True, dtype: Any = None, autocast: bool = True,
         name: str | None = None, input_shape: Any = None, input_dim: int | None = None, **unknown: Any,
     ) -> None:  # fmt: skip
+        early = {key: value for key, value in self.__dict__.items() if key != "_arguments"}
         super().__init__()
+        for key, value in early.items():  # what was assigned before super().__init__(): layers among it are layers now
+            setattr(self, key, value)
         input_shape = (input_dim,) if input_shape is None and input_dim is not None else input_shape
         if unknown:
             raise TypeError(f"{type(self).__name__} has no argument {', '.join(map(repr, sorted(unknown)))}")
         self.name = name or unique_name(type(self).__name__)
         self.built = False
+        self._remat = STATE.remat
         self._path: str | None = None
-        object.__setattr__(self, "_built_for", None)  # the shapes that `build` was given
+        object.__setattr__(self, "_built_for", None)  # the shape that `build` was given
+        object.__setattr__(self, "_built_for_several", None)  # the shapes by name, of a `build` that takes several
         self.dtype_policy = dtype
         self.autocast = autocast
         self.activity_regularizer = regularizers.get(activity_regularizer)
@@ -110,12 +118,16 @@ class Layer(Configured, Module):
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        cls.makes_masks = not cls.compute_mask.__module__.startswith("pyapp.")
+        cls.makes_masks = _is_own(cls.compute_mask)
+        cls.says_outputs = _is_own(cls.compute_output_shape) or _is_own(cls.compute_output_spec)
         if "build" in cls.__dict__:
             cls.build = _within_scope(cls.build)  # type: ignore[method-assign]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name[:1] != "_" and "_modules" in self.__dict__:
+        if "_modules" not in self.__dict__:
+            object.__setattr__(self, name, value)  # before super().__init__(), which registers it
+            return
+        if name[:1] != "_":
             before = self.__dict__.get(name)
             if isinstance(before, (LayerList, LayerDict)):  # its layers are no longer this one's
                 gone = {id(layer) for layer in (before.values() if isinstance(before, dict) else before)}
@@ -125,6 +137,8 @@ class Layer(Configured, Module):
                 value = self.converted[name](value)
                 self._remember(name, value)
             value = tracked(self, name, value)
+            if name in self._modules and not isinstance(value, Module):
+                del self._modules[name]  # the layer is no attribute any more
             if isinstance(value, Variable) and not getattr(value, "is_parameter", False):  # a weight made outside
                 if all(value is not known for known in (*self._buffers.values(), *self._weight_order)):
                     self.register_buffer(name, value)
@@ -137,6 +151,28 @@ class Layer(Configured, Module):
         given = self._arguments or {}
         if name in given and self.converted[name](given[name]) is not value:
             self.__dict__["_arguments"] = {**given, name: value}
+
+    # -- layers inside
+
+    @property
+    def _layers(self) -> list[Layer]:
+        """The layers directly inside, by the name that packages for Keras know."""
+        return [child for child in self._modules.values() if isinstance(child, Layer)]
+
+    def _flatten_layers(self, recursive: bool = True, include_self: bool = True) -> Iterator[Layer]:
+        """This layer, the layers inside, and those inside of them, each once; packages for Keras call it."""
+        seen: set[int] = {id(self)}
+        if include_self:
+            yield self
+        waiting = self._layers[::-1]
+        while waiting:
+            layer = waiting.pop()
+            if id(layer) in seen:
+                continue
+            seen.add(id(layer))
+            yield layer
+            if recursive:
+                waiting += layer._layers[::-1]
 
     # -- dtypes
 
@@ -219,8 +255,32 @@ class Layer(Configured, Module):
         raise NotImplementedError(f"{type(self).__name__} has no call()")
 
     def symbolic_outputs(self, *args: Any, **kwargs: Any) -> Any:
-        """The symbolic outputs of symbolic inputs; None where a call with zeros shows them."""
-        return None
+        """The symbolic outputs of symbolic inputs, where a class of one's own has `compute_output_spec` or
+        `compute_output_shape`; None where a call with zeros shows them."""
+        if not self.says_outputs:
+            return None
+        kind = type(self)
+        if not self.built:
+            if kind.build is Layer.build and any(not layer.built for layer in self._layers):
+                return None  # the call builds the layers inside
+            self._build_for(args[0] if args else next(iter(kwargs.values())), args, kwargs)
+        if _is_own(kind.compute_output_spec):
+            found = self.compute_output_spec(*args, **kwargs)
+        else:
+            names = _shape_arguments(kind.compute_output_shape)
+            shapes = self.compute_output_shape(**shapes_for(self, names, args, kwargs))
+            found = map_shapes(lambda one: KerasTensor(one, self.compute_dtype), shapes)
+        self._mask_symbols(args, kwargs, found)
+        return found
+
+    def _mask_symbols(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], outputs: Any) -> None:
+        """Marks symbolic outputs as masked where `compute_mask` passes on the mask of the first input."""
+        if not self.supports_masking and not self.makes_masks:
+            return
+        first = flatten(args[0] if args else next(iter(kwargs.values()), None))[:1]
+        dims = first[0].mask_dims if first and isinstance(first[0], KerasTensor) else 0
+        for leaf in flatten(outputs):
+            leaf.mask_dims = min(dims, leaf.ndim)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         """The mask of the outputs, from the first argument and its masks."""
@@ -339,17 +399,19 @@ class Layer(Configured, Module):
         """What the optimiser changes. A layer that is not trainable has none, whatever the layers inside say."""
         if not self._trainable:
             return []
-        found = {id(w): w for w in self._own_weights() if getattr(w, "is_parameter", False) and w.requires_grad}
-        for child in self._modules.values():
-            if isinstance(child, Layer):
-                inside = child.trainable_weights
-            else:
-                inside = [parameter for parameter in child.parameters() if parameter.requires_grad]
-            for weight in inside:
-                found.setdefault(id(weight), weight)
-        return list(found.values())
+        return [w for w in self.weights if getattr(w, "is_parameter", False) and w.requires_grad]
 
     trainable_variables = trainable_weights
+
+    @property
+    def _trainable_variables(self) -> list[Tensor]:
+        """This layer's own weights that can be trained; for packages that write `save_own_variables`."""
+        return [w for w in self._own_weights() if getattr(w, "is_parameter", False)]
+
+    @property
+    def _non_trainable_variables(self) -> list[Tensor]:
+        """This layer's own weights that are never trained."""
+        return [w for w in self._own_weights() if not getattr(w, "is_parameter", False)]
 
     @property
     def non_trainable_weights(self) -> list[Tensor]:
@@ -479,7 +541,7 @@ class Layer(Configured, Module):
         if self.input_spec is not None:
             self._check_inputs(args[0] if args else next(iter(kwargs.values())))
         if not self.built:
-            self._build_for(args[0] if args else next(iter(kwargs.values())))
+            self._build_for(args[0] if args else next(iter(kwargs.values())), args, kwargs)
         masks = self._take_masks(args, kwargs)
         outermost, STATE.inside = not STATE.inside, True
         if outermost and STATE.losses:
@@ -538,7 +600,7 @@ class Layer(Configured, Module):
         return f"layer {self.name} ({type(self).__name__}) with inputs of shape {given or 'no tensors'}"
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call(*args, **kwargs)
+        return self.call(*args, **kwargs) if self._remat is None else self._remat.run(self, args, kwargs)
 
     def _as_input(self, value: Any) -> Any:
         """An input as a tensor; floating-point ones in the layer's dtype."""
@@ -607,11 +669,17 @@ class Layer(Configured, Module):
             if mask is not None and mask_of(leaf) is None:
                 set_mask(leaf, mask)
 
-    def _build_for(self, inputs: Any) -> None:
+    def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
+        several = _shape_arguments(type(self).build)
+        if len(several) > 1 and (args or kwargs):
+            self._build_for_several(shapes_for(self, several, args, kwargs or {}))
+            return
         for leaf in flatten(inputs):
             if not hasattr(leaf, "shape"):
                 raise ValueError(f"layer {self.name} ({type(self).__name__}) takes tensors, not {leaf!r:.60}")
-        shape = map_structure(lambda leaf: tuple(leaf.shape), inputs)
+        layer, symbols = STATE.symbolic
+        said = symbols[0] if layer is self and symbols and not type(self).__module__.startswith("pyapp.") else inputs
+        shape = map_structure(lambda leaf: tuple(leaf.shape), said)  # of symbolic tensors with None, for users' classes
         try:
             with weights_read_in(None):
                 self.build(shape)
@@ -621,6 +689,17 @@ class Layer(Configured, Module):
                 shape = map_structure(lambda leaf: tuple(getattr(leaf, "shape", ())), symbols[0])
             raise type(error)(
                 f"layer {self.name} ({type(self).__name__}) cannot take inputs of shape {shape}: {error}"
+            ) from error
+        self.built = True
+
+    def _build_for_several(self, shapes: dict[str, Any]) -> None:
+        """Makes the weights with the shapes of several arguments, by the names that `build` has for them."""
+        try:
+            with weights_read_in(None):
+                self.build(**shapes)
+        except (ValueError, TypeError) as error:
+            raise type(error)(
+                f"layer {self.name} ({type(self).__name__}) cannot take inputs of these shapes: {shapes}: {error}"
             ) from error
         self.built = True
 
@@ -668,11 +747,16 @@ class Layer(Configured, Module):
 
     def get_build_config(self) -> dict[str, Any] | None:
         """What `build_from_config` takes: the shapes that `build` was given. None before that."""
+        if self._built_for_several is not None:
+            return {"shapes_dict": self._built_for_several}
         return None if self._built_for is None else {"input_shape": self._built_for}
 
     def build_from_config(self, config: Mapping[str, Any]) -> None:
         """Makes the weights for the shapes of `get_build_config`."""
-        shape = config.get("input_shape")
+        shape, several = config.get("input_shape"), config.get("shapes_dict")
+        if several is not None and not self.built:
+            self.build(**{name: map_shapes(tuple, one) for name, one in several.items()})
+            self.built = True
         if shape is not None and not self.built:
             self.build(map_shapes(tuple, shape))
             self.built = True
@@ -700,6 +784,9 @@ class Layer(Configured, Module):
         shared = {"name": self.name, "trainable": self._trainable, "dtype": policy}
         found = {key: value for key, value in shared.items() if every or key in taken}
         for key, value in self.settings().items():
+            whole = vars(self).get(key)
+            if isinstance(whole, tuple) and isinstance(value, (int, list)):
+                value = whole  # a number for every dim, as Keras writes it
             if key in _UNWRITTEN and value == _UNWRITTEN[key]:
                 continue
             part = next((part for end, part in _BY_KEY.items() if key.endswith(end)), None)
@@ -715,21 +802,53 @@ class Layer(Configured, Module):
 
     @property
     def output(self) -> Any:
-        """The symbolic output of the only call. ValueError if there is none, or if there are several."""
-        return self._only_call().outputs
+        """The symbolic output of the first call. ValueError if there is none."""
+        return self._first_call().outputs
 
     @property
     def input(self) -> Any:
-        """The symbolic input of the only call."""
-        inputs = self._only_call().inputs
+        """The symbolic input of the first call."""
+        inputs = self._first_call().inputs
         return inputs[0] if len(inputs) == 1 else inputs
 
-    def _only_call(self) -> Call:
-        if len(self._symbolic_calls) != 1:
-            raise ValueError(
-                f"layer {self.name} was called {len(self._symbolic_calls)} times with symbolic tensors, not once"
-            )
+    def _first_call(self) -> Call:
+        if not self._symbolic_calls:
+            raise ValueError(f"layer {self.name} was never called with symbolic tensors")
         return self._symbolic_calls[0]
+
+
+def _is_own(method: Any) -> bool:
+    """Whether a method is a user's."""
+    return not method.__module__.startswith("pyapp.")
+
+
+@functools.cache
+def _shape_arguments(method: Any) -> tuple[str, ...]:
+    """The names of the arguments of a `build` or a `compute_output_shape` of a user's; () for one of pyapp's."""
+    if not _is_own(method):
+        return ()
+    taken = inspect.signature(method).parameters.values()
+    return tuple(one.name for one in taken if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL))[1:]
+
+
+def shapes_for(layer: Any, names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes of the arguments of a call, by the names that a `build` has for them: one name stands for the first
+    argument, each of several is that of an argument and `_shape`. ValueError for another name."""
+    given = {**dict(zip(_argument_names(type(layer).call), args, strict=False)), **kwargs}
+    found = {
+        name: map_structure(lambda leaf: tuple(leaf.shape) if hasattr(leaf, "shape") else None, value)
+        for name, value in given.items()
+        if any(hasattr(leaf, "shape") for leaf in flatten(value))
+    }
+    if len(names) == 1:
+        return {names[0]: next(iter(found.values()), None)}
+    for name in names:
+        if not name.endswith("_shape") or name.removesuffix("_shape") not in _argument_names(type(layer).call):
+            raise ValueError(
+                f"layer {layer.name} ({type(layer).__name__}): {name!r} stands for no argument of call(); each of "
+                "several is named like one, with _shape at its end"
+            )
+    return {name: found[name.removesuffix("_shape")] for name in names if name.removesuffix("_shape") in found}
 
 
 def restored(value: Any) -> Any:
@@ -805,7 +924,7 @@ class Function(Layer):
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None
 
-    def _build_for(self, inputs: Any) -> None:
+    def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         self.built = True
 
 

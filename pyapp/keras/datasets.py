@@ -12,6 +12,7 @@ from ..datasets.files import AnyFolder, DataFile, obtain
 from ..engine.lazy import np
 from ..errors import FileFormatError
 from ..formats.safe_json import parse_json
+from .importable import importable
 
 __all__ = [
     "boston_housing", "california_housing", "cifar10", "cifar100", "fashion_mnist", "imdb", "mnist", "reuters",
@@ -220,3 +221,4 @@ california_housing = _California(
     _Files("california_housing", "1a2e3a52e0398de6463aebe6f4a8da34fb21fbb6b934cf88c3425e766f2a1a6f")
 )
 boston_housing = _Boston(_Files("boston_housing", "f553886a1f8d56431e820c5b82552d9d95cfcb96d1e678153f8839538947dff5"))
+importable(__name__, **{_name: globals()[_name] for _name in __all__})

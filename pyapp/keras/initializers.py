@@ -201,7 +201,7 @@ class STFT(Initializer):
     window's squares, "spectrum" by its sum."""
 
     def __init__(
-        self, side: str, window: Any = "hann", scaling: str | None = "density", periodic: bool = False
+        self, side: str = "real", window: Any = "hann", scaling: str | None = "density", periodic: bool = False
     ) -> None:
         if side not in ("real", "imag"):
             raise ValueError(f"STFT: side is real or imag, not {side!r}")

@@ -484,7 +484,8 @@ class Reading:
             if "layers" in config and hasattr(kind, "add"):
                 return self.sequential(kind, given, config)
         if not kind.__module__.startswith("pyapp."):
-            values = {key: self._of_own(value) for key, value in config.items()}
+            reads = hasattr(kind, "from_config") and not kind.from_config.__module__.startswith("pyapp.")
+            values = {key: self._of_own(value, reads) for key, value in config.items()}
             made = kind.from_config(values) if hasattr(kind, "from_config") else kind(**values)
         else:
             settings = {key: _tuples(self.object(value, key)) for key, value in config.items()}
@@ -502,10 +503,11 @@ class Reading:
         self._build(made, given)
         return made
 
-    def _of_own(self, value: Any) -> Any:
-        """A setting of a class of a user's own: layers are made, other objects are left to its constructor."""
+    def _of_own(self, value: Any, reads: bool) -> Any:
+        """A setting of a class of a user's own: layers are made, other objects are left to its constructor; functions
+        too, where it has a `from_config` of its own (`reads`)."""
         if isinstance(value, list):
-            return [self._of_own(inner) for inner in value]
+            return [self._of_own(inner, reads) for inner in value]
         if not isinstance(value, Mapping):
             return value
         if str(value.get("class_name")).endswith(("DTypePolicy", "DTypePolicyMap")) and "config" in value:
@@ -515,8 +517,9 @@ class Reading:
                 is_layer = issubclass(self.class_of(value), Layer)
             except (ValueError, TypeError):
                 is_layer = False
-            return self.object(value) if is_layer or value["class_name"] == "function" else value
-        return {key: self._of_own(inner) for key, inner in value.items()}
+            is_function = value["class_name"] == "function" and not reads
+            return self.object(value) if is_layer or is_function else value
+        return {key: self._of_own(inner, reads) for key, inner in value.items()}
 
     def _accepted(self, kind: Any, settings: dict[str, Any]) -> dict[str, Any]:
         """The settings that the constructor of a class takes. FileFormatError for one that matters and is not there."""

@@ -160,6 +160,8 @@ class Lookup:
             return found() if isinstance(found, type) else found
         if isinstance(identifier, Mapping):
             name = str(identifier.get("class_name", ""))
+            if name == "function":
+                return self.get(str(identifier.get("config")))
             named = self._named()
             made = named.get(name) or named.get(self.aliases.get(name, name)) or registered(name)
             if made is None:

@@ -55,6 +55,7 @@ class Model(Layer):
             raise ValueError("Model: inputs and outputs are given together")
         object.__setattr__(self, "graph", None)
         self.stop_training = False
+        self.run_eagerly = False
         self._last_batch: Any = (None, None, None)
         self.optimizer: Any = None
         self.loss: Any = None  # what compile was given
@@ -64,8 +65,11 @@ class Model(Layer):
         if inputs is not None:
             inputs, outputs = _single(inputs), _single(outputs)
             object.__setattr__(self, "graph", CallGraph(inputs, outputs))
+            early = dict(self._modules)  # attributes that were assigned before super().__init__()
+            self._modules.clear()
             for number, layer in enumerate(self.graph.layers):
                 self._modules[f"layer_{number}"] = layer
+            self._modules.update(early)
             self.built = True
 
     def _in_compute_dtype(self, tensor: Tensor) -> Tensor:
@@ -87,6 +91,8 @@ class Model(Layer):
     @property
     def operations(self) -> list[Layer]:
         """The layers directly inside, and the functions among them that have no weights, in order."""
+        if self.graph is not None:
+            return list(self.graph.layers)  # without attributes that a subclass of a functional model has
         return [child for child in self._modules.values() if isinstance(child, Layer)]
 
     @property
@@ -179,14 +185,14 @@ class Model(Layer):
             self._first_inputs = map_shapes(lambda shape: {"batch_shape": list(shape), "dtype": floatx()}, input_shape)
             self.compute_output_shape(input_shape)
 
-    def _build_for(self, inputs: Any) -> None:
+    def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         leaves = flatten(inputs)
         if all(isinstance(leaf, Tensor) for leaf in leaves):  # what a file says, so that weights can be read
             self._first_inputs = map_structure(
                 lambda leaf: {"batch_shape": [None, *leaf.shape[1:]], "dtype": leaf.dtype.name}, inputs
             )
         if type(self).build is not Model.build:
-            super()._build_for(inputs)
+            super()._build_for(inputs, args, kwargs)
         self.built = True
 
     def quantize(self, mode: Any = None, config: Any = None, filters: Any = None, *, type_check: bool = True) -> None:
@@ -490,13 +496,15 @@ class Model(Layer):
 
     def get_metrics_result(self) -> dict[str, Any]:
         """The mean of the loss and the metrics since the last reset, by name."""
+        if type(self).metrics is not Model.metrics:  # a subclass says which there are
+            own = [(metric.name, metric.result()) for metric in self.metrics]
+            return {key: value for name, one in own for key, value in _by_name(name, one).items()}
         found: dict[str, Any] = {"loss": self._loss_tracker.result()}
         found |= {tracker.name: tracker.result() for tracker in self._output_trackers}
         if self._compiled_metrics is not None:
             found |= self._compiled_metrics.results()
         for metric in self._own_metrics:
-            result = metric.result()
-            found |= result if isinstance(result, Mapping) else {metric.name: result}
+            found |= _by_name(metric.name, metric.result())
         return dict(sorted(found.items()))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -844,7 +852,7 @@ class Sequential(Model):
             self.built = True
             self._count_graph()
 
-    def _build_for(self, inputs: Any) -> None:
+    def _build_for(self, inputs: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> None:
         if self._first is None and hasattr(inputs, "shape"):
             self.build((None, *inputs.shape[1:]))
         self.built = True
@@ -868,7 +876,8 @@ class Sequential(Model):
 
     def call(self, inputs: Any, training: bool = False, mask: Any = None) -> Any:
         if self._first is not None and hasattr(inputs, "shape"):
-            inputs = as_batch_of(self._first, inputs, f"model {self.name} takes inputs of")
+            # Other sizes than those of the first batch are for the layers to take or refuse, as in Keras.
+            inputs = as_batch_of(self._first, inputs, f"model {self.name} takes inputs of", any_size=True)
         x = inputs
         with training_mode(training):
             for layer in self.layers:
@@ -957,6 +966,11 @@ def _track(tracker: Mean, value: Tensor, examples: int) -> None:
     with no_grad():
         tracker.add("total", value.detach().to(tracker.dtype) * float(examples))
         tracker.add("count", ops.full((), float(examples), dtype=tracker.dtype, device=value.device))
+
+
+def _by_name(name: str, result: Any) -> Mapping[str, Any]:
+    """What a metric gives, by the names in the logs."""
+    return result if isinstance(result, Mapping) else {name: result}
 
 
 def _flat_logs(logs: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ..nn import functional as F
 from ..train.floats import floatx
 from . import losses
 from .arguments import as_tensor, axes_of, channels_last, dim_of, is_channels_first
+from .masking import exclude
 
 __all__ = [
     "adaptive_average_pool", "adaptive_max_pool", "average_pool", "batch_normalization", "binary_crossentropy",
@@ -220,8 +221,7 @@ def dot_product_attention(
         rows, columns = (ops.arange(n, device=query.device) for n in scores.shape[-2:])
         causal = columns <= rows.unsqueeze(-1)
         seen = causal if seen is None else seen & causal
-    if seen is not None:
-        scores = scores.masked_fill(~seen, float("-inf"))
+    scores = exclude(scores, seen)  # a query that sees nothing gets the mean, as in Keras
     return (scores.softmax(-1) @ v).transpose(1, 2)
 
 

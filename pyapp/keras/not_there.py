@@ -6,12 +6,9 @@ NOT_THERE = {
     "wrappers": "call fit and predict of the model itself",
     "visualization": "use matplotlib with the arrays",
     "legacy": "Keras 3 has replaced it",
-    "remat": "make batches smaller, or gather gradients with gradient_accumulation_steps",
-    "RematScope": "make batches smaller, or gather gradients with gradient_accumulation_steps",
     "StatelessScope": "modules keep their state: use pyapp.func.functional_call",
     "SymbolicScope": "call layers with keras.Input",
     "Operation": "write a Layer",
-    "Function": "make a keras.Model(inputs, outputs)",
 }
 
 

@@ -34,8 +34,9 @@ from . import (
     shaping_functions,
     spectral_functions,
 )
-from .arguments import as_floats, as_tensor, axes_of
+from .arguments import as_floats, as_tensor, axes_of, dim_of
 from .core import Function
+from .importable import importable
 from .structures import flatten
 from .symbolic_tensors import KerasTensor, record
 
@@ -72,12 +73,12 @@ def size(x: Any) -> int:
 
 
 def shape(x: Any) -> tuple[Any, ...]:
-    return tuple(x.shape)
+    return tuple(x.shape if hasattr(x, "shape") else as_tensor(x).shape)
 
 
 def dtype(x: Any) -> str:
     """The name of the dtype, such as "float32"."""
-    return as_tensor(x).dtype.name
+    return x.dtype if isinstance(x, KerasTensor) else as_tensor(x).dtype.name
 
 
 def cast(x: Any, dtype: Any) -> Tensor:
@@ -196,8 +197,19 @@ def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
 
 
 def take_along_axis(x: Tensor, indices: Any, axis: int | None = None) -> Tensor:
+    """x at indices along an axis; the other dims of both are broadcast, as NumPy does it."""
     ids = as_tensor(indices).to("int64")
-    return x.reshape(-1).gather(0, ids.reshape(-1)) if axis is None else x.gather(axis, ids)
+    if axis is None:
+        return x.reshape(-1).gather(0, ids.reshape(-1))
+    at = dim_of(axis, x.ndim)
+    if ids.ndim != x.ndim:
+        raise ValueError(
+            f"take_along_axis: x has {x.ndim} dims, the indices {ids.ndim}; they have to have the same number"
+        )
+    ids = pyapp.where(ids < 0, ids + x.shape[at], ids)
+    others = pyapp.broadcast_shapes(*((*value.shape[:at], 1, *value.shape[at + 1 :]) for value in (x, ids)))
+    wide, long = ([*others[:at], size, *others[at + 1 :]] for size in (x.shape[at], ids.shape[at]))
+    return x.broadcast_to(wide).gather(at, ids.broadcast_to(long))
 
 
 def unstack(x: Tensor, num: int | None = None, axis: int = 0) -> list[Tensor]:
@@ -218,7 +230,7 @@ def identity(n: int, dtype: Any = None) -> Tensor:
 
 
 def ndim(x: Any) -> int:
-    return int(as_tensor(x).ndim)
+    return int(x.ndim if isinstance(x, KerasTensor) else as_tensor(x).ndim)
 
 
 def round(x: Tensor, decimals: int = 0) -> Tensor:
@@ -438,7 +450,10 @@ for _name, _value in list(globals().items()):
         callable(_value)
         and getattr(_value, "__module__", "") == __name__
         and _name[0] != "_"
+        and _name not in ("shape", "ndim", "dtype", "is_tensor")  # what a symbolic tensor says at once
         and not isinstance(_value, type)
     ):
         globals()[_name] = _for_symbols(_value, _name)
 globals().update(_public(*_PARTS))
+_whole = sys.modules[__name__]
+importable(__name__, image=image, linalg=_whole, nn=_whole, numpy=_whole)

@@ -34,6 +34,10 @@ class Setting(float):
         found._optimizer = optimizer
         return found
 
+    def __reduce__(self) -> Any:
+        """A copy is a number."""
+        return int, (int(self),)
+
     def assign(self, value: Any) -> None:
         """Sets the optimiser's learning rate."""
         self._optimizer.learning_rate = value
@@ -212,6 +216,26 @@ class Optimizer(Configured):
             rate = lambda value: setattr(self, "learning_rate", value)  # noqa: E731
             found.append(_number(self._rate, floatx(), f"{self.name}/learning_rate", rate))
         return [*found, *self.ordered_states()]
+
+    def set_weights(self, weights: Iterable[Any]) -> None:
+        """Writes arrays into `variables`. ValueError where their number or a shape differs."""
+        given, own = list(weights), self.variables
+        if len(given) != len(own):
+            raise ValueError(f"{self.name}: set_weights takes {len(own)} arrays, got {len(given)}")
+        for place, (variable, value) in enumerate(zip(own, given, strict=True)):
+            value = ops.as_tensor(value)
+            if tuple(value.shape) != tuple(variable.shape):
+                raise ValueError(f"{self.name}: weight {place} is {tuple(variable.shape)}, got {tuple(value.shape)}")
+            variable.assign(value)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Puts `variables` into a dict, as "0", "1", …"""
+        for number, variable in enumerate(self.variables):
+            store[str(number)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Reads what `save_own_variables` wrote. ValueError where the number of arrays or a shape differs."""
+        self.set_weights([store[str(number)] for number in range(len(store))])
 
     def ordered_states(self) -> list[Tensor]:
         """The states of all weights in Keras' order."""

@@ -16,6 +16,7 @@ from ..engine.ops.element_updates import update_elements
 from ..engine.storage import Storage
 from ..engine.tensor import make
 from . import schedules
+from .importable import importable
 from .lookup import Configured, Lookup, as_json
 from .lookup import serialize as serialize
 from .optimizer_base import Count, Optimizer, Setting
@@ -371,3 +372,4 @@ class MultiOptimizer(Optimizer):
 
 _lookup = Lookup("optimizer", globals(), Optimizer, {name.lower(): name for name in __all__})
 get, deserialize = _lookup.get, _lookup.deserialize
+importable(__name__, schedules=schedules)

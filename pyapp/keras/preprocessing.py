@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from .importable import importable
 from .picture_files import array_to_img, img_to_array, load_img, save_img, smart_resize
 from .sources import image_dataset_from_directory, text_dataset_from_directory, timeseries_dataset_from_array
 from .utils import pad_sequences
@@ -16,3 +17,4 @@ image = SimpleNamespace(
     smart_resize=smart_resize,
 )  # fmt: skip
 sequence = SimpleNamespace(pad_sequences=pad_sequences)
+importable(__name__, image=image, sequence=sequence)

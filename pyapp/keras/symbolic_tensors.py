@@ -221,28 +221,13 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if known is not None:
         return known
     leaves = [leaf for leaf in flatten([list(args), kwargs]) if isinstance(leaf, KerasTensor)]
-    unknown = any(None in leaf.shape for leaf in leaves)
-    found = []
-    for size in _PROBES if unknown else _PROBES[:1]:
-
-        def zeros(leaf: Any, size: int = size) -> Any:
-            if not isinstance(leaf, KerasTensor):
-                return leaf
-            longer = size * layer.probe_scale
-            sizes = [(size if place == 0 else longer) if n is None else n for place, n in enumerate(leaf.shape)]
-            if leaf.dtype == "string":
-                return np.full(sizes, "")
-            found = ops.zeros(sizes, dtype=leaf.dtype)
-            return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
-
-        given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
-        named.pop("training", None)
-        before, STATE.symbolic = STATE.symbolic, (layer, list(args))
-        try:
-            with no_grad(), training_mode(False):
-                found.append(layer(*given, **named))
-        finally:
-            STATE.symbolic = before
+    try:
+        found = _with_zeros(layer, args, kwargs, leaves, layer.probe_scale)
+    except _UNFIT:
+        shorter = _with_others(layer, args, kwargs, leaves) if any(None in leaf.shape[1:] for leaf in leaves) else None
+        if shorter is None:
+            raise
+        found = shorter
     layer.clear_losses()
     flat = [flatten(outputs) for outputs in found]
     symbols = [
@@ -256,6 +241,51 @@ def infer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mask = mask_of(leaf)
         symbol.mask_dims = 0 if mask is None else mask.ndim
     return unflatten(found[0], iter(symbols))
+
+
+_UNFIT = (ValueError, TypeError, IndexError, RuntimeError)
+
+
+def _with_others(layer: Any, args: Any, kwargs: Any, leaves: list[KerasTensor]) -> list[Any] | None:
+    """The outputs for shorter zeros, for a table of positions that has few, or for those of a model's own input; None
+    where none fit."""
+    for scale in (1, 0):
+        try:
+            return _with_zeros(layer, args, kwargs, leaves, scale)
+        except _UNFIT:
+            continue
+    return None
+
+
+def _with_zeros(
+    layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[KerasTensor], scale: int
+) -> list[Any]:
+    """The outputs for zeros in place of symbolic tensors: of one size for their unknown dims, and of another if there
+    are any. `scale` multiplies the sizes that are not the batch's; with 0 they are those of the model's input."""
+    found = []
+    fixed = getattr(layer, "input_shape", ()) if not scale else ()
+    for size in _PROBES if any(None in leaf.shape for leaf in leaves) else _PROBES[:1]:
+
+        def zeros(leaf: Any, size: int = size) -> Any:
+            if not isinstance(leaf, KerasTensor):
+                return leaf
+            sizes = [(size if place == 0 else size * scale) if n is None else n for place, n in enumerate(leaf.shape)]
+            if len(leaves) == 1 and not scale:  # those that a model has for its only input
+                sizes = [known or size if n is None else n for n, known in zip(leaf.shape, fixed, strict=True)]
+            if leaf.dtype == "string":
+                return np.full(sizes, "")
+            found = ops.zeros(sizes, dtype=leaf.dtype)
+            return set_mask(found, ops.ones(sizes[: leaf.mask_dims], dtype="bool")) if leaf.mask_dims else found
+
+        given, named = map_structure(zeros, args), map_structure(zeros, kwargs)
+        named.pop("training", None)
+        before, STATE.symbolic = STATE.symbolic, (layer, list(args))
+        try:
+            with no_grad(), training_mode(False):
+                found.append(layer(*given, **named))
+        finally:
+            STATE.symbolic = before
+    return found
 
 
 def Input(

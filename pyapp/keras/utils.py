@@ -6,6 +6,7 @@ import difflib
 import json
 import random
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 from ..engine.lazy import np
@@ -17,13 +18,16 @@ from .backend import standardize_dtype
 from .config import disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled
 from .core import clear_session
 from .feature_space import FeatureSpace
+from .importable import importable
 from .models import clone_model
 from .picture_files import array_to_img, img_to_array, load_img, save_img
 from .registered import (
     deserialize_keras_object,
+    deserialize_keras_object_of_keras_2,
     get_registered_name,
     get_registered_object,
     serialize_keras_object,
+    serialize_keras_object_of_keras_2,
 )
 from .saving import CustomObjectScope, custom_object_scope, get_custom_objects, register_keras_serializable
 from .sources import (
@@ -41,8 +45,8 @@ __all__ = [
     "audio_dataset_from_directory", "bounding_boxes", "clear_session", "clone_model", "custom_object_scope",
     "deserialize_keras_object", "disable_interactive_logging", "enable_interactive_logging", "get_custom_objects",
     "get_file", "get_registered_name", "get_registered_object", "get_source_inputs", "image_dataset_from_directory",
-    "img_to_array", "is_interactive_logging_enabled", "is_keras_tensor", "load_img", "model_to_dot", "normalize",
-    "pack_x_y_sample_weight", "pad_sequences", "plot_model", "register_keras_serializable", "save_img",
+    "img_to_array", "is_interactive_logging_enabled", "is_keras_tensor", "legacy", "load_img", "model_to_dot",
+    "normalize", "pack_x_y_sample_weight", "pad_sequences", "plot_model", "register_keras_serializable", "save_img",
     "serialize_keras_object", "set_random_seed", "split_dataset", "standardize_dtype",
     "text_dataset_from_directory", "timeseries_dataset_from_array", "to_categorical", "unpack_x_y_sample_weight",
 ]  # fmt: skip
@@ -307,3 +311,10 @@ def split_dataset(
         raise ValueError(f"split_dataset: {left} and {right} examples are more than the {count} there are")
     first, last = order[:left], order[count - right :]
     return map_structure(lambda part: part[first], dataset), map_structure(lambda part: part[last], dataset)
+
+
+legacy = SimpleNamespace(
+    serialize_keras_object=serialize_keras_object_of_keras_2,
+    deserialize_keras_object=deserialize_keras_object_of_keras_2,
+)
+importable(__name__, bounding_boxes=bounding_boxes, legacy=legacy)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.keras import programs  # noqa: F401 (its scripts too)
+from tests.keras import programs, user_classes  # noqa: F401 (their scripts too)
 from tests.keras.script_tools import SCRIPTS as SCRIPTS
 from tests.keras.script_tools import fitted, numbers, script, start
 

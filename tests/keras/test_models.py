@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import re
 import sys
@@ -309,7 +310,7 @@ def test_checkpoints_and_tables_of_an_interrupted_training(tmp_path: Path) -> No
 
 BAD = [
     (lambda m, x, y: m.fit(x, y[:5]), ValueError, "different numbers of examples: 5, 24"),
-    (lambda m, x, y: m.fit(x[:, :4], y), ValueError, r"takes inputs of shape \(None, 6\), got \(24, 4\)"),
+    (lambda m, x, y: m.fit(x[:, :4], y), ValueError, r"built for inputs whose last dim is 6, got shape \(24, 4\)"),
     (lambda m, x, y: m.fit(x[:0], y[:0]), ValueError, "no data"),
     (lambda m, x, y: m.fit(iter([]), steps_per_epoch=2), ValueError, "no data"),
     (lambda m, x, y: m.fit(x, y + 3), (ValueError, IndexError), "labels are classes 0 … 2"),
@@ -722,6 +723,63 @@ def test_seeds_can_be_drawn() -> None:
     assert keras.random.SeedGenerator.from_config(seeds.get_config()).seed == 42
     with pytest.raises(ValueError, match="the seed is a whole number"):
         keras.random.SeedGenerator("a")
+
+
+def test_layers_may_be_assigned_before_the_constructor_runs_and_taken_away(tmp_path: Path) -> None:
+    class Early(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.dense, self.size = keras.layers.Dense(3), 3
+            self.blocks = [keras.layers.Dense(2), keras.layers.Dense(1)]
+            inputs = keras.Input((4,))
+            super().__init__(inputs, self.blocks[0](self.dense(inputs)))
+
+    model = Early()
+    assert [layer.name for layer in model.layers] == [model.inputs[0].name, "dense", "dense_1"] and model.size == 3
+    assert len(model.weights) == 4  # the last block was never called
+    model.dense = 0.5  # a number in the place of a layer, which stays in the graph
+    assert model.dense == 0.5 and len(model.weights) == 4 and model(zeros(2, 4)).shape == (2, 2)
+
+
+def test_functions_in_the_files_of_layers_of_ones_own(tmp_path: Path) -> None:
+    class Around(keras.layers.Layer):
+        def __init__(self, inside: Any, act: Any, **settings: Any) -> None:
+            super().__init__(**settings)
+            self.inside, self.act = inside, act
+
+        def call(self, inputs: Any) -> Any:
+            return self.act(self.inside(inputs))
+
+        def get_config(self) -> dict[str, Any]:
+            own = {"inside": self.inside, "act": self.act}
+            written = {key: keras.saving.serialize_keras_object(value) for key, value in own.items()}
+            return {**super().get_config(), **written}
+
+        @classmethod
+        def from_config(cls, config: dict[str, Any]) -> Any:
+            read = {key: keras.saving.deserialize_keras_object(config.pop(key)) for key in ("inside", "act")}
+            return cls(**config, **read)
+
+    inputs = keras.Input((4,))
+    x = keras.activations.gelu(Around(keras.layers.Dense(3), keras.activations.relu)(inputs))
+    model = keras.Model(inputs, x)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras", custom_objects={"Around": Around})
+    given = keras.ops.ones((2, 4))
+    assert bool((again(given) == model(given)).all())
+
+
+def test_parts_of_modules_can_be_imported() -> None:
+    for part, name in (
+        ("optimizers.schedules", "CosineDecay"), ("preprocessing.image", "load_img"), ("ops.nn", "relu"),
+        ("preprocessing.sequence", "pad_sequences"), ("datasets.mnist", "load_data"), ("ops.image", "resize"),
+        ("utils.bounding_boxes", "convert_format"), ("utils.legacy", "serialize_keras_object"),
+        ("ops.numpy", "take"), ("ops.linalg", "norm"),
+    ):  # fmt: skip
+        assert callable(getattr(importlib.import_module(f"pyapp.keras.{part}"), name)), part
+    written = keras.utils.legacy.serialize_keras_object(keras.optimizers.schedules.CosineDecay(0.5, 9))
+    assert written["class_name"] == "CosineDecay" and set(written) == {"class_name", "config"}
+    kinds = {"CosineDecay": keras.optimizers.schedules.CosineDecay}
+    assert keras.utils.legacy.deserialize_keras_object(written, kinds).get_config() == written["config"]
 
 
 def test_mistakes_with_layers_are_named() -> None:

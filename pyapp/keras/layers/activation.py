@@ -115,5 +115,7 @@ class Softmax(Layer):
         self.axis = axis
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is not None and mask.dtype.name != "bool":
+            mask = mask > 0.5
         found = softmax(exclude(inputs, mask), self.axis)
         return found if mask is None else ops.where(mask, found, ops.zeros_like(found))

@@ -16,7 +16,9 @@ from ..core import Layer
 from ..masking import exclude
 from ..settings import SETTINGS
 from ..symbolic_tensors import KerasTensor
+from .activation import Softmax
 from .dense import EinsumDense
+from .regularization import Dropout
 
 __all__ = ["AdditiveAttention", "Attention", "GroupQueryAttention", "MultiHeadAttention"]
 
@@ -29,6 +31,19 @@ def _causal(queries: int, keys: int, like: Tensor) -> Tensor:
 def _tensor(x: Any) -> Any:
     """An array as a tensor; other values, symbolic tensors among them, as they are."""
     return ops.as_tensor(x) if is_array(x) and not isinstance(x, KerasTensor) else x
+
+
+_PUBLIC = {  # by the name within Keras' layers
+    "_num_heads": "heads", "_num_query_heads": "heads", "_num_key_value_heads": "key_value_heads",
+    "_key_dim": "key_size", "_head_dim": "key_size", "_value_dim": "value_size", "_dropout": "dropout",
+    "_use_bias": "use_bias", "_output_shape": "output_sizes", "_flash_attention": "flash_attention",
+    "_query_dense": "query_dense", "_key_dense": "key_dense", "_value_dense": "value_dense",
+    "_output_dense": "output_dense",
+}  # fmt: skip
+_OF_PROJECTIONS = (
+    "kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer", "kernel_constraint",
+    "bias_constraint",
+)  # fmt: skip
 
 
 class _HeadsAttention(Layer):
@@ -74,6 +89,58 @@ class _HeadsAttention(Layer):
         self._of_activity = regularizers.get(activity_regularizer)
         self.seed, self.generator = seed, None if seed is None else Generator(seed)
 
+    # -- the names that packages know which subclass Keras' layers
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(_PUBLIC.get(name, name), value)
+
+    def __getattr__(self, name: str) -> Any:
+        public = _PUBLIC.get(name)
+        if public is not None:
+            return getattr(self, public)
+        if name == "_activity_regularizer":
+            return self._of_activity
+        if name[:1] == "_" and name[1:] in _OF_PROJECTIONS and "_of_projections" in self.__dict__:
+            return self._of_projections[name[1:]]
+        if name in ("_softmax", "_dropout_layer") and "_of_projections" in self.__dict__:
+            made = Softmax(dtype=self.dtype_policy) if name == "_softmax" else Dropout(
+                self.dropout, seed=self.seed, dtype=self.dtype_policy
+            )  # fmt: skip
+            self.__dict__[name] = made  # no weights: not one of the layers inside
+            return made
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def _inverse_sqrt_key_dim(self) -> float:
+        return 1 / sqrt(self.key_size)
+
+    def _get_common_kwargs_for_sublayer(self) -> dict[str, Any]:
+        """The arguments of a projection: initialisers, each its own, regularisers and constraints."""
+        found = {key: value for key, value in self._of_projections.items() if key != "dtype"}
+        for key in ("kernel_initializer", "bias_initializer"):
+            if hasattr(found[key], "get_config"):
+                found[key] = type(found[key]).from_config(found[key].get_config())
+        return {**found, "activity_regularizer": self._of_activity}
+
+    def _build_attention(self, rank: int) -> None:
+        """Sets the equations of scores (B, heads, T, S) and of results (B, T, heads, size)."""
+        if rank != 4:
+            raise NotImplementedError(
+                f"{self.name}: equations are for heads of (B, T, heads, size), of 4 dims, not {rank}"
+            )
+        self._dot_product_equation, self._combine_equation = "aecd,abcd->acbe", "acbe,aecd->abcd"
+
+    def _masked_softmax(self, attention_scores: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Softmax of scores (B, heads, T, S) over the keys; `attention_mask` (B, T, S), or with the heads."""
+        if attention_mask is not None:
+            attention_mask = self._with_heads(attention_mask)
+        found: Tensor = exclude(attention_scores, attention_mask).softmax(-1)
+        return found if attention_mask is None else ops.where(attention_mask, found, 0.0)
+
+    def _with_heads(self, mask: Tensor) -> Tensor:
+        mask = mask.to("bool")
+        return mask if mask.ndim == 2 else mask.reshape(mask.shape[0], *(1,) * (4 - mask.ndim), *mask.shape[1:])
+
     def _dense(self, name: str, shape: Any, heads: int, size: int, activation: Any = None) -> EinsumDense:
         """The layer that projects (…, F) to (…, heads, size)."""
         bias = "bc" if self.use_bias else None
@@ -111,7 +178,7 @@ class _HeadsAttention(Layer):
         tensors: list[Any] = [given.get("query"), given.get("value"), given.get("key")]
         args = tuple(_tensor(x) for x in args)
         kwargs = {name: _tensor(x) for name, x in kwargs.items()}
-        if not self.built and not isinstance(tensors[0], KerasTensor):
+        if not self.built and not isinstance(tensors[0], KerasTensor) and type(self).build is _HeadsAttention.build:
             self.build(*(None if x is None else tuple(ops.as_tensor(x).shape) for x in tensors))
         return super().__call__(*args, **kwargs)
 
@@ -157,24 +224,12 @@ class _HeadsAttention(Layer):
     ) -> Any:  # fmt: skip
         key = value if key is None else key
         q, k, v = (
-            self._project(x, layer).transpose(1, 2)  # (B, heads, T, size)
+            self._project(x, layer)  # (B, T, heads, size)
             for x, layer in ((query, self.query_dense), (key, self.key_dense), (value, self.value_dense))
         )
-        repeats = self.heads // self.key_value_heads
-        if repeats > 1:
-            k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
         masks = (query_mask, value_mask, key_mask)
-        mask = self._mask(q.shape[2], k.shape[2], q, attention_mask, use_causal_mask, masks)
-        drop = self.dropout if training else 0.0
-        if return_attention_scores and self.flash_attention:
-            raise ValueError("flash attention has no attention scores to return")
-        scores = None
-        if mask is None and not drop and not return_attention_scores:
-            y = F.scaled_dot_product_attention(q, k, v)
-        else:
-            scores = exclude(q @ k.mT * (1 / sqrt(self.key_size)), mask).softmax(-1)  # (B, heads, T, S)
-            y = (F.dropout(scores, drop, generator=self.generator) if drop else scores) @ v  # (B, heads, T, size)
-        y = y.transpose(1, 2)  # (B, T, heads, size)
+        mask = self._mask(q.shape[1], k.shape[1], q, attention_mask, use_causal_mask, masks)
+        y, scores = self._compute_attention(q, k, v, mask, training, return_attention_scores)
         if self.gate_dense is not None:
             y = y * self._project(query, self.gate_dense)
         if self.output_dense.stored_in_order:  # it is quantised
@@ -187,6 +242,28 @@ class _HeadsAttention(Layer):
         )
         y = self._regularize(y.reshape(*y.shape[:2], *kernel.shape[2:]))
         return (y, scores) if return_attention_scores else y
+
+    def _compute_attention(
+        self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None = None, training: Any = None,
+        return_attention_scores: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """The results (B, T, heads, size), and the scores (B, heads, T, S) or None, of projected queries, keys and
+        values (B, T or S, heads, size). The name is that of Keras, whose subclasses call it and write their own."""
+        if return_attention_scores and self.flash_attention:
+            raise ValueError("flash attention has no attention scores to return")
+        q, k, v = (x.transpose(1, 2) for x in (query, key, value))  # (B, heads, T, size)
+        repeats = self.heads // self.key_value_heads
+        if repeats > 1:
+            k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
+        drop = self.dropout if training else 0.0
+        if attention_mask is None and not drop and not return_attention_scores:
+            return F.scaled_dot_product_attention(q, k, v).transpose(1, 2), None
+        mask = None if attention_mask is None else self._with_heads(attention_mask)
+        scores = exclude(q @ k.mT * (1 / sqrt(self.key_size)), mask).softmax(-1)  # (B, heads, T, S)
+        if mask is not None and (self.dropout or return_attention_scores):  # a query that sees nothing
+            scores = ops.where(mask, scores, 0.0)
+        y = (F.dropout(scores, drop, generator=self.generator) if drop else scores) @ v  # (B, heads, T, size)
+        return y.transpose(1, 2), scores
 
 
 class MultiHeadAttention(_HeadsAttention):

@@ -69,6 +69,10 @@ class _Scaled(Layer):
 class BatchNormalization(_Scaled):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta of each channel: over the batch when training, else by the
     moving means (Ioffe and Szegedy 2015, arXiv 1502.03167).
+
+    With `renorm`, training too normalises by moving means, those with `renorm_momentum`, through which no gradient goes
+    (Ioffe 2017, arXiv 1702.03275): the ratio r of the deviations stays within rmin and rmax of `renorm_clipping`, the
+    shift d of the means within -dmax and dmax.
     """
 
     probe_scale = 1
@@ -84,10 +88,18 @@ class BatchNormalization(_Scaled):
             axis, epsilon, center, scale, beta_initializer, gamma_initializer, beta_regularizer, gamma_regularizer,
             beta_constraint, gamma_constraint, **settings,
         )  # fmt: skip
-        for given, name in ((synchronized, "synchronized"), (renorm, "renorm")):
-            if given:
-                raise NotImplementedError(f"BatchNormalization: {name}=True does not exist; leave it out")
+        if synchronized:
+            raise NotImplementedError("BatchNormalization: synchronized=True does not exist; leave it out")
+        limits = dict(renorm_clipping or {}) if renorm else {}
+        if unknown := set(limits) - {"rmin", "rmax", "dmax"}:
+            raise ValueError(f"BatchNormalization: renorm_clipping has rmin, rmax and dmax, not {sorted(unknown)}")
+        least, most, shift = (limits.get(key) for key in ("rmin", "rmax", "dmax"))
+        if least is not None and most is not None and most < least:
+            raise ValueError(f"BatchNormalization: rmax of renorm_clipping is {most}, but rmin {least}")
+        if shift is not None and shift < 0:
+            raise ValueError(f"BatchNormalization: dmax of renorm_clipping is {shift}, below 0")
         self.momentum = momentum
+        self.renorm, self.renorm_limits, self.renorm_momentum = renorm, (least, most, shift), renorm_momentum
         self.moving_mean_initializer = initializers.get(moving_mean_initializer)
         self.moving_variance_initializer = initializers.get(moving_variance_initializer)
 
@@ -100,6 +112,17 @@ class BatchNormalization(_Scaled):
         self.moving_variance = self.add_weight(
             (channels,), self.moving_variance_initializer, name="moving_variance", trainable=False, autocast=False
         )
+        if not self.renorm:
+            return
+
+        def deviation(shape: Any, dtype: Any = None) -> Tensor:
+            found: Tensor = self.moving_variance_initializer(shape, dtype=dtype).sqrt()
+            return found
+
+        for name, initializer in (
+            ("moving_stddev", deviation), ("renorm_mean", self.moving_mean_initializer), ("renorm_stddev", deviation),
+        ):  # fmt: skip
+            setattr(self, name, self.add_weight((channels,), initializer, name=name, trainable=False, autocast=False))
 
     def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
         x = in_float32(inputs if inputs.dtype.is_floating_point else inputs.to(self.compute_dtype))
@@ -108,8 +131,8 @@ class BatchNormalization(_Scaled):
     def _of_batch(self, x: Tensor, training: bool, mask: Tensor | None) -> Tensor:
         axis = dim_of(self.axis, x.ndim)
         others = [dim for dim in range(x.ndim) if dim != axis]
-        if training and self.trainable and mask is not None:
-            return self._masked(x, mask, axis, others)
+        if training and self.trainable and (mask is not None or self.renorm):
+            return self._by_steps(x, mask, axis, others)
         if training and self.trainable:
             # As torch's batch_norm, which has a kernel; the moving variance is Keras': not corrected.
             with no_grad():
@@ -141,23 +164,50 @@ class BatchNormalization(_Scaled):
         y = y if self.gamma is None else y * self.gamma.reshape(shape)
         return y if self.beta is None else y + self.beta.reshape(shape)
 
-    def _masked(self, x: Tensor, mask: Tensor, axis: int, others: list[int]) -> Tensor:
-        """Training with the mean and the variance over what the mask (B, steps) does not leave out."""
-        weights = mask.to(x.dtype).reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
-        if axis != x.ndim - 1:
-            raise ValueError(f"layer {self.name} (BatchNormalization) takes a mask with axis=-1, not {self.axis}")
-        count = weights.expand(x.shape).sum(others, keepdim=True) + self.epsilon
-        weighted = x * weights
-        mean = weighted.sum(others, keepdim=True) / count
-        difference = weighted - mean
-        variance = (weights * difference * difference).sum(others, keepdim=True) / count
-        with no_grad():
-            keep = self.momentum
-            self.moving_mean.mul_(keep).add_(mean.detach().reshape(-1) * (1 - keep))
-            self.moving_variance.mul_(keep).add_(variance.detach().reshape(-1) * (1 - keep))
+    def _by_steps(self, x: Tensor, mask: Tensor | None, axis: int, others: list[int]) -> Tensor:
+        """Training with the mean and the variance over what the mask (B, steps) does not leave out, or by the moving
+        ones of `renorm`."""
+        if mask is None:
+            mean = x.mean(others, True)
+            variance = (x - mean).square().mean(others, True)
+        else:
+            weights = mask.to(x.dtype).reshape(*mask.shape, *(1,) * (x.ndim - mask.ndim))
+            if axis != x.ndim - 1:
+                raise ValueError(f"layer {self.name} (BatchNormalization) takes a mask with axis=-1, not {self.axis}")
+            count = weights.expand(x.shape).sum(others, keepdim=True) + self.epsilon
+            weighted = x * weights
+            mean = weighted.sum(others, keepdim=True) / count
+            difference = weighted - mean
+            variance = (weights * difference * difference).sum(others, keepdim=True) / count
         y = (x - mean) * (variance + self.epsilon).rsqrt()
-        y = y if self.gamma is None else y * self.gamma
-        return y if self.beta is None else y + self.beta
+        with no_grad():
+            batch_mean, batch_variance = mean.detach().reshape(-1), variance.detach().reshape(-1)
+            if self.renorm:
+                r, d = self._renormalize(batch_mean, (batch_variance + self.epsilon).sqrt())
+            else:
+                keep = self.momentum
+                self.moving_mean.mul_(keep).add_(batch_mean * (1 - keep))
+                self.moving_variance.mul_(keep).add_(batch_variance * (1 - keep))
+        shape = [-1 if dim == axis else 1 for dim in range(x.ndim)]
+        if self.renorm:
+            y = y * r.reshape(shape) + d.reshape(shape)
+        y = y if self.gamma is None else y * self.gamma.reshape(shape)
+        return y if self.beta is None else y + self.beta.reshape(shape)
+
+    def _renormalize(self, mean: Tensor, deviation: Tensor) -> tuple[Tensor, Tensor]:
+        """r and d of a batch with this mean and this standard deviation, each (channels,); all moving ones go on."""
+        least, most, shift = self.renorm_limits
+        usual = self.renorm_stddev.clamp(min=self.epsilon**0.5)
+        r, d = deviation / usual, (mean - self.renorm_mean) / usual
+        r = r if least is None and most is None else r.clamp(least, most)
+        d = d if shift is None else d.clamp(-shift, shift)
+        for moving, value, keep in (
+            (self.renorm_mean, mean, self.renorm_momentum), (self.renorm_stddev, deviation, self.renorm_momentum),
+            (self.moving_mean, mean, self.momentum), (self.moving_stddev, deviation, self.momentum),
+        ):  # fmt: skip
+            moving.mul_(keep).add_(value * (1 - keep))
+        self.moving_variance.copy_((self.moving_stddev.square() - self.epsilon).relu())
+        return r, d
 
 
 class LayerNormalization(_Scaled):

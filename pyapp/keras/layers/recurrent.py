@@ -616,11 +616,15 @@ for _kind in (SimpleRNN, GRU, LSTM):
 
 
 class Bidirectional(Layer):
-    """A recurrent layer over sequences and another over reversed ones. `merge_mode`: concat, sum, mul, ave or None."""
+    """A recurrent layer over sequences and another over reversed ones. `merge_mode`: concat, sum, mul, ave or None.
+    `weights` are arrays that both begin with, those of the layer first."""
+
+    initial_weights: Any = None
 
     def __init__(
-        self, layer: Any, merge_mode: str | None = "concat", backward_layer: Any = None, **settings: Any
-    ) -> None:
+        self, layer: Any, merge_mode: str | None = "concat", weights: Any = None, backward_layer: Any = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**settings)
         layer = as_layer(layer)
         if not isinstance(layer, RNN):
@@ -634,6 +638,7 @@ class Bidirectional(Layer):
             backward_layer = type(layer).from_config(config)
         layer.name = f"forward_{own}"
         self.backward_layer = backward_layer
+        self.initial_weights = weights
         for one in (layer, backward_layer):  # as in Keras: masked steps of sequences are 0
             one.zero_output_for_mask = one.return_sequences
 
@@ -641,6 +646,11 @@ class Bidirectional(Layer):
         for layer in (self.forward_layer, self.backward_layer):
             layer.build(input_shape)
             layer.built = True
+        if self.initial_weights is not None:
+            self.set_weights(self.initial_weights)
+
+    def settings(self) -> dict[str, Any]:
+        return {key: value for key, value in super().settings().items() if key != "weights"}
 
     def call(
         self, sequences: Tensor, initial_state: Any = None, mask: Tensor | None = None, training: bool = False
