@@ -316,7 +316,7 @@ def run_training(
     use_threads(threads)
     given = {name: value for name, value in settings.items() if value is not None}
     train = lambda cancel: task(out_dir, resume=resume, cancel=cancel, **given)  # noqa: E731
-    return forward(train, JsonView() if as_json else view)
+    return forward(train, JsonView() if as_json else view, keeps_state=True)
 
 
 @train.command(short_help="Train the small story model from scratch.")

@@ -214,7 +214,10 @@ def finetune(
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
     view: View = JsonView() if as_json else FinetuneView(model, out_dir)
-    return forward(lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view)
+    return forward(
+        lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view,
+        keeps_state=True,
+    )  # fmt: skip
 
 
 class MergeView(QuantizeView):

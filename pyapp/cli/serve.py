@@ -32,7 +32,7 @@ MIB = 1 << 20
 @option(MODELS, "--device", metavar="DEVICE", callback=device_of, help="Where the models compute. [default: cpu]")
 @option(MODELS, "--type", "dtype", metavar="TYPE", help="Convert models while they load: q8_0, q4_0, float16 …")
 @option(MODELS, "--projector", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-        help="What sees pictures (mmproj-….gguf), for the one language model, if it is not beside it.")  # fmt: skip
+        help="The vision projector (mmproj-….gguf) of the one language model, if it is not beside it.")  # fmt: skip
 @option(
     MODELS,
     "--context",

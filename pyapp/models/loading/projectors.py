@@ -117,9 +117,9 @@ class ProjectorFile:
     def _kind(self, settings: Mapping[str, Any]) -> Kind:
         architecture = self.values.get("general.architecture")
         if architecture != ARCHITECTURE:
-            told = "no GGUF file" if architecture is None else f"a GGUF file of the architecture {architecture!r:.50}"
+            found = "no GGUF file" if architecture is None else f"a GGUF file of the architecture {architecture!r:.50}"
             raise ModelError(
-                f"this is {told}, not one of what sees pictures ({ARCHITECTURE!r})", where=self.where,
+                f"this is {found}, not a vision projector ({ARCHITECTURE!r})", where=self.where,
                 hint="Give the mmproj-….gguf that belongs to the model",
             )  # fmt: skip
         found = self.values.get("clip.projector_type", self.values.get("clip.vision.projector_type", "mlp"))
@@ -142,7 +142,7 @@ class ProjectorFile:
         made, width = self.shape(self.kind.last)[self.kind.axis], self.settings["text_config"].get("hidden_size")
         if made != width:
             raise ModelError(
-                f"it makes vectors of {made:,} numbers, the language model has {width:,}", where=self.where,
+                f"it makes vectors of {made:,} numbers, the language model has {width}", where=self.where,
                 hint="Give the mmproj-….gguf that belongs to the model",
             )  # fmt: skip
 
@@ -270,9 +270,9 @@ def _seeing(model: Any) -> Module:
 def find_projector(
     projector: Any, beside: Any, text: Checkpoint, settings: Mapping[str, Any], report: Callable[[Any], None]
 ) -> ProjectorFile | None:
-    """The file of what sees pictures for a language model: `projector`, which was given, or `beside`, which lies beside
-    it. Where the latter does not fit it is another model's: None, and a Notice says so. ModelError and OptionError for
-    one that was given.
+    """The vision projector of a language model: `projector`, which was given, or `beside`, which lies beside it.
+    Where the latter does not fit it is another model's: None, and a Notice says so. ModelError and OptionError for one
+    that was given.
     """
     if projector is not None:
         if getattr(text, "values", {}).get("general.architecture", "pyapp") == "pyapp":

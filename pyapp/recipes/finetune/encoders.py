@@ -31,7 +31,7 @@ from pyapp.train.token_rows import IGNORED, padded
 from .examples import digest_of
 from .labelled import LabelledFile, read_labelled
 from .steps import Request
-from .whole import LabelTraining, WholeSettings, WholeTraining, labels_for
+from .whole import LabelTraining, WholeSettings, WholeTraining, check_choice, labels_for
 
 LENGTH = 512  # tokens, where the model reads more
 POOLING_FOLDER = "1_Pooling"
@@ -297,11 +297,14 @@ def finetune_encoder(request: Request) -> Iterator[Event]:
             raise OptionError(f"has {judged.form}, the data {examples.form}", where="held_out_data")
         more["held_out_data"] = digest_of(request.held_out_data)
     yield Progress("loading the model", 0, 1)
-    own = read_settings(request.files["config"])
+    own, labels = read_settings(request.files["config"]), None
+    if kind.task != "features":
+        labels = labels_for(examples.labels or ("score",), own, kind.task)
+        check_choice(labels if examples.labels else (), request.data)
     default_generator.manual_seed(chosen.seed)  # of the new layers
     loaded = load_task_model(
         request.model, kind.task, dtype="float32", device=request.device, cancel=request.cancel,
-        labels=None if kind.task == "features" else labels_for(examples.labels or ("score",), own, kind.task),
+        labels=labels,
     )  # fmt: skip
     encoder = loaded.model.encoder
     if kind.task == "features" and not isinstance(loaded.model, SentenceEmbedder):
