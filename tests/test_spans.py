@@ -136,7 +136,7 @@ def test_answers_are_those_of_the_definition(impossible: bool, answering: Any, g
         assert [one["score"] for one in answers] == pytest.approx([e[0] for e in expected], rel=1e-3)
         assert all(one["answer"] == CONTEXT[one["start"] : one["end"]] for one in answers)
     every = answering(QUESTIONS[0], CONTEXT, top=500, longest=LONGEST, impossible=impossible)
-    assert sum(one["answer"] == "" for one in every) == impossible  # one of them is no answer
+    assert sum(one["answer"] == "" for one in every) == impossible  # one of them is not an answer
     assert answering(QUESTIONS[0], CONTEXT, longest=LONGEST)[0]["start"] == golden["answers"]["False"][0][0][1]
 
 

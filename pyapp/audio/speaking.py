@@ -104,7 +104,9 @@ class SpeakOptions:
         names = [entry.name for entry in fields(cls)]
         for name in values:
             if name not in names:
-                raise OptionError(f"{name!r:.60} is no setting", where="options", hint=f"Settings: {', '.join(names)}")
+                raise OptionError(
+                    f"{name!r:.60} is not a setting", where="options", hint=f"Settings: {', '.join(names)}"
+                )
         return cls(**values)
 
 
@@ -151,7 +153,7 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
     `sentences`; None between steps of the work.
 
     Raises OptionError for a text without anything to say or that the model cannot read, and for a speaker that it has
-    not; ModelError if what it computes is no sound; Cancelled once `cancel` is set.
+    not; ModelError if what it computes is not sound; Cancelled once `cancel` is set.
     """
     model = loaded.model
     check_text(text)

@@ -23,7 +23,7 @@ def backend_of(device: Any = None) -> Any:
         raise RuntimeError("cuda: there is no CUDA device; ask cuda.is_available() first")
     found = as_device(named).backend
     if not isinstance(found, _cuda.Cuda):
-        raise ValueError(f"cuda: {str(named)!r} is no card")
+        raise ValueError(f"cuda: {str(named)!r} is not a card")
     return found
 
 

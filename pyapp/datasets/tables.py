@@ -59,7 +59,9 @@ class Table(Dataset[Any]):
         chosen = [self._known(name) for name in (names or [n for n in self.columns if n not in left_out])]
         for name in chosen:
             if not isinstance(self.columns[name], Tensor):
-                raise OptionError(f"Table: the column {name!r} is no numbers; code it, or leave it out")
+                raise OptionError(
+                    f"Table: the column {name!r} has texts: turn it into numbers with codes(), or leave it out"
+                )
         return stack([self.columns[name].float() for name in chosen], 1)  # type: ignore[union-attr]
 
     def codes(self, name: str) -> tuple[Tensor, list[Any]]:

@@ -95,7 +95,7 @@ class Backend:
 
 
 class HiddenAddress:
-    """An address in memory that this process cannot see. It is no integer: neither ctypes nor struct take it for a
+    """An address in memory that this process cannot see. It is not an integer: neither ctypes nor struct take it for a
     pointer, so a kernel of the CPU is never given one.
     """
 

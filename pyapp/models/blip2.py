@@ -203,7 +203,7 @@ class Blip2Reader(SequenceToSequence):
         if not isinstance(text, T5Config):
             kind = text.to_dict()["model_type"]
             raise ModelError(
-                f"the language model {kind!r:.40} of this model is no T5",
+                f"the language model {kind!r:.40} of this model is not a T5",
                 hint="Choose one with a Flan-T5" if config.instructs else "pyapp chat --image, or tasks.chat",
             )
         self.config = config

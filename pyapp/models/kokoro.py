@@ -500,7 +500,7 @@ class Kokoro(Module):
 
     def read(self, ids: Tensor, style: Tensor, rate: float = 1.0) -> tuple[Tensor, list[int]]:
         """ids (1, T), style (1, 2 S) → what the prosody's encoder gives (1, T, D + S), and the frames of each phoneme.
-        ModelError where they are no plausible numbers.
+        ModelError where they are not plausible numbers.
         """
         kind, wanted = type(self).__name__, (1, 2 * self.config.style_dim)
         if ids.ndim != 2 or ids.shape[0] != 1:

@@ -319,7 +319,7 @@ def read_settings(source: Source) -> dict[str, Any]:
         found = json_object(text)
         if not found:
             hint = "Take the file of the model's own repository again"
-            raise FileFormatError(f"this is no configuration: {object_problem(text)}", where=opened.name, hint=hint)
+            raise FileFormatError(f"this is not a configuration: {object_problem(text)}", where=opened.name, hint=hint)
         return found
     finally:
         if opened is not source:
@@ -607,8 +607,8 @@ def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = Non
 @dataclass(frozen=True)
 class LoadedSpeechModel:
     """A speech model and its tokenizer. `config` holds the hyper-parameters as JSON values. `processor` prepares the
-    samples of one that is no Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer, or a Tokenizer if it
-    writes texts. `generation`: the object of its generation_config.json.
+    samples of one that is not a Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer, or a Tokenizer if
+    it writes texts. `generation`: the object of its generation_config.json.
     """
 
     name: str

@@ -54,7 +54,7 @@ class Config(VideoConfig):
         require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
         size = self.hidden_size // self.num_attention_heads
         require(size % 2 == 0 and size >= 6, f"heads of {size} features cannot be rotated in pairs, three ways")
-        require(self.grid[0] == self.grid[1], f"crop_size {self.image_size} is no square")
+        require(self.grid[0] == self.grid[1], f"crop_size {self.image_size} is not a square")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:

@@ -322,7 +322,7 @@ def first_token(x: Tensor) -> Tensor:
 
 
 def last_token(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The last token of each text that is no padding: x (B, T, D) → (B, D)."""
+    """The last token of each text that is not padding: x (B, T, D) → (B, D)."""
     if attention_mask is None:
         return x.narrow(1, x.shape[1] - 1, 1).squeeze(1)
     places = ops.arange(1, x.shape[1] + 1, dtype="int32", device=x.device)  # (T,)

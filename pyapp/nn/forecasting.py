@@ -208,7 +208,7 @@ def drawn(
     generator: Any,
 ) -> NDArray[np.float64]:  # fmt: skip
     """Paths (samples, C, H) of a distribution with the parameters (P, C, H), for series of a place and a scale (C, 1).
-    ModelError where they are no numbers that it can have.
+    ModelError where they are not numbers that it can have.
     """
     shape = (samples, *parameters.shape[1:])
     if not np.isfinite(parameters).all():

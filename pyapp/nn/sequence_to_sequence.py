@@ -126,7 +126,7 @@ class WholeMemory:
 
 
 def _shown_source(mask: Tensor | None, batch: int, tokens: int, device: Device) -> Tensor:
-    """Which tokens of sources are no padding: (B, 1, 1, S) bool."""
+    """Which tokens of sources are not padding: (B, 1, 1, S) bool."""
     return ops.ones(batch, 1, 1, tokens, dtype="bool", device=device) if mask is None else mask
 
 
@@ -340,7 +340,7 @@ class SequenceToSequence(Module):
         return mask
 
     def check_source(self, ids: Tensor, mask: Tensor | None) -> None:
-        """ArgumentError for what is no source of this model."""
+        """ArgumentError for what is not a source of this model."""
         self.check(ids, mask)
 
     def check(self, ids: Tensor, mask: Tensor | None) -> None:

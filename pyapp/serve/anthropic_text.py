@@ -252,7 +252,7 @@ def tool_of(fields: Fields, at: str, given: Any) -> Value:
 
 
 def thinking_of(fields: Fields) -> str | None:
-    """The type of `thinking`. Its budget is no limit here: `max_tokens` limits thoughts and text together."""
+    """The type of `thinking`. Its budget is not a limit here: `max_tokens` limits thoughts and text together."""
     thinking = fields.object("thinking")
     if thinking is None:
         return None

@@ -71,7 +71,7 @@ class Page:
 
 
 def check_pages(pages: Any, *_: Any, **more: Any) -> None:
-    """OSError for a page whose file is not there, OptionError for a mapping that is no page."""
+    """OSError for a page whose file is not there, OptionError for a mapping that is not a page."""
     for page in listed(pages):
         if isinstance(page, Mapping):
             _given(None, 0, page)

@@ -79,7 +79,7 @@ def read_pages(
     layout: "page" finds lines and tables; "line" reads the whole picture as one line, which is usual for models such as
     TrOCR; None: what is usual for the model. tables: ruled tables are found. straighten: pages that are not straight
     are turned, also by quarters where a reader of lines reads more surely then. threshold (0 to 1): lines of less
-    confidence are left out; for lines of four characters or more, 0.7 of it is enough, since shapes that are no text
+    confidence are left out; for lines of four characters or more, 0.7 of it is enough, since shapes that are not text
     are read as one or two. password: opens PDFs that are locked. The other options are those of a model such as TrOCR
     (text.sequence_to_sequence.SearchOptions).
     """

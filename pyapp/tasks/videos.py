@@ -58,7 +58,7 @@ def label_videos(loaded: Any, videos: Sequence[Any], *, top: int | None = 5) -> 
     """Items with `labels`: the names and probabilities of a video's labels, the most probable first, at most `top` of
     them (None: all). The model sees so many frames at equal distances, from the first on.
 
-    `videos` is a list of videos, or one that is no list.
+    `videos` is a list of videos, or one that is not a list.
     """
     check_top(top)
     videos = listed(videos)

@@ -126,7 +126,7 @@ def read_character_model(file: str | os.PathLike[str] | ByteSource) -> Character
     with open_checkpoint(file) as checkpoint:
         where = checkpoint.source.name
         if checkpoint.metadata.get("kind") != KIND:
-            raise FileFormatError(f"is no model of characters: its metadata have no kind {KIND!r}", where=where)
+            raise FileFormatError(f"is not a model of characters: its metadata have no kind {KIND!r}", where=where)
         return CharacterModel(*(_read_part(checkpoint, part, where) for part in PARTS))
 
 

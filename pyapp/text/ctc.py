@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BLANK = 0
 SURE = 0.95  # where the best class of each place is that probable, it is the text
-LEAST = 0.01  # less probable classes of a place are no candidates
+LEAST = 0.01  # less probable classes of a place are not candidates
 WIDTH = 8  # texts that are followed
 MARGIN = 1e-3  # of the best text's probability: less probable ones are left
 LANGUAGE, LENGTH = 0.3, 1.0  # the weight of the language, and what a character is worth, in nats

@@ -488,7 +488,7 @@ def read_data_url(url: Any, where: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise OptionError("this is no base64", where=where) from None
+        raise OptionError("this is not base64", where=where) from None
 
 
 def sees(model: Any, kind: str = "image") -> bool:

@@ -47,7 +47,7 @@ OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
     "MBart": (FAIRSEQ, 3, MBART),
     "MBart50": (FAIRSEQ, 3, MBART50),
 }
-MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is no piece comes behind them
+MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is not a piece comes behind them
 LLAMA = ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2")
 
 
@@ -187,7 +187,7 @@ def _post_processor(
     if kind in ("MBart", "MBart50"):
         name = token_name(settings, "src_lang", "en_XX")
         if name not in OF_FAIRSEQ[kind][2]:
-            raise ModelError(f"src_lang {name!r:.40} is no language of this tokenizer", where=where)
+            raise ModelError(f"src_lang {name!r:.40} is not a language of this tokenizer", where=where)
         language = [(name, number_of[name])]
         if kind == "MBart":
             return template([], [*eos, *language], between=[], second_type=0)
@@ -195,7 +195,7 @@ def _post_processor(
     if kind == "M2M100":
         name = f"__{token_name(settings, 'src_lang', 'en')}__"
         if name not in languages_of_m2m100(settings, where):
-            raise ModelError(f"src_lang {name.strip('_')!r:.40} is no language of this tokenizer", where=where)
+            raise ModelError(f"src_lang {name.strip('_')!r:.40} is not a language of this tokenizer", where=where)
         return template([(name, number_of[name])], eos, between=[], second_type=0)
     if kind in ("Albert", "DebertaV2"):
         sep = named("sep_token", "[SEP]", model.eos_id)

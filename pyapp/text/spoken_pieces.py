@@ -32,7 +32,7 @@ class SpokenPieces:
         return " ".join(text.split())
 
     def missing(self, text: str) -> set[str]:
-        """The characters of a text that cannot be written: those that no piece has, else those that are no piece."""
+        """The characters of a text that cannot be written: those that no piece has, else those that are not a piece."""
         unknown = self.tokenizer.special_id("unk_token", "<unk>")
         if unknown not in self.encode(text):
             return set()

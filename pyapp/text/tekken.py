@@ -52,7 +52,7 @@ def tekken_document(
     if type(reserved) is not int or type(total) is not int or not 3 <= reserved < total < LARGEST_ID:
         raise FileFormatError(f"it has {total!r:.40} tokens, {reserved!r:.40} of them special", where=where, hint=hint)
     if not isinstance(config["pattern"], str):
-        raise FileFormatError("its pattern is no text", where=where, hint=hint)
+        raise FileFormatError("its pattern is not text", where=where, hint=hint)
     listed = whole.get("special_tokens")
     try:
         names = dict(enumerate(USUAL)) if listed is None else {int(e["rank"]): str(e["token_str"]) for e in listed}

@@ -142,7 +142,7 @@ KEEP_SHAPE = (
 SQUARES = ("Llama4", "Mllama")  # whose tiles are squares of one size
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
 DOCUMENTS = ("Donut", "Nougat")  # whose pictures are pages of one size
-INK = 200  # of 255, between a page's darkest and lightest grey: what is darker is no margin
+INK = 200  # of 255, between a page's darkest and lightest grey: what is darker is not margin
 OF_PIXELS = ("Qwen2VL", "PaddleOCRVL", "Glm4v")  # whose size is a number of pixels, of which patches are made
 
 

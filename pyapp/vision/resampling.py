@@ -64,7 +64,7 @@ def resize(image: Tensor, height: int, width: int, method: str = "bicubic") -> T
     if image.ndim != 3 or image.dtype.name != "uint8" or 0 in image.shape:
         raise ArgumentError(f"resize: a picture is uint8 (H, W, C), not {image.dtype.name} {list(image.shape)}")
     if min(height, width) < 1 or height * width > SIZE_LIMIT:
-        raise ArgumentError(f"resize: {height} x {width} is no size of a picture")
+        raise ArgumentError(f"resize: {height} x {width} is not a size of a picture")
     if method == "nearest":
         rows, columns = (
             _nearest(size, out, image.device) for size, out in zip(image.shape[:2], (height, width), strict=True)
@@ -130,7 +130,7 @@ def smoothly_resized(x: Tensor, height: int, width: int, side: int | None = None
     upper left of a square of so many pixels, whose others are 0, and which is resized.
     """
     if min(height, width) < 1 or height * width > SIZE_LIMIT:
-        raise ArgumentError(f"resize: {height} x {width} is no size of a picture")
+        raise ArgumentError(f"resize: {height} x {width} is not a size of a picture")
     high, wide = int(x.shape[1]), int(x.shape[2])
     lows, highs = x.amin().item(), x.amax().item()
     if side is not None and (high, wide) != (side, side):

@@ -147,7 +147,7 @@ def test_several_cards(driver: Driver) -> None:
     for wrong in ("cuda:2", 2):
         with pytest.raises(ValueError, match="no card number 2; this machine has 2"):
             cuda.set_device(wrong)
-    with pytest.raises(ValueError, match="'cpu' is no card"):
+    with pytest.raises(ValueError, match="'cpu' is not a card"):
         cuda.synchronize("cpu")
 
 

@@ -264,7 +264,7 @@ def test_tables(tmp_path: Path) -> None:
     batch = next(iter(DataLoader(table, 2)))
     assert batch["age"].tolist() == [30, 41] and batch["city"] == ["Ulm, Old", "Bonn"]
     assert datasets.read_csv(path, header=False)["0"][0].endswith("age")
-    with pytest.raises(OptionError, match="'city' is no numbers"):
+    with pytest.raises(OptionError, match="'city' has texts"):
         table.features()
     with pytest.raises(KeyError, match="no column 'name'"):
         table["name"]

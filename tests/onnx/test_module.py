@@ -637,7 +637,7 @@ def test_large_constants_of_branches_are_read_while_the_file_is_open(tmp_path: P
 
 
 def test_weights_of_constant_nodes_are_parameters() -> None:
-    """Paddle's exporter writes all of them so. Single numbers, and what branches have, are no parameters."""
+    """Paddle's exporter writes all of them so. Single numbers, and what branches have, are not parameters."""
 
     def constant(name: str, array: np.ndarray) -> bytes:
         value = bytes_field(1, "value") + bytes_field(5, b.tensor("t", array)) + int_field(20, 4)

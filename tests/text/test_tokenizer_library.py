@@ -20,7 +20,7 @@ TABLES = {
     "too short": b"\0\0\0",
     "its trie is missing": struct.pack("<I", 1000),
     "a trie of no whole words": struct.pack("<I", 6) + bytes(6),
-    "replacements that are no text": struct.pack("<I", 4) + bytes(4) + b"\xff\0",
+    "replacements that are not text": struct.pack("<I", 4) + bytes(4) + b"\xff\0",
 }
 
 

@@ -132,7 +132,7 @@ def number_of(expression: str, kernel: str, macros: Macros) -> Number:
         if name.startswith("TYPE_") and name[5:] in _TYPES:
             return str(_TYPES.index(name[5:]))
         if name not in dims:
-            raise KernelError(f"{name!r} is no dim of the kernel '{kernel}'", where="native/cuda")
+            raise KernelError(f"{name!r} is not a dim of the kernel '{kernel}'", where="native/cuda")
         return f"d[{dims.index(name)}]"
 
     def product(match: re.Match[str]) -> str:
@@ -160,7 +160,7 @@ def read_source(path: Path, multiprocessors: int = MULTIPROCESSORS) -> dict[str,
     macros["MULTIPROCESSORS"] = None, str(multiprocessors)
     for kind, (name, *rest) in _lines(text):
         if name not in SIGNATURES:
-            raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
+            raise KernelError(f"{name!r} is not a kernel of kernels.h", where=str(path))
         if kind == "OPERANDS":
             continue
         if kind in asked:

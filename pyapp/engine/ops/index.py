@@ -61,7 +61,7 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
             ellipsis = at
         elif entry is not None:
             if isinstance(entry, str):
-                raise TypeError(f"index: {entry!r:.40} is no index of {describe(x)}")
+                raise TypeError(f"index: {entry!r:.40} is not an index of {describe(x)}")
             if isinstance(entry, Tensor) and entry.dtype is _dtype.uint8:
                 entries[at] = entry != 0
             used += _consumes(entries[at])

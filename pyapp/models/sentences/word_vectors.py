@@ -68,7 +68,7 @@ class WordWeights(TokenPart):
         super().__init__()
         words = config.get("vocab")
         if not isinstance(words, list) or not words:
-            raise ModelError("vocab is no list of words", where=where)
+            raise ModelError("vocab is not a list of words", where=where)
         self.emb_layer = Embedding(len(words), 1)
 
     def tokens(self, x: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -158,7 +158,7 @@ def _form_of(entry: Any, where: str) -> str:
         for name, (fields, _) in READERS.items():
             if all(entry.get(field) is not None for field in fields):
                 return name
-    what = "it is no object"
+    what = "it is not an object"
     if isinstance(entry, dict):
         known = [str(name)[:40] for name, value in entry.items() if value is not None]
         more = ", …" if len(known) > MOST_SHOWN else ""

@@ -277,7 +277,7 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     yield Progress("loading the model", 0, 1)
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
-        raise ModelError("the model is no Whisper", where=loaded.name)
+        raise ModelError("the model is not a Whisper", where=loaded.name)
     if chosen.error_rate_recordings and not can_compare():
         yield Notice(f"words that are wrong will not be counted: {MISSING}", hint=INSTALL)
     make, seconds = partial(row_of, loaded, chosen), seconds_of(loaded)

@@ -30,7 +30,7 @@ def weights(checkpoint: Checkpoint) -> list[Weight]:
     for name, info in checkpoint.tensors.items():
         if info.dtype == I2_S:
             fits = len(info.shape) == 2 and info.numel > 0 and info.shape[1] % (4 * RUN) == 0
-            expect(fits and info.nbytes >= info.numel // 4 + 4, checkpoint, name, "are no matrix in I2_S")
+            expect(fits and info.nbytes >= info.numel // 4 + 4, checkpoint, name, "are not a matrix in I2_S")
             found.append(Weight(name, info.shape, "float16", (name,), partial(_integers, checkpoint, name)))
     return found
 
