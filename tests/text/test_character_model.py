@@ -102,7 +102,8 @@ def test_a_file_is_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"kind": "other"}, "not a model of characters"), ({"letters": None}, "1 to 255"), ({"letters": "aa"}, "1 to 255"),
+        ({"kind": "other"}, "not a model of characters"), ({"letters": None}, "1 to 255"),
+        ({"letters": "aa"}, "1 to 255"),
         ({"letters.1.costs": np.zeros(3, np.uint8)}, "are not"), ({"letters.2.costs": None}, "row of bytes"),
         ({"letters.1.children": np.full(8, 255, np.uint8)}, "are not"), ({"shapes.1.costs": None}, "row of bytes"),
         ({"letters.1.costs": np.zeros(8, np.float32)}, "row of bytes"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.datasets.tables import undecodable_line
 from pyapp.errors import FileFormatError
 from pyapp.formats.source import open_regular
 
@@ -180,7 +181,7 @@ def _table(path: Path, separator: str) -> Iterator[tuple[str, dict[str, Any]]]:
         except csv.Error as error:
             raise FileFormatError(f"not a valid table: {error}", where=f"{path}, line {rows.line_num}") from None
         except UnicodeDecodeError as error:
-            where = f"{path}, after line {rows.line_num}"
+            where = f"{path}, line {undecodable_line(path, 'utf-8')}"
             raise FileFormatError(f"not UTF-8 text ({error.reason})", where=where, hint=TO_UTF8) from None
         finally:
             csv.field_size_limit(before)

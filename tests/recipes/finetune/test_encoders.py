@@ -172,7 +172,7 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="more values than there are columns"):
         read_labelled(table)
     table.write_bytes(b"text,label\n\xff,x\n")
-    with pytest.raises(FileFormatError, match="not UTF-8"):
+    with pytest.raises(FileFormatError, match="line 2: not UTF-8"):
         read_labelled(table)
     wrong: list[tuple[list[Any], str]] = [
         ([{"text": "a", "label": 1.5}], "the label is 1.5"), ([{"text": 1, "label": "a"}], "text is 1"),
