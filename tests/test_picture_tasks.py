@@ -175,7 +175,7 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
 
 
 def test_larger_pictures(tmp_path: Path, top: Path) -> None:
-    """Pictures become larger, alike in parts and as a whole; what is behind their ends is cut off."""
+    """Pictures become larger, alike in parts and as a whole; what is after their ends is cut off."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["swin2sr_light"]))
     model = make("swin2sr_light", "image-to-image")
     write_safetensors(tmp_path / "model.safetensors", model.state_dict())

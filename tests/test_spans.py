@@ -150,7 +150,7 @@ def test_answers_have_no_spaces_at_their_ends() -> None:
 
 
 def test_texts_longer_than_the_model_reads(labelling: Any, answering: Any) -> None:
-    """Windows overlap: every token gets a label, once, and an answer behind the first window is found."""
+    """Windows overlap: every token gets a label, once, and an answer after the first window is found."""
     text = " ".join(f"Anna{'bel' * (i % 2)} in Oslo" for i in range(60))
     parts = labelling(text, aggregation="none", ignore=())
     assert [(part["start"], part["end"]) for part in parts] == sorted({(p["start"], p["end"]) for p in parts})

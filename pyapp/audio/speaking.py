@@ -28,7 +28,7 @@ SEEDS = 1 << 63
 SLOWEST, FASTEST = 0.1, 10.0
 MOST_PAUSE = 60.0  # seconds
 MOST_DESCRIBED = 2000  # characters that describe a voice
-# Where a long sentence is divided: behind a mark inside a sentence, else between words.
+# Where a long sentence is divided: after a mark inside a sentence, else between words.
 CLAUSE = re.compile(r"(?<=[,;:—–])\s+|(?<=[、，；：،])\s*")
 SHOWN = 8  # unknown characters in a notice
 NAMES_SHOWN = 60  # of voices in an error

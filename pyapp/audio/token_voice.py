@@ -44,7 +44,7 @@ class TextTokens:
     words: Any
 
     def read(self, text: str, phonemes: bool = False) -> ReadText:
-        """The tokens of a text behind the name of a voice."""
+        """The tokens of a text after the name of a voice."""
         if phonemes:
             raise OptionError("the model reads letters", where="phonemes", hint="Give the text as it is written")
         return ReadText(tuple(self.words.encode(f" {text}", bos=False, eos=False, parse_special=False)), ())

@@ -59,7 +59,7 @@ def read_columns(file: str, delimiter: str, columns: Sequence[str]) -> dict[str,
             cell = row[names.index(name)].strip()
             number = number_in(cell)
             if not cell:
-                raise wrong(f", line {line}: column {name!r} has a gap. Fill it, or give the part behind it.")
+                raise wrong(f", line {line}: column {name!r} has a gap. Fill it, or give the part after it.")
             if number is None:
                 raise wrong(f", line {line}: column {name!r} has {cell[:40]!r}, which is not a number.")
             values.append(number)

@@ -96,8 +96,8 @@ MIB = 1 << 20
     type=click.IntRange(min=0),
     default=0,
     metavar="MIB",
-    help="Memory of all models together, their keys and values included: those that nobody uses make place for others. "
-    "[default: no limit]",
+    help="Memory of all models together, their keys and values included: models that nobody uses are unloaded for "
+    "others. [default: no limit]",
 )
 @option(MODELS, "--vad", metavar="NAME", help="What finds speech in recordings: energy, silero or a network.")
 @option(MODELS, "--speaker-model", metavar="NAME", help="The network that tells speakers apart, for requests that ask.")

@@ -259,7 +259,7 @@ def check_files(files: Sequence[str], formats: Sequence[str], folder: Path | Non
             raise click.BadParameter(text, param_hint="--format")
     if folder is not None:
         if folder.suffix[1:] in FORMATS and not folder.exists():
-            text = f"{folder} is to be a folder: for one file write -f {folder.suffix[1:]} > {folder}"
+            text = f"{folder} must be a folder: for one file write -f {folder.suffix[1:]} > {folder}"
             raise click.BadParameter(text, param_hint="--output-dir")
         for name, count in Counter(stem(file) for file in files).items():
             if count > 1:

@@ -225,7 +225,7 @@ class _Part:
         with graph(self.backward):
             self.found = self._grad(allow_unused)
         self.differentiable = [x.requires_grad for x in self.outputs]
-        self.outputs = tuple(x.detach() for x in self.outputs)  # not the nodes behind them
+        self.outputs = tuple(x.detach() for x in self.outputs)  # not the nodes after them
 
     def callable(self) -> Any:
         part, differentiable = self, self.differentiable

@@ -123,7 +123,7 @@ class Config(PictureTextConfig):
 
 
 class QueryEmbeddings(Module):
-    """Queries and, behind them, words with their positions; normalised."""
+    """Queries and, after them, words with their positions; normalised."""
 
     def __init__(self, config: QueryConfig) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class Blip2Reader(SequenceToSequence):
         return found
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Pictures (B, C, H, W) → hidden states (B, S, D) of what the queries answer, and of the prompt behind it."""
+        """Pictures (B, C, H, W) → hidden states (B, S, D) of what the queries answer, and of the prompt after it."""
         own, device = self.language_model.encoder, ids.device
         question = ops.tensor([list(self.question)], dtype="int32", device=device) if self.config.instructs else None
         words = self.multi_modal_projector(self.vision_tower(ids), question)  # (B, N, D)

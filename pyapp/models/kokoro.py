@@ -383,7 +383,7 @@ class Source(Module):
         steps = (pitch.unsqueeze(1) * harmonics / self.rate).remainder(1.0) * scale  # (M, HARMONICS), of a moment
         middles = steps.remainder(1.0).cumsum(0).remainder(1.0)
         ahead = ops.cat([steps.narrow(0, 1, len(steps) - 1), ops.zeros(1, HARMONICS, device=device)])
-        # Twice the samples behind the first middle: before it the phase stands still.
+        # Twice the samples after the first middle: before it the phase stands still.
         places = (ops.arange(len(steps) * scale, dtype="int64", device=device) * 2 + 1 - scale).clamp(min=0)
         moment = places.div(2 * scale, rounding_mode="floor")
         parts = (places - moment * (2 * scale)).to("float32") / (2 * scale)  # (M * scale,), from 0 to 1

@@ -373,7 +373,7 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     found = (SEEING if task == SEES else MODEL_TYPES).get(kind) if isinstance(kind, str) else None
     if task == TEXT and settings.get("use_bidirectional_attention"):
         raise ModelError(
-            "its tokens see those behind them: this model embeds texts", where=where,
+            "each token also sees those after it, so the model embeds texts and cannot write them", where=where,
             hint="Use it with pyapp embed --model, or tasks.embed",
         )  # fmt: skip
     if found is not None and task == SEES and answers_once(settings):

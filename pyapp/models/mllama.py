@@ -249,7 +249,7 @@ class Tower(ImageModel):
 
     def forward(self, tiles: Tensor, rows: int, columns: int) -> Tensor:
         """tiles (rows * columns, C, H, W) of one picture → (tiles, T, vision_output_dim), of all tiles that a picture
-        may have: those behind its own are empty.
+        may have: those after its own are empty.
         """
         config, most = self.config, self.config.max_num_tiles
         check_pictures("Llama 3.2 Vision", tiles, config.num_channels, config.image_size)

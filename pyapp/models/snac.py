@@ -107,7 +107,7 @@ class ResidualUnit(Module):
 
 
 class WindowAttention(Module):
-    """Attention of moments to those of their window, with rotary positions in it, behind a norm and with a residual."""
+    """Attention of moments to those of their window, with rotary positions in it, after a norm and with a residual."""
 
     def __init__(self, width: int, window: int) -> None:
         super().__init__()

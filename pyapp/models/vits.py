@@ -182,7 +182,7 @@ class FeedForward(Module):
 
 
 class TextLayer(Module):
-    """Attention and convolutions, each with a residual and a norm behind it."""
+    """Attention and convolutions, each with a residual and a norm after it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -80,7 +80,7 @@ class Encoder(Module):
     """An encoder. A subclass sets `config`, `most`, the largest number of tokens of a text, and `embeddings`, or has
     `word_embeddings` of its own. `pooling`: how the tokens become one vector where no file says it.
     `adds_special_tokens`: whether texts are read with the tokenizer's special tokens around them. `adds_end`: whether
-    the tokenizer's end of texts is written behind each. `hides_padding`: whether a text has the same states beside a
+    the tokenizer's end of texts is written after each. `hides_padding`: whether a text has the same states beside a
     longer one.
     """
 

@@ -167,7 +167,7 @@ def patch_norm(width: int, epsilon: float, batches: bool) -> Module:
 
 
 class PatchPositions(Module):
-    """Adds positions to patches, behind a token of the series' own if there is one."""
+    """Adds positions to patches, after a token of the series' own if there is one."""
 
     def __init__(self, patches: int, width: int, with_token: bool = False) -> None:
         super().__init__()

@@ -201,7 +201,7 @@ class WindowLayer(Module):
 
 
 class PostNormWindowLayer(WindowLayer):
-    """That of Swin V2: the norms are behind the parts, and every picture is shifted, whatever its size."""
+    """That of Swin V2: the norms are after the parts, and every picture is shifted, whatever its size."""
 
     kind = CosineWindowAttention
 
@@ -211,7 +211,7 @@ class PostNormWindowLayer(WindowLayer):
 
 
 class PatchMerging(Module):
-    """Four neighbouring places become one of twice the width; the norm is before that, or behind it."""
+    """Four neighbouring places become one of twice the width; the norm is before that, or after it."""
 
     def __init__(self, width: int, post_norm: bool = False) -> None:
         super().__init__()

@@ -122,7 +122,7 @@ def picture_part(block: Fields) -> Value:
 
 
 def document_text(block: Fields) -> str:
-    """The text of a document, behind its title."""
+    """The text of a document, after its title."""
     source = block.object("source")
     if source is None:
         raise block.missing("source")

@@ -56,7 +56,7 @@ NO_TEXT = "no text was found"
 
 @dataclass(frozen=True)
 class Found:
-    """What was read in a line's crop: words (text, first column, column behind the last, confidence) in pixels of the
+    """What was read in a line's crop: words (text, first column, column after the last, confidence) in pixels of the
     crop, and the confidence of all.
     """
 

@@ -379,7 +379,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
         places = [i for i, text in enumerate(encoding.texts) if text is None and encoding.ids[i] in languages]
         if not places:
             raise OptionError(
-                "this tokenizer puts no language beside a text",
+                "this tokenizer does not mark the language of a text",
                 where="source",
                 hint="Write it before the texts: prefix",
             )

@@ -85,7 +85,7 @@ class SpokenPieces:
         return self.joined(self.pieces(numbers, first))
 
     def ended(self, numbers: Sequence[int]) -> int:
-        """How many of the moments belong to words behind which another one has begun."""
+        """How many of the moments belong to words after which another one has begun."""
         at = len(numbers) - 1
         while at >= 0 and (numbers[at] == self.blank_number or not self.begins(numbers[at])):
             at -= 1

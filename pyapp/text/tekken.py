@@ -1,5 +1,5 @@
 """Mistral's tekken.json (https://github.com/mistralai/mistral-common, mistral_common/tokens/tokenizers/tekken.py): the
-pieces of a vocabulary in the order of their merges behind the special tokens, and the pattern of words.
+pieces of a vocabulary in the order of their merges after the special tokens, and the pattern of words.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class ImageProcessor:
     resize_to_max_canvas: bool = False  # Llama 4: whether a picture becomes as large as its tiles allow
     max_image_tiles: int = 4  # Llama 3.2 Vision: of a picture
     # LFM2-VL: the tiles of a picture with more than so many times the pixels of max_image_tokens vectors, each of
-    # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is behind them.
+    # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is after them.
     tile_size: int = 512
     min_tiles: int = 2
     max_tiles: int = 10
@@ -524,7 +524,7 @@ class ImageProcessor:
         return [resize(image, whole[0], whole[1], method), *_cut(frame, high // side, wide // side, side, side)]
 
     def _tiles_and_whole(self, image: Tensor) -> list[Tensor]:
-        """The tiles of a picture, which is made larger up to a tile's side only, on black; and behind several ones of
+        """The tiles of a picture, which is made larger up to a tile's side only, on black; and after several ones of
         Llama 4's the whole.
         """
         side, method = self.size["height"], NUMBERED[self.resample]
@@ -763,7 +763,7 @@ def _kind(settings: Mapping[str, Any], usual: str | None) -> str:
 
 
 def _mirrored(x: Tensor, divisor: int) -> Tensor:
-    """A picture (3, H, W) whose sides become the next larger multiples of `divisor` → (3, h, w): behind its last pixels
+    """A picture (3, H, W) whose sides become the next larger multiples of `divisor` → (3, h, w): after its last pixels
     is its reflection, which begins with them.
     """
     for dim in (1, 2):

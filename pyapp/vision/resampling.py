@@ -16,7 +16,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError
 
-PRECISION = 22  # bits of a weight behind the point, as Pillow has them
+PRECISION = 22  # bits of a weight after the point, as Pillow has them
 BLOCK = 16  # pixels of the result that are computed by one product
 SIZE_LIMIT = 1 << 27  # pixels of the result
 
@@ -96,7 +96,7 @@ def _weights(size: int, out: int, method: str) -> tuple[Any, Any]:
     support = reach * stretch
     centre = (np.arange(out) + 0.5) * scale
     first = np.maximum((centre - support + 0.5).astype("int64"), 0)
-    last = np.minimum((centre + support + 0.5).astype("int64"), size)  # behind the last
+    last = np.minimum((centre + support + 0.5).astype("int64"), size)  # after the last
     taps = np.arange(ceil(support) * 2 + 1)
     found = weight((taps + first[:, None] - centre[:, None] + 0.5) * (1.0 / stretch))
     found = np.where(taps < (last - first)[:, None], found, 0.0)

@@ -261,9 +261,7 @@ def test_tables(tmp_path: Path) -> None:
     assert table["age"].dtype is pyapp.int64 and table["city"] == ["Ulm, Old", "Bonn"]
     assert table[0] == {"age": 30, "height": 1.8, "city": "Ulm, Old"} and np.isnan(table[1]["height"])
     assert table.features(without="city").shape == (2, 2) and table.codes("city")[0].tolist() == [1, 0]
-    assert (
-        table.codes("height")[0].tolist() == [0, 1]
-    )
+    assert table.codes("height")[0].tolist() == [0, 1]
     batch = next(iter(DataLoader(table, 2)))
     assert batch["age"].tolist() == [30, 41] and batch["city"] == ["Ulm, Old", "Bonn"]
     assert datasets.read_csv(path, header=False)["0"][0].endswith("age")

@@ -64,7 +64,7 @@ def state_of(name: str) -> dict[str, pyapp.Tensor]:
 
 
 def letters() -> str:
-    """A tokenizer.json whose tokens are letters, with an end behind each text."""
+    """A tokenizer.json whose tokens are letters, with an end after each text."""
     document = json.loads(tokenizer_file(3))
     document["model"]["vocab"] |= {letter: 3 + i for i, letter in enumerate("▁abcdefghijklmnopqrstuvwxyz")}
     end = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}]

@@ -161,7 +161,7 @@ def test_the_forms_of_hard_swish_are_recognised() -> None:
 
 
 def test_what_is_added_to_channels_becomes_the_bias_of_a_convolution() -> None:
-    """As Paddle's exporter writes biases: a sum behind a copy."""
+    """As Paddle's exporter writes biases: a sum after a copy."""
     bias, more = normal(4), normal(1, 4, 1, 1)
     tensors = [b.tensor("w", normal(4, 3, 3, 3)), b.tensor("own", bias), b.tensor("more", more)]
     tensors += [b.tensor("rows", normal(4, 1))]

@@ -24,7 +24,7 @@ def ngrams(texts: list[str], symbol: Any = letter, least: tuple[int, ...] = (1, 
 
 
 def witten_bell(texts: list[str], symbols: str, before: str, symbol: str) -> float:
-    """By the definition: (count + k p) / (n + k), p behind one symbol less."""
+    """By the definition: (count + k p) / (n + k), p after one symbol less."""
     rows = [BORDER + "".join(map(letter, text)) + BORDER for text in texts]
     if not before:
         every = "".join(rows)

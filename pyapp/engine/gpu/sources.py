@@ -109,7 +109,7 @@ def _expanded(expression: str, macros: Macros) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Behind the parenthesis that closes the one before `start`."""
+    """After the parenthesis that closes the one before `start`."""
     depth = 1
     for at in range(start, len(text)):
         depth += (text[at] == "(") - (text[at] == ")")
@@ -259,7 +259,7 @@ def _alone(text: str, kernel: str) -> str:
 
 
 def _end_of_body(text: str, begin: int) -> int:
-    """Behind the braces that follow."""
+    """After the braces that follow."""
     depth = 0
     for match in _BRACES.finditer(text, begin):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

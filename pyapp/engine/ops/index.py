@@ -85,7 +85,7 @@ def _consumes(entry: Any) -> int:
 
 
 def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """(shape, strides, offset) of a view by ints, slices and None. Dims behind the last entry are kept whole."""
+    """(shape, strides, offset) of a view by ints, slices and None. Dims after the last entry are kept whole."""
     sizes, steps = x.shape, x.strides
     shape: list[int] = []
     strides: list[int] = []

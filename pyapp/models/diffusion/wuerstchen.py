@@ -181,7 +181,7 @@ class Time(Module):
 
 
 class Attention(Module):
-    """Projections of queries, keys and values, and one behind the attention."""
+    """Projections of queries, keys and values, and one after the attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

@@ -516,7 +516,7 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
 
 
 def _reads_both_ways(settings: Mapping[str, Any]) -> bool:
-    """Whether the tokens of a language model that embeds see those behind them: `is_causal` is false, or, in files that
+    """Whether the tokens of a language model that embeds see those after them: `is_causal` is false, or, in files that
     do not say it, the class is one whose code has that as its default.
     """
     said, classes = settings.get("is_causal"), settings.get("auto_map")

@@ -309,12 +309,12 @@ def _llava(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
     tensors = file.checkpoint.tensors
     if "v.post_ln.weight" in tensors:
         raise ModelError(
-            "this form of LLaVA is not known: its tower has a norm behind its layers", where=file.where
+            "this form of LLaVA is not known: its tower has a norm after its layers", where=file.where
         )  # fmt: skip
     clip = "v.class_embd" in tensors
     vision = _transformer(file, *(("clip_vision_model", "gelu") if clip else ("siglip_vision_model",)))
     layers = file.values.get("clip.vision.feature_layer")
-    # Files without the key leave out the layers behind those that are read.
+    # Files without the key leave out the layers after those that are read.
     chosen = list(layers) if isinstance(layers, list) and layers else [vision["num_hidden_layers"]]
     return vision, {
         "vision_feature_layer": chosen, "vision_feature_select_strategy": "default" if clip else "full",
@@ -400,7 +400,7 @@ def _deep(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _deep_names(config: Any) -> dict[str, str]:
-    """The bias of the patches, and the mergers behind some layers, which files number by these."""
+    """The bias of the patches, and the mergers after some layers, which files number by these."""
     found = {"vision_tower.patch_embed.proj.bias": "v.patch_embd.bias"}
     parts = {"norm": "norm", "linear_fc1": "fc1", "linear_fc2": "fc2"}
     for number, layer in enumerate(config.vision_config.deepstack):

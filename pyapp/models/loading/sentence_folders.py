@@ -114,7 +114,7 @@ def _limits(files: Mapping[str, Any]) -> dict[str, Any]:
 def sentence_parts(
     files: Mapping[str, Any], dtype: str | None, device: Device | str | None
 ) -> tuple[list[Module], SentenceSettings]:
-    """What modules.json puts behind the encoder, and the settings beside it. `files` are those of the folder, by
+    """What modules.json puts after the encoder, and the settings beside it. `files` are those of the folder, by
     path.
     """
     parts: list[Module] = []

@@ -52,7 +52,7 @@ class Expansion:
 class LateInteraction:
     """How the texts of each role are read.
 
-    prefixes: the token that is put behind the first one, by role. lengths: the largest number of tokens, by role.
+    prefixes: the token that is put after the first one, by role. lengths: the largest number of tokens, by role.
     skipped: words whose tokens count for nothing in texts of the roles `skipping`. kept: the only ids that count in
     documents; None: all.
     """

@@ -120,7 +120,7 @@ class TaggerTraining(TextTraining):
 
 
 class EmbedderTraining(TextTraining):
-    """Base: each text of a row becomes a vector. Parts behind the encoder stay as they are."""
+    """Base: each text of a row becomes a vector. Parts after the encoder stay as they are."""
 
     task = "features"
 
@@ -137,7 +137,7 @@ class EmbedderTraining(TextTraining):
         return tuple(vectors.split(len(rows)))
 
     def export(self) -> None:
-        """Writes the folder with the parts behind the encoder as they were, or with the pooling that it was trained
+        """Writes the folder with the parts after the encoder as they were, or with the pooling that it was trained
         with.
         """
         inner = f"{parts_in(self.files)[0].folder}/" if MODULES in self.files else ""
@@ -273,7 +273,7 @@ class _Encoder:
 
 def _token_labels(encoding: Encoding, words: Sequence[str], labels: Sequence[int]) -> list[int]:
     """The label of each token: that of a word at its first token, else IGNORED."""
-    ends = list(accumulate(len(word) + 1 for word in words))  # the characters behind each word and its space
+    ends = list(accumulate(len(word) + 1 for word in words))  # the characters after each word and its space
     found, last = [], -1
     for (start, end), text in zip(encoding.offsets or (), encoding.texts, strict=True):
         word = bisect_right(ends, max(start, end - 1)) if text is not None and end > start else last

@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two answers to a prompt, each behind the prompt, of which the first is preferred."""
+    """Two answers to a prompt, each after the prompt, of which the first is preferred."""
 
     chosen: Row
     rejected: Row
@@ -84,7 +84,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """An answer behind its prompt, and whether it is a good one."""
+    """An answer after its prompt, and whether it is a good one."""
 
     row: Row
     good: bool

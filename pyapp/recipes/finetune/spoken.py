@@ -27,7 +27,7 @@ PARTS = "segments"  # a field in place of the text
 FORMS = "; ".join(f"{', '.join(names)} (or {PARTS})" for names in FIELDS)
 EMPTY = "without a text"
 CUT_BY = f'Give {PARTS} instead of the text, by which they are cut: [{{"start": 0.0, "end": 1.5, "text": "…"}}, …]'
-LATER = 0.5  # seconds by which a segment may end behind its recording: sizes of files of sound are rounded
+LATER = 0.5  # seconds by which a segment may end after its recording: sizes of files of sound are rounded
 
 
 @dataclass(frozen=True)

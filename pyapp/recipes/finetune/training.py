@@ -121,7 +121,7 @@ class FinetuneTraining(ResumableTraining):
 
     def _states(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """(what the model's head reads (B, T, D), targets (B, T) on the CPU) of rows; the models are causal, so padding
-        behind changes nothing.
+        after changes nothing.
         """
         inputs, targets = batch_of(rows)
         return self.model.hidden(inputs.to(self.model.device)), targets

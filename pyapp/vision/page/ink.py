@@ -164,7 +164,7 @@ class _Contrast:
         assert self.darkest is not None
         soft, count = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
         height, width = self.grey.shape
-        reach = max(2, round(EDGE * usual))  # pixels before and behind an edge
+        reach = max(2, round(EDGE * usual))  # pixels before and after an edge
         around = np.arange(-reach - 1, reach + 1)
         for first, last in bands(height, width):
             values, darkest = self.values(first, last), self.darkest.rows(first, last)

@@ -1,7 +1,7 @@
 """I2_S, the type of BitNet's matrices in GGUF files of bitnet.cpp (https://github.com/microsoft/BitNet).
 
 A matrix (N, K), of K = 128 n numbers -1, 0 and 1, one factor for all: of 128 numbers, number 32 k + i is in the k-th
-highest two bits of byte i, plus one; behind the N K / 4 bytes is the factor in float32. Source: quantize_i2_s of
+highest two bits of byte i, plus one; after the N K / 4 bytes is the factor in float32. Source: quantize_i2_s of
 src/ggml-bitnet-mad.cpp, as processors of x86 store it. The code of the type is 36, which llama.cpp no longer uses.
 """
 
