@@ -212,7 +212,7 @@ def test_parts_in_a_folder_of_their_own(folders: dict[str, Path], tmp_path: Path
 
 
 def test_a_model_that_embeds_writes_no_text(folders: dict[str, Path]) -> None:
-    with pytest.raises(ModelError, match=r"this model embeds texts.*pyapp embed"):
+    with pytest.raises(ModelError, match=r"the model embeds texts.*pyapp embed"):
         load_model(folders["embedding_gemma"])
 
 
