@@ -57,7 +57,7 @@ def tekken_document(
     try:
         names = dict(enumerate(USUAL)) if listed is None else {int(e["rank"]): str(e["token_str"]) for e in listed}
         pieces = [base64.b64decode(entry["token_bytes"], validate=True) for entry in whole["vocab"][: total - reserved]]
-    except (TypeError, KeyError, ValueError, binascii.Error) as error:
+    except (TypeError, KeyError, ValueError, OverflowError, binascii.Error) as error:
         raise FileFormatError(f"a token cannot be read ({error!s:.80})", where=where, hint=hint) from error
     if any(not 0 <= number < reserved for number in names) or len({*names.values()}) != len(names):
         raise FileFormatError("its special tokens have no distinct numbers and names", where=where, hint=hint)

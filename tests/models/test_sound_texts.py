@@ -8,6 +8,7 @@ import asyncio
 import base64
 import importlib
 import json
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -347,7 +348,7 @@ def test_vocabularies_of_mistral(tmp_path: Path) -> None:
         {"config": config | {"default_vocab_size": None}}, {"config": config | {"default_num_special_tokens": 1 << 40}},
         {"vocab": [{"rank": 0, "token_bytes": "é"}]}, {"vocab": [1]}, {"special_tokens": [{"rank": 99}]},
         {"special_tokens": [{"rank": 99, "token_str": "x"}]}, {"vocab": []},
-        {"special_tokens": [{"rank": 1, "token_str": "a"}]},
+        {"special_tokens": [{"rank": 1, "token_str": "a"}]}, {"special_tokens": [{"rank": math.inf, "token_str": "a"}]},
     ):  # fmt: skip
         with pytest.raises(FileFormatError):
             load(**changed)
