@@ -66,7 +66,7 @@ class Page:
         return min(lefts), min(tops), max(rights), max(bottoms)
 
     def place(self) -> dict[str, Any]:
-        """What tells where an answer is."""
+        """What says where an answer is."""
         return {"picture": self.source, "page": self.number}
 
 

@@ -118,7 +118,7 @@ def forecast_series(
     horizon: None, what the model was trained for. quantiles: the levels; None: those of 0.1, 0.5 and 0.9 that the
     model knows. samples: the paths that Chronos and distributions draw (None: the model's number), from `seed`.
     frequency: the kind of TimesFM: 0 up to daily values, 1 weekly and monthly ones, 2 quarterly and yearly ones. The
-    forecast is the mean; of Chronos-Bolt and TimesFM 2.5 the median. A Notice tells that only the end of a
+    forecast is the mean; of Chronos-Bolt and TimesFM 2.5 the median. A Notice says that only the end of a
     series is read. Done with `horizon`.
     """
     model = loaded.model

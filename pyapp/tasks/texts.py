@@ -311,7 +311,7 @@ def translate_parts(
 ) -> Work:
     """Items with `start` and `end`, characters of a long text, and `text`, what the model writes for that part, in the
     order of the text. `division`: its "sentences", as models of translation were trained on, its "paragraphs", or the
-    "whole". A Notice tells that parts are longer than the model reads; their ends are left out. The other options are
+    "whole". A Notice says that parts are longer than the model reads; their ends are left out. The other options are
     those of translate_texts, whose batches these parts do without.
     """
     from pyapp.text.passages import paragraphs, sentences

@@ -31,7 +31,7 @@ def check_videos(videos: Any, *_: Any, **more: Any) -> None:
 
 
 def _frames(loaded: Any, video: Any) -> Generator[Event | None, None, Tensor]:
-    """Progress while a video is read; returns what the model sees of it (1, frames, 3, H, W). A Notice tells that it
+    """Progress while a video is read; returns what the model sees of it (1, frames, 3, H, W). A Notice says that it
     has fewer frames than the model sees.
     """
     wanted = loaded.model.frames

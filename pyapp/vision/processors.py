@@ -399,7 +399,7 @@ class ImageProcessor:
         return [ops.stack(list(same)) for _, same in groupby(views, key=lambda view: tuple(view.shape))]
 
     def told(self, height: int, width: int) -> tuple[int, int]:
-        """The size of a picture as a model is told it: that of the whole before it, in LFM2-VL's."""
+        """The size of a picture as it is given to a model: that of the whole before it, in LFM2-VL's."""
         return self.seen(height, width) if self.kind == "Lfm2Vl" else (height, width)
 
     def tiles(self, height: int, width: int) -> tuple[int, int]:

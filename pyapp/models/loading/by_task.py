@@ -152,7 +152,7 @@ def load_task_model(
     dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. labels: those of a
     classifier that is to be trained, in place of the file's; layers of its head that the file lacks, or has for other
     labels, are new. The parameters need no gradients: call `model.requires_grad_()` to train. A file without the layers
-    of the task's head is refused by name; layers of other heads are left out, which a Notice tells. Raises
+    of the task's head is refused by name; layers of other heads are left out, which a Notice reports. Raises
     ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()

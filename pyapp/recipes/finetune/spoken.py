@@ -143,7 +143,7 @@ def started(
     """The events of a training on the recordings of files (None: those of the request), with settings of the kind.
     Recordings of more seconds are cut into windows, if their lines have segments. `row_of` a line, or a window of it,
     and the number of its samples is what is learnt, or a text: why it is left out, as in "2 recordings are …", which a
-    Notice tells. FileFormatError for a file of which nothing is left.
+    Notice reports. FileFormatError for a file of which nothing is left.
     """
     rows: dict[Path, list[Any]] = {}
     with StretchFile(request.out) as kept:
