@@ -116,9 +116,9 @@ def test_a_wrong_network_for_speakers(
     wrong = {"name": "wrong.onnx", "mimeType": "application/octet-stream"}
     page.locator("#pick-network").set_input_files({**wrong, "buffer": networks["onnx-community/silero-vad"]})  # type: ignore[arg-type]
     expect(page.locator("#speech-network")).to_have_value("wrong.onnx")
-    transcribe.take(voices).wait_refused("no network for speakers: it takes input, state, sr")
+    transcribe.take(voices).wait_refused("not a network for speakers: it takes input, state, sr")
     page.locator("#pick-network").set_input_files({**wrong, "buffer": b"nothing" * 100})  # type: ignore[arg-type]
-    transcribe.take(voices).wait_refused("no ONNX model")
+    transcribe.take(voices).wait_refused("not an ONNX model")
     page.locator("#speech-network").fill("tests/nobody")
     transcribe.take(voices).wait_refused("no such model")
     page.locator("#pick-network").set_input_files({**wrong, "buffer": networks["tests/voices"]})  # type: ignore[arg-type]

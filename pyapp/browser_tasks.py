@@ -45,7 +45,7 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
 
     settings = completed(json_object(params.json))
     if not settings:
-        raise ModelError("this is no configuration: a JSON object is expected", where=params.where)
+        raise ModelError("this is not a configuration: a JSON object is expected", where=params.where)
     if params.task == "transcribe":
         if not hears_samples(settings):
             check_architecture(settings, params.where)

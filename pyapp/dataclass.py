@@ -230,7 +230,7 @@ else:
         return hash(tuple([getattr(self, name) for name in hashed]))
 
     def _is_frozen(self: Any, name: str) -> bool:
-        """A subclass that is no dataclass may have attributes of its own."""
+        """A subclass that is not a dataclass may have attributes of its own."""
         return "__dataclass_params__" in type(self).__dict__ or name in self.__dataclass_fields__
 
     def _frozen_setattr(self: Any, name: str, value: Any) -> None:

@@ -310,20 +310,32 @@ class Cancel:
             raise Cancelled("stopped")
 
     @contextmanager
-    def set_by_interrupt(self) -> Iterator[None]:
+    def set_by_interrupt(self, *, keeps_state: bool = False) -> Iterator[None]:
         """A context in which the first Ctrl-C sets the flag, and the second interrupts at once. In other threads than
         the main one, and in a browser, it changes nothing.
+
+        keeps_state: the work saves its state when it is stopped, so SIGTERM (a scheduler ends the job) and SIGHUP (the
+        terminal was closed) set the flag, too; the second one ends the process.
         """
         if threading.current_thread() is not threading.main_thread() or sys.platform == "emscripten":
             yield
             return
+        names = ("SIGINT", "SIGTERM", "SIGHUP") if keeps_state else ("SIGINT",)
+        numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]  # Windows has no SIGHUP
+        before = {number: signal.getsignal(number) for number in numbers}
+        for number in numbers[1:]:
+            if before[number] in (signal.SIG_IGN, None):  # nohup ignores SIGHUP
+                del before[number]
 
         def handler(number: int, frame: Any) -> None:
             self.set()
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for other in before:
+                signal.signal(other, signal.default_int_handler if other == signal.SIGINT else signal.SIG_DFL)
 
-        before = signal.signal(signal.SIGINT, handler)
+        for number in before:
+            signal.signal(number, handler)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, old in before.items():
+                signal.signal(number, old)

@@ -108,7 +108,7 @@ def test_what_goes_wrong(model: list[str], tmp_path: Path, capsys: pytest.Captur
     assert missing == 1 and "missing.bin" in capsys.readouterr().err
     (tmp_path / "talk.json").write_text("{}")
     assert cli.run(["chat", *model, "--load", str(tmp_path / "talk.json")]) == 1
-    assert "no conversation that pyapp saved" in capsys.readouterr().err
+    assert "not a conversation that pyapp saved" in capsys.readouterr().err
     assert cli.run(["chat", *model, "--regex", "a", "--choice", "b"]) == 1
     assert "regex: excludes choice" in capsys.readouterr().err
     (tmp_path / "talk.json").write_bytes(b"\xff")

@@ -628,9 +628,9 @@ def test_a_folder_that_is_not_there(model: Path, tmp_path: Path, here: Here) -> 
         ("generate -m stories", "No such option '-m'. The model follows the command: pyapp generate MODEL."),
         ("run --nproc 2 script.py", "No such option '--nproc'"),
         ("serve --model stories", "The model follows the command: pyapp serve MODEL."),
-        ("generate -n many", "'many' is no whole number."),
-        ("generate --temperature hot", "'hot' is no number."),
-        ("transcribe a.wav -o a.srt", "a.srt is to be a folder: for one file write -f srt > a.srt"),
+        ("generate -n many", "'many' is not a whole number."),
+        ("generate --temperature hot", "'hot' is not a number."),
+        ("transcribe a.wav -o a.srt", "a.srt must be a folder: for one file write -f srt > a.srt"),
     ],
 )
 def test_wrong_usage_says_what_is_right(here: Callable[..., tuple[int, str, str]], line: str, told: str) -> None:

@@ -77,7 +77,7 @@ def test_files_that_are_refused(folders: dict[str, Path], tmp_path: Path) -> Non
         ("a,b\n1,2\n,3\n", "line 3: column 'a' has a gap", "-c", "a"), ("", "is empty"),
         ("a,b\n1\n", "it has 1 cells", "-c", "a"), ("a\n", "it has 0 values"), ("a\n1e400\n", "value 1 is inf"),
         ("a\n1\n", "above 0 and below 1", "--quantiles", "1.5"), ("a\n1\n", "one character", "--delimiter", "::"),
-        ("a\nnan\n", "value 1 is missing"), ("a\n1_000\n", "no number")],
+        ("a\nnan\n", "value 1 is missing"), ("a\n1_000\n", "not a number")],
     )  # fmt: skip
     missing = invoke(str(tmp_path / "none.csv"), "-m", str(folders["timesfm"]))
     assert missing.exit_code != 0 and "none.csv" in missing.output

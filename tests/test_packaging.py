@@ -91,7 +91,7 @@ def test_the_wasm_wheel_holds_both_builds(wasm_wheel: Path) -> None:
         modules = {name for name in archive.namelist() if name.endswith(".py")}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "pyapp").rglob("*.py")}
     others = {name for name in sources if name.startswith(("pyapp/recipes/", "pyapp/serve/"))}
-    assert others and modules == sources - others  # the page does not train the embedded models, and is no server
+    assert others and modules == sources - others  # the page does not train the embedded models, and is not a server
     shaders = {path.name: path.read_bytes() for path in (ROOT / "native" / "webgpu").iterdir()}
     assert shaders and shaders == {name: data for name, data in native.items() if name.endswith(".wgsl")}
     libraries = {name: data for name, data in native.items() if name.endswith(".so")}

@@ -155,7 +155,7 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
         assert found["points"] == points_of(heat, box, 24, 16) and found["box"] == box
     whole = next(iter(run(tasks.estimate_poses(files[0], model=loaded))))
     assert isinstance(whole, Item) and whole.values["objects"] == first["objects"][1:]
-    for wrong, message in (([boxes[0]], "of each of 2"), ([[[3, 2, 1, 5]], []], "no box"), ([[3], []], "no box")):
+    for wrong, message in (([boxes[0]], "of each of 2"), ([[[3, 2, 1, 5]], []], "not a box"), ([[3], []], "not a box")):
         last = run(tasks.estimate_poses(files, model=loaded, boxes=wrong))[-1]
         assert isinstance(last, Error) and message in last.what, last
     testing = pytest.importorskip("click.testing")
@@ -170,12 +170,12 @@ def test_poses_of_the_persons_that_a_detector_finds(top: Path, tmp_path: Path) -
     drawn = lines("--box", "3,2,30,28", "-o", str(tmp_path / "drawn"))
     assert len(drawn) == 3 and re.fullmatch(rf"1\tno\t-?\d+\.\d+\t-?[\d.]+ -?[\d.]+\t{files[0]}", drawn[0])
     assert (vision.read_image(tmp_path / "drawn" / "0.png") != image).any()
-    assert lines("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are no persons
+    assert lines("--detector", str(top / "yolos"), "--threshold", "0") == []  # whose objects are not persons
     lines("--detector", str(top / "yolos"), "--box", "3,2,30,28", code=1)
 
 
 def test_larger_pictures(tmp_path: Path, top: Path) -> None:
-    """Pictures become larger, alike in parts and as a whole; what is behind their ends is cut off."""
+    """Pictures become larger, alike in parts and as a whole; what is after their ends is cut off."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS["swin2sr_light"]))
     model = make("swin2sr_light", "image-to-image")
     write_safetensors(tmp_path / "model.safetensors", model.state_dict())

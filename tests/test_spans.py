@@ -136,7 +136,7 @@ def test_answers_are_those_of_the_definition(impossible: bool, answering: Any, g
         assert [one["score"] for one in answers] == pytest.approx([e[0] for e in expected], rel=1e-3)
         assert all(one["answer"] == CONTEXT[one["start"] : one["end"]] for one in answers)
     every = answering(QUESTIONS[0], CONTEXT, top=500, longest=LONGEST, impossible=impossible)
-    assert sum(one["answer"] == "" for one in every) == impossible  # one of them is no answer
+    assert sum(one["answer"] == "" for one in every) == impossible  # one of them is not an answer
     assert answering(QUESTIONS[0], CONTEXT, longest=LONGEST)[0]["start"] == golden["answers"]["False"][0][0][1]
 
 
@@ -150,7 +150,7 @@ def test_answers_have_no_spaces_at_their_ends() -> None:
 
 
 def test_texts_longer_than_the_model_reads(labelling: Any, answering: Any) -> None:
-    """Windows overlap: every token gets a label, once, and an answer behind the first window is found."""
+    """Windows overlap: every token gets a label, once, and an answer after the first window is found."""
     text = " ".join(f"Anna{'bel' * (i % 2)} in Oslo" for i in range(60))
     parts = labelling(text, aggregation="none", ignore=())
     assert [(part["start"], part["end"]) for part in parts] == sorted({(p["start"], p["end"]) for p in parts})

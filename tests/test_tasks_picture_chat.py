@@ -352,7 +352,7 @@ def test_what_cannot_be_is_refused(folders: dict[str, Path], tmp_path: Path) -> 
     for url in ("https://example.org/a.png", "data:image/png,abc", "file:///etc/passwd", 3, None):
         assert "data: URLs" in refusal(folders["llava"], [{"type": "image_url", "image_url": {"url": url}}])
     bad = {"type": "image_url", "image_url": "data:image/png;base64,a+*"}
-    assert "no base64" in refusal(folders["llava"], [bad])
+    assert "not base64" in refusal(folders["llava"], [bad])
     many = refusal(folders["llava"], [picture(shown)] * 70)
     assert "70 pictures take 1,120 tokens" in many and "room for 1,024" in many
     tiles = refusal(folders["idefics3"], [picture(shown)] * 30, context=1000)

@@ -93,7 +93,7 @@ def test_a_long_text_comes_in_groups_and_goes_on(loaded: Any) -> None:
         assert places == [(one["text"], one["start"], one["end"]) for one in whole[count - 1 :]]
         vectors = [[one["embedding"] for one in some] for some in (rest, whole[count - 1 :])]
         np.testing.assert_allclose(*vectors, atol=1e-5)
-    with pytest.raises(OptionError, match="no place in a text of 7 characters"):
+    with pytest.raises(OptionError, match="not a place in a text of 7 characters"):
         items(search.index_texts(loaded, texts, start=8))
 
 

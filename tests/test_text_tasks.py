@@ -230,7 +230,7 @@ def test_sparse_vectors_are_splades(folders: dict[str, Path]) -> None:
         np.testing.assert_allclose(found["weights"], wanted[found["ids"]], atol=1e-5)
         assert found["words"][:3] == [WORDS[i] if i < len(WORDS) else f"<{i}>" for i in found["ids"][:3]]
     assert [len(found["ids"]) for found in sparse(texts, top=2)] == [2, 2]
-    with pytest.raises(OptionError, match="top: 0 is no number of words"):
+    with pytest.raises(OptionError, match="top: 0 is not a number of words"):
         sparse(texts, top=0)
 
 

@@ -463,9 +463,9 @@ def test_speakers_in_all_formats(here: Here, voices: dict[str, Path], tmp_path: 
 
 def test_wrong_networks(here: Here, voices: dict[str, Path], talk: Path) -> None:
     rows = (
-        (["--vad", voices["speakers"]], 1, "no network that detects speech: it takes feats"),
-        (["--speakers", "--speaker-model", voices["vad"]], 1, "no network for speakers: it takes input, state, sr"),
-        (["--vad", talk], 1, "this is no ONNX model"),
+        (["--vad", voices["speakers"]], 1, "not a network that detects speech: it takes feats"),
+        (["--speakers", "--speaker-model", voices["vad"]], 1, "not a network for speakers: it takes input, state, sr"),
+        (["--vad", talk], 1, "this is not an ONNX model"),
         (["--vad", "missing.onnx"], 1, "there is no such file"),
         (["--vad", ""], 1, "the name of the network is empty"),
         (["--speaker-model", voices["speakers"]], 2, "needs --speakers"),

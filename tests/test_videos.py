@@ -83,7 +83,7 @@ def test_processors_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     *_, last = events_of(["none.mp4"], model=str(tmp_path / "a"))
     assert isinstance(last, Error) and last.where == "none.mp4"
     *_, last = events_of(3, model=str(tmp_path / "a"))
-    assert isinstance(last, Error) and "int is no video" in last.what
+    assert isinstance(last, Error) and "int is not a video" in last.what
 
 
 @pytest.mark.native_only
@@ -110,11 +110,11 @@ def test_the_command_and_the_server(tmp_path: Path) -> None:
     line = f"{best['label']} {best['score']:.4f}"
     assert found.stdout == f"{line}\t{film}\n{line}\t{folder}\n"
     wrong = runner.invoke(cli, ["classify-video", str(model / "config.json"), "-m", str(model)])
-    assert wrong.stdout == "" and "no video that is known" in wrong.stderr
+    assert wrong.stdout == "" and "not a video that is known" in wrong.stderr
     with TestClient(make_app(Context(Settings(models=(f"films={model}",), preload=False)))) as client:
         answer = client.post("/models/films", content=data, headers={"content-type": "video/x-matroska"})
         assert answer.status_code == 200, answer.text
         np.testing.assert_allclose([e["score"] for e in answer.json()], [e["score"] for e in wanted], rtol=1e-5)
         assert [e["label"] for e in answer.json()] == [e["label"] for e in wanted]
         refused = client.post("/models/films", content=b"nothing", headers={"content-type": "video/mp4"})
-        assert refused.status_code == 400 and "no video" in refused.json()["error"]["message"]
+        assert refused.status_code == 400 and "not a video" in refused.json()["error"]["message"]

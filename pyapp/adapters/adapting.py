@@ -108,7 +108,7 @@ def chosen_layers(model: Module, config: LoraConfig) -> dict[str, Any]:
             for stack in getattr(module, "STACKS", ())
         ):
             raise OptionError(
-                f"{name!r:.80} is no stack of experts of the model", where="target_parameters",
+                f"{name!r:.80} is not a stack of experts of the model", where="target_parameters",
                 hint="Such are, for example, mlp.experts.gate_up_proj and mlp.experts.down_proj",
             )  # fmt: skip
     if not found:

@@ -218,4 +218,4 @@ def check_expression(name: str, given: Any) -> None:
         try:
             re.compile(given)
         except re.error as error:
-            raise OptionError(f"{given!r:.80} is no regular expression: {error}", where=name) from None
+            raise OptionError(f"{given!r:.80} is not a regular expression: {error}", where=name) from None

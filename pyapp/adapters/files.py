@@ -74,7 +74,7 @@ def config_of(source: ByteSource) -> LoraConfig:
     """The settings of an adapter_config.json, as read_config."""
     found = json_object(read_whole(source).decode("utf-8", "replace"))
     if not found:
-        raise FileFormatError("this is no configuration: a JSON object is expected", where=source.name)
+        raise FileFormatError("this is not a configuration: a JSON object is expected", where=source.name)
     return LoraConfig.from_dict(found, source.name)
 
 

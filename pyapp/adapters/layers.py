@@ -324,7 +324,7 @@ def is_linear(module: Module) -> bool:
 
 
 def sizes(module: Adaptable) -> tuple[int, int]:
-    """(in, out) of a layer that can have adapters, which is no stack of experts."""
+    """(in, out) of a layer that can have adapters, which is not a stack of experts."""
     if isinstance(module, Embedding):
         return module.num_embeddings, module.embedding_dim
     return module.in_features, module.out_features

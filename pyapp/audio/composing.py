@@ -57,14 +57,16 @@ class ComposeOptions:
         names = [entry.name for entry in fields(cls)]
         for name in values:
             if name not in names:
-                raise OptionError(f"{name!r:.60} is no setting", where="options", hint=f"Settings: {', '.join(names)}")
+                raise OptionError(
+                    f"{name!r:.60} is not a setting", where="options", hint=f"Settings: {', '.join(names)}"
+                )
         return cls(**values)
 
 
 def compose_events(loaded: Any, text: str, options: ComposeOptions, cancel: Cancel) -> Iterator[Event]:
     """Makes music of a text: Progress in steps, a Sound with all of it, and Done with `duration` in seconds and `rate`
     in samples a second. Raises OptionError for a text without words and for more seconds than the model makes,
-    ModelError if what it computes is no sound, Cancelled once `cancel` is set.
+    ModelError if what it computes is not sound, Cancelled once `cancel` is set.
     """
     model = loaded.model
     if not isinstance(text, str) or not text.strip():

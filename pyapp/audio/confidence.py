@@ -30,7 +30,7 @@ class GuessLimits:
 
     @classmethod
     def of(cls, model: Any) -> GuessLimits:
-        """From `guess_limits` of the model, JSON values by name; the defaults for what it lacks, or is no number."""
+        """From `guess_limits` of the model, JSON values by name; the defaults for what it lacks, or is not a number."""
         found = getattr(model, "guess_limits", None)
         values = found if isinstance(found, Mapping) else {}
         known = {

@@ -194,7 +194,7 @@ class SourceFile(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self._source.size - self._at))
-        if count:  # none is left behind the end, where damaged files point
+        if count:  # none is left after the end, where damaged files point
             view[:count] = self._source.read(self._at, count)
         self._at += count
         return count

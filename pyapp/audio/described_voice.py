@@ -1,7 +1,7 @@
 """Speech in a voice that a text describes (Parler-TTS, pyapp.models.parler_tts).
 
 Codes of a codebook come one moment after those of the codebook before it, and so do their ends: a codebook may end only
-behind the one before it. Moments in which a codebook has ended, or says what is no entry of it, are left out.
+after the one before it. Moments in which a codebook has ended, or says what is not an entry of it, are left out.
 """
 
 from __future__ import annotations
@@ -165,6 +165,6 @@ class DescribedVoice(Voice):
 
 
 def _check_finite(values: NDArray[np.float32], what: str) -> None:
-    """ModelError for what is no number."""
+    """ModelError for what is not a number."""
     if not np.isfinite(values).all():
         raise ModelError(f"the model computes NaN or infinite {what}", hint="Take a model whose weights are whole")

@@ -94,7 +94,7 @@ class FrameVoice(Voice):
                 codes = writer.write(choose)
             if all(code == self.config.end for code in codes[:-1]):
                 return
-            # What is no entry of a codebook stands for none.
+            # What is not an entry of a codebook stands for none.
             yield [min(code, self.config.codec.codebook_size - 1) for code in codes]
 
     @property

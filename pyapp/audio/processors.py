@@ -51,7 +51,7 @@ def _checked(recordings: Sequence[Any]) -> list[NDArray[np.float32]]:
 
 
 def _mask_of(counts: Sequence[int]) -> Tensor | None:
-    """(B, F) int32, 0 behind each of the counts; None where all are equal."""
+    """(B, F) int32, 0 after each of the counts; None where all are equal."""
     if len({*counts}) == 1:
         return None
     mask = np.arange(max(counts))[None, :] < np.array(counts)[:, None]
@@ -97,7 +97,7 @@ class SampleProcessor:
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Recordings, each float (N,) at 16 kHz, as a batch (B, N) float32, and its mask (B, N) int32, if the model has
-        one. There are zeros behind the shorter ones; without a mask they are normalised with the recording, as
+        one. There are zeros after the shorter ones; without a mask they are normalised with the recording, as
         transformers does it.
         """
         arrays = _checked(recordings)
@@ -155,7 +155,7 @@ class StandardizedProcessor:
         return samples // HOP
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
-        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, zeros behind the shorter ones, and
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, bins) float32, zeros after the shorter ones, and
         the mask (B, F) int32 of what is not padding; None where nothing is. ArgumentError for less than two frames.
         """
         arrays = _checked(recordings)
@@ -215,7 +215,7 @@ class PairedBankProcessor:
         return max(0, 1 + (samples - FFT_SIZE) // HOP) // 2
 
     def __call__(self, recordings: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
-        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, 2 bins) float32, zeros behind the shorter ones, and
+        """Recordings, each float (N,) at 16 kHz, as a batch (B, F, 2 bins) float32, zeros after the shorter ones, and
         the mask (B, F) int32 of what is not padding; None where nothing is. ArgumentError for less than a pair.
         """
         arrays = _checked(recordings)
@@ -233,7 +233,7 @@ class PairedBankProcessor:
 @dataclass(frozen=True)
 class FilterBankProcessor:
     """What makes log-mel filter banks (pyapp.audio.filter_banks) of `frames` frames of 10 ms with `bins` bins: of a
-    longer recording the first ones, behind those of a shorter one zeros; then each number less `mean`, divided by twice
+    longer recording the first ones, after those of a shorter one zeros; then each number less `mean`, divided by twice
     `deviation`, if there are these.
     """
 

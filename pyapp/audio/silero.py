@@ -188,7 +188,7 @@ class SileroDetector:
         if not np.isfinite(fresh).all():
             place = (count + int(np.flatnonzero(~np.isfinite(fresh))[0])) * CHUNK / SAMPLE_RATE
             raise ModelError(
-                f"the network gives a probability that is no number at {place:.2f} s", where=self._network.name,
+                f"the network gives a probability that is not a number at {place:.2f} s", where=self._network.name,
                 hint="Download it again, or take another file",
             )  # fmt: skip
         self._known = np.concatenate([self._known, fresh])
@@ -211,7 +211,7 @@ class SileroNetwork:
         known = states == ["state"] or sorted(states) == ["c", "h"]
         if "input" not in inputs or not known or len(module.outputs) != 1 + len(states):
             takes = ", ".join(inputs) or "nothing"
-            raise ModelError(f"this is no network that detects speech: it takes {takes}", where=name, hint=HINT)
+            raise ModelError(f"this is not a network that detects speech: it takes {takes}", where=name, hint=HINT)
         self._rate = {"sr": np.array(SAMPLE_RATE, np.int64)} if "sr" in inputs else {}
         self._states = {state: self._shape(state, inputs[state].shape) for state in states}
         shape: tuple[Any, ...] = tuple(inputs["input"].shape or ())

@@ -53,7 +53,7 @@ class SpeakerNetwork:
         if len(module.inputs) != 1:
             takes = ", ".join(info.name for info in module.inputs) or "nothing"
             raise ModelError(
-                f"this is no network for speakers: it takes {takes}, expected one input", where=name, hint=HINT
+                f"this is not a network for speakers: it takes {takes}, expected one input", where=name, hint=HINT
             )
         (info,) = module.inputs
         metadata: dict[str, str] = module.metadata
@@ -87,7 +87,7 @@ class SpeakerNetwork:
         self._centred = metadata.get("feature_normalize_type", "global-mean") == "global-mean"
 
     def _other(self, element: str, shape: Any) -> ModelError:
-        return ModelError(f"this is no network for speakers: it reads {element} {shape}", where=self.name, hint=HINT)
+        return ModelError(f"this is not a network for speakers: it reads {element} {shape}", where=self.name, hint=HINT)
 
     def vectors(self, windows: NDArray[np.float32], cancel: Cancel | None = None) -> NDArray[np.float32]:
         """float32 (n, dim) of the windows (n, samples). Cancelled."""

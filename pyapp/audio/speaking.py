@@ -28,7 +28,7 @@ SEEDS = 1 << 63
 SLOWEST, FASTEST = 0.1, 10.0
 MOST_PAUSE = 60.0  # seconds
 MOST_DESCRIBED = 2000  # characters that describe a voice
-# Where a long sentence is divided: behind a mark inside a sentence, else between words.
+# Where a long sentence is divided: after a mark inside a sentence, else between words.
 CLAUSE = re.compile(r"(?<=[,;:—–])\s+|(?<=[、，；：،])\s*")
 SHOWN = 8  # unknown characters in a notice
 NAMES_SHOWN = 60  # of voices in an error
@@ -104,7 +104,9 @@ class SpeakOptions:
         names = [entry.name for entry in fields(cls)]
         for name in values:
             if name not in names:
-                raise OptionError(f"{name!r:.60} is no setting", where="options", hint=f"Settings: {', '.join(names)}")
+                raise OptionError(
+                    f"{name!r:.60} is not a setting", where="options", hint=f"Settings: {', '.join(names)}"
+                )
         return cls(**values)
 
 
@@ -151,7 +153,7 @@ def speak_events(loaded: Any, text: str, options: SpeakOptions, cancel: Cancel) 
     `sentences`; None between steps of the work.
 
     Raises OptionError for a text without anything to say or that the model cannot read, and for a speaker that it has
-    not; ModelError if what it computes is no sound; Cancelled once `cancel` is set.
+    not; ModelError if what it computes is not sound; Cancelled once `cancel` is set.
     """
     model = loaded.model
     check_text(text)

@@ -29,7 +29,7 @@ STEPS_AT_ONCE = 16  # between two turns of other work
 @dataclass(frozen=True)
 class SpokenLetters:
     """Reads texts for the model: `words` is its tokenizer, `unknown` the number of what that does not know, `end` the
-    one behind a text.
+    one after a text.
     """
 
     words: Any

@@ -273,7 +273,7 @@ class LiveTranscriber:
         )  # fmt: skip
 
     def _timed(self, word: LiveWord) -> dict[str, Any]:
-        """The word with times behind the final words. It has a length, if the stream has room for it."""
+        """The word with times after the final words. It has a length, if the stream has room for it."""
         start = max(word.start, self._final_end)
         end = max(start, word.end)
         if end - start < SHORTEST:

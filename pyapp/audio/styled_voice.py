@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyapp.audio.speaking import SpeakOptions
     from pyapp.engine.ops.random import Generator
 
-END = 0  # the number that stands before and behind a text
+END = 0  # the number that stands before and after a text
 ENDED: Any = object()  # there are no more samples
 BEST = "af_heart"  # of the published voices, by its authors' grades
 

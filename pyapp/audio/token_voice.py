@@ -44,7 +44,7 @@ class TextTokens:
     words: Any
 
     def read(self, text: str, phonemes: bool = False) -> ReadText:
-        """The tokens of a text behind the name of a voice."""
+        """The tokens of a text after the name of a voice."""
         if phonemes:
             raise OptionError("the model reads letters", where="phonemes", hint="Give the text as it is written")
         return ReadText(tuple(self.words.encode(f" {text}", bos=False, eos=False, parse_special=False)), ())
@@ -59,7 +59,7 @@ class TokenVoice:
         strides = getattr(codec.config, "vq_strides", None)
         if strides is None or [*strides] != [4, 2, 1]:
             raise ModelError(
-                "its codec is no SNAC with three codebooks", hint="Give hubertsiuzdak/snac_24khz as the codec"
+                "its codec is not a SNAC with three codebooks", hint="Give hubertsiuzdak/snac_24khz as the codec"
             )
         self.language, self.codec, self.entries = language, codec, codec.config.codebook_size
         self._words = tokenizer
@@ -67,7 +67,7 @@ class TokenVoice:
         for name in (*BEFORE, *AFTER, TOKEN.format(SPEECH_ENDS), TOKEN.format(FIRST_CODE), TOKEN.format(last)):
             if name not in tokenizer.special_names:
                 raise ModelError(
-                    f"its tokenizer has no token {name}: it is no voice that writes codes",
+                    f"its tokenizer has no token {name}: it is not a voice that writes codes",
                     hint="Choose a model such as canopylabs/orpheus-3b-0.1-ft",
                 )
         self._first = self._number(TOKEN.format(FIRST_CODE))
@@ -119,7 +119,7 @@ class TokenVoice:
                 break
             sampler.accept((token,))
             code = token - self._first - len(codes) % FRAME * self.entries
-            if 0 <= code < self.entries:  # what is no code at its place is left out
+            if 0 <= code < self.entries:  # what is not a code at its place is left out
                 codes.append(code)
             if count % TOKENS_AT_ONCE == 0:
                 yield None

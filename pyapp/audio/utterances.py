@@ -75,7 +75,7 @@ class UtteranceTranscription(SampleTranscription):
 
     def _next(self, at: int, stop: int, ends: bool) -> tuple[tuple[int, int] | None, int]:
         """The samples of the first utterance from sample `at` to `stop`, and where to go on. `ends`: there is no sound
-        behind `stop`.
+        after `stop`.
         """
         assert self._detector is not None
         spans = self._detector.spans(self._samples, at, stop) if stop > at else []
@@ -91,7 +91,7 @@ class UtteranceTranscription(SampleTranscription):
         if end > longest:
             end = self._quietest(longest - round(min(QUIET, self.longest / 4) * SAMPLE_RATE), longest)
         elif not ends and at < start and stop - end < self.pause * SAMPLE_RATE:
-            return None, start  # it may go on behind `stop`
+            return None, start  # it may go on after `stop`
         return (start, end), end
 
     def _quietest(self, start: int, end: int) -> int:

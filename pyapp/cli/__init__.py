@@ -136,7 +136,7 @@ def explained(error: click.UsageError) -> click.UsageError:
     """The error in plain words where click names its types, and with the place where what was given belongs."""
     text = original = error.format_message()
     for kind, wanted in (("float", "number"), ("integer", "whole number")):
-        text = re.sub(rf"is not a valid {kind}( range)?\.$", f"is no {wanted}.", text)
+        text = re.sub(rf"is not a valid {kind}( range)?\.$", f"is not a {wanted}.", text)
     if error.ctx is not None:
         command = error.ctx.command
         arguments = {parameter.name for parameter in command.params if isinstance(parameter, click.Argument)}
@@ -263,8 +263,10 @@ def inspect(file: str, as_json: bool) -> int:
 @click.argument("target", metavar="OUT", type=click.Path(dir_okay=False))
 @click.option("-t", "--type", "kind", required=True, metavar="TYPE",
               help="q8_0, q4_K …, f16, bf16, f32, or a mixture of llama.cpp: Q4_K_M, Q5_K_M, Q2_K, Q4_0 …")  # fmt: skip
-@click.option("--imatrix", type=click.Path(), help="Which columns count: a file that llama.cpp's llama-imatrix made.")
-@click.option("--keep", metavar="REGEX", help="Leave tensors as they are whose names match this.")
+@click.option(
+    "--imatrix", type=click.Path(), help="How much each column counts: a file that llama.cpp's llama-imatrix made."
+)
+@click.option("--keep", metavar="REGEX", help="Do not convert tensors whose names match this.")
 @json_option
 def quantize(source: str, target: str, kind: str, imatrix: str | None, keep: str | None, as_json: bool) -> int:
     """Convert the model file IN to another type.
@@ -316,7 +318,7 @@ def run_training(
     use_threads(threads)
     given = {name: value for name, value in settings.items() if value is not None}
     train = lambda cancel: task(out_dir, resume=resume, cancel=cancel, **given)  # noqa: E731
-    return forward(train, JsonView() if as_json else view)
+    return forward(train, JsonView() if as_json else view, keeps_state=True)
 
 
 @train.command(short_help="Train the small story model from scratch.")

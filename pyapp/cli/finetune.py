@@ -95,11 +95,18 @@ class FinetuneView(TrainView):
 @json_option
 @option(TRAINED, "--lora", "rank", type=click.IntRange(min=1), help="Rank of the adapter. [default: 8]")
 @option(TRAINED, "--alpha", type=click.FloatRange(0), help="The adapter's factor is alpha / rank. [default: 2 ranks]")
-@option(TRAINED, "--dropout", type=click.FloatRange(0, 1, max_open=True), help="Of the adapter's inputs. [default: 0]")
+@option(
+    TRAINED,
+    "--dropout",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Dropout of the adapter's inputs. [default: 0]",
+)
 @option(TRAINED, "--targets", metavar="NAMES", help='Layers, as "q_proj,v_proj". [default: all-linear]')
 @option(TRAINED, "--dora", is_flag=True, help="Train the lengths of rows too (DoRA).")
 @option(TRAINED, "--rslora", is_flag=True, help="The adapter's factor is alpha / sqrt(rank).")
-@option(TRAINED, "--whole", metavar="NAMES", help='Train these whole beside the adapter: "lm_head,embed_tokens".')
+@option(
+    TRAINED, "--whole", metavar="NAMES", help='Train these layers whole, beside the adapter: "lm_head,embed_tokens".'
+)
 @option(TRAINED, "--full", is_flag=True, help="Train all weights, without an adapter; writes a whole model.")
 @option(STEPS, "--epochs", type=click.FloatRange(0, min_open=True), help="Passes over the examples. [default: 3]")
 @option(STEPS, "--steps", type=click.IntRange(min=1), help="Optimiser steps, instead of --epochs.")
@@ -118,35 +125,47 @@ class FinetuneView(TrainView):
     type=click.IntRange(min=1),
     help="Examples at a time. [default: 4; of other models 16, of recordings 8]",
 )
-@option(STEPS, "--accumulate", type=click.IntRange(min=1), help="Batches of a step. [default: 1]")
-@option(STEPS, "--length", type=click.IntRange(min=2), help="Most tokens of an example. [default: 512, or the model's]")
-@option(STEPS, "--evaluate-every", type=click.IntRange(min=1), help="Steps. [default: ten times in all]")
+@option(
+    STEPS,
+    "--accumulate",
+    type=click.IntRange(min=1),
+    help="Batches whose gradients are added up for a step. [default: 1]",
+)
+@option(
+    STEPS, "--length", type=click.IntRange(min=2), help="The most tokens of an example. [default: 512, or the model's]"
+)
+@option(
+    STEPS,
+    "--evaluate-every",
+    type=click.IntRange(min=1),
+    help="Steps between two evaluations. [default: ten evaluations in all]",
+)
 @option(
     STEPS,
     "--patience",
     type=click.IntRange(min=1),
-    help="End after so many evaluations without a lower held-out loss, and keep the best weights. [default: never]",
+    help="End after this many evaluations without a lower held-out loss, and keep the best weights. [default: never]",
 )
 @option(STEPS, "--seed", type=click.IntRange(0, SEEDS - 1), help="The same seed gives the same result.")
-@option(SOUND, "--language", help="Of the recordings, unless their lines say it. [default: en]")
+@option(SOUND, "--language", help="Language of the recordings, unless their lines say it. [default: en]")
 @option(
     SOUND,
     "--timestamp-probability",
     type=click.FloatRange(0, 1),
-    help="How often a Whisper learns lines with segments with their times. [default: 1]",
+    help="How often Whisper learns to write the times of segments. [default: 1]",
 )
 @option(
     SOUND,
     "--condition-on-prev-probability",
     type=click.FloatRange(0, 1),
-    help="How often it learns a window of a long recording behind what was said before. [default: 0.5]",
+    help="How often Whisper gets the text before a window of a long recording. [default: 0.5]",
 )
 @option(
     SOUND,
     "--error-rate-recordings",
     metavar="COUNT",
     type=click.IntRange(0),
-    help="Held-out recordings that a Whisper transcribes at each evaluation, to tell its error rates. [default: 16]",
+    help="Held-out recordings that a Whisper transcribes at each evaluation, to compute its error rates. [default: 16]",
 )
 @option(
     SOUND,
@@ -154,10 +173,10 @@ class FinetuneView(TrainView):
     default=None,
     help="Hide stretches of time and frequencies at random. [default: as the model's config.json says]",
 )
-@option(SOUND, "--mask-time-prob", type=click.FloatRange(0, 1), help="Share of the time that is hidden.")
-@option(SOUND, "--mask-time-length", type=click.IntRange(min=1), help="Moments of a stretch.")
-@option(SOUND, "--mask-feature-prob", type=click.FloatRange(0, 1), help="Share of the features that is hidden.")
-@option(SOUND, "--mask-feature-length", type=click.IntRange(min=1), help="Features of a stretch.")
+@option(SOUND, "--mask-time-prob", type=click.FloatRange(0, 1), help="Share of the time to hide.")
+@option(SOUND, "--mask-time-length", type=click.IntRange(min=1), help="Frames of a hidden stretch.")
+@option(SOUND, "--mask-feature-prob", type=click.FloatRange(0, 1), help="Share of the features to hide.")
+@option(SOUND, "--mask-feature-length", type=click.IntRange(min=1), help="Features of a hidden stretch.")
 @option(SOUND, "--new-vocabulary", is_flag=True, help="Name the texts' characters, not the model's own.")
 @option(SOUND, "--ignored-characters", metavar="TEXT", help='Left out of texts, as ",.?!".')
 @option(
@@ -166,9 +185,19 @@ class FinetuneView(TrainView):
     default=None,
     help="Keep the convolutions over samples as they are. [default: keep them]",
 )
-@option(SOUND, "--ctc-loss-reduction", type=click.Choice(["mean", "sum"]), help="Of the recordings. [default: mean]")
+@option(
+    SOUND,
+    "--ctc-loss-reduction",
+    type=click.Choice(["mean", "sum"]),
+    help="How the losses of recordings are added up. [default: mean]",
+)
 @option(SOUND, "--ctc-zero-infinity", is_flag=True, help="An infinite loss counts as 0.")
-@option(PAIRS, "--beta", type=click.FloatRange(0, min_open=True), help="How near to the old model. [default: 0.1]")
+@option(
+    PAIRS,
+    "--beta",
+    type=click.FloatRange(0, min_open=True),
+    help="How strongly the model is kept near the old one. [default: 0.1]",
+)
 @option(
     PAIRS,
     "--preference",
@@ -176,13 +205,28 @@ class FinetuneView(TrainView):
     help="sigmoid, ipo, orpo, simpo, cpo, robust …; kto of answers with labels. [default: sigmoid]",
 )
 @option(PAIRS, "--gamma", type=click.FloatRange(0), help="The margin of simpo. [default: 0.5]")
-@option(PAIRS, "--label-smoothing", type=click.FloatRange(0, 0.5, max_open=True), help="Share of wrong pairs (robust).")
-@option(PAIRS, "--desirable-weight", type=click.FloatRange(0, 1000), help="Of the good answers, for kto. [default: 1]")
-@option(PAIRS, "--undesirable-weight", type=click.FloatRange(0, 1000), help="Of the others, for kto. [default: 1]")
+@option(
+    PAIRS,
+    "--label-smoothing",
+    type=click.FloatRange(0, 0.5, max_open=True),
+    help="Share of pairs that are judged wrongly (robust).",
+)
+@option(
+    PAIRS,
+    "--desirable-weight",
+    type=click.FloatRange(0, 1000),
+    help="Weight of the good answers, for kto. [default: 1]",
+)
+@option(
+    PAIRS,
+    "--undesirable-weight",
+    type=click.FloatRange(0, 1000),
+    help="Weight of the other answers, for kto. [default: 1]",
+)
 @option(MEMORY, "--quantized", metavar="TYPE", help="Convert the base model while it loads: q8_0, q4_0, Q4_K_M …")
 @option(MEMORY, "--checkpointing", is_flag=True, help="Compute blocks again in backward, instead of keeping them.")
-@option(MEMORY, "--bfloat16", is_flag=True, help="Products in bfloat16 (autocast).")
-@option(MEMORY, "--eight-bits", is_flag=True, help="AdamW's state in 8 bits.")
+@option(MEMORY, "--bfloat16", is_flag=True, help="Compute matrix products in bfloat16 (autocast).")
+@option(MEMORY, "--eight-bits", is_flag=True, help="Keep AdamW's state in 8 bits.")
 def finetune(
     model: str, data: str, out_dir: Path, resume: bool, threads: int | None, as_json: bool, **settings: Any
 ) -> int:
@@ -214,7 +258,10 @@ def finetune(
     source = click.get_current_context().get_parameter_source
     given = {name: value for name, value in settings.items() if source(name) is not ParameterSource.DEFAULT}
     view: View = JsonView() if as_json else FinetuneView(model, out_dir)
-    return forward(lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view)
+    return forward(
+        lambda cancel: tasks.finetune(model, data, out_dir, resume=resume, cancel=cancel, **given), view,
+        keeps_state=True,
+    )  # fmt: skip
 
 
 class MergeView(QuantizeView):

@@ -59,9 +59,9 @@ def read_columns(file: str, delimiter: str, columns: Sequence[str]) -> dict[str,
             cell = row[names.index(name)].strip()
             number = number_in(cell)
             if not cell:
-                raise wrong(f", line {line}: column {name!r} has a gap. Fill it, or give the part behind it.")
+                raise wrong(f", line {line}: column {name!r} has a gap. Fill it, or give the part after it.")
             if number is None:
-                raise wrong(f", line {line}: column {name!r} has {cell[:40]!r}, which is no number.")
+                raise wrong(f", line {line}: column {name!r} has {cell[:40]!r}, which is not a number.")
             values.append(number)
     return found
 
@@ -103,13 +103,17 @@ class ForecastView(ItemsView):
               help="A column to forecast; may be given again. [default: the only one]")  # fmt: skip
 @click.option("-n", "--horizon", type=click.IntRange(min=1), help="How many values. [default: the model's]")
 @click.option("--quantiles", callback=levels_of, metavar="LEVEL,…",
-              help="Below which values such shares of the future lie; none: leave them out. [default: 0.1,0.5,0.9]",
+              help="Quantiles of the values to come; none: leave them out. [default: 0.1,0.5,0.9]",
 )  # fmt: skip
-@click.option("--samples", type=click.IntRange(min=1), help="Paths to draw, of Chronos. [default: the model's]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), help="For Chronos: how many paths to draw. [default: the model's]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same paths."
+)
 @click.option("--frequency", type=click.IntRange(0, 2), default=0, show_default=True,
-              help="Of TimesFM: 0 up to daily values, 1 weekly and monthly, 2 quarterly and yearly.")  # fmt: skip
-@click.option("--delimiter", default=",", show_default=True, help='Between cells; "tab" is one, too.')
+              help="For TimesFM: 0 for values up to daily, 1 weekly and monthly, 2 quarterly and yearly.")  # fmt: skip
+@click.option("--delimiter", default=",", show_default=True, help='The character between cells, or "tab".')
 @type_option
 @device_option
 @threads_option

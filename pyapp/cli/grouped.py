@@ -143,7 +143,7 @@ def _of_ending(most: int | None) -> list[Callable[[F], F]]:
     return [
         option(ENDING, "-n", "--max-new-tokens", type=click.IntRange(min=1), default=most,
                show_default=most is not None,
-               help="Length at most." + ("" if most else " [default: until the context is full]")),
+               help="The most new tokens." + ("" if most else " [default: until the context is full]")),
         option(ENDING, "--min-new-tokens", type=click.IntRange(min=0), default=0, metavar="N",
                help="Do not end before N tokens. [default: 0]"),
         option(ENDING, "--stop", multiple=True, metavar="TEXT",
@@ -161,7 +161,7 @@ def _of_ending(most: int | None) -> list[Callable[[F], F]]:
 def _of_form() -> list[Callable[[F], F]]:
     return [
         option(FORM, "--json-schema", metavar="FILE|JSON", help="Write JSON that fits this schema."),
-        option(FORM, "--regex", metavar="REGEX", help="Write a text that matches as a whole."),
+        option(FORM, "--regex", metavar="REGEX", help="Write a text that matches this from start to end."),
         option(
             FORM, "--choice", multiple=True, metavar="TEXT", help="Write one of these texts; give it several times."
         ),
@@ -181,7 +181,7 @@ def _of_several() -> list[Callable[[F], F]]:
         option(SEVERAL, "--samples", type=click.IntRange(1, 256), default=DEFAULTS.samples, show_default=True,
                help="The number of texts."),
         option(SEVERAL, "--beams", type=click.IntRange(1, 256), default=DEFAULTS.beams,
-               help="Search for the most likely texts with so many beams. [default: off]"),
+               help="Search for the most likely texts with N beams. [default: off]"),
         option(SEVERAL, "--length-penalty", type=click.FloatRange(-10, 10), default=DEFAULTS.length_penalty,
                show_default=True, help="Above 0, beam search prefers longer texts."),
         option(SEVERAL, "--logprobs", type=click.IntRange(0, 100), metavar="N",

@@ -191,7 +191,7 @@ folder_option = click.option(
 @click.option(
     "--threshold",
     type=click.FloatRange(0, 1),
-    help="Only more probable objects.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
+    help="Only objects with at least this probability.  [default: 0.5, with --labels 0.1, of Grounding DINO 0.25]",
 )
 @folder_option
 @type_option
@@ -335,7 +335,11 @@ def numbers_of(names: str) -> Callable[[Any, Any, Any], Any]:
 @model_option
 @click.option("--detector", metavar="MODEL", help="A model such as YOLOS that finds the persons first.")
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="With --detector: its persons."
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="With --detector: only persons with at least this probability.",
 )
 @click.option(
     "--box", "boxes", multiple=True, metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"),
@@ -416,7 +420,9 @@ def pose(
 @click.option("--labels", type=WORDS, metavar="TEXT,…", help="What to find, with a model such as CLIPSeg: sky,red car")
 @click.option("--template", type=WORDS, metavar="TEXT", help='The text of a label. [default: "a photo of a {}."]')
 @click.option(
-    "--threshold", type=click.FloatRange(0, 1), help="With --labels: only more probable pixels.  [default: 0.5]"
+    "--threshold",
+    type=click.FloatRange(0, 1),
+    help="With --labels: only pixels with at least this probability.  [default: 0.5]",
 )
 @click.option("--box", metavar="X0,Y0,X1,Y1", callback=numbers_of("X0,Y0,X1,Y1"), help="A box around the object.")
 @folder_option
@@ -477,7 +483,9 @@ def segment(
 @click.option(
     "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
 )
-@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
+@click.option(
+    "-n", "--max-new-tokens", type=click.IntRange(min=1), help="The most tokens to write. [default: the model's]"
+)
 @click.option(
     "--prompt",
     type=WORDS,
@@ -540,11 +548,13 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
 )
 @click.option("--height", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
 @click.option("--width", type=click.IntRange(min=8), help="Pixels. [default: the model's]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed draws the same paths."
+)
 @click.option(
     "--schedule",
     metavar="NAME",
-    help="How noise is taken away: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "
+    help="How noise is removed: ddim, dpm++, dpm++-karras, euler, euler-ancestral, heun, lcm, unipc …  "
     "[default: the model's]",
 )
 @click.option("--image", type=click.Path(exists=True, dir_okay=False), help="A picture to start from.")
@@ -566,7 +576,9 @@ def scaled_files(context: Any, parameter: Any, value: tuple[str, ...]) -> list[t
     help="A LoRA file, or a name on the hub, and how much it counts (1); may be given again.",
 )
 @click.option("--control", metavar="MODEL", help="A folder, or a name on the hub, of a ControlNet.")
-@click.option("--control-image", type=click.Path(exists=True, dir_okay=False), help="The picture that it reads.")
+@click.option(
+    "--control-image", type=click.Path(exists=True, dir_okay=False), help="The picture that the ControlNet reads."
+)
 @click.option(
     "--control-scale", type=click.FloatRange(0, 10), default=1.0, show_default=True, help="How much it counts."
 )

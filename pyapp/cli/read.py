@@ -116,10 +116,10 @@ def _password_of(sources: Sequence[Any], password: str | None) -> str | None:
 @click.option("--straighten/--no-straighten", default=True, help="Turn pages that are not straight. [default: on]")
 @click.option(
     "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True,
-    help="Opens PDFs that are locked. [default: asked for in a terminal]",
+    help="The password of locked PDFs. [default: asked for in a terminal]",
 )  # fmt: skip
-@click.option("--num-beams", type=click.IntRange(1, 64), help="Of a model such as TrOCR: hypotheses of a text.")
-@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Of a model such as TrOCR: length at most.")
+@click.option("--num-beams", type=click.IntRange(1, 64), help="For a model such as TrOCR: hypotheses of a text.")
+@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="For a model such as TrOCR: the most tokens.")
 @type_option
 @device_option
 @threads_option

@@ -49,7 +49,7 @@ adapter_option = click.option(
 )  # fmt: skip
 projector_option = click.option(
     "--projector", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
-    help="What sees pictures (mmproj-….gguf), for a model in a GGUF file, if it is not beside the model.",
+    help="The vision projector (mmproj-….gguf) of a model in a GGUF file, if it is not beside the model.",
 )  # fmt: skip
 server_option = click.option(
     "--server", metavar="URL",
@@ -180,8 +180,8 @@ def stdin_until(cancel: Cancel) -> BinaryIO:
     return sys.stdin.buffer if number is None else io.BufferedReader(_Stdin(number, cancel))
 
 
-def forward(start: Callable[[Cancel], Any], view: View) -> int:
-    """Shows every event of a task; returns the exit code."""
+def forward(start: Callable[[Cancel], Any], view: View, *, keeps_state: bool = False) -> int:
+    """Shows every event of a task; returns the exit code. keeps_state: as for Cancel.set_by_interrupt."""
 
     async def show_all() -> None:
         async for event in start(cancel):
@@ -189,7 +189,7 @@ def forward(start: Callable[[Cancel], Any], view: View) -> int:
 
     cancel = Cancel()
     try:
-        with cancel.set_by_interrupt():
+        with cancel.set_by_interrupt(keeps_state=keeps_state):
             asyncio.run(show_all())
     except BrokenPipeError:  # click would call this a plain error
         silence(sys.stdout)

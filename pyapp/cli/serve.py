@@ -20,19 +20,33 @@ MIB = 1 << 20
 @command()
 @click.argument("models", metavar="[MODEL]...", nargs=-1)
 @option(NETWORK, "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0: all.")
-@option(NETWORK, "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free one.")
+@option(
+    NETWORK, "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port; 0: any free one."
+)
 @option(NETWORK, "--api-key-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
         help="Requests must have one of these keys, one a line.")  # fmt: skip
-@option(NETWORK, "--cors", multiple=True, metavar="ORIGIN", help='A site whose pages may ask; "*": all. Repeatable.')
+@option(
+    NETWORK,
+    "--cors",
+    multiple=True,
+    metavar="ORIGIN",
+    help='A site whose pages may send requests; "*": all. Repeatable.',
+)
 @option(NETWORK, "--page", type=click.Path(exists=True, file_okay=False), metavar="FOLDER",
         help="Give browsers this built page (dist/ of make site) at /.")  # fmt: skip
 @option(NETWORK, "--tls-certificate", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
         help="Serve HTTPS with this certificate.")  # fmt: skip
-@option(NETWORK, "--tls-key", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Its private key.")
+@option(
+    NETWORK,
+    "--tls-key",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The certificate's private key.",
+)
 @option(MODELS, "--device", metavar="DEVICE", callback=device_of, help="Where the models compute. [default: cpu]")
 @option(MODELS, "--type", "dtype", metavar="TYPE", help="Convert models while they load: q8_0, q4_0, float16 …")
 @option(MODELS, "--projector", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-        help="What sees pictures (mmproj-….gguf), for the one language model, if it is not beside it.")  # fmt: skip
+        help="The vision projector (mmproj-….gguf) of the one language model, if it is not beside it.")  # fmt: skip
 @option(
     MODELS,
     "--context",
@@ -48,7 +62,7 @@ MIB = 1 << 20
     default=16,
     show_default=True,
     metavar="N",
-    help="Texts of a model that are written at once.",
+    help="How many texts a model writes at once.",
 )
 @option(
     MODELS,
@@ -82,8 +96,8 @@ MIB = 1 << 20
     type=click.IntRange(min=0),
     default=0,
     metavar="MIB",
-    help="Memory of all models together, their keys and values included: those that nobody uses make place for others. "
-    "[default: no limit]",
+    help="Memory of all models together, their keys and values included: models that nobody uses are unloaded for "
+    "others. [default: no limit]",
 )
 @option(MODELS, "--vad", metavar="NAME", help="What finds speech in recordings: energy, silero or a network.")
 @option(MODELS, "--speaker-model", metavar="NAME", help="The network that tells speakers apart, for requests that ask.")
@@ -94,7 +108,7 @@ MIB = 1 << 20
     type=click.FloatRange(min=0),
     default=0.0,
     metavar="SECONDS",
-    help="Unload a model that nobody used for so long. [default: never]",
+    help="Unload a model after this time without a request. [default: never]",
 )
 @option(
     LIMITS,
@@ -121,7 +135,7 @@ MIB = 1 << 20
     default=64,
     show_default=True,
     metavar="MIB",
-    help="Memory of the answers of /v1/responses that are kept for later requests; 0: none are.",
+    help="Memory of the answers of /v1/responses that are kept for later requests; 0: none.",
 )
 @option(
     LIMITS,
@@ -139,7 +153,7 @@ MIB = 1 << 20
     default=100,
     show_default=True,
     metavar="MIB",
-    help="Size of a request.",
+    help="The largest size of a request.",
 )
 @option(
     LIMITS,
@@ -148,7 +162,7 @@ MIB = 1 << 20
     default=1_000_000,
     show_default=True,
     metavar="CHARACTERS",
-    help="Length of the texts of a request.",
+    help="The most characters of the texts of a request.",
 )
 @option(
     LIMITS,
@@ -157,7 +171,7 @@ MIB = 1 << 20
     default=8192,
     show_default=True,
     metavar="TOKENS",
-    help="Length of an answer.",
+    help="The most tokens of an answer.",
 )
 @option(
     LIMITS,
@@ -166,7 +180,7 @@ MIB = 1 << 20
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Until a request must have arrived.",
+    help="Time in which a request must arrive.",
 )
 @option(
     LIMITS,
@@ -175,7 +189,7 @@ MIB = 1 << 20
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Until an answer must be complete.",
+    help="Time in which an answer must be complete.",
 )
 @option(
     LIMITS,
@@ -184,7 +198,7 @@ MIB = 1 << 20
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time of running requests after SIGTERM.",
+    help="Time that running requests have to end after SIGTERM.",
 )
 @threads_option
 @tensor_parallel_option

@@ -1,4 +1,4 @@
-"""The commands about sound that is no speech: classify-sound, compose, embed-sound. Results on stdout, everything else
+"""The commands about sound that is not speech: classify-sound, compose, embed-sound. Results on stdout, everything else
 on stderr.
 """
 
@@ -87,13 +87,15 @@ class MusicView(SpeakView):
               "file on stdout.")  # fmt: skip
 @model_option
 @click.option("--seconds", type=click.FloatRange(0.05, 30), default=8.0, show_default=True, help="How long it is.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed makes the same.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed makes the same sound."
+)
 @click.option("--guidance", type=click.FloatRange(1, 100), default=3.0, show_default=True,
               help="How closely it follows the text.")  # fmt: skip
 @click.option("--temperature", type=click.FloatRange(0, 100), default=1.0, show_default=True,
               help="How much it varies.")  # fmt: skip
 @click.option("--top-k", type=click.IntRange(min=1), default=250, show_default=True,
-              help="Of how many codes one is drawn.")  # fmt: skip
+              help="Draw each code from this many of the likeliest.")  # fmt: skip
 @type_option
 @device_option
 @threads_option

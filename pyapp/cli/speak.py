@@ -96,7 +96,7 @@ class SpeakJson(SpeakView):
 @click.option("--voices", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
               help="The vectors of SpeechT5's voices: .npy or .safetensors, 512 numbers each.")  # fmt: skip
 @click.option("--speaker", type=click.IntRange(min=0), default=0, show_default=True,
-              help="The number of the voice, of models that have several.")  # fmt: skip
+              help="The number of the voice, for models that have several.")  # fmt: skip
 @click.option("--voice", metavar="NAME",
               help="Its name, of models whose voices have names; or of several: af_heart,af_bella.")  # fmt: skip
 @click.option(
@@ -107,7 +107,9 @@ class SpeakJson(SpeakView):
 )
 @click.option("--rate", type=click.FloatRange(0.1, FASTEST), default=1.0, show_default=True,
               help="How fast: 2 is twice the model's own rate.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed speaks alike.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed gives the same sound."
+)
 @click.option("--noise", type=click.FloatRange(0, 10), help="How much the sound varies. [default: the model's]")
 @click.option("--noise-duration", type=click.FloatRange(0, 10),
               help="How much the lengths of sounds vary. [default: the model's]")  # fmt: skip

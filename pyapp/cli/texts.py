@@ -37,7 +37,7 @@ optional_model = click.option(
 type_option = click.option("-t", "--type", "dtype", metavar="TYPE", help="Convert the weights: q8_0, q4_0, float16 …")
 top_option = click.option("--top", type=click.IntRange(min=1), help="How many, the best first. [default: all]")
 password_option = click.option(
-    "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True, help="Opens a PDF that is locked."
+    "--password", envvar="PYAPP_PDF_PASSWORD", show_envvar=True, help="The password of a locked PDF."
 )
 file_argument = click.argument("file", type=click.Path(allow_dash=True))
 
@@ -175,10 +175,14 @@ def weights_of_words(index: int, values: Any) -> list[str]:
 @click.option("--prompt", type=WORDS, help="Put this before each text.")
 @click.option("--prompt-name", metavar="NAME", help="Put the model's prompt of this name before each text.")
 @click.option("--normalize/--no-normalize", default=None, help="Vectors of length 1.  [default: as the model says]")
-@click.option("--dimensions", type=click.IntRange(min=1), help="Only the first so many numbers of each vector.")
+@click.option("--dimensions", type=click.IntRange(min=1), help="Keep only the first N numbers of each vector.")
 @click.option("--sparse", is_flag=True, help="Weights of words, by a model that fills masks, such as SPLADE.")
 @click.option("--tokens", is_flag=True, help="A vector for each token, as ColBERT compares them.")
-@click.option("--role", type=click.Choice(["query", "document"]), help="With --tokens: what the lines are.")
+@click.option(
+    "--role",
+    type=click.Choice(["query", "document"]),
+    help="With --tokens: whether the lines are queries or documents.",
+)
 @type_option
 @device_option
 @threads_option
@@ -285,7 +289,7 @@ def classify(
 @optional_model
 @server_option
 @top_option
-@click.option("--prompt", type=WORDS, help="Put this before the query, or tell it a language model as its task.")
+@click.option("--prompt", type=WORDS, help="Put this before the query; a language model gets it as its task.")
 @type_option
 @threads_option
 @json_option
@@ -352,7 +356,9 @@ def fill_mask(text: str, model: str, top: int, dtype: str | None, threads: int |
 @click.option(
     "--num-beams", type=click.IntRange(1, 64), help="Hypotheses of a text; 1 is greedy. [default: the model's]"
 )
-@click.option("-n", "--max-new-tokens", type=click.IntRange(min=1), help="Length at most. [default: the model's]")
+@click.option(
+    "-n", "--max-new-tokens", type=click.IntRange(min=1), help="The most tokens to write. [default: the model's]"
+)
 @click.option("--length-penalty", type=float, help="Above 0, longer texts are better. [default: the model's]")
 @click.option(
     "--no-repeat-ngram-size", metavar="N", type=click.IntRange(min=0), help="No sequence of N tokens occurs twice."
@@ -443,8 +449,8 @@ def label(
     "--top", type=click.IntRange(min=1), default=1, show_default=True, help="How many answers, the best first."
 )
 @click.option("--longest", type=click.IntRange(min=1), default=LONGEST_ANSWER, show_default=True,
-              help="Tokens of an answer at most.")  # fmt: skip
-@click.option("--impossible", is_flag=True, help="The text may have no answer: an empty line then.")
+              help="The most tokens of an answer.")  # fmt: skip
+@click.option("--impossible", is_flag=True, help="Print an empty line where the text has no answer.")
 @password_option
 @type_option
 @threads_option

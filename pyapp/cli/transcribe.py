@@ -132,7 +132,7 @@ def decoding_settings(command: Any) -> Any:
         click.option("--highlight-words/--no-highlight-words", default=False, show_default=True,
                      help="Subtitles of words: underline each as it is spoken."),
         switch("skip-silence", "Begin windows at speech."),
-        setting("--speaker-threshold", "Cosine distance, 0 to 2, from which on voices are two speakers.", click.FLOAT),
+        setting("--speaker-threshold", "Voices with this cosine distance (0 to 2) are two speakers.", click.FLOAT),
         setting("--seed", "Seed of the attempts above temperature 0.", click.IntRange(0, SEEDS - 1)),
     ]):  # fmt: skip
         command = option(command)
@@ -155,7 +155,7 @@ def decoding_settings(command: Any) -> Any:
               help="With an output folder: write the text to stdout, too, as it is decoded.")  # fmt: skip
 @device_option
 @click.option("--fp16/--no-fp16", default=True, hidden=True,
-              help="openai-whisper's; without meaning here: a model's weights stay as they are.")  # fmt: skip
+              help="An option of openai-whisper without effect here: weights keep their type.")  # fmt: skip
 @click.option("--vad", help="What finds speech, so that windows begin there: energy, silero, or a network like "
               "Silero's: a name on the hub, an address or an ONNX file.")  # fmt: skip
 @click.option(SPEAKERS, metavar="[auto|N]",
@@ -259,7 +259,7 @@ def check_files(files: Sequence[str], formats: Sequence[str], folder: Path | Non
             raise click.BadParameter(text, param_hint="--format")
     if folder is not None:
         if folder.suffix[1:] in FORMATS and not folder.exists():
-            text = f"{folder} is to be a folder: for one file write -f {folder.suffix[1:]} > {folder}"
+            text = f"{folder} must be a folder: for one file write -f {folder.suffix[1:]} > {folder}"
             raise click.BadParameter(text, param_hint="--output-dir")
         for name, count in Counter(stem(file) for file in files).items():
             if count > 1:

@@ -85,7 +85,7 @@ def _number(device: Any) -> int | None:
         return None if device is None or device < 0 else device
     named = Device(device)
     if named.type != "cuda":
-        raise ValueError(f"cuda: {str(named)!r} is no card")
+        raise ValueError(f"cuda: {str(named)!r} is not a card")
     return named.index
 
 

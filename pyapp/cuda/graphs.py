@@ -142,7 +142,7 @@ def make_graphed_callables(
     and `requires_grad`. Results are new at each call of a module in the mode (`training`) that it was recorded in; in
     the other mode it runs as before. `num_warmup_iters`: how often it runs before it is recorded.
 
-    TypeError for arguments that are no tensors; ValueError for a module with hooks, or with buffers that require a
+    TypeError for arguments that are not tensors; ValueError for a module with hooks, or with buffers that require a
     gradient.
     """
     if not isinstance(callables, tuple):
@@ -225,7 +225,7 @@ class _Part:
         with graph(self.backward):
             self.found = self._grad(allow_unused)
         self.differentiable = [x.requires_grad for x in self.outputs]
-        self.outputs = tuple(x.detach() for x in self.outputs)  # not the nodes behind them
+        self.outputs = tuple(x.detach() for x in self.outputs)  # not the nodes after them
 
     def callable(self) -> Any:
         part, differentiable = self, self.differentiable

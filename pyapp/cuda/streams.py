@@ -23,7 +23,7 @@ def backend_of(device: Any = None) -> Any:
         raise RuntimeError("cuda: there is no CUDA device; ask cuda.is_available() first")
     found = as_device(named).backend
     if not isinstance(found, _cuda.Cuda):
-        raise ValueError(f"cuda: {str(named)!r} is no card")
+        raise ValueError(f"cuda: {str(named)!r} is not a card")
     return found
 
 
@@ -64,7 +64,7 @@ class Stream:
         return bool(self._backend.card.stream_is_done(self._backend.stream_of(self._own)))
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Sets an event, a new one by default, behind what was launched."""
+        """Sets an event, a new one by default, after what was launched."""
         event = Event() if event is None else event
         event.record(self)
         return event
@@ -112,7 +112,7 @@ class Event:
         self._handle: Any = None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Sets the mark behind what was launched in a stream, by default the current one."""
+        """Sets the mark after what was launched in a stream, by default the current one."""
         stream = current_stream() if stream is None else stream
         if self._backend is None:
             self._backend = stream._backend

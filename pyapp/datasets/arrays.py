@@ -57,7 +57,7 @@ def _array(archive: zipfile.ZipFile, name: str, where: str) -> Any:
             UnicodeDecodeError, ImportError, RecursionError, pickle.UnpicklingError) as error:  # fmt: skip
         _refuse(f"{name} cannot be read ({type(error).__name__}: {error!s:.100})", where, error)
     if type(found) is not _Lists or len(shape) != 1 or len(found.rows) != shape[0]:
-        _refuse(f"{name} is no array of lists", where)
+        _refuse(f"{name} is not an array of lists", where)
     for row in found.rows:
         if type(row) is not list or not all(type(number) is int for number in row):
             _refuse(f"{name} has something else than lists of whole numbers", where)

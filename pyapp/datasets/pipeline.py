@@ -373,11 +373,11 @@ class Pipeline(IterableDataset[Any]):
         """function(example) of each example. With a `seed` it is function(example, generator=…), with a generator for
         each example and pass: so augmentations are reproducible.
         """
-        return self._of(_Map(self._step, function, seed))
+        return self._of(_Map(self._step, _callable("map", function), seed))
 
     def filter(self, keep: Callable[[Any], Any]) -> Pipeline:
         """The examples for which keep(example) is true."""
-        return self._of(_Filter(self._step, keep))
+        return self._of(_Filter(self._step, _callable("filter", keep)))
 
     def batch(
         self, size: int, drop_last: bool = False, collate: Callable[[list[Any]], Any] = default_collate
@@ -417,9 +417,10 @@ class Pipeline(IterableDataset[Any]):
         """
         return self._of(_Prefetch(self._step, _positive("prefetch", "count", count)))
 
-    def zip(self, *others: Pipeline) -> Pipeline:
-        """Tuples of an output of this pipeline and of each other one, until the shortest ends."""
-        return self._of(_Zip([self._step, *(other._step for other in others)]))
+    def zip(self, *others: Any) -> Pipeline:
+        """Tuples of an output of this pipeline and of each other one (or other source), until the shortest ends."""
+        steps = [(other if isinstance(other, Pipeline) else Pipeline(other))._step for other in others]
+        return self._of(_Zip([self._step, *steps]))
 
     def tokens(self, tokenizer: Any, length: int, end: int | None = None) -> Pipeline:
         """The ids of all texts in one row, with the id `end` after each text, in windows: (ids, the ids that follow),
@@ -478,6 +479,14 @@ class Pipeline(IterableDataset[Any]):
         if epoch < 0 or position < 0:
             raise OptionError(f"load_state_dict: the pass {epoch} and the position {position} are 0 or more")
         self._resume = epoch, position
+
+
+def _callable(step: str, function: Any) -> Callable[..., Any]:
+    """OptionError for what cannot be called."""
+    if not callable(function):
+        raise OptionError(f"{step}: takes a function of an example, not {type(function).__name__}")
+    found: Callable[..., Any] = function
+    return found
 
 
 def _positive(step: str, name: str, value: Any, least: int = 1) -> int:

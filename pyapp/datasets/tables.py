@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import os
 from bisect import bisect_right
@@ -16,6 +17,7 @@ from pyapp.errors import FileFormatError, OptionError, shown
 from pyapp.formats import open_checkpoint
 from pyapp.utils.data import Dataset
 
+CELL_LIMIT = 16 << 20  # characters of a cell
 Column = Tensor | list[Any]
 
 
@@ -37,6 +39,8 @@ class Table(Dataset[Any]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return self.columns[self._known(key)]
+        if not hasattr(key, "__index__"):
+            raise TypeError(f"Table: a column has a name, a row a whole number, not {shown(key)}")
         if not -len(self) <= key < len(self):
             raise IndexError(f"Table: {key} is outside of {len(self):,} rows")
         return {
@@ -59,16 +63,26 @@ class Table(Dataset[Any]):
         chosen = [self._known(name) for name in (names or [n for n in self.columns if n not in left_out])]
         for name in chosen:
             if not isinstance(self.columns[name], Tensor):
-                raise OptionError(f"Table: the column {name!r} is no numbers; code it, or leave it out")
+                raise OptionError(
+                    f"Table: the column {name!r} has texts: turn it into numbers with codes(), or leave it out"
+                )
         return stack([self.columns[name].float() for name in chosen], 1)  # type: ignore[union-attr]
 
     def codes(self, name: str) -> tuple[Tensor, list[Any]]:
-        """A column as classes: int64 (N,), and the values by number, sorted."""
+        """A column as classes: int64 (N,), and the values by number, sorted. Missing values (NaN, None) are the last
+        class. OptionError for values that have no order.
+        """
         column = self.columns[self._known(name)]
         values = column.tolist() if isinstance(column, Tensor) else column
-        classes = sorted({*values})
+        there = [value for value in values if value is not None and value == value]
+        try:
+            classes = sorted({*there})
+        except TypeError as error:
+            raise OptionError(f"Table: the values of the column {name!r} cannot be sorted ({error})") from None
         number = {value: k for k, value in enumerate(classes)}
-        return tensor([number[value] for value in values], dtype="int64"), classes
+        if len(there) < len(values):
+            classes.append(next(value for value in values if value is None or value != value))
+        return tensor([number.get(value, len(number)) for value in values], dtype="int64"), classes
 
     def __repr__(self) -> str:
         return f"<Table: {len(self):,} rows of {', '.join(self.columns)}>"
@@ -93,15 +107,27 @@ def read_csv(
 ) -> Table:
     """A table of a CSV file. `header`: True if the first line has the names, False for names "0", "1" …, or the names.
 
-    FileFormatError names the line whose number of cells is wrong.
+    FileFormatError names the line whose number of cells is wrong. OptionError for an unknown encoding, and for a
+    delimiter that is not one character.
     """
+    if len(delimiter) != 1:
+        raise OptionError(f"read_csv: the delimiter is one character, not {shown(delimiter)}")
+    reader: Any = None
+    limit = csv.field_size_limit(CELL_LIMIT)
     try:
         with open(path, newline="", encoding=encoding) as file:
             reader = csv.reader(file, delimiter=delimiter)
             rows = [(reader.line_num, row) for row in reader if row]
-    except (csv.Error, UnicodeDecodeError) as error:
-        hint = "Give its encoding=" if isinstance(error, UnicodeDecodeError) else "Write it again"
-        raise FileFormatError(f"this is not a CSV file ({error})", where=str(path), hint=hint) from error
+    except LookupError as error:
+        raise OptionError(f"read_csv: the encoding {shown(encoding)} is not known") from error
+    except UnicodeDecodeError as error:
+        what = f"line {undecodable_line(path, encoding):,} is not text in {encoding} ({error.reason})"
+        raise FileFormatError(what, where=str(path), hint="Give its encoding=") from error
+    except csv.Error as error:
+        what = f"this is not a CSV file ({error} in line {reader.line_num:,})"
+        raise FileFormatError(what, where=str(path), hint="Write it again") from error
+    finally:
+        csv.field_size_limit(limit)
     if isinstance(header, bool):
         names = rows.pop(0)[1] if header and rows else [str(k) for k in range(len(rows[0][1]) if rows else 0)]
     else:
@@ -118,6 +144,20 @@ def read_csv(
             what, hint = f"line {line:,} has {len(row)} cells, expected {len(names)}", "Give the delimiter= of the file"
             raise FileFormatError(what, where=str(path), hint=hint)
     return Table({name: _column([row[k] for _, row in rows]) for k, name in enumerate(names)})
+
+
+def undecodable_line(path: str | os.PathLike[str], encoding: str) -> int:
+    """The number, from 1, of the first line that is not text in an encoding. A reader of text knows less: it decodes
+    blocks of lines.
+    """
+    decoder, number = codecs.getincrementaldecoder(encoding)(), 1
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                number += decoder.decode(line).count("\n")
+            except UnicodeDecodeError:
+                break
+    return number
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Table:

@@ -112,7 +112,10 @@ class TokenWindows(Dataset[tuple[Tensor, Tensor]]):
         if not 0 <= at < len(self):
             raise IndexError(f"TokenWindows: {index} is outside of {len(self):,} windows")
         part = self.ids[at * self.stride : at * self.stride + self.length + 1]
-        values = array("q", part.tolist() if hasattr(part, "tolist") else part)
+        try:
+            values = array("q", part.tolist() if hasattr(part, "tolist") else part)
+        except (TypeError, OverflowError) as error:
+            raise OptionError(f"TokenWindows: ids are whole numbers ({error})") from error
         ids = Tensor.from_buffer(values.tobytes(), (len(values),), "int64")  # (length + 1,)
         return ids[:-1], ids[1:]
 

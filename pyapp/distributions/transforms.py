@@ -404,7 +404,7 @@ class CorrCholeskyTransform(Transform):
     def forward_shape(self, shape: Any) -> tuple[int, ...]:
         size = round((0.25 + 2 * shape[-1]) ** 0.5 + 0.5)
         if size * (size - 1) // 2 != shape[-1]:
-            raise ValueError(f"CorrCholeskyTransform: {shape[-1]} numbers are no triangle of a matrix")
+            raise ValueError(f"CorrCholeskyTransform: {shape[-1]} numbers are not a triangle of a matrix")
         return (*shape[:-1], size, size)
 
     def inverse_shape(self, shape: Any) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     count = vec.shape[-1]
     size = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     if round(size) - size:
-        raise ValueError(f"vec_to_tril_matrix: {count} elements are no lower triangle with diag {diag}")
+        raise ValueError(f"vec_to_tril_matrix: {count} elements are not a lower triangle with diag {diag}")
     side = round(size)
     mat = vec.new_zeros((*vec.shape[:-1], side, side))
     rows, columns = tril_indices(side, side, diag)

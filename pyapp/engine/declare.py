@@ -103,7 +103,7 @@ def _as_method(declaration: Declaration) -> Any:
 
 
 def method(name: str | None = None, *, in_place: bool = False) -> Callable[[Value], Value]:
-    """Gives Tensor a method that is no public function; with `in_place` `name_` as well."""
+    """Gives Tensor a method that is not a public function; with `in_place` `name_` as well."""
     module = _caller()
 
     def declare(value: Value) -> Value:

@@ -27,7 +27,7 @@ class Backend:
     tensor_cores = False  # whether products of 16-bit numbers take a fraction of the time of float32
     cache_limit: int | None = None  # bytes of freed blocks that are kept for new storages; None: storage.CACHE_LIMIT
     own_workspaces = False  # whether kernels have working memory of their own, and write none of what is given
-    keeps_softmax = False  # whether attention keeps what its gradient needs behind the result
+    keeps_softmax = False  # whether attention keeps what its gradient needs after the result
     bfloat16_caches = False  # whether attention reads caches in bfloat16
     chosen: Any = None  # the stream that this thread launches in, where a device has several; None: its own
     host_helps = False  # whether the host computes what there is no kernel for, from copies, with a warning
@@ -95,7 +95,7 @@ class Backend:
 
 
 class HiddenAddress:
-    """An address in memory that this process cannot see. It is no integer: neither ctypes nor struct take it for a
+    """An address in memory that this process cannot see. It is not an integer: neither ctypes nor struct take it for a
     pointer, so a kernel of the CPU is never given one.
     """
 

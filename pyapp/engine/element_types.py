@@ -72,5 +72,5 @@ def element_bits(value: Any, dtype: DType) -> int | None:
 
 
 def padded(values: tuple[int, ...], rank: int = 6) -> tuple[int, ...]:
-    """Sizes or strides, with zeros behind up to `rank`."""
+    """Sizes or strides, with zeros after up to `rank`."""
     return values + (0,) * (rank - len(values))

@@ -1,6 +1,6 @@
 """The words of errors: what Python and NumPy say of arguments in the words of this package, and calls as source text.
 
-user_errors.py imports this file when it tells an error: the page fetches it with its later parts.
+user_errors.py imports this file when it words an error: the page fetches it with its later parts.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class GradientEdge(NamedTuple):
     def leaf(self) -> Tensor:
         """The leaf. RuntimeError for the place of another tensor, which has no `grad`, nor a shape."""
         if not isinstance(self.node, AccumulateGrad):
-            raise RuntimeError(f"{self.node!r} is no leaf, so its gradient has no place; use grad() instead")
+            raise RuntimeError(f"{self.node!r} is not a leaf, so its gradient has no place; use grad() instead")
         return self.node.variable
 
 

@@ -129,7 +129,7 @@ def threads_of_environment() -> int | None:
     """How many threads PYAPP_NUM_THREADS asks for, else OMP_NUM_THREADS (of a list, "4,2", the first), 64 at most; None
     where neither does.
 
-    A PYAPP_NUM_THREADS that is no number of 1 or more is warned of. OMP_NUM_THREADS is for many programs: what is no
+    A PYAPP_NUM_THREADS that is not a number of 1 or more is warned of. OMP_NUM_THREADS is for many programs: what is no
     number there is left alone.
     """
     for variable in ("PYAPP_NUM_THREADS", "OMP_NUM_THREADS"):

@@ -70,7 +70,7 @@ def claims_in_place(name: str) -> Callable[[Callable[..., bool]], Callable[..., 
 
 
 def claim_in_place_of(name: str) -> Callable[..., bool] | None:
-    """What writes the result of a function of that name, which is no op, into its first argument."""
+    """What writes the result of a function of that name, which is not an op, into its first argument."""
     return _CLAIMS_IN_PLACE.get(name)
 
 

@@ -1,7 +1,7 @@
 """Tells a listener when ops, kernels and gradients begin and end, and what memory tensors take, while it listens.
 
 What runs them is changed meanwhile and changed back afterwards, so that nothing is slower while nobody listens. Views,
-which compute nothing, are not told; kernels that an op launches several at a time are part of the op.
+which compute nothing, are not reported; kernels that an op launches several at a time are part of the op.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ _LAUNCH = vars(Kernel)["launch"]  # the slot, which is empty while a kernel is n
 
 
 def listen(listener: Listener, memory: bool) -> Callable[[], None]:
-    """Begins; returns the function that ends it. With `memory` tensors' memory is told too. RuntimeError while another
-    one listens."""
+    """Begins; returns the function that ends it. With `memory` tensors' memory is reported too. RuntimeError while
+    another one listens.
+    """
     if not _lock.acquire(blocking=False):
         raise RuntimeError("profile: another profile is recording; they cannot be nested")
     undo: list[Callable[[], None]] = []

@@ -269,7 +269,7 @@ def rows_of(x: Tensor, first: int, count: int) -> Tensor:
         return x.narrow(0, first, count)
     check_not_transposed(x, "rows_of")
     if not whole_bands(x, first, count):
-        raise ValueError(f"rows_of: {first} and {count} of {x.dtype} are no multiples of {BAND}")
+        raise ValueError(f"rows_of: {first} and {count} of {x.dtype} are not multiples of {BAND}")
     columns = x.shape[1]
     begin, size = (packed_bytes((height, columns), x.dtype) for height in (first, count))
     owner = (x.storage,)  # not the storage itself: Tensor.data takes that for the same memory, from its start

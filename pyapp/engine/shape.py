@@ -190,7 +190,7 @@ def as_shape(sizes: Iterable[object]) -> Shape:
     try:
         return tuple(map(index, values))  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"a size is an integer: {reprlib.repr(values)} is no shape") from None
+        raise TypeError(f"a size is an integer: {reprlib.repr(values)} is not a shape") from None
 
 
 class _Sizes(type):

@@ -153,7 +153,7 @@ def _of_the_c_library(name: str) -> Any:
 
 
 class _UsedBeside:
-    """Where a block goes back to that other streams than its own have used: its pool, behind what they have to do."""
+    """Where a block goes back to that other streams than its own have used: its pool, after what they have to do."""
 
     __slots__ = ("pool", "streams")
 

@@ -557,7 +557,7 @@ def adopt_array(array: Array, dtype: DType | None = None) -> Tensor:
     """A tensor over a NumPy array's memory; copied where strides are negative or broken, or the array is read-only."""
     if array.dtype.kind in "OSU":
         what = "objects" if array.dtype.kind == "O" else "texts"
-        raise TypeError(f"an array of {what} (shape {array.shape}) is no tensor: turn them into numbers first")
+        raise TypeError(f"an array of {what} (shape {array.shape}) is not a tensor: turn them into numbers first")
     kind = dtype or as_dtype(array.dtype)
     size = array.itemsize
     if not array.flags.writeable or any(s < 0 or s % size for s in array.strides) or array.dtype.byteorder == ">":

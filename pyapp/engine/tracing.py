@@ -47,108 +47,123 @@ def observed(observer: Observer, written: Written | None = None) -> Iterator[Non
     if _LOCK.locked():
         raise RuntimeError("ops are being observed already")
     import_every_op()
-    dispatch: Any = sys.modules[Op.__module__]
     with _LOCK:
-        thread, inside = threading.get_ident(), [False]
-        claims = {name: op.claim for name, op in OPS.items()}
-        link, enabled = dispatch._link_to_base, STATE.enabled
-
-        def shown(op: Op, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
-            def alone() -> Any:
-                inside[0] = True
-                try:
-                    return run()
-                finally:
-                    inside[0] = False
-
-            return observer(op, args, alone)
-
-        def watch(op: Op) -> None:
-            claim = claims[op.name]
-
-            def answer(*args: Any, **kwargs: Any) -> Any:
-                if inside[0] or threading.get_ident() != thread:
-                    return NotImplemented if claim is None else claim(*args, **kwargs)
-
-                def run() -> Any:
-                    found = NotImplemented if claim is None else claim(*args, **kwargs)
-                    return op._without_claim(args, kwargs) if found is NotImplemented else found
-
-                return shown(op, args, run)
-
-            op.claim = answer
-
-        def linked(op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
-            found = link(op, args, view)
-            if not inside[0] and threading.get_ident() == thread:
-                shown(op, args, lambda: found)
-            return found
-
-        def write(x: Tensor, name: str, compute: Callable[[Tensor], Tensor], copy: bool = True) -> Tensor:
-            assert written is not None
-            steps, owner = [], x
-            result = compute(_copied(x))
-            _check_result(x, name, result)
-            found = result if result.dtype is x.dtype else result.to(x.dtype)
-            steps.append((x, found))
-            while owner.view_of is not None:
-                view, args, _ = owner.view_of
-                owner = args[0]
-                found = OPS["_put_view"].call(_copied(owner), found, view, tuple(args[1:]))
-                steps.append((owner, found))
-            silent(x.copy_, result)
-            for target, value in steps:
-                written(target, value)
-            return x
-
-        def _copied(x: Tensor) -> Tensor:
-            old: Tensor = silent(x.clone)
-            written(old, x)  # type: ignore[misc]
-            return old
-
-        def silent(call: Callable[..., Any], *args: Any) -> Any:
-            inside[0] = True
-            try:
-                return call(*args)
-            finally:
-                inside[0] = False
-
-        def is_shown(*_: Any) -> bool:
-            return not inside[0] and threading.get_ident() == thread
-
-        def writing(name: str, method: Any) -> Any:
-            operation, public = method.in_place_of
-
-            def shown_write(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-                if not is_shown():
-                    return method(x, *args, **kwargs)
-                call = public if kwargs else operation
-                return write(x, name, lambda old: call(old, *args, **kwargs))
-
-            return shown_write
-
-        index: Any = sys.modules[setitem.__module__]
-        methods = {n: m for n, m in vars(Tensor).items() if hasattr(m, "in_place_of")} if written else {}
-        kept = index.tracked, index.write_tracked
+        observation = _Observation(observer, written)
         try:
-            if written is not None:
-                index.tracked, index.write_tracked = is_shown, write
-                for name, method in methods.items():
-                    setattr(Tensor, name, writing(name, method))
-            for op in list(OPS.values()):
-                if not op.view:
-                    watch(op)
-            dispatch._link_to_base = linked
-            STATE.enabled = True  # views are linked to their base only then
+            observation.begin()
             yield
         finally:
-            index.tracked, index.write_tracked = kept
-            for name, method in methods.items():
-                setattr(Tensor, name, method)
-            STATE.enabled = enabled
-            dispatch._link_to_base = link
-            for name, claim in claims.items():
-                OPS[name].claim = claim
+            observation.end()
+
+
+class _Observation:
+    """What `observed` puts in place of the ops' claims, of the link from views to their base and of the methods that
+    write in place; `end` puts the old ones back. Calls of other threads, and those that the observer makes, are not
+    shown.
+    """
+
+    def __init__(self, observer: Observer, written: Written | None) -> None:
+        self._observer, self._written = observer, written
+        self._thread, self._inside = threading.get_ident(), False
+        self._dispatch: Any = sys.modules[Op.__module__]
+        self._index: Any = sys.modules[setitem.__module__]
+        self._claims = {name: op.claim for name, op in OPS.items()}
+        self._link, self._enabled = self._dispatch._link_to_base, STATE.enabled
+        self._methods = {n: m for n, m in vars(Tensor).items() if hasattr(m, "in_place_of")} if written else {}
+        self._tracking = self._index.tracked, self._index.write_tracked
+
+    def begin(self) -> None:
+        if self._written is not None:
+            self._index.tracked, self._index.write_tracked = self._is_shown, self._write
+            for name, method in self._methods.items():
+                setattr(Tensor, name, self._shown_method(name, method))
+        for op in list(OPS.values()):
+            if not op.view:
+                op.claim = self._shown_claim(op)
+        self._dispatch._link_to_base = self._linked
+        STATE.enabled = True  # views are linked to their base only then
+
+    def end(self) -> None:
+        self._index.tracked, self._index.write_tracked = self._tracking
+        for name, method in self._methods.items():
+            setattr(Tensor, name, method)
+        STATE.enabled = self._enabled
+        self._dispatch._link_to_base = self._link
+        for name, claim in self._claims.items():
+            OPS[name].claim = claim
+
+    def _is_shown(self, *_: Any) -> bool:
+        return not self._inside and threading.get_ident() == self._thread
+
+    def _silently(self, call: Callable[..., Any], *args: Any) -> Any:
+        """A call whose ops are not shown."""
+        self._inside = True
+        try:
+            return call(*args)
+        finally:
+            self._inside = False
+
+    def _show(self, op: Op, args: tuple[Any, ...], run: Callable[[], Any]) -> Any:
+        return self._observer(op, args, lambda: self._silently(run))
+
+    # -- calls of ops
+
+    def _shown_claim(self, op: Op) -> Callable[..., Any]:
+        claim = self._claims[op.name]
+
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_shown():
+                return NotImplemented if claim is None else claim(*args, **kwargs)
+
+            def run() -> Any:
+                found = NotImplemented if claim is None else claim(*args, **kwargs)
+                return op._without_claim(args, kwargs) if found is NotImplemented else found
+
+            return self._show(op, args, run)
+
+        return answer
+
+    def _linked(self, op: Op, args: tuple[Any, ...], view: Tensor) -> Tensor:
+        found: Tensor = self._link(op, args, view)
+        if self._is_shown():
+            self._show(op, args, lambda: found)
+        return found
+
+    # -- writes in place
+
+    def _shown_method(self, name: str, method: Any) -> Any:
+        operation, public = method.in_place_of
+
+        def shown_write(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            if not self._is_shown():
+                found: Tensor = method(x, *args, **kwargs)
+                return found
+            call = public if kwargs else operation
+            return self._write(x, name, lambda old: call(old, *args, **kwargs))
+
+        return shown_write
+
+    def _write(self, x: Tensor, name: str, compute: Callable[[Tensor], Tensor], copy: bool = True) -> Tensor:
+        assert self._written is not None
+        steps, owner = [], x
+        result = compute(self._copied(x))
+        _check_result(x, name, result)
+        found = result if result.dtype is x.dtype else result.to(x.dtype)
+        steps.append((x, found))
+        while owner.view_of is not None:
+            view, args, _ = owner.view_of
+            owner = args[0]
+            found = OPS["_put_view"].call(self._copied(owner), found, view, tuple(args[1:]))
+            steps.append((owner, found))
+        self._silently(x.copy_, result)
+        for target, value in steps:
+            self._written(target, value)
+        return x
+
+    def _copied(self, x: Tensor) -> Tensor:
+        old: Tensor = self._silently(x.clone)
+        self._written(old, x)  # type: ignore[misc]
+        return old
 
 
 _LOCK = threading.Lock()

@@ -89,7 +89,7 @@ def quantize_file(
 
     `kind` is a type ("q4_K", "q8_0", "f16" …), which all matrices get, or one of MIXTURES ("Q4_K_M", "Q4_0" …), which
     gives some of them more bits, as llama.cpp does (mixtures.py). Other tensors stay as they are, and so do matrices
-    whose names match KEPT or the regular expression `keep`. Rows that are no multiple of 256 get the SHORTER type.
+    whose names match KEPT or the regular expression `keep`. Rows that are not a multiple of 256 get the SHORTER type.
     Blocks in .safetensors are read by pyapp alone (block_rows.py). `view` gives a checkpoint other names and
     forms. `imatrix` names the columns that count. `report` receives Progress in bytes of the source. Returns what was
     written: `file size types weighted source_size`. Raises

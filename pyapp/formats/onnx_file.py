@@ -336,7 +336,7 @@ class _Reader(MessageReader):
 
     def _message(self, f: Field) -> Field:
         if f.kind != BYTES:
-            raise self.broken(f"field {f.number} is no message")
+            raise self.broken(f"field {f.number} is not a message")
         return f
 
     def _opset(self, f: Field) -> tuple[str, int]:

@@ -12,7 +12,7 @@ PARTS_LIMIT = 4096
 
 
 def part_names(name: str) -> list[str]:
-    """The names of all parts of a model, the first first, from the name of one; [] if this is no part's name."""
+    """The names of all parts of a model, the first first, from the name of one; [] if this is not a part's name."""
     match = PART.fullmatch(name)
     count = 0 if match is None else int(match["count"])
     if match is None or not 1 <= count <= PARTS_LIMIT or not 1 <= int(match["number"]) <= count:

@@ -275,7 +275,7 @@ class _ScriptObject(Stateful):
 
     def set_state(self, state: Any) -> None:
         if type(state) is not dict or not all(type(name) is str for name in state):
-            raise ValueError("its attributes are no dict of names")
+            raise ValueError("its attributes are not a dict of names")
         self.attributes = state
 
 

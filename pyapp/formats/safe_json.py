@@ -38,8 +38,8 @@ def malformed(kind: str, error: Exception, where: str) -> FileFormatError:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """The JSON object in a text; an empty one if the text is no JSON object. Numbers that JSON lacks may be objects, as
-    transformers 5 writes them: {"__float__": "Infinity"}.
+    """The JSON object in a text; an empty one if the text is not a JSON object. Numbers that JSON lacks may be objects,
+    as transformers 5 writes them: {"__float__": "Infinity"}.
     """
     try:
         value = parse_json(text, object_hook=_number_or_object)

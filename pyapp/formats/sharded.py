@@ -57,7 +57,7 @@ def _index(source: ByteSource) -> dict[str, Any]:
     try:
         index = parse_json(text)
     except ValueError as error:
-        _broken(source, f"the index is no JSON ({str(error)[:100]})")
+        _broken(source, f"the index is not JSON ({str(error)[:100]})")
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict):
         _broken(source, "the index has no weight_map")

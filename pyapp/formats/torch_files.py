@@ -150,7 +150,7 @@ class _Saved(PyTorchFile):
     def _sparse(self, value: _Sparse) -> Tensor:
         parts = [self.build(part) for part in value.parts.values()]
         if any(part.dtype.category != 1 for part in parts[:-1]):
-            self._broken("a sparse tensor has indices that are no integers")
+            self._broken("a sparse tensor has indices that are not integers")
         make = ops.declared(f"{value.layout}_tensor").public
         flags = {"is_coalesced": value.coalesced} if value.layout == "sparse_coo" else {}
         try:

@@ -40,7 +40,7 @@ COMPANIONS = (
     | {"language.safetensors": "language"}
 )
 
-# What sees pictures, beside language models in GGUF files, and the part of its name that says its type.
+# Vision projectors, beside language models in GGUF files, and the part of their names that says the type.
 PROJECTOR = re.compile(r"(.*[-._])?mmproj.*\.gguf", re.I)
 TYPE = re.compile(r"[-._](f16|bf16|f32|i?q\d[\w.]*)(?=\.gguf$)", re.I)
 TYPES = ("f16", "bf16", "q8_0", "f32")  # of several, the preferred first
@@ -337,8 +337,8 @@ def choose_tokenizer(names: Iterable[str], model: str) -> str | None:
 
 
 def choose_projector(names: Iterable[str], model: str) -> str | None:
-    """The file of what sees pictures ("mmproj-….gguf") for the GGUF file `model`, among the names in its folder: one
-    that is named like the model, or the only one, in any of its types. None if there is none, or several of others.
+    """The vision projector ("mmproj-….gguf") of the GGUF file `model`, among the names in its folder: one that is named
+    like the model, or the only one, in any of its types. None if there is none, or several of others.
     """
     own = PurePosixPath(model).name
     found: dict[str, list[str]] = {}  # by the name without its type

@@ -268,8 +268,12 @@ def load_model(
         text = file.metadata.get(_CONFIG)
         if text is None:
             raise FileFormatError(f"{filepath} has weights alone", hint="Make the model, then call load_weights")
-        description = parse_json(text)
-        if description.get("version") not in (1, _VERSION):
+        try:
+            description = parse_json(text)
+        except ValueError as error:
+            what = f"the configuration in {filepath} is damaged ({error})"
+            raise FileFormatError(what, hint="Download the file again, or save the model again") from error
+        if not isinstance(description, dict) or description.get("version") not in (1, _VERSION):
             raise FileFormatError(f"{filepath} was written by another version of pyapp.keras")
         model = _model_of(description["model"], os.fspath(filepath), safe_mode, custom_objects)
         if not model.built and description.get("first_inputs") is not None:

@@ -123,7 +123,7 @@ class Config(PictureTextConfig):
 
 
 class QueryEmbeddings(Module):
-    """Queries and, behind them, words with their positions; normalised."""
+    """Queries and, after them, words with their positions; normalised."""
 
     def __init__(self, config: QueryConfig) -> None:
         super().__init__()
@@ -203,7 +203,7 @@ class Blip2Reader(SequenceToSequence):
         if not isinstance(text, T5Config):
             kind = text.to_dict()["model_type"]
             raise ModelError(
-                f"the language model {kind!r:.40} of this model is no T5",
+                f"the language model {kind!r:.40} of this model is not a T5",
                 hint="Choose one with a Flan-T5" if config.instructs else "pyapp chat --image, or tasks.chat",
             )
         self.config = config
@@ -247,7 +247,7 @@ class Blip2Reader(SequenceToSequence):
         return found
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Pictures (B, C, H, W) → hidden states (B, S, D) of what the queries answer, and of the prompt behind it."""
+        """Pictures (B, C, H, W) → hidden states (B, S, D) of what the queries answer, and of the prompt after it."""
         own, device = self.language_model.encoder, ids.device
         question = ops.tensor([list(self.question)], dtype="int32", device=device) if self.config.instructs else None
         words = self.multi_modal_projector(self.vision_tower(ids), question)  # (B, N, D)

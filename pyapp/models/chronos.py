@@ -125,7 +125,7 @@ class Chronos(T5, Forecaster):
     def _written(
         self, words: NDArray[np.int64], rows: int, count: int, generator: Any
     ) -> Generator[NDArray[np.int64], None, None]:
-        """Draws `count` words of each of `rows` paths behind a series: yields the next one (rows,) of all."""
+        """Draws `count` words of each of `rows` paths after a series: yields the next one (rows,) of all."""
         own = self.config.chronos_config
         ids = ops.from_numpy(words[None]).to(self.device)
         with no_grad():

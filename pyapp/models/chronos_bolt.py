@@ -38,7 +38,7 @@ LEVELS_AT_MOST = 32  # whose squares are computed together beyond the horizon
 @dataclass(frozen=True)
 class Config(T5Config):
     """The fields of T5, and `chronos_config`: patches and quantiles. The words are the start and, perhaps, the token
-    that stands behind the patches.
+    that stands after the patches.
     """
 
     chronos_config: dict[str, Any] = field(default_factory=dict)

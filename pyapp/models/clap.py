@@ -99,7 +99,7 @@ class SoundConfig:
         strides = list(self.patch_stride)
         require(strides == [self.patch_size] * 2, f"patch_stride is {strides!r:.60}, expected {self.patch_size} twice")
         fits = self.spec_size % self.num_mel_bins == 0 and self.spec_size % (self.patch_size << len(heads) - 1) == 0
-        require(fits, f"spec_size {self.spec_size} is no multiple of num_mel_bins, or of the patches of all stages")
+        require(fits, f"spec_size {self.spec_size} is not a multiple of num_mel_bins, or of the patches of all stages")
         rows = self.spec_size // (self.patch_size << len(heads) - 1)
         require(rows >= self.window_size, f"window_size {self.window_size} is more than the {rows} rows of a stage")
         require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}")

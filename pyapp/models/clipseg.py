@@ -101,7 +101,7 @@ class Tower(ClipTower):
 
 
 class DecoderLayer(Module):
-    """Attention and a feed-forward part, each with a residual around it and a norm behind it."""
+    """Attention and a feed-forward part, each with a residual around it and a norm after it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

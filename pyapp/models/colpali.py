@@ -36,7 +36,7 @@ FORMS: Mapping[str, tuple[tuple[str, ...], str, str]] = {
         "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Describe the image.<|im_end|><|endoftext|>",
     ),
 }
-ADDED = 10  # padding tokens behind a query, whose vectors are compared too
+ADDED = 10  # padding tokens after a query, whose vectors are compared too
 
 
 def renamed(name: str) -> str:

@@ -93,7 +93,7 @@ class DecoderLayer(Module):
 
 
 class Decoder(Module):
-    """The layers and the norm behind them."""
+    """The layers and the norm after them."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

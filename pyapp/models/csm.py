@@ -125,7 +125,7 @@ class Config:
 
     @property
     def end(self) -> int:
-        """The code of a moment behind the last one."""
+        """The code of a moment after the last one."""
         found: int = self.values.get("codebook_eos_token_id", 0)
         return found
 
@@ -179,7 +179,7 @@ class Csm(Module):
         return found
 
     def embedded(self, turns: Sequence[tuple[Sequence[int], Tensor | None]]) -> Tensor:
-        """The vectors (T, D) of turns, one after the other; behind the sound of one is the moment that ends it."""
+        """The vectors (T, D) of turns, one after the other; after the sound of one is the moment that ends it."""
         found = []
         for ids, codes in turns:
             found.append(self.embed_text_tokens(ops.tensor(list(ids), dtype="int64", device=self.device)))
@@ -195,7 +195,7 @@ class Csm(Module):
         return self.backbone.stack.normalized(x), self.backbone.head(x)
 
     def other_codes(self, states: Tensor, codes: Tensor) -> Tensor:
-        """states (B, D) of moments, codes (B, C): the first of each → logits (B, C, entries) of those behind them."""
+        """states (B, D) of moments, codes (B, C): the first of each → logits (B, C, entries) of those after them."""
         count = codes.shape[1]
         offsets = ops.arange(count, dtype="int64", device=codes.device) * self.config.entries
         x = ops.cat([states.unsqueeze(1), self.depth.model.embed_tokens(codes + offsets)], 1)  # (B, 1 + C, D)

@@ -33,7 +33,7 @@ ALPHABET_LIMIT = 1 << 16
 class Config(FileConfig):
     """`alphabet`: the characters, from class 1 on; class 0 is the blank. `height`: of pictures. `channels`: of the
     four stages of filters. `width`, `layers`, `expansion`, `kernel`: of the layers along the line. `normalized`:
-    whether norms of batches stand behind the filters, as in training; otherwise filters have biases.
+    whether norms of batches stand after the filters, as in training; otherwise filters have biases.
     """
 
     model_type = "ctc_reader"

@@ -183,7 +183,7 @@ class DecoderLayer(Module):
 
 
 class Decoder(Module):
-    """The layers, which move the boxes by `bbox_embed`, the detector's head, and the norm behind them."""
+    """The layers, which move the boxes by `bbox_embed`, the detector's head, and the norm after them."""
 
     bbox_embed: Module
 

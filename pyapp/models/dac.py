@@ -243,7 +243,7 @@ class Dac(Module):
 
     @property
     def margin(self) -> int:
-        """The moments before and behind one that its samples depend on."""
+        """The moments before and after one that its samples depend on."""
         found, rate = float(ENDS // 2), 1
         for stride in reversed(self.config.downsampling_ratios):
             found += 1 / rate  # of the transposed convolution
@@ -275,7 +275,7 @@ def _in_words(name: str) -> str:
         return name
     stack, number, rest = match[1], int(match[2]), match[3]
     side = stack.split(".")[0]
-    if "." not in rest:  # what stands before the blocks and behind them
+    if "." not in rest:  # what stands before the blocks and after them
         layer = "snake1" if rest == "alpha" else "conv1" if not number else "conv2"
         return f"{side}.{layer}.{rest}"
     inner = re.fullmatch(r"block\.(\d)\.(?:block\.([0-3])\.)?(\w+)", rest)

@@ -23,7 +23,7 @@ PLACES = ("ctx_encoder.", "span_predictor.encoder.")  # of the encoder, in files
 
 @dataclass(frozen=True, kw_only=True)
 class Config(BertConfig):
-    """The hyper-parameters, by the names of config.json. projection_dim: features behind a last linear layer; 0: there
+    """The hyper-parameters, by the names of config.json. projection_dim: features after a last linear layer; 0: there
     is none.
     """
 

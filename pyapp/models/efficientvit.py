@@ -46,7 +46,7 @@ class Config(PictureConfig):
         check_numbers("widths", self.widths, WIDEST // 32)
         check_numbers("depths", self.depths, DEEPEST, count=len(self.widths))
         check_numbers("head_widths", self.head_widths, WIDEST, count=2)
-        require(len(self.widths) >= 2, "there is no stage behind the stem")
+        require(len(self.widths) >= 2, "there is no stage after the stem")
         for i, width in enumerate(self.widths[1:]):
             whole = not self.attends(i) or width % self.head_dim == 0
             require(whole, f"head_dim {self.head_dim} does not divide the width {width} of stage {i + 1}")

@@ -70,7 +70,7 @@ class Config(EncoderConfig):
         else:
             require(
                 self.max_position_embeddings > self.pad_token_id + 1,
-                f"max_position_embeddings {self.max_position_embeddings} leaves no position behind that of padding",
+                f"max_position_embeddings {self.max_position_embeddings} leaves no position after that of padding",
             )
 
 

@@ -61,9 +61,11 @@ class Config(PictureConfig):
         require(max(self.hidden_sizes) <= WIDEST // 64, f"hidden_sizes is {self.hidden_sizes!r:.60}: too wide")
         for i, width in enumerate(self.hidden_sizes):
             whole = not self.attends[i] or width % HEAD_WIDTH == 0
-            require(whole, f"the width {width} of stage {i + 1} is no multiple of {HEAD_WIDTH}")
+            require(whole, f"the width {width} of stage {i + 1} is not a multiple of {HEAD_WIDTH}")
             before = self.hidden_sizes[max(i - 1, 0)]
-            require(width % before == 0, f"the width {width} of stage {i + 1} is no multiple of that before, {before}")
+            require(
+                width % before == 0, f"the width {width} of stage {i + 1} is not a multiple of that before, {before}"
+            )
 
 
 def adapted(settings: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> Mapping[str, Any]:

@@ -163,7 +163,7 @@ class Config:
 
 
 class ConvEmbed(Module):
-    """Patches of patches, normalised before or behind."""
+    """Patches of patches, normalised before or after."""
 
     def __init__(self, config: TowerConfig, stage: int) -> None:
         super().__init__()
@@ -344,7 +344,7 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
         return found
 
     def prompted(self, prompt: str, encode: Callable[[str], Sequence[int]]) -> Florence2ForConditionalGeneration:
-        """The same model for a prompt: the name of a task, with more words behind it where the task needs some, or any
+        """The same model for a prompt: the name of a task, with more words after it where the task needs some, or any
         text. `encode` gives the ids of a text.
         """
         numbers = 0
@@ -354,7 +354,7 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
                 rest = prompt.replace(name, "").strip()
                 if bool(rest) != ("{}" in words):
                     needs = "needs words" if "{}" in words else "takes no words"
-                    raise OptionError(f"the task {name} {needs} behind it, not {rest!r:.60}", where="prompt")
+                    raise OptionError(f"the task {name} {needs} after it, not {rest!r:.60}", where="prompt")
                 prompt = words.replace("{}", rest)
                 break
         text, found = self.config.text_config, copy(self)
@@ -390,7 +390,7 @@ class Florence2ForConditionalGeneration(SequenceToSequence):
         return found
 
     def encode(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Pictures (B, C, H, W) → hidden states (B, S, D) of them and of the prompt behind them."""
+        """Pictures (B, C, H, W) → hidden states (B, S, D) of them and of the prompt after them."""
         encoder = self.model.language_model.encoder
         words = self.model.multi_modal_projector(self.model.vision_tower(ids))  # (B, T, D)
         if self.prompt:

@@ -135,7 +135,7 @@ class Config(GridConfig):
 
 
 class Merger(Module):
-    """A layer, and a gated one behind it."""
+    """A layer, and a gated one after it."""
 
     def __init__(self, width: int, inner: int, activation: str) -> None:
         super().__init__()

@@ -220,7 +220,7 @@ def _half(part: int) -> GgufForm:
 
 
 def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The experts' size, and that YaRN's limits are no whole numbers, as in the published models."""
+    """The experts' size, and that YaRN's limits are not whole numbers, as in the published models."""
     parameters = found["rope_parameters"]
     if parameters["rope_type"] == "yarn":
         parameters = parameters | {"truncate": False}

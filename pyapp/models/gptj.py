@@ -48,7 +48,7 @@ class Config(Gpt2Config):
             f"rotary_dim is {rotated}, expected an even number up to the {self.head_dim} features of a head",
         )
         joined = self.model_type == "codegen"
-        require(not joined or self.n_embd % SHARES == 0, f"n_embd {self.n_embd} is no multiple of {SHARES}")
+        require(not joined or self.n_embd % SHARES == 0, f"n_embd {self.n_embd} is not a multiple of {SHARES}")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

@@ -144,7 +144,7 @@ class Config(MixedTextConfig):
 
 
 class HalfFeedForward(FeedForward):
-    """Half of a feed-forward part behind a norm, and the input."""
+    """Half of a feed-forward part after a norm, and the input."""
 
     def __init__(self, config: EncoderConfig) -> None:
         width = config.hidden_dim
@@ -158,7 +158,7 @@ class HalfFeedForward(FeedForward):
 
 class BlockAttention(Module):
     """Attention of the moments of a block to each other, whose scores depend on the distance too (Shaw et al. 2018,
-    arXiv 1803.02155); behind a norm.
+    arXiv 1803.02155); after a norm.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -198,7 +198,7 @@ class BlockAttention(Module):
 
 
 class Convolution(Module):
-    """A gate, a filter of each channel over moments, a norm of batches, an activation, and a linear layer; behind a
+    """A gate, a filter of each channel over moments, a norm of batches, an activation, and a linear layer; after a
     norm.
     """
 
@@ -206,7 +206,7 @@ class Convolution(Module):
         super().__init__()
         width, kernel = config.hidden_dim, config.conv_kernel_size
         inner = width * config.conv_expansion_factor
-        self.around = [kernel // 2, (kernel - 1) // 2]  # moments of silence before and behind
+        self.around = [kernel // 2, (kernel - 1) // 2]  # moments of silence before and after
         self.norm = LayerNorm(width)
         self.up_conv = Conv1d(width, 2 * inner, 1)
         self.depth_conv = Module()
@@ -308,7 +308,7 @@ class GraniteSpeechForConditionalGeneration(SoundTextModel):
         return found
 
     def picture_features(self, pixel_values: Tensor, frames: Sequence[int] | None = None) -> Tensor:
-        """pixel_values (B, T, numbers) → (B, vectors, D); what stands behind the shorter ones is heard, as in
+        """pixel_values (B, T, numbers) → (B, vectors, D); what stands after the shorter ones is heard, as in
         transformers.
         """
         x = self.multi_modal_projector(self.audio_tower(pixel_values))

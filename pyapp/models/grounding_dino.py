@@ -272,7 +272,7 @@ class Likeness(Module):
 
 def phrases(ids: Any) -> tuple[Any, Any]:
     """Token ids (B, T) → which tokens each one sees, bool (B, 1, T, T): those of its phrase, up to the token that ends
-    it, but itself only behind the last end and where a text ends; and its place in the phrase, int32 (B, T).
+    it, but itself only after the last end and where a text ends; and its place in the phrase, int32 (B, T).
     """
     batch, length = ids.shape
     places, ends = np.arange(length), np.isin(ids, ENDS)  # (T,), (B, T)

@@ -383,7 +383,7 @@ class Source(Module):
         steps = (pitch.unsqueeze(1) * harmonics / self.rate).remainder(1.0) * scale  # (M, HARMONICS), of a moment
         middles = steps.remainder(1.0).cumsum(0).remainder(1.0)
         ahead = ops.cat([steps.narrow(0, 1, len(steps) - 1), ops.zeros(1, HARMONICS, device=device)])
-        # Twice the samples behind the first middle: before it the phase stands still.
+        # Twice the samples after the first middle: before it the phase stands still.
         places = (ops.arange(len(steps) * scale, dtype="int64", device=device) * 2 + 1 - scale).clamp(min=0)
         moment = places.div(2 * scale, rounding_mode="floor")
         parts = (places - moment * (2 * scale)).to("float32") / (2 * scale)  # (M * scale,), from 0 to 1
@@ -500,7 +500,7 @@ class Kokoro(Module):
 
     def read(self, ids: Tensor, style: Tensor, rate: float = 1.0) -> tuple[Tensor, list[int]]:
         """ids (1, T), style (1, 2 S) → what the prosody's encoder gives (1, T, D + S), and the frames of each phoneme.
-        ModelError where they are no plausible numbers.
+        ModelError where they are not plausible numbers.
         """
         kind, wanted = type(self).__name__, (1, 2 * self.config.style_dim)
         if ids.ndim != 2 or ids.shape[0] != 1:

@@ -69,7 +69,7 @@ class Config(PictureTextConfig):
 
 
 class Projector(Module):
-    """Two layers with an activation between them, behind a norm."""
+    """Two layers with an activation between them, after a norm."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -80,7 +80,8 @@ def load_model(
     """Loads a language model by name (embedded, or `owner/repo` or `owner/repo:file` on the hub), from a folder of
     Hugging Face's, a path, bytes, a ByteSource or an open checkpoint.
 
-    `tokenizer` and `config` (config.json) are needed if none is beside the model or in it; `generation` is its
+    `tokenizer` and `config` (config.json) are needed if none is beside the model or in it (the tokenizer in a GGUF file
+    comes before one beside it, unless that is called STEM.tokenizer.json like the model); `generation` is its
     generation_config.json, if it has one, and `processor` the preprocessor_config.json (or processor_config.json) of a
     model that sees pictures, which needs it to read any. `projector` is the "mmproj" file of a model in GGUF that sees
     pictures; None: the one beside it, if it belongs to it. `dtype` ("q4_0", "Q4_K_M", "float16" …) is the type to
@@ -94,86 +95,47 @@ def load_model(
     that are not quantised. Returns when everything is read. Raises ModelNotFoundError, DownloadError, FileFormatError,
     ModelError, OptionError, and Cancelled once `cancel` is set.
     """
-    report = report or (lambda event: None)
-    cancel = cancel or Cancel()
-    name, projector_beside, projector_file = getattr(source, "name", "model"), None, None
-    named = source if isinstance(source, str | os.PathLike) else None
-    if isinstance(source, str | os.PathLike):
-        from pyapp import hub
-
-        name = os.fspath(source)
-        files = hub.resolve(source, report=report, cancel=cancel, check=check_config_file)
-        if os.path.basename(str(files.model)).startswith("adapter_model."):
-            raise ModelError(
-                "this is an adapter (LoRA), not a model", where=name,
-                hint="Give the model that it belongs to, and this as --adapter (in Python adapter=)",
-            )  # fmt: skip
-        source, tokenizer = files.model, files.tokenizer if tokenizer is None else tokenizer
-        config = files.files.get("config") if config is None else config
-        generation = files.files.get("generation_config") if generation is None else generation
-        beside = (files.files.get(role) for role in ("preprocessor_config", "processor_config"))
-        processor = next(filter(None, beside), None) if processor is None else processor
-        projector_beside = files.files.get("projector")
-    settings = None if config is None else read_settings(config)
+    report, cancel = report or (lambda event: None), cancel or Cancel()
+    given = _Files(getattr(source, "name", "model"), source, tokenizer, config, generation, processor)
+    files = _files_of(source, given, report, cancel) if isinstance(source, str | os.PathLike) else given
+    settings = None if files.config is None else read_settings(files.config)
     if settings is not None:
-        check_architecture(settings, _named(config))
-    checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
+        check_architecture(settings, _named(files.config))
+    checkpoint = files.model if isinstance(files.model, Checkpoint) else open_checkpoint(files.model)
+    projector_file: Any = None
     try:
-        settings = dict(settings_of(checkpoint, settings))
-        if config is not None and "model_type" not in settings and "dim" not in settings:
-            hint = "Give the config.json that belongs to the weights"
-            raise ModelError("it does not say the model_type", where=_named(config), hint=hint)
-        check_architecture(settings, checkpoint.source.name)
+        settings = _settings(checkpoint, settings, files.config)
         alone = adapter is None and tensor_parallel is None  # what is added to a model takes no tower
-        if pictures and (projector is not None or (projector_beside is not None and alone)):
+        if pictures and (projector is not None or (files.projector is not None and alone)):
             from .loading.projectors import find_projector
 
-            projector_file = find_projector(projector, projector_beside, checkpoint, settings, report)
+            projector_file = find_projector(projector, files.projector, checkpoint, settings, report)
             settings = settings if projector_file is None else projector_file.settings
-        text = _tokenizer(tokenizer, None if isinstance(source, Checkpoint) else source, checkpoint, name)
-        if checkpoint is not source:
+        text = _tokenizer(files, checkpoint)
+        if checkpoint is not files.model:
             _forget_vocabulary(checkpoint)
         release_memory()
         task = task_of(settings)
         if task == SEES and projector_file is None and _may_be_blind(settings):
             has_tower = any("vision_" in name for name in checkpoint.tensors)
-            task = SEES if alone and processor is not None and has_tower else TEXT
+            task = SEES if alone and files.processor is not None and has_tower else TEXT
         task = task if pictures or task != SEES else TEXT
         if task != TEXT and adapter is not None:
-            raise OptionError(
-                f"a model that {'hears' if task == HEARS else 'sees pictures'} takes none",
-                where="adapter",
-                hint="Leave it out",
-            )
-        prepares: Any = None if projector_file is None else projector_file.processor()
-        if task == SEES and processor is not None:
-            from pyapp.vision.processors import ImageProcessor
-
-            from .loading.image_processors import usual_processor
-
-            usual = usual_processor(str(settings["model_type"]))
-            prepares = ImageProcessor.from_settings(read_settings(processor), usual)
-        if task == HEARS:
-            from .loading.sound import processor_of
-
-            prepares = processor_of(name, settings, read_settings(processor) if processor is not None else {})
+            what = f"a model that {'hears' if task == HEARS else 'sees pictures'} takes none"
+            raise OptionError(what, where="adapter", hint="Leave it out")
+        prepares = _preparation(files, settings, task, projector_file)
         model = build(checkpoint, report, cancel, settings, dtype, device, task, tensor_parallel, projector_file)
         if task == HEARS:
             from .loading.sound import add_own_adapter, files_of
 
-            beside_it = files_of(named, report, cancel) if settings.get("has_lora_adapter") and named else {}
-            add_own_adapter(model, settings, beside_it, name, report)
+            beside_it = files_of(source, report, cancel) if settings.get("has_lora_adapter") and files.named else {}
+            add_own_adapter(model, settings, beside_it, files.name, report)
         if task == SEES and prepares is not None:
-            prepares = model.prepared_by(prepares)
-        if task == SEES and prepares is not None and prepares.fixed_size not in (None, model.pixels):
-            raise ModelError(
-                f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",
-                where=_named(processor), hint="Give the file that belongs to the weights",
-            )  # fmt: skip
+            prepares = _fitting(prepares, model, files.processor)
     finally:
         if projector_file is not None:
             projector_file.close()
-        if checkpoint is not source and checkpoint.source is not source:
+        if checkpoint is not files.model and checkpoint.source is not files.model:
             checkpoint.close()
     from pyapp.text.generate import check_tokenizer
 
@@ -182,7 +144,96 @@ def load_model(
         report(doubt)
     if adapter is not None:
         _add_adapter(model, adapter, tensor_parallel is not None)
-    return LoadedModel(name, model, text, model.config.to_dict(), _generation(generation, report), prepares)
+    chosen = _generation(files.generation, report)
+    return LoadedModel(files.name, model, text, model.config.to_dict(), chosen, prepares)
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of a language model, as load_model was given them or found them beside the model. `named`: the source
+    was a name or a path. `tokenizer_beside`, `projector`: found beside the model, not given.
+    """
+
+    name: str
+    model: Source | Checkpoint
+    tokenizer: Source | Mapping[str, Source] | None = None
+    config: Source | None = None
+    generation: Source | None = None
+    processor: Source | None = None
+    tokenizer_beside: Path | None = None
+    projector: Path | None = None
+    named: bool = False
+
+
+def _files_of(
+    source: str | os.PathLike[str], given: _Files, report: Callable[[Event], None], cancel: Cancel
+) -> _Files:  # fmt: skip
+    """The files of a name or path, downloaded if need be, in place of those that were not given. ModelError for an
+    adapter.
+    """
+    from pyapp import hub
+
+    name = os.fspath(source)
+    resolved = hub.resolve(source, report=report, cancel=cancel, check=check_config_file)
+    if os.path.basename(str(resolved.model)).startswith("adapter_model."):
+        raise ModelError(
+            "this is an adapter (LoRA), not a model", where=name,
+            hint="Give the model that it belongs to, and this as --adapter (in Python adapter=)",
+        )  # fmt: skip
+    found = resolved.files
+    return _Files(
+        name, resolved.model, given.tokenizer,
+        found.get("config") if given.config is None else given.config,
+        found.get("generation_config") if given.generation is None else given.generation,
+        next((file for file in (given.processor, found.get("preprocessor_config"), found.get("processor_config"))
+              if file is not None), None),
+        resolved.tokenizer, found.get("projector"), named=True,
+    )  # fmt: skip
+
+
+def _settings(
+    checkpoint: Checkpoint, settings: Mapping[str, Any] | None, config: Source | None
+) -> dict[str, Any]:  # fmt: skip
+    """The configuration of a checkpoint, with `settings` of its config.json. ModelError for one that says no
+    architecture, or an unknown one.
+    """
+    found = dict(settings_of(checkpoint, settings))
+    if config is not None and "model_type" not in found and "dim" not in found:
+        hint = "Give the config.json that belongs to the weights"
+        raise ModelError("it does not say the model_type", where=_named(config), hint=hint)
+    check_architecture(found, checkpoint.source.name)
+    return found
+
+
+def _preparation(files: _Files, settings: Mapping[str, Any], task: str, projector_file: Any) -> Any:
+    """What prepares the pictures or recordings of a model, by its processor's file or its vision projector; None if
+    there is neither.
+    """
+    if task == HEARS:
+        from .loading.sound import processor_of
+
+        return processor_of(
+            files.name, settings, read_settings(files.processor) if files.processor is not None else {}
+        )  # fmt: skip
+    if task == SEES and files.processor is not None:
+        from pyapp.vision.processors import ImageProcessor
+
+        from .loading.image_processors import usual_processor
+
+        usual = usual_processor(str(settings["model_type"]))
+        return ImageProcessor.from_settings(read_settings(files.processor), usual)
+    return None if projector_file is None else projector_file.processor()
+
+
+def _fitting(prepares: Any, model: Any, processor: Source | None) -> Any:
+    """The image processor as the model wants it. ModelError if it makes pictures of another size."""
+    prepares = model.prepared_by(prepares)
+    if prepares is not None and prepares.fixed_size not in (None, model.pixels):
+        raise ModelError(
+            f"it makes pictures of {prepares.fixed_size} pixels, the model takes {model.pixels}",
+            where=_named(processor), hint="Give the file that belongs to the weights",
+        )  # fmt: skip
+    return prepares
 
 
 def _may_be_blind(settings: Mapping[str, Any]) -> bool:
@@ -212,16 +263,23 @@ def _generation(source: Source | None, report: Callable[[Event], None]) -> dict[
     return generation_settings(read_settings(source), _named(source), report)
 
 
-def _tokenizer(given: Any, source: Source | None, checkpoint: Checkpoint, name: str) -> Tokenizer:
-    """The tokenizer that is given, in the checkpoint, or beside `source`."""
-    if given is None and has_tokenizer(checkpoint):
+def _tokenizer(files: _Files, checkpoint: Checkpoint) -> Tokenizer:
+    """The tokenizer that is given, named like the model, in the checkpoint, or beside the model. ModelError if there is
+    none.
+    """
+    found: Any = files.tokenizer
+    beside = files.tokenizer_beside
+    own = beside is not None and beside.name.startswith(f"{Path(os.fspath(files.model)).stem}.tokenizer.")  # type: ignore[arg-type]
+    if found is None and has_tokenizer(checkpoint) and not own:  # files of other models may lie in the folder
         from pyapp.text.tokenizer_files import gguf_tokenizer
 
         return gguf_tokenizer(checkpoint.values, checkpoint.source.name)  # type: ignore[attr-defined]
-    found = tokenizer_beside(source, checkpoint) if given is None and source is not None else given
+    found = beside if found is None else found
+    if found is None and not isinstance(files.model, Checkpoint):
+        found = tokenizer_beside(files.model, checkpoint)
     if found is None:
         hint = "Give the tokenizer.bin or tokenizer.json too"
-        raise ModelError("its tokenizer is missing", where=name, hint=hint)
+        raise ModelError("its tokenizer is missing", where=files.name, hint=hint)
     return load_tokenizer(found)
 
 
@@ -261,7 +319,7 @@ def read_settings(source: Source) -> dict[str, Any]:
         found = json_object(text)
         if not found:
             hint = "Take the file of the model's own repository again"
-            raise FileFormatError(f"this is no configuration: {object_problem(text)}", where=opened.name, hint=hint)
+            raise FileFormatError(f"this is not a configuration: {object_problem(text)}", where=opened.name, hint=hint)
         return found
     finally:
         if opened is not source:
@@ -315,7 +373,7 @@ def module_of(settings: Mapping[str, Any], where: str, task: str = "causal-lm") 
     found = (SEEING if task == SEES else MODEL_TYPES).get(kind) if isinstance(kind, str) else None
     if task == TEXT and settings.get("use_bidirectional_attention"):
         raise ModelError(
-            "its tokens see those behind them: this model embeds texts", where=where,
+            "each token also sees those after it, so the model embeds texts and cannot write them", where=where,
             hint="Use it with pyapp embed --model, or tasks.embed",
         )  # fmt: skip
     if found is not None and task == SEES and answers_once(settings):
@@ -395,7 +453,7 @@ def build(
     projector_file: Any = None,
 ) -> Any:
     """The model of a checkpoint. `model_type` in its configuration names the architecture; else it is llama2.c's.
-    `group`: processes that compute it together. `projector_file`: the file of what sees pictures
+    `group`: processes that compute it together. `projector_file`: the vision projector
     (loading.projectors), whose settings these are.
     """
     settings = settings_of(checkpoint, settings) if projector_file is None else settings or {}
@@ -549,8 +607,8 @@ def load_tokenizer(source: Source | Mapping[str, Source], name: str | None = Non
 @dataclass(frozen=True)
 class LoadedSpeechModel:
     """A speech model and its tokenizer. `config` holds the hyper-parameters as JSON values. `processor` prepares the
-    samples of one that is no Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer, or a Tokenizer if it
-    writes texts. `generation`: the object of its generation_config.json.
+    samples of one that is not a Whisper (models/loading/sound.py), whose tokenizer is a CTCTokenizer, or a Tokenizer if
+    it writes texts. `generation`: the object of its generation_config.json.
     """
 
     name: str

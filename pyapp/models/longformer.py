@@ -36,7 +36,7 @@ BASE = "longformer"  # the encoder's name in files with a head
 @dataclass(frozen=True, kw_only=True)
 class Config(EncoderConfig):
     """The hyper-parameters, by the names of config.json. attention_window: the tokens that a token sees in each layer,
-    half of them before it and half behind it; config.json may have one number for all layers.
+    half of them before it and half after it; config.json may have one number for all layers.
     """
 
     model_type = "longformer"

@@ -41,7 +41,7 @@ class Config(T5Config):
 
 
 def in_blocks(x: Tensor, size: int) -> Tensor:
-    """(B, T, ...) → (B, N, size, ...), with zeros behind the T."""
+    """(B, T, ...) → (B, N, size, ...), with zeros after the T."""
     missing = -x.shape[1] % size
     if missing:
         x = ops.cat([x, ops.zeros(x.shape[0], missing, *x.shape[2:], dtype=x.dtype, device=x.device)], 1)
@@ -49,7 +49,7 @@ def in_blocks(x: Tensor, size: int) -> Tensor:
 
 
 def with_neighbours(x: Tensor) -> Tensor:
-    """Blocks (B, N, S, ...) → (B, N, 3 S, ...): each between the one before it and the one behind it."""
+    """Blocks (B, N, S, ...) → (B, N, 3 S, ...): each between the one before it and the one after it."""
     count = x.shape[1]
     end = ops.zeros(x.shape[0], 1, *x.shape[2:], dtype=x.dtype, device=x.device)
     wide = ops.cat([end, x, end], 1)  # (B, N + 2, S, ...)
@@ -80,7 +80,7 @@ class Near:
             self.distances = distance_bias(first.global_relative_attention_bias.weight, far).reshape(heads, -1)
 
     def _divide(self, config: Config, mask: Tensor, sums: int) -> None:
-        """The block of each token: the tokens behind the last whole block belong to it, padding to none."""
+        """The block of each token: the tokens after the last whole block belong to it, padding to none."""
         size, places = config.global_block_size, ops.arange(mask.shape[1], dtype="int32", device=mask.device)
         self.sums = sums
         own = places.floor_divide(size)  # (T,)

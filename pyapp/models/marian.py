@@ -14,6 +14,7 @@ from pyapp.nn import Embedding, Module
 from pyapp.nn.sequence_to_sequence import BartLanguageModel, Decoder, Encoder, FixedPositions
 from pyapp.nn.sinusoids import paired_sinusoids
 
+from .loading.config import check_padding
 from .loading.sequence_config import SequenceToSequenceConfig
 
 MODEL_TYPES = ("marian",)
@@ -32,6 +33,10 @@ class Config(SequenceToSequenceConfig):
     pad_token_id: int = 58100
     eos_token_id: int = 0
     decoder_start_token_id: int = 58100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_padding(self.pad_token_id, self.target_words)
 
     @property
     def target_words(self) -> int:

@@ -136,7 +136,7 @@ class Attention(Module):
 
 
 class Layer(Module):
-    """Attention and a feed-forward part, each behind a norm, times a vector and with a residual."""
+    """Attention and a feed-forward part, each after a norm, times a vector and with a residual."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ from .loading.pictures_config import WIDEST, PatchConfig
 MODEL_TYPES = ("mllama",)
 IMAGE_PROCESSOR = "Mllama"  # of files that name none
 MULTIPLE = 8  # of vectors that a tile has in the tower
-MORE = 8  # rows of the table of tokens that are no words: those of pictures
+MORE = 8  # rows of the table of tokens that are not words: those of pictures
 renamed = picture_text.renamed
 
 
@@ -163,7 +163,7 @@ class GatedEmbedding(Module):
     def __init__(self, config: TowerConfig) -> None:
         super().__init__()
         self.tiles = config.max_num_tiles
-        kinds = len(config.supported_aspect_ratios) + 1  # 0 is no picture
+        kinds = len(config.supported_aspect_ratios) + 1  # 0 is not a picture
         self.embedding = Embedding(kinds, self.tiles * config.hidden_size)
         self.gate = new_parameter(ops.zeros, 1)
 
@@ -249,7 +249,7 @@ class Tower(ImageModel):
 
     def forward(self, tiles: Tensor, rows: int, columns: int) -> Tensor:
         """tiles (rows * columns, C, H, W) of one picture → (tiles, T, vision_output_dim), of all tiles that a picture
-        may have: those behind its own are empty.
+        may have: those after its own are empty.
         """
         config, most = self.config, self.config.max_num_tiles
         check_pictures("Llama 3.2 Vision", tiles, config.num_channels, config.image_size)

@@ -20,7 +20,7 @@ IMAGE_PROCESSOR = "MobileNetV2"  # of files that name none
 BASE = "mobilenet_v2"  # the network's name in files with a head
 STEM, LAST = 32, 1280  # channels of the first and of the last layer
 WIDTHS = (16, 24, 24, 32, 32, 32, 64, 64, 64, 64, 96, 96, 96, 160, 160, 160, 320)
-STRIDES = (2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1)  # of the layers behind the stem
+STRIDES = (2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1)  # of the layers after the stem
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,7 +74,7 @@ class Config(WriterConfig):
 
 
 class EncoderLayer(Module):
-    """Attention and a feed-forward part, each behind a norm and with a residual."""
+    """Attention and a feed-forward part, each after a norm and with a residual."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -182,7 +182,7 @@ def through(frames: Tensor) -> Tensor:
 
 
 class EncoderLayer(Module):
-    """Attention and a feed-forward part, each behind a norm and with a residual."""
+    """Attention and a feed-forward part, each after a norm and with a residual."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()

@@ -66,7 +66,7 @@ class Config(Labelled, FileConfig):
         super().__post_init__()
         heads = self.num_attention_heads
         check_heads(self.hidden_size, heads, heads, self.head_dim, self.max_position_embeddings)
-        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is no token")
+        require(self.pad_token_id < self.vocab_size, f"pad_token_id {self.pad_token_id} is not a token")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Config:

@@ -45,7 +45,7 @@ class Latents:
 
 @dataclass(frozen=True)
 class Config:
-    """The configurations of the language model and of the layer behind it, and `values`, the whole config.json."""
+    """The configurations of the language model and of the layer after it, and `values`, the whole config.json."""
 
     text_config: Any
     latents: Latents
@@ -152,7 +152,7 @@ class LatentLayer(Module):
 
 
 class NvEmbed(Encoder):
-    """The states of the tokens behind the layer of trained vectors."""
+    """The states of the tokens after the layer of trained vectors."""
 
     adds_end = True
 

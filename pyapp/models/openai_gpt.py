@@ -1,4 +1,4 @@
-"""GPT (Radford et al. 2018), the first: learned positions, a norm after each part and its residual, none behind the
+"""GPT (Radford et al. 2018), the first: learned positions, a norm after each part and its residual, none after the
 last layer.
 """
 
@@ -60,7 +60,7 @@ class Attention(SelfAttention):
 
 
 class Block(Module):
-    """Attention and feed-forward, each with its residual and a norm behind that."""
+    """Attention and feed-forward, each with its residual and a norm after that."""
 
     def __init__(self, config: Config, layer: int) -> None:
         super().__init__()

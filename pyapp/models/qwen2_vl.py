@@ -3,7 +3,7 @@ al. 2025, arXiv 2511.21631): a tower for pictures of any size, whose patches hav
 before Qwen2, Qwen3 or Qwen3 with experts, whose text has them too.
 
 Qwen2.5's tower has RMS norms, gated layers and, in most layers, attention within windows. Qwen3's has learned positions
-too, and what some of its layers see is added behind the first layers of the text (Meng et al. 2024, arXiv 2406.04334).
+too, and what some of its layers see is added after the first layers of the text (Meng et al. 2024, arXiv 2406.04334).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class TowerConfig(FileConfig):
 
     @property
     def deepstack(self) -> tuple[int, ...]:
-        """The layers behind which a vector more is made, for the output of the text's first layer, second …"""
+        """The layers after which a vector more is made, for the output of the text's first layer, second …"""
         return ()
 
 
@@ -334,7 +334,7 @@ class Tower(ImageModel):
         self.deepstack_merger_list = ModuleList(DeepMerger(config, whole=True) for _ in config.deepstack)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        """pixel_values (B, C, H, W) → the vectors (B, T, out_size) of pictures; beside each, in the columns behind it,
+        """pixel_values (B, C, H, W) → the vectors (B, T, out_size) of pictures; beside each, in the columns after it,
         those for the outputs of the text's first layers, where there are such.
         """
         x = self.patch_embed(pixel_values)  # (B, rows, columns, width)

@@ -1,4 +1,4 @@
-"""RemBERT (Chung et al. 2020, arXiv 2010.12821): BERT with narrow embeddings of words and a wide layer behind the last
+"""RemBERT (Chung et al. 2020, arXiv 2010.12821): BERT with narrow embeddings of words and a wide layer after the last
 one, for 110 languages.
 
 Parameters have the names of Hugging Face's files.

@@ -98,7 +98,7 @@ def weighted_average(
 
 
 class TimeMixing(Mixing):
-    """Averages the values of all tokens, behind a gate."""
+    """Averages the values of all tokens, after a gate."""
 
     def __init__(self, config: Config, layer: int) -> None:
         size, inner = config.hidden_size, config.attention_hidden_size

@@ -70,13 +70,13 @@ class Config(MonoConfig):
         first = self.vq_strides[0]
         require(
             all(first % stride == 0 for stride in self.vq_strides),
-            f"vq_strides is {list(self.vq_strides)}: the first one is no multiple of the others",
+            f"vq_strides is {list(self.vq_strides)}: the first one is not a multiple of the others",
         )
         if self.attn_window_size is not None:
             check_sizes(self, "attn_window_size")
             for name in ("hidden_size", "decoder_dim"):
                 width = getattr(self, name)
-                require(width % HEAD == 0, f"{width} features of {name} are no whole heads of {HEAD}")
+                require(width % HEAD == 0, f"{width} features of {name} are not whole heads of {HEAD}")
         check_codec(self)
 
     @property
@@ -107,7 +107,7 @@ class ResidualUnit(Module):
 
 
 class WindowAttention(Module):
-    """Attention of moments to those of their window, with rotary positions in it, behind a norm and with a residual."""
+    """Attention of moments to those of their window, with rotary positions in it, after a norm and with a residual."""
 
     def __init__(self, width: int, window: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Swin V2 (Liu et al. 2021, arXiv 2111.09883): Swin with norms behind its parts, scores that are cosines, and biases of
+"""Swin V2 (Liu et al. 2021, arXiv 2111.09883): Swin with norms after its parts, scores that are cosines, and biases of
 distances that a small network gives.
 
 Parameters have the names of Hugging Face's files.

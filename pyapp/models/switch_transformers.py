@@ -1,5 +1,5 @@
 """Switch Transformers (Fedus et al. 2021, arXiv 2101.03961): T5 with experts in some layers, of which each token has
-one. An expert reads at most `expert_capacity` tokens of a text; those behind them pass the layer by.
+one. An expert reads at most `expert_capacity` tokens of a text; those after them pass the layer by.
 """
 
 from __future__ import annotations

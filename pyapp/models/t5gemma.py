@@ -1,5 +1,5 @@
 """T5Gemma (Zhang et al. 2025, arXiv 2504.06225): an encoder and a decoder of Gemma 2's layers. The encoder's tokens see
-those behind them, within the windows of half of its layers; each layer of the decoder attends to the source, too.
+those after them, within the windows of half of its layers; each layer of the decoder attends to the source, too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """T5Gemma 2 (Zhang et al. 2025, arXiv 2512.14856): an encoder and a decoder of Gemma 3's layers, with one table of
-words. The encoder's tokens see those behind them, too; in each layer of the decoder, the tokens of its own text and
+words. The encoder's tokens see those after them, too; in each layer of the decoder, the tokens of its own text and
 those of the source share the weights of one attention. This module reads texts, not pictures.
 """
 
@@ -36,7 +36,7 @@ PICTURE_END = 256_000
 @dataclass(frozen=True, kw_only=True)
 class Config(GemmaPairConfig):
     """The fields of config.json: the settings of the encoder's language model and of the decoder, each as those of
-    Gemma 3. eoi_token_index: the token behind a picture, which has a vector of its own.
+    Gemma 3. eoi_token_index: the token after a picture, which has a vector of its own.
     """
 
     model_type = "t5gemma2"
@@ -57,7 +57,7 @@ class Config(GemmaPairConfig):
 
     @classmethod
     def further(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The token behind a picture."""
+        """The token after a picture."""
         encoder = values.get("encoder") or {}
         found = values.get("eoi_token_index") or encoder.get("eoi_token_index", PICTURE_END)
         require(type(found) is int and found >= 0, f"eoi_token_index is {found!r:.40}, expected a token")
@@ -73,7 +73,7 @@ class Config(GemmaPairConfig):
 
 
 class WordTable(Embedding):
-    """The words, scaled by the root of their size, and the token behind a picture."""
+    """The words, scaled by the root of their size, and the token after a picture."""
 
     def __init__(self, config: Config) -> None:
         size = config.encoder.hidden_size

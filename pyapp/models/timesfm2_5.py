@@ -117,7 +117,7 @@ class Attention(Module):
 
 
 class Layer(Module):
-    """Attention and a feed-forward part, each with a norm before and behind it."""
+    """Attention and a feed-forward part, each with a norm before and after it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class TimesFM25(Forecaster):
 
     def _named(self, values: Tensor, before: int) -> tuple[Tensor, Tensor]:
         """values (B, N, P) of patches, of which the first `before` of the first patch are padding → what both heads
-        name behind the last patch: (B, horizon_length, 1 + Q), (B, output_quantile_len, 1 + Q).
+        name after the last patch: (B, horizon_length, 1 + Q), (B, output_quantile_len, 1 + Q).
         """
         batch, count, length = values.shape
         padding = (ops.arange(count * length, device=values.device) < before).to("float32").reshape(1, count, length)

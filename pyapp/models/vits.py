@@ -182,7 +182,7 @@ class FeedForward(Module):
 
 
 class TextLayer(Module):
-    """Attention and convolutions, each with a residual and a norm behind it."""
+    """Attention and convolutions, each with a residual and a norm after it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -503,7 +503,7 @@ class Vits(Module):
     def durations(
         self, text: Spoken, noise: Tensor, speaker: Tensor | None = None, rate: float | None = None
     ) -> list[list[int]]:
-        """The frames of each token of each text. noise: (B, 2, T), scaled. ModelError where they are no plausible
+        """The frames of each token of each text. noise: (B, 2, T), scaled. ModelError where they are not a plausible
         numbers.
         """
         pace = 1.0 / (self.config.speaking_rate if rate is None else rate)

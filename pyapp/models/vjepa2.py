@@ -28,7 +28,7 @@ IMAGE_PROCESSOR = "VJEPA2"  # of files that name none
 BASE = "vjepa2"  # the encoder's name in files with a head
 IGNORED = r"(vjepa2\.)?predictor\..*"  # of the first training
 THETA = 10000
-POOLED = 4  # times the width: the feed-forward parts behind the encoder
+POOLED = 4  # times the width: the feed-forward parts after the encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Config(VideoConfig):
         require(0 < self.mlp_ratio <= 64, f"mlp_ratio is {self.mlp_ratio}, expected at most 64")
         size = self.hidden_size // self.num_attention_heads
         require(size % 2 == 0 and size >= 6, f"heads of {size} features cannot be rotated in pairs, three ways")
-        require(self.grid[0] == self.grid[1], f"crop_size {self.image_size} is no square")
+        require(self.grid[0] == self.grid[1], f"crop_size {self.image_size} is not a square")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Any:
@@ -170,7 +170,7 @@ class VJEPA2(VideoModel):
 
 
 class PoolerLayer(Module):
-    """A layer behind the encoder, of attention to itself, or of a token to all tubes, which has no projection behind
+    """A layer after the encoder, of attention to itself, or of a token to all tubes, which has no projection after
     it; `name`: of its attention.
     """
 
@@ -199,7 +199,7 @@ class PoolerLayer(Module):
 
 
 class Classifier(VideoModel):
-    """The encoder, layers behind it, and a head for labels, read at a token of its own."""
+    """The encoder, layers after it, and a head for labels, read at a token of its own."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -172,7 +172,7 @@ class AdapterLayer(Module):
 
 
 class Adapter(Module):
-    """The layers that join moments, behind a projection if they have another width."""
+    """The layers that join moments, after a projection if they have another width."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class Adapter(Module):
         self.layers = ModuleList(AdapterLayer(config) for _ in range(config.num_adapter_layers))
 
     def forward(self, x: Tensor, heard: list[Tensor] | None) -> Tensor:
-        """x (B, T, D), heard: (B, T') behind each of the layers → (B, T', D')."""
+        """x (B, T, D), heard: (B, T') after each of the layers → (B, T', D')."""
         if self.proj is not None and self.proj_layer_norm is not None:
             x = self.proj_layer_norm(self.proj(x))
         for i, layer in enumerate(self.layers):
@@ -221,7 +221,7 @@ class Encoder(MaskedEncoder):
         self.adapter = Adapter(config) if config.add_adapter else None
 
     def pooled(self, frames: int) -> list[int]:
-        """How many moments so many frames become behind each layer of the adapter."""
+        """How many moments so many frames become after each layer of the adapter."""
         config, found = self.config, []
         for _ in range(config.num_adapter_layers if config.add_adapter else 0):
             frames = (frames + config.adapter_stride // 2 * 2 - config.adapter_kernel_size) // config.adapter_stride + 1
@@ -256,7 +256,7 @@ class Encoder(MaskedEncoder):
         return x if self.adapter is None else self.adapter(x, self._joined(attention_mask))
 
     def _joined(self, mask: Tensor | None) -> list[Tensor] | None:
-        """mask (B, F) → (B, T') bool behind each layer of the adapter."""
+        """mask (B, F) → (B, T') bool after each layer of the adapter."""
         if mask is None:
             return None
         ends = [self.pooled(int(count)) for count in mask.to("int32").sum(1).tolist()]

@@ -74,7 +74,7 @@ class PlainAttention(Module):
 
 
 class Convolution(GatedConvolution):
-    """The convolution of a layer, behind a norm; it also reads what is padding."""
+    """The convolution of a layer, after a norm; it also reads what is padding."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(

@@ -98,7 +98,7 @@ class Attention(Module):
         """x and residual (B, T, D), mask (B, 1, 1, T) → residual + attention (B, T, D)."""
         qkv = self.joined(self, x).reshape(*x.shape[:2], 3 * self.heads, x.shape[2] // self.heads)
         q, k, v = (qkv.narrow(2, i * self.heads, self.heads) for i in range(3))  # (B, T, H, D / H)
-        # Padding is behind a text, so that no token of a causal model sees it.
+        # Padding is after a text, so that no token of a causal model sees it.
         return self.out_lin(attend(q, k, v, None if self.causal else mask, causal=self.causal), residual)
 
 

@@ -1,4 +1,4 @@
-"""X-MOD (Pfeiffer et al. 2022, arXiv 2205.06266): RoBERTa with a small part of each language behind every layer. Texts
+"""X-MOD (Pfeiffer et al. 2022, arXiv 2205.06266): RoBERTa with a small part of each language after every layer. Texts
 are read with the parts of `default_language` of config.json.
 
 Parameters have the names of Hugging Face's files.
@@ -84,7 +84,7 @@ class Adapter(Module):
 
 
 class Residual(Module):
-    """residual + dense(x), with a norm that stands before or behind it, as the caller applies it."""
+    """residual + dense(x), with a norm that stands before or after it, as the caller applies it."""
 
     def __init__(self, inputs: int, config: Config) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Output(Residual):
 
 
 class Attention(Module):
-    """Self-attention, its output projection, the residual and the norm before or behind them."""
+    """Self-attention, its output projection, the residual and the norm before or after them."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

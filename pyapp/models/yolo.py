@@ -132,7 +132,7 @@ class Config(PictureConfig):
         return int(max(layer.scale for layer in self.parsed()))
 
 
-OUTPUTS = ("filter", "filters", "pool", "width", "out")  # numbers of a layer that are channels behind it
+OUTPUTS = ("filter", "filters", "pool", "width", "out")  # numbers of a layer that are channels after it
 WIDTHS = (*OUTPUTS, "pooled", "inner", "middle", "core")  # numbers of a layer that are channels
 
 
@@ -302,7 +302,7 @@ class Upsample(Module):
 
 
 class Join(Module):
-    """The channels of an earlier layer behind those of the last."""
+    """The channels of an earlier layer after those of the last."""
 
     def __init__(self, other: int) -> None:
         super().__init__()
@@ -333,7 +333,7 @@ def _made(layer: Layer, style: Style) -> Module:
 
 
 class Layers(ModuleList):
-    """The layers by their numbers, and behind them the head."""
+    """The layers by their numbers, and after them the head."""
 
     def maps(
         self, x: Tensor, joined: Sequence[int], reads: Sequence[int], count: int, sources: Mapping[int, int]

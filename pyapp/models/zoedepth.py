@@ -305,7 +305,7 @@ class MetricHead(Module):
 
 
 class PatchLayer(Module):
-    """Attention and a feed-forward part, each with a residual and a norm behind it."""
+    """Attention and a feed-forward part, each with a residual and a norm after it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -55,7 +55,7 @@ class BartBlock(Module):
 
 
 class MaskedText(WholeText):
-    """Whole texts whose positions count from the first token that is no padding; padding has the position -1."""
+    """Whole texts whose positions count from the first token that is not padding; padding has the position -1."""
 
     def positions(self, tokens: Tensor) -> Tensor:
         if self.mask is None:

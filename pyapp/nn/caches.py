@@ -474,7 +474,7 @@ class BatchCache:
     token t of text b has the position position[b] + t. So each text has its own length; linear layers run over all B *
     T rows at once, and attention for each text. A Graph can replay it.
 
-    T tokens of texts of unequal lengths are padded at their ends: the keys and values of padding are behind the text's
+    T tokens of texts of unequal lengths are padded at their ends: the keys and values of padding are after the text's
     own, where none of its tokens sees them, and its next tokens overwrite them; only the results of the padding must be
     ignored. `position[b] + T` may not exceed the capacity. To go back in a text, give an earlier position.
 

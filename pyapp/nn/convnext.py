@@ -54,7 +54,7 @@ class ResponseNorm(Module):
 
 class Layer(Module):
     """A depthwise filter, a norm, two linear layers with an activation between them, added to a residual: scaled, or
-    with a norm of responses behind the activation.
+    with a norm of responses after the activation.
     """
 
     def __init__(self, config: Any, width: int) -> None:

@@ -86,7 +86,7 @@ class WholeTextWithSight(WholeHybridText):
 
     def looked(self, layer: int, q: Tensor, project: Project) -> tuple[Tensor, Tensor, Tensor] | None:
         """Attention of q (..., T, H, D) to pictures in a layer → (y (..., T, H * D), whether the texts have pictures
-        and whether the tokens stand behind one, both bool, of shapes that fit (..., T, 1)); None: there are no
+        and whether the tokens stand after one, both bool, of shapes that fit (..., T, 1)); None: there are no
         pictures.
         """
         sight = self.sight
@@ -188,7 +188,7 @@ class CrossAttention(Module):
 
 
 class CrossBlock(Module):
-    """Attention to pictures and feed-forward, each with a norm before it, a gate behind it and a residual around it. A
+    """Attention to pictures and feed-forward, each with a norm before it, a gate after it and a residual around it. A
     text without pictures passes it as it is.
     """
 

@@ -76,7 +76,7 @@ class WholeText:
 
     def _within_chunks(self, size: int, like: Tensor) -> Tensor:
         """(1 or B, 1, T, T) bool: which tokens are in one chunk of a text, whose first chunk begins with its first
-        token that is no padding.
+        token that is not padding.
         """
         places = ops.arange(self.length, device=like.device).reshape(1, 1, self.length)
         if self.mask is not None:

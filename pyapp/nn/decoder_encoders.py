@@ -18,7 +18,7 @@ from .module import Module
 
 
 class BothWaysText(WholeText):
-    """Whole texts whose tokens see those before and behind them; in a layer with a window, those that are nearer than
+    """Whole texts whose tokens see those before and after them; in a layer with a window, those that are nearer than
     it.
     """
 
@@ -36,7 +36,7 @@ class BothWaysText(WholeText):
 
 
 class DecoderEncoder(Encoder):
-    """A language model without its head: the states behind its last norm. `both_ways`: tokens see the whole text."""
+    """A language model without its head: the states after its last norm. `both_ways`: tokens see the whole text."""
 
     pooling = "lasttoken"
 
@@ -92,7 +92,7 @@ class DecoderClassifier(DecoderEncoder):
 
 
 class LogitRanker(Module):
-    """A language model whose logits of a word behind a text are the text's score: that of the id `true`, less that of
+    """A language model whose logits of a word after a text are the text's score: that of the id `true`, less that of
     `false` if there is one.
     """
 

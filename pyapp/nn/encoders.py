@@ -80,7 +80,7 @@ class Encoder(Module):
     """An encoder. A subclass sets `config`, `most`, the largest number of tokens of a text, and `embeddings`, or has
     `word_embeddings` of its own. `pooling`: how the tokens become one vector where no file says it.
     `adds_special_tokens`: whether texts are read with the tokenizer's special tokens around them. `adds_end`: whether
-    the tokenizer's end of texts is written behind each. `hides_padding`: whether a text has the same states beside a
+    the tokenizer's end of texts is written after each. `hides_padding`: whether a text has the same states beside a
     longer one.
     """
 
@@ -322,7 +322,7 @@ def first_token(x: Tensor) -> Tensor:
 
 
 def last_token(x: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The last token of each text that is no padding: x (B, T, D) → (B, D)."""
+    """The last token of each text that is not padding: x (B, T, D) → (B, D)."""
     if attention_mask is None:
         return x.narrow(1, x.shape[1] - 1, 1).squeeze(1)
     places = ops.arange(1, x.shape[1] + 1, dtype="int32", device=x.device)  # (T,)

@@ -85,7 +85,7 @@ class GatedConvolution(Module):
 
 
 class Block(Module):
-    """Half of a feed-forward part, attention, a convolution, and the other half, each behind a norm and with a
+    """Half of a feed-forward part, attention, a convolution, and the other half, each after a norm and with a
     residual; then a norm.
     """
 

@@ -167,7 +167,7 @@ def patch_norm(width: int, epsilon: float, batches: bool) -> Module:
 
 
 class PatchPositions(Module):
-    """Adds positions to patches, behind a token of the series' own if there is one."""
+    """Adds positions to patches, after a token of the series' own if there is one."""
 
     def __init__(self, patches: int, width: int, with_token: bool = False) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ def drawn(
     generator: Any,
 ) -> NDArray[np.float64]:  # fmt: skip
     """Paths (samples, C, H) of a distribution with the parameters (P, C, H), for series of a place and a scale (C, 1).
-    ModelError where they are no numbers that it can have.
+    ModelError where they are not numbers that it can have.
     """
     shape = (samples, *parameters.shape[1:])
     if not np.isfinite(parameters).all():

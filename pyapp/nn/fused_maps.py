@@ -35,7 +35,7 @@ class Reassembled(Module):
 
 
 class ResidualFilters(Module):
-    """Two filters, each after an activation, and a residual around them; normed: behind each is a norm of batches."""
+    """Two filters, each after an activation, and a residual around them; normed: after each is a norm of batches."""
 
     def __init__(self, width: int, normed: bool = False, bias: bool = True) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""BERT's layers with the norms before each part and one behind the last layer (Shoeybi et al. 2019, arXiv 1909.08053),
+"""BERT's layers with the norms before each part and one after the last layer (Shoeybi et al. 2019, arXiv 1909.08053),
 and encoders of them.
 """
 
@@ -18,7 +18,7 @@ from .module import Module
 
 @dataclass(frozen=True)
 class NormNames:
-    """The names that files give to the norms: before attention, before the feed-forward part, behind the layers."""
+    """The names that files give to the norms: before attention, before the feed-forward part, after the layers."""
 
     attention: str
     feed_forward: str

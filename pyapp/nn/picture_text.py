@@ -33,7 +33,7 @@ class Seen:
 
     features (N, D) stand at `places`, in its tokens (B, T) one row after another; None: none do. Where they are (N, D +
     L D), the further columns are added there to the outputs of the first L layers. `spans`: the first
-    token of each picture's stretch, or of the prompt, and the one behind it, at positions of the whole text.
+    token of each picture's stretch, or of the prompt, and the one after it, at positions of the whole text.
     `rotary_positions`: those of each token (grid_positions), where the model has three. `counts`: where a picture is
     one token (nn.cross_pictures), how many of the features are its own, and how many of these, the first, are seen.
     """
@@ -116,9 +116,9 @@ class CachedTextOfPictures(CachedText):
 def grid_positions(count: int, pictures: Sequence[tuple[int, int, int]]) -> list[RotaryPosition]:
     """The rotary positions of the first `count` tokens of a text, in which pictures (first token, rows, columns) of
     vectors are (Wang et al. 2024, arXiv 2409.12191): a picture's vectors have the positions of their rows and columns,
-    and the text goes on behind the largest of them.
+    and the text goes on after the largest of them.
 
-    Attention knows only distances, so all are shifted until the text behind the last picture has the positions that its
+    Attention knows only distances, so all are shifted until the text after the last picture has the positions that its
     tokens have in the cache.
     """
     shift = sum(rows * columns - max(rows, columns) for _, rows, columns in pictures)
@@ -232,12 +232,12 @@ class PictureTextModel(Module):
 
     sees: what stands in its texts, "image" or "audio" (nn.sound_text). placeholder: the name of the token that stands
     for a picture in a chat template; part: the one of each of a picture's vectors; around: the tokens before and after
-    a picture that templates have; behind: what stands between a picture and a word right behind it. whole_pictures: a
+    a picture that templates have; behind: what stands between a picture and a word right after it. whole_pictures: a
     picture's tokens attend to each other, so that a pass must not end within one. whole_prompt: those of a prompt with
     pictures do, which is read in one pass, and is one of the spans in Seen. pictures_ahead: tokens before the pictures
     see them too, so that a text's first pass has all of them (nn.cross_pictures), and its prompt's first pictures stand
     before the token that begins texts. tiles_together: how many tiles of a picture the tower must see at once.
-    prompt_form: what stands behind the last picture of a prompt and at the prompt's end, where the tokenizer puts
+    prompt_form: what stands after the last picture of a prompt and at the prompt's end, where the tokenizer puts
     nothing before it. sections: those of GridRotation, where a picture's tokens have the positions of their rows and
     columns.
     """
@@ -348,7 +348,7 @@ class PictureTextModel(Module):
         self, tokens: Tensor, attention_mask: Tensor | None = None, pixel_values: Tensor | None = None,
         sizes: Sequence[Size] | None = None,
     ) -> Tensor:  # fmt: skip
-        """As forward → the states (B, T, D) behind the last layer, before the last norm. With whole_prompt, all tokens
+        """As forward → the states (B, T, D) after the last layer, before the last norm. With whole_prompt, all tokens
         are those of prompts, also without pictures.
         """
         language = self.language_model
@@ -480,6 +480,6 @@ class MergedTiles(PictureTextModel):
 
 
 def stretches(tokens: Sequence[int], number: int) -> list[tuple[int, int]]:
-    """Where the neighbouring tokens `number` are: the first of each stretch and the one behind it."""
+    """Where the neighbouring tokens `number` are: the first of each stretch and the one after it."""
     ends = [i for i in range(len(tokens) + 1) if (tokens[i - 1 : i] == [number]) != (tokens[i : i + 1] == [number])]
     return list(zip(ends[::2], ends[1::2], strict=True))

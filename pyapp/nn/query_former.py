@@ -38,7 +38,7 @@ class QueryAttention(Module):
 
 class QueryLayer(Module):
     """Queries attend to each other and, in some layers, to what an encoder gives; then a feed-forward part. `reads`:
-    words stand behind the queries; all attend to each other, and the words have a feed-forward part of their own.
+    words stand after the queries; all attend to each other, and the words have a feed-forward part of their own.
     """
 
     def __init__(self, config: Any, source_width: int, asks: bool, reads: bool) -> None:

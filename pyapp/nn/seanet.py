@@ -23,7 +23,7 @@ MakeLayer = Callable[[int], Module]  # of a number of channels
 
 
 class PaddedConv(Module):
-    """A convolution behind a padding, with which the length of its result is that of the sound divided by the stride,
+    """A convolution after a padding, with which the length of its result is that of the sound divided by the stride,
     rounded up; of the past only, if `causal`.
     """
 
@@ -75,7 +75,7 @@ class TrimmedConvTranspose(Module):
 
 
 class ResidualBlock(Module):
-    """Two convolutions, of which the first has fewer channels behind it, beside a third one or nothing."""
+    """Two convolutions, of which the first has fewer channels after it, beside a third one or nothing."""
 
     def __init__(self, config: Any, width: int, dilation: int) -> None:
         super().__init__()

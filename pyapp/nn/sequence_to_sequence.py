@@ -126,7 +126,7 @@ class WholeMemory:
 
 
 def _shown_source(mask: Tensor | None, batch: int, tokens: int, device: Device) -> Tensor:
-    """Which tokens of sources are no padding: (B, 1, 1, S) bool."""
+    """Which tokens of sources are not padding: (B, 1, 1, S) bool."""
     return ops.ones(batch, 1, 1, tokens, dtype="bool", device=device) if mask is None else mask
 
 
@@ -242,7 +242,7 @@ class CachedMemory:
         return ops.cat([self._of_rows(part.transpose(1, 2)), room], 2)
 
     def advance(self, rows: Sequence[int] | None = None, tokens: int = 1) -> None:
-        """Goes on behind so many tokens; row i goes on with the text of row rows[i]."""
+        """Goes on after this many tokens; row i goes on with the text of row rows[i]."""
         self.first += tokens
         if rows is not None and list(rows) != list(range(len(rows))):
             index = ops.tensor(list(rows)).to("int64").to(self.encoded.device)
@@ -340,7 +340,7 @@ class SequenceToSequence(Module):
         return mask
 
     def check_source(self, ids: Tensor, mask: Tensor | None) -> None:
-        """ArgumentError for what is no source of this model."""
+        """ArgumentError for what is not a source of this model."""
         self.check(ids, mask)
 
     def check(self, ids: Tensor, mask: Tensor | None) -> None:
@@ -438,7 +438,7 @@ class Attention(Module):
 
 
 class EncoderLayer(Module):
-    """Attention and a feed-forward part, each with a residual. The norm is behind each; before it with `norm_first`.
+    """Attention and a feed-forward part, each with a residual. The norm is after each; before it with `norm_first`.
     key_bias: whether keys have a bias.
     """
 
@@ -464,7 +464,7 @@ class EncoderLayer(Module):
 
 
 class DecoderLayer(Module):
-    """Attention to the text, to the source, and a feed-forward part, each with a residual. The norm is behind each;
+    """Attention to the text, to the source, and a feed-forward part, each with a residual. The norm is after each;
     before it with `norm_first`. key_heads: of the attention to the text and to the source, as Attention's.
     """
 
@@ -497,7 +497,7 @@ class DecoderLayer(Module):
 class TextStack(Module):
     """Words at their positions, below the layers that a subclass adds. `positions` gives the vector of position p for
     p + `offset`. `table`: the words' vectors, where another part has the same. `norm_embedding`: a norm of words at
-    positions; `norm_first`: one before each part of the layers and behind the last layer.
+    positions; `norm_first`: one before each part of the layers and after the last layer.
     """
 
     def __init__(
@@ -523,7 +523,7 @@ class TextStack(Module):
         return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
 
     def norm(self, x: Tensor) -> Tensor:
-        """What is behind the last layer: (B, T, D) → (B, T, D)."""
+        """What is after the last layer: (B, T, D) → (B, T, D)."""
         return x if self.layer_norm is None else self.layer_norm(x)
 
 

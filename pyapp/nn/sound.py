@@ -139,7 +139,7 @@ class LanguageAdapter(Module):
 
 
 class SoundLayer(Module):
-    """Attention and feed-forward, each with a residual, and a norm behind it or (`stable`) before it; then an adapter,
+    """Attention and feed-forward, each with a residual, and a norm after it or (`stable`) before it; then an adapter,
     if there is one.
     """
 
@@ -314,7 +314,7 @@ class SoundHead(Module):
 
 class SoundClassifier(SoundHead):
     """Scores of the labels of a whole recording, from the mean of its moments (Yang et al. 2021, arXiv 2105.01051): of
-    those of the last layer, or of all layers, each with its weight; the last ones are read behind the last norm.
+    those of the last layer, or of all layers, each with its weight; the last ones are read after the last norm.
     """
 
     def __init__(self, name: str, encoder: SoundEncoder) -> None:

@@ -114,7 +114,7 @@ class MaskedEncoder(Module):
         self.masking = masking
 
     def partly_hidden(self, x: Tensor, heard: Tensor | None) -> Tensor:
-        """x (B, T, D), heard (B, T), not 0 where a moment is no padding → (B, T, D). Padding is not hidden;
+        """x (B, T, D), heard (B, T), not 0 where a moment is not padding → (B, T, D). Padding is not hidden;
         transformers forgets that for HuBERT and SEW.
         """
         if self.masking is None or not self.training:

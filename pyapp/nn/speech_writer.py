@@ -84,7 +84,7 @@ class ValueGatedFeedForward(Module):
 
 
 class DecoderLayer(Module):
-    """Attention to the text, attention to the recording, and a feed-forward part, each behind a norm and with a
+    """Attention to the text, attention to the recording, and a feed-forward part, each after a norm and with a
     residual.
     """
 

@@ -45,7 +45,7 @@ class StateHooks:
 
 
 def register(hooks: list[Any], hook: Any, prepend: bool = False) -> RemovableHandle:
-    """Adds a hook behind the others, or with `prepend` before them; the handle removes it again."""
+    """Adds a hook after the others, or with `prepend` before them; the handle removes it again."""
     hooks.insert(0 if prepend else len(hooks), hook)
     return RemovableHandle(hooks, hook)
 

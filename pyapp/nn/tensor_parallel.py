@@ -268,7 +268,7 @@ class _Division:
             elif kind == "inputs":
                 self._inputs(where, layer, ranges[of[0]])
             elif kind != "whole":
-                raise ModelError(f"{kind!r} is no way to divide a layer", where=where)
+                raise ModelError(f"{kind!r} is not a way to divide a layer", where=where)
 
     def _refuse(self, path: str, module: Module, unknown: Sequence[str]) -> None:
         """ModelError if there are parts that a module does not say how to divide."""

@@ -130,7 +130,7 @@ class TextTower(Module):
 
 
 class PositionedPatches(Module):
-    """Patches with their positions, behind the class token if there is one."""
+    """Patches with their positions, after the class token if there is one."""
 
     def __init__(self, config: Any, class_token: bool) -> None:
         super().__init__()
@@ -246,7 +246,7 @@ class PictureAndText(ImageModel):
     independent = False
     fixed_length = False
     padding: int | None = None  # the token of padding; None: the tokenizer's
-    masks_texts = False  # padding behind a text changes nothing
+    masks_texts = False  # padding after a text changes nothing
     vision_model: Any
     text_model: Any
     logit_scale: Tensor

@@ -98,7 +98,7 @@ def token(width: int) -> Tensor:
 
 
 def with_tokens(x: Tensor, *tokens: Tensor) -> Tensor:
-    """x (B, T, D) behind tokens (1, 1, D) each → (B, len(tokens) + T, D)."""
+    """x (B, T, D) after tokens (1, 1, D) each → (B, len(tokens) + T, D)."""
     return ops.cat([*(own.expand(x.shape[0], 1, own.shape[2]) for own in tokens), x], 1)
 
 

@@ -23,7 +23,7 @@ from .parameter import new_parameter
 from .vision import PatchEmbeddings, as_map, norms_of_stages, resized_positions
 
 OF_DISTANCES = 512  # inner features of the network that gives Swin V2's biases
-HIDDEN = -100.0  # added to the score of a place that is no neighbour of the other
+HIDDEN = -100.0  # added to the score of a place that is not a neighbour of the other
 
 
 def pair_distances(rows: int, columns: int) -> Any:
@@ -76,7 +76,7 @@ class WindowAttention(SelfAttention):
 
     scale: float | None = None  # of the scores; None: 1 / sqrt(features of a head)
     key_bias: bool | None = None  # whether keys have a bias, where queries have; None: as they
-    hidden = HIDDEN  # added to the score of a place that is no neighbour
+    hidden = HIDDEN  # added to the score of a place that is not a neighbour
 
     def __init__(self, width: int, heads: int, window: int, bias: bool) -> None:
         super().__init__(width, heads, bias, self.key_bias)
@@ -201,7 +201,7 @@ class WindowLayer(Module):
 
 
 class PostNormWindowLayer(WindowLayer):
-    """That of Swin V2: the norms are behind the parts, and every picture is shifted, whatever its size."""
+    """That of Swin V2: the norms are after the parts, and every picture is shifted, whatever its size."""
 
     kind = CosineWindowAttention
 
@@ -211,7 +211,7 @@ class PostNormWindowLayer(WindowLayer):
 
 
 class PatchMerging(Module):
-    """Four neighbouring places become one of twice the width; the norm is before that, or behind it."""
+    """Four neighbouring places become one of twice the width; the norm is before that, or after it."""
 
     def __init__(self, width: int, post_norm: bool = False) -> None:
         super().__init__()

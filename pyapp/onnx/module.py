@@ -41,7 +41,7 @@ class OnnxModule(Module):
         self._found: list[Any] = []  # the parameters at the last call
         self._state: list[Any] = []  # their versions, and which of them learn
         self._kept: tuple[dict[str, Any], frozenset[str]] | None = None  # see _held
-        self._others: dict[str, Any] = {}  # tensors that are no parameters
+        self._others: dict[str, Any] = {}  # tensors that are not parameters
         self._places: dict[str, tuple[dict[str, Tensor], str]] = {}  # the dict and the key of each parameter
         for name, stored in builder.weights.items():
             value = from_stored(stored, device)
@@ -223,13 +223,13 @@ def _shown(value: Any) -> Any:
 
 
 def _other_file(source: ByteSource) -> FileFormatError:
-    """What to say of a file that is no ONNX model."""
+    """What to say of a file that is not an ONNX model."""
     try:
         kind = sniff(source)
     except FileFormatError:
-        return FileFormatError("this is no ONNX model", where=source.name, hint=HINT)
+        return FileFormatError("this is not an ONNX model", where=source.name, hint=HINT)
     return FileFormatError(
-        f"this is no ONNX model, but a file of weights ({kind})", where=source.name,
+        f"this is not an ONNX model, but a file of weights ({kind})", where=source.name,
         hint="Weights do not say how to compute with them: take the model's .onnx file, or export the model to one",
     )  # fmt: skip
 

@@ -455,7 +455,7 @@ def _branch_of(step: Step, env: dict[str, Any], fixed: set[str], serial: int) ->
     taken = "then_branch" if values.scalar(env[step.inputs[0]]) else "else_branch"
     body, same = step.bodies[taken], find("", "Identity", NEWEST_OPSET)
     if not isinstance(body, Program) or same is None:
-        raise TypeError(f"{step.title}: its {taken} is no graph")
+        raise TypeError(f"{step.title}: its {taken} is not a graph")
     outer = {name: step.places.get(name, name) for name in body.captures}
     if not body._prepared:
         body._prepare({name: env[place] for name, place in outer.items() if place in fixed})

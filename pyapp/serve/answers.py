@@ -184,7 +184,7 @@ class EventStream(Response):
 
 
 class ArrayStream(EventStream):
-    """A JSON array in pieces, with a line break while nothing comes. An array without an end tells of an error."""
+    """A JSON array in pieces, with a line break while nothing comes. An array without an end means an error."""
 
     media_type = "application/json"
     comment = "\n"

@@ -122,7 +122,7 @@ def picture_part(block: Fields) -> Value:
 
 
 def document_text(block: Fields) -> str:
-    """The text of a document, behind its title."""
+    """The text of a document, after its title."""
     source = block.object("source")
     if source is None:
         raise block.missing("source")
@@ -252,7 +252,7 @@ def tool_of(fields: Fields, at: str, given: Any) -> Value:
 
 
 def thinking_of(fields: Fields) -> str | None:
-    """The type of `thinking`. Its budget is no limit here: `max_tokens` limits thoughts and text together."""
+    """The type of `thinking`. Its budget is not a limit here: `max_tokens` limits thoughts and text together."""
     thinking = fields.object("thinking")
     if thinking is None:
         return None

@@ -52,6 +52,7 @@ OPEN = ("/health", "/ready")  # without a key
 ENDING_STEPS = 150  # of 10 ms
 KEY_PROTOCOL = "openai-insecure-api-key."  # OpenAI's subprotocol that carries a key
 # Routes of OpenAI's, Anthropic's and Ollama's that are not here, and what does their work.
+REALTIME = "/v1/realtime"
 INSTEAD = {
     "/chat": "ask /v1/chat/completions",
     "/complete": "ask /v1/messages",
@@ -246,6 +247,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Unknown routes and methods."""
     assert isinstance(error, HTTPException)
     path, method = request.url.path, request.method
+    if path == REALTIME:
+        what = f"{REALTIME} is a websocket: connect to it with ws://"
+        return answer_of(Problem(what, status=426, headers={"upgrade": "websocket"}))
     what = f"{path:.100} does not take {method}"
     if (method, path) == ("GET", "/"):
         what = "there is no page here (--page gives one): GET /openapi.json lists the routes"
@@ -371,7 +375,7 @@ def make_app(context: Context, on_failure: Callable[[Exception], None] = lambda 
         Route(path, endpoint_of(handler, context, answer_for(path)), methods=[method])
         for method, path, handler in ROUTES
     ]
-    routes.append(WebSocketRoute("/v1/realtime", socket_endpoint(context)))
+    routes.append(WebSocketRoute(REALTIME, socket_endpoint(context)))
     middleware = [Middleware(Gate, context=context)]
     if context.settings.page is not None:
         check_site(context.settings.page)

@@ -85,9 +85,9 @@ class Server(Remote):
         try:
             address = httpx2.URL(url)
         except (httpx2.InvalidURL, TypeError, UnicodeError) as error:
-            raise OptionError(f"is no address: {error}", where="server", hint=EXAMPLE) from None
+            raise OptionError(f"is not an address: {error}", where="server", hint=EXAMPLE) from None
         if address.scheme not in ("http", "https") or not address.host:
-            raise OptionError(f"{url!r:.100} is no address of a server", where="server", hint=EXAMPLE)
+            raise OptionError(f"{url!r:.100} is not an address of a server", where="server", hint=EXAMPLE)
         self.url = str(address).rstrip("/").removesuffix("/v1")
         self.model, self.seconds = model, seconds
         self._key = os.environ.get(KEY_VARIABLE) if key is None else key
@@ -146,7 +146,7 @@ class Server(Remote):
                     return
                 event = parsed(data.encode(), where)
                 if not isinstance(event, dict):
-                    raise ServerError("the server sent an event that is no object", where=where)
+                    raise ServerError("the server sent an event that is not an object", where=where)
                 if "error" in event:
                     raise of_error(event["error"], where)
                 yield event
@@ -536,7 +536,7 @@ def parsed(data: bytes, where: str) -> Any:
         return parse_json(data.decode())
     except ValueError:
         raise ServerError(
-            "the server's answer is no JSON", where=where, hint="Is this the address of `pyapp serve`?"
+            "the server's answer is not JSON", where=where, hint="Is this the address of `pyapp serve`?"
         ) from None
 
 

@@ -136,7 +136,7 @@ class Context:
             return await parser.parse()
         except (MultiPartException, KeyError, ValueError) as error:
             message = getattr(error, "message", None) or str(error)
-            raise Problem(f"the body is no valid form: {message:.200}", code="invalid_form") from None
+            raise Problem(f"the body is not a valid form: {message:.200}", code="invalid_form") from None
         except OSError as error:  # a file above 1 MiB is written to the folder for temporary files
             log.error("a file cannot be kept", extra={"fields": {"why": str(error), "folder": gettempdir()}})
             raise Problem(
@@ -153,7 +153,7 @@ class Context:
             if int(request.headers.get("content-length", 0)) > most:
                 raise too_much
         except ValueError:
-            raise Problem("the Content-Length is no number") from None
+            raise Problem("the Content-Length is not a number") from None
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
             raise Problem(f"the body is encoded as {encoding:.60}: send it as it is", status=415)

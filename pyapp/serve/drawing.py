@@ -95,9 +95,9 @@ async def of_inputs(request: Request, context: Context, given: dict[str, Any]) -
 
 
 def _number(name: str, value: Any) -> Any:
-    """The value of a form's field. Problem for a file, and for a text that is no number where one is needed."""
+    """The value of a form's field. Problem for a file, and for a text that is not a number where one is needed."""
     if isinstance(value, UploadFile):
-        raise Problem(f"{name:.80}: must be no file", param=name[:80], code="invalid_type")
+        raise Problem(f"{name:.80}: must not be a file", param=name[:80], code="invalid_type")
     if name == "stream":
         return {"true": True, "false": False}.get(str(value).lower(), value)
     if name not in NUMBERS:

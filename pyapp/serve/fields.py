@@ -33,7 +33,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
 
 
 def _refused(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def kind_of(value: Any) -> str:

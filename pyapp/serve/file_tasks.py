@@ -37,7 +37,7 @@ Values = Mapping[str, Any]
 @dataclass(frozen=True)
 class FileTask:
     """What a model does with a file: the stream of pyapp.tasks, how the `parameters` of a request become its arguments
-    (behind the file) and options, and how the values of its Item become the answer.
+    (after the file) and options, and how the values of its Item become the answer.
     """
 
     stream: Callable[..., AsyncGenerator[Event, None]]

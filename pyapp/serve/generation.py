@@ -1,4 +1,4 @@
-"""The texts that a request asks a language model for: their prompts, their events, and what is told of them."""
+"""The texts that a request asks a language model for: their prompts, their events, and what is reported of them."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Texts:
         }  # fmt: skip
 
     def _end(self, choice: Choice) -> Value:
-        """What is told of a complete text."""
+        """What is reported of a complete text."""
         end = perf_counter()
         first = self._first or end
         reading, writing = (first - self._began) * 1000, (end - first) * 1000

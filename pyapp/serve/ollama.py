@@ -2,7 +2,7 @@
 
 The answers are those of the other interfaces, in the form of https://github.com/ollama/ollama/blob/main/docs/api.md:
 streams of JSON lines, times in nanoseconds, and errors as a text in `error`. A model is found under its name with
-":latest" behind it, too. Settings that a request does not have are as in the other interfaces, not as Ollama's.
+":latest" after it, too. Settings that a request does not have are as in the other interfaces, not as Ollama's.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 class Route:
     """What a route takes and gives. `answer`: the schema of its JSON, or media types. `fields` are those of its JSON
     object (or form), `needed` the ones that must be there; `streams`: its answer may be server-sent events, `lines`: or
-    JSON objects, one a line; `query`: what may stand behind the path.
+    JSON objects, one a line; `query`: what may stand after the path.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class Site(StaticFiles):
 
 
 def check_site(folder: str) -> None:
-    """OptionError for a folder that is no built page."""
+    """OptionError for a folder that is not a built page."""
     if not (Path(folder) / "index.html").is_file():
         raise OptionError("has no index.html", where=folder, hint="Build the page with `make site` and give dist/")
 

@@ -141,7 +141,7 @@ def texts_of(items: Iterable[Value]) -> list[str]:
 
 def messages_of(items: Sequence[Value], instructions: str | None) -> list[Value]:
     """Items as the messages of a chat: calls belong to the message of the assistant before them, thoughts to the one
-    behind them. `instructions` are the first message of the system, before one that the items begin with.
+    after them. `instructions` are the first message of the system, before one that the items begin with.
     """
     found: list[Value] = []
     names: dict[str, str] = {}  # of the called functions

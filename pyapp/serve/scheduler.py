@@ -91,7 +91,7 @@ class Text:
     `emit` gets Tokens and, last, a Done or an Error; the engine's thread calls it. `stops` are the ids that end the
     text. `continuing`: the text follows other text, so that a space at its beginning is kept. Texts with a lower
     `priority` go first. `form`: the one that the options ask for, if it has been made (Scheduler.form_of). `scored`:
-    the prompt's own tokens are told too, once it was read, as an Item whose `tokens` are Tokens with their
+    the prompt's own tokens are reported too, once it was read, as an Item whose `tokens` are Tokens with their
     log-probabilities and so many of the likeliest ones in their places; the first token has none. `known`: the vectors
     of the text's pictures (pyapp/text/pictures.py).
     """
@@ -278,7 +278,7 @@ class Scheduler:
 
     def turn(self) -> bool:
         """One pass of prompts and one step of the texts that are being written. Whether there is more to do. At the
-        level DEBUG the log tells how long it took.
+        level DEBUG the log says how long it took.
         """
         logged = log.isEnabledFor(logging.DEBUG)
         began, worked = (time.perf_counter(), time.thread_time()) if logged else (0.0, 0.0)

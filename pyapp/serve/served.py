@@ -400,7 +400,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Beside:
-    """What the requests of a speech model share: its encoder (None: it is no Whisper), and the networks for speech
+    """What the requests of a speech model share: its encoder (None: it is not a Whisper), and the networks for speech
     (None: none) and for speakers (None: nobody may ask).
     """
 
@@ -444,7 +444,7 @@ def parse_model(spec: str) -> ServedModel:
 
 
 def bytes_of_files(source: Any) -> int:
-    """Bytes of a model's file, or of the largest kind of weights in its folder; 0 for what is no path."""
+    """Bytes of a model's file, or of the largest kind of weights in its folder; 0 for what is not a path."""
     if not isinstance(source, str | os.PathLike) or not os.path.exists(source):
         return 0
     path = Path(source)

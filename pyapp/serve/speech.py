@@ -81,7 +81,7 @@ async def hear(request: Request, context: Context, task: str) -> Response:
     options = options_of(form, task, chosen)
     if options.speakers is not None and context.settings.speaker_model is None:
         field = "speakers" if "speakers" in form else "response_format"
-        raise Problem(f"{field}: this server tells no speakers apart (serve it with --speaker-model)", param=field)
+        raise Problem(f"{field}: this server cannot tell speakers apart (start it with --speaker-model)", param=field)
     return await heard(request, context, data, options, chosen, stream, text_field(form, "model"))
 
 

@@ -153,7 +153,7 @@ class Tools:
 
     def calls(self, text: str) -> list[dict[str, Any]]:
         """The calls that a JSON text is, an object or an array of them, in OpenAI's form; none if it is something else,
-        or calls what is no tool of the request.
+        or calls what is not a tool of the request.
         """
         try:
             found = parse_json(text)
@@ -234,7 +234,7 @@ class ToolSplitter:
                 keep = next((n for n in range(min(len(self._held), len(OPEN) - 1), 0, -1)
                              if OPEN.startswith(self._held[-n:])), 0)  # fmt: skip
                 if not self._begun and not self._held.strip():
-                    keep = len(self._held)  # white space before a call is no text
+                    keep = len(self._held)  # white space before a call is not text
                 shown += self._held[: len(self._held) - keep]
                 self._held = self._held[len(self._held) - keep :]
                 break

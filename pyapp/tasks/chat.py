@@ -24,7 +24,7 @@ async def load_chat(
     model: Any = None, *, tokenizer: Any = None, key: object = None, dtype: str | None = None,
     cancel: Cancel | None = None,
 ) -> Events:  # fmt: skip
-    """Loads a model ahead of its first answer. A Notice tells that it has no chat template. Done carries `name`,
+    """Loads a model ahead of its first answer. A Notice says that it has no chat template. Done carries `name`,
     `config`, `template` (whether it has one), `context`, the most tokens that it reads, and `pictures`, whether it sees
     them.
     """

@@ -51,7 +51,7 @@ class Page:
         return " ".join(self.words)
 
     def owners(self) -> list[int]:
-        """The word of each character of the text; a space belongs to the word behind it."""
+        """The word of each character of the text; a space belongs to the word after it."""
         return [i for i, word in enumerate(self.words) for _ in range(len(word) + (i > 0))]
 
     def thousandths(self, word: int) -> tuple[int, ...]:
@@ -66,12 +66,12 @@ class Page:
         return min(lefts), min(tops), max(rights), max(bottoms)
 
     def place(self) -> dict[str, Any]:
-        """What tells where an answer is."""
+        """What says where an answer is."""
         return {"picture": self.source, "page": self.number}
 
 
 def check_pages(pages: Any, *_: Any, **more: Any) -> None:
-    """OSError for a page whose file is not there, OptionError for a mapping that is no page."""
+    """OSError for a page whose file is not there, OptionError for a mapping that is not a page."""
     for page in listed(pages):
         if isinstance(page, Mapping):
             _given(None, 0, page)
@@ -177,7 +177,7 @@ def _checked(loaded: Any, scores: Tensor) -> Any:
 
 def _boxes(loaded: Any, page: Page, owners: list[int], window: Encoding, length: int) -> list[tuple[int, ...]]:
     """The boxes of a window's tokens in thousandths: those of their words, and zeros for others."""
-    second = 1 if 1 in window.texts else 0  # the text of the page, behind a question
+    second = 1 if 1 in window.texts else 0  # the text of the page, after a question
     ends = loaded.tokenizer.settings.get("sep_token_box", loaded.model.encoder.end_box)
     end = loaded.tokenizer.special_id("sep_token")
     boxes: list[tuple[int, ...]] = []
@@ -302,7 +302,7 @@ def classified_pages(
 
 
 def _of_questions(work: Callable[..., None]) -> Callable[..., None]:
-    """A check of the pages that stand behind the questions."""
+    """A check of the pages that stand after the questions."""
     return lambda questions, pages, *_, **more: work(pages)
 
 

@@ -37,12 +37,12 @@ def named_series(series: Any) -> dict[str, Any]:
 
 
 def values_of(name: str, values: Any) -> Any:
-    """float64 (T,) of a series. OptionError for what is no number, for a gap (NaN, None), and for infinity."""
+    """float64 (T,) of a series. OptionError for what is not a number, for a gap (NaN, None), and for infinity."""
     where = f"series: {name}"
     if isinstance(values, Tensor):
         values = values.to("float64").cpu().numpy()
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-        raise OptionError(f"{values!r:.60} is no list of numbers", where=where)
+        raise OptionError(f"{values!r:.60} is not a list of numbers", where=where)
     numeric = isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "fiu"
     for place, value in enumerate([] if numeric else values):
         if value is None:
@@ -68,7 +68,7 @@ def checked_quantiles(quantiles: Any) -> tuple[float, ...]:
     given = [quantiles] if isinstance(quantiles, int | float) else list(quantiles)
     for level in given:
         if isinstance(level, bool) or not isinstance(level, int | float) or not 0 < level < 1:
-            raise OptionError(f"{level!r:.40} is no number above 0 and below 1", where="quantiles")
+            raise OptionError(f"{level!r:.40} is not a number above 0 and below 1", where="quantiles")
     if len(given) > 99:
         raise OptionError(f"{len(given)} are too many: at most 99", where="quantiles")
     return tuple(sorted({float(level) for level in given}))
@@ -118,7 +118,7 @@ def forecast_series(
     horizon: None, what the model was trained for. quantiles: the levels; None: those of 0.1, 0.5 and 0.9 that the
     model knows. samples: the paths that Chronos and distributions draw (None: the model's number), from `seed`.
     frequency: the kind of TimesFM: 0 up to daily values, 1 weekly and monthly ones, 2 quarterly and yearly ones. The
-    forecast is the mean; of Chronos-Bolt and TimesFM 2.5 the median. A Notice tells that only the end of a
+    forecast is the mean; of Chronos-Bolt and TimesFM 2.5 the median. A Notice says that only the end of a
     series is read. Done with `horizon`.
     """
     model = loaded.model

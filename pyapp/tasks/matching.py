@@ -46,7 +46,7 @@ def vectors_of_labels(
 
 def prompt_of_labels(loaded: Any, labels: Sequence[str], template: str | None) -> Tensor:
     """The token ids (1, T) of the one text that a model such as Grounding DINO reads of all labels. OptionError for
-    labels that are no phrases of their own and for more than the model reads, and those of texts_of_labels.
+    labels that are not phrases of their own and for more than the model reads, and those of texts_of_labels.
     """
     model = loaded.model
     ids = loaded.tokenizer.encode(model.prompt_of(texts_of_labels(loaded, labels, template)), parse_special=False)

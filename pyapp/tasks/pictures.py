@@ -34,7 +34,7 @@ def in_batches(loaded: Any, images: Sequence[Any], batch_size: int) -> Iterator[
     from pyapp.vision.reading import read_image
 
     if type(batch_size) is not int or batch_size < 1:
-        raise OptionError(f"{batch_size!r} is no number of pictures from 1", where="batch_size")
+        raise OptionError(f"{batch_size!r} is not a number of pictures from 1", where="batch_size")
     for first in range(0, len(images), batch_size):
         chosen = images[first : first + batch_size]
         pictures = [image if isinstance(image, Tensor) else read_image(image) for image in chosen]
@@ -292,7 +292,7 @@ def depths_of(loaded: Any, images: Sequence[Any]) -> Work:
     Pictures are computed one by one, because they may have several sizes.
     """
     images, model = listed(images), loaded.model
-    distances = getattr(model, "distances", None)  # what makes depths of a model's numbers, where they are no depths
+    distances = getattr(model, "distances", None)  # what makes depths of a model's numbers, where they are not depths
     mode = "bicubic" if distances is None else "bilinear"
     for chosen, prepared in in_batches(loaded, images, 1):
         yield None
@@ -375,7 +375,7 @@ def poses_of(loaded: Any, images: Sequence[Any], *, boxes: Sequence[Any] | None 
 
     images = listed(images)
     if boxes is not None and (not isinstance(boxes, list | tuple) or len(boxes) != len(images)):
-        raise OptionError(f"the boxes are no list of the boxes of each of {len(images)} pictures", where="boxes")
+        raise OptionError(f"the boxes are not a list of the boxes of each of {len(images)} pictures", where="boxes")
     height, width = loaded.model.pixels
     names = list(loaded.model.config.labels)
     for index, image in enumerate(images):
@@ -398,12 +398,12 @@ def poses_of(loaded: Any, images: Sequence[Any], *, boxes: Sequence[Any] | None 
 
 
 def _check_box(box: Any) -> None:
-    """OptionError for what is no box with an area."""
+    """OptionError for what is not a box with an area."""
     plausible = isinstance(box, list | tuple) and len(box) == 4
     plausible = plausible and all(type(side) in (int, float) and abs(side) <= LARGEST for side in box)
     if not plausible or box[2] <= box[0] or box[3] <= box[1]:
         raise OptionError(
-            f"{box!r:.80} is no box: left, top, right, bottom in pixels", where="boxes", hint="Give such 4 numbers"
+            f"{box!r:.80} is not a box: left, top, right, bottom in pixels", where="boxes", hint="Give such 4 numbers"
         )
 
 
@@ -563,7 +563,7 @@ def drawn_texts(
     unknown = [name for name in options if name not in ImagineOptions.__dataclass_fields__]
     if unknown:
         known = ", ".join(ImagineOptions.__dataclass_fields__)
-        raise OptionError(f"{unknown[0]!r:.60} is no option", where="options", hint=f"Options: {known}")
+        raise OptionError(f"{unknown[0]!r:.60} is not an option", where="options", hint=f"Options: {known}")
     prompts = checked_texts(prompts)
     if not prompts:
         raise OptionError("at least one prompt is needed", where="prompts")

@@ -83,7 +83,7 @@ def pipeline(
     ("q8_0", "q4_0" …). Blocks while it loads and computes; the streams of pyapp.tasks do not.
     """
     if name not in WORK:
-        raise OptionError(f"{name!r:.60} is no task", where="name", hint=f"Tasks: {', '.join(WORK)}")
+        raise OptionError(f"{name!r:.60} is not a task", where="name", hint=f"Tasks: {', '.join(WORK)}")
     if hasattr(model, "tokenizer"):
         return Pipeline(name, model)
     found = LOADERS[LOADED_FOR.get(name, name)](

@@ -61,7 +61,7 @@ def embed_tokens(
     text, or the model's prompt of that name.
     """
     if role not in (None, *PROMPTS):
-        raise OptionError(f"{role!r:.40} is no role", where="role", hint=f"Roles: {', '.join(PROMPTS)}")
+        raise OptionError(f"{role!r:.40} is not a role", where="role", hint=f"Roles: {', '.join(PROMPTS)}")
     if is_late(loaded):
         found = yield from token_encodings(loaded, texts, role or "document", prompt, prompt_name)
         encodings: Sequence[Encoding] = found

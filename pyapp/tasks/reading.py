@@ -56,7 +56,7 @@ NO_TEXT = "no text was found"
 
 @dataclass(frozen=True)
 class Found:
-    """What was read in a line's crop: words (text, first column, column behind the last, confidence) in pixels of the
+    """What was read in a line's crop: words (text, first column, column after the last, confidence) in pixels of the
     crop, and the confidence of all.
     """
 
@@ -74,12 +74,12 @@ def read_pages(
 ) -> Work:  # fmt: skip
     """For each picture a Region for each block and table, a TextLine for each line, and an Item with `picture` (its
     number), `page` (of a PDF), `layout`, `text`, `regions`, `width`, `height` and `angle`. Done
-    carries `count`, and `lines`: how many there are. A Notice tells of a picture without text.
+    carries `count`, and `lines`: how many there are. A Notice reports a picture without text.
 
     layout: "page" finds lines and tables; "line" reads the whole picture as one line, which is usual for models such as
     TrOCR; None: what is usual for the model. tables: ruled tables are found. straighten: pages that are not straight
     are turned, also by quarters where a reader of lines reads more surely then. threshold (0 to 1): lines of less
-    confidence are left out; for lines of four characters or more, 0.7 of it is enough, since shapes that are no text
+    confidence are left out; for lines of four characters or more, 0.7 of it is enough, since shapes that are not text
     are read as one or two. password: opens PDFs that are locked. The other options are those of a model such as TrOCR
     (text.sequence_to_sequence.SearchOptions).
     """
@@ -314,7 +314,7 @@ def _confidence(marks: Sequence[Mark]) -> float:
 
 
 def _by_writing(loaded: Any, crops: Sequence[NDArray[np.uint8]], options: Any) -> Iterator[tuple[int, Found | None]]:
-    """(number, what was read) of each crop, by a model such as TrOCR, which tells no places and no confidence."""
+    """(number, what was read) of each crop, by a model such as TrOCR, which reports no places and no confidence."""
     pictures: list[Tensor] = []
     for crop in crops:
         grey = from_numpy(np.ascontiguousarray(crop)).unsqueeze(2)

@@ -22,7 +22,7 @@ CHARACTERS_LIMIT = 1 << 26  # of all texts
 
 
 def largest_passage(loaded: Any, prompt: str = "") -> int:
-    """The tokens of the longest passage that the model reads whole behind a prompt."""
+    """The tokens of the longest passage that the model reads whole after a prompt."""
     return int(loaded.model.most) - len(loaded.tokenizer.encode_batch([prompt])[0])
 
 

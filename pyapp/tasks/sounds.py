@@ -74,7 +74,7 @@ def heard_of(loaded: Any, sound: Any) -> tuple[Any, Any, Notice | None]:
 
 def label_sounds(loaded: Any, sounds: Sequence[Any], *, top: int | None = 5) -> Work:
     """Items with `labels`: the names and probabilities of a recording's labels, the most probable first, at most `top`
-    of them (None: all). Models that read spectrograms hear the beginning of a longer recording, which a Notice tells.
+    of them (None: all). Models that read spectrograms hear the beginning of a longer recording, which a Notice reports.
     """
     check_top(top)
     sounds = listed(sounds)

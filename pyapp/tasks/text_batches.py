@@ -85,7 +85,7 @@ Rows = Callable[[str], Tensor]  # a field of the encodings of a batch, padded: (
 def grouped(loaded: Any, encodings: Sequence[Encoding], batch_size: int) -> Iterator[tuple[list[int], Rows]]:
     """The batches, the longest texts first: the indices of the texts, and their padded fields."""
     if type(batch_size) is not int or batch_size < 1:
-        raise OptionError(f"{batch_size!r} is no number of texts from 1", where="batch_size")
+        raise OptionError(f"{batch_size!r} is not a number of texts from 1", where="batch_size")
     config, device = loaded.model.config, loaded.model.device
     padding = getattr(config, "pad_token_id", None)
     fill = {"ids": padding if padding is not None else loaded.tokenizer.pad_id or 0}

@@ -80,7 +80,7 @@ def embed_encoded(
 
     model, settings = loaded.model, loaded.model.settings
     if most is not None and (type(most) is not int or most < 1):
-        raise OptionError(f"{most!r:.40} is no number from 1", where="dimensions")
+        raise OptionError(f"{most!r:.40} is not a number from 1", where="dimensions")
 
     def run(ids: Tensor, mask: Tensor, types: Tensor) -> Tensor:
         y: Tensor = model(ids, mask, types, skipped)
@@ -110,7 +110,7 @@ def sparse_texts(
     words = loaded.model.config.vocab_size
     top = min(SPARSE, words) if top is None else top
     if type(top) is not int or not 1 <= top <= words:
-        raise OptionError(f"{top!r:.40} is no number of words from 1 to {words:,}", where="top")
+        raise OptionError(f"{top!r:.40} is not a number of words from 1 to {words:,}", where="top")
     texts = checked_texts(texts)
     encodings = yield from encoded(loaded, texts, None, loaded.model.encoder.most)
 
@@ -164,7 +164,7 @@ def classify_texts(
 def check_top(top: int | None) -> None:
     """OptionError unless `top` is None or a number from 1."""
     if top is not None and (type(top) is not int or top < 1):
-        raise OptionError(f"{top!r} is no number of labels from 1", where="top")
+        raise OptionError(f"{top!r} is not a number of labels from 1", where="top")
 
 
 def ranked_labels(loaded: Any, scores: Sequence[float], top: int | None) -> list[dict[str, Any]]:
@@ -194,7 +194,7 @@ def fill_masks(loaded: Any, texts: Sequence[str], *, top: int = 5, batch_size: i
     if mask_name is None:
         raise ModelError("the tokenizer has no token for masked words", where=loaded.name)
     if type(top) is not int or not 1 <= top <= loaded.model.config.vocab_size:
-        raise OptionError(f"{top!r} is no number of words from 1", where="top")
+        raise OptionError(f"{top!r} is not a number of words from 1", where="top")
     [mask_id] = tokenizer.encode(mask_name, bos=False, eos=False)
     texts = checked_texts(texts)
     encodings = yield from encoded(loaded, texts, None, loaded.model.encoder.most)
@@ -311,7 +311,7 @@ def translate_parts(
 ) -> Work:
     """Items with `start` and `end`, characters of a long text, and `text`, what the model writes for that part, in the
     order of the text. `division`: its "sentences", as models of translation were trained on, its "paragraphs", or the
-    "whole". A Notice tells that parts are longer than the model reads; their ends are left out. The other options are
+    "whole". A Notice says that parts are longer than the model reads; their ends are left out. The other options are
     those of translate_texts, whose batches these parts do without.
     """
     from pyapp.text.passages import paragraphs, sentences
@@ -379,7 +379,7 @@ def from_language(tokenizer: Any, encodings: Sequence[Encoding], source: str) ->
         places = [i for i, text in enumerate(encoding.texts) if text is None and encoding.ids[i] in languages]
         if not places:
             raise OptionError(
-                "this tokenizer puts no language beside a text",
+                "this tokenizer does not mark the language of a text",
                 where="source",
                 hint="Write it before the texts: prefix",
             )

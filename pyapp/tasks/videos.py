@@ -31,7 +31,7 @@ def check_videos(videos: Any, *_: Any, **more: Any) -> None:
 
 
 def _frames(loaded: Any, video: Any) -> Generator[Event | None, None, Tensor]:
-    """Progress while a video is read; returns what the model sees of it (1, frames, 3, H, W). A Notice tells that it
+    """Progress while a video is read; returns what the model sees of it (1, frames, 3, H, W). A Notice says that it
     has fewer frames than the model sees.
     """
     wanted = loaded.model.frames
@@ -58,7 +58,7 @@ def label_videos(loaded: Any, videos: Sequence[Any], *, top: int | None = 5) -> 
     """Items with `labels`: the names and probabilities of a video's labels, the most probable first, at most `top` of
     them (None: all). The model sees so many frames at equal distances, from the first on.
 
-    `videos` is a list of videos, or one that is no list.
+    `videos` is a list of videos, or one that is not a list.
     """
     check_top(top)
     videos = listed(videos)

@@ -313,7 +313,7 @@ class _Graph:
                 for number in accepting:
                     self.free[states[number]].append(end)
                 return end
-        raise TypeError(f"{part!r} is no expression")
+        raise TypeError(f"{part!r} is not an expression")
 
     def _after(self, start: int) -> int:
         """A new state that `start` reaches for free."""

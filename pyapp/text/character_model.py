@@ -20,7 +20,7 @@ from pyapp.formats import ByteSource, open_checkpoint
 if TYPE_CHECKING:
     import os
 
-BORDER = "\n"  # before the first character of a text, and behind the last; its symbol has number 0
+BORDER = "\n"  # before the first character of a text, and after the last; its symbol has number 0
 STEP = 0.07  # nats of a unit of costs
 DIGIT, SMALL, CAPITAL = "0", "a", "A"  # the symbols of digits, and of letters' shapes
 LONGEST = 12  # of n-grams
@@ -54,7 +54,7 @@ class NGrams:
 
     `symbols`: those with a number, the border first. `tree`: for n-grams of each length, in the order of their symbols,
     "symbols" (the number of the last one), "costs" (minus its logarithm in units of STEP), "backoffs" (minus the
-    logarithm of the weight of shorter n-grams behind it) and "children" (how many longer ones begin with it).
+    logarithm of the weight of shorter n-grams after it) and "children" (how many longer ones begin with it).
     """
 
     def __init__(self, symbols: str, tree: list[Mapping[str, bytes]]) -> None:
@@ -71,7 +71,7 @@ class NGrams:
         return self._numbers.get(symbol, -1)
 
     def log_probability(self, before: str, symbol: str) -> float:
-        """The log-probability in nats of a symbol behind others; for a symbol that is not known, the least there is."""
+        """The log-probability in nats of a symbol after others; for a symbol that is not known, the least there is."""
         number = self.number(symbol)
         if number < 0:
             return -255 * STEP
@@ -106,7 +106,7 @@ class CharacterModel:
         self.context = max(letters.order, shapes.order) - 1  # characters that matter for the next one
 
     def log_probability(self, before: str, character: str) -> float:
-        """The log-probability in nats behind the characters `before`, which begin with BORDER at the beginning of a
+        """The log-probability in nats after the characters `before`, which begin with BORDER at the beginning of a
         text.
         """
         before = before[max(0, len(before) - self.context) :]
@@ -126,7 +126,7 @@ def read_character_model(file: str | os.PathLike[str] | ByteSource) -> Character
     with open_checkpoint(file) as checkpoint:
         where = checkpoint.source.name
         if checkpoint.metadata.get("kind") != KIND:
-            raise FileFormatError(f"is no model of characters: its metadata have no kind {KIND!r}", where=where)
+            raise FileFormatError(f"is not a model of characters: its metadata have no kind {KIND!r}", where=where)
         return CharacterModel(*(_read_part(checkpoint, part, where) for part in PARTS))
 
 

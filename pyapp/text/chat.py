@@ -99,7 +99,7 @@ class Conversation:
         except ValueError as error:
             raise FileFormatError(f"not valid JSON: {error}", where=where) from None
         if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != 1:
-            raise FileFormatError("this is no conversation that pyapp saved", where=where)
+            raise FileFormatError("this is not a conversation that pyapp saved", where=where)
         given = document.get("messages")
         messages: list[Any] = given if isinstance(given, list) else [None]
         for index, message in enumerate(messages):

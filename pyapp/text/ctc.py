@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BLANK = 0
 SURE = 0.95  # where the best class of each place is that probable, it is the text
-LEAST = 0.01  # less probable classes of a place are no candidates
+LEAST = 0.01  # less probable classes of a place are not candidates
 WIDTH = 8  # texts that are followed
 MARGIN = 1e-3  # of the best text's probability: less probable ones are left
 LANGUAGE, LENGTH = 0.3, 1.0  # the weight of the language, and what a character is worth, in nats
@@ -75,7 +75,7 @@ class TextSearch:
         return self._marks(best, chances)
 
     def _longer(self, texts: list[_Text], place: int, blank: float, candidates: list[tuple[int, float]]) -> list[_Text]:
-        """The texts that are followed behind a place."""
+        """The texts that are followed after a place."""
         chance_of = dict(candidates)
         grown: dict[str, _Text] = {}
         for one in texts:
@@ -126,7 +126,7 @@ class TextSearch:
         return marks[::-1]
 
     def _factor(self, text: str, character: str) -> float:
-        """What a character behind a text is worth."""
+        """What a character after a text is worth."""
         key = text[max(0, len(text) - self._language.context) :] + character
         found = self._factors.get(key)
         if found is None:

@@ -141,7 +141,7 @@ class CTCTokenizer:
         return found
 
     def ended(self, numbers: Sequence[int]) -> int:
-        """How many of the moments belong to words that have ended: a delimiter stands behind them, and something behind
+        """How many of the moments belong to words that have ended: a delimiter stands after them, and something after
         it.
         """
         delimiter = self.numbers.get(self.delimiter or "")

@@ -30,7 +30,7 @@ def generation_settings(
     config: Mapping[str, Any], where: str = "generation_config.json", report: Callable[[Event], None] | None = None
 ) -> dict[str, Any]:
     """The settings of SamplingOptions in a generation_config.json. Values that are out of range are left out, which a
-    Notice tells. `"do_sample": false` is a temperature of 0.
+    Notice reports. `"do_sample": false` is a temperature of 0.
     """
     found: dict[str, Any] = {}
     for name, own in (SAMPLING | {rule: rule for rule in RULES}).items():

@@ -88,7 +88,7 @@ class GgufVocabulary:
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(item, kinds) for item in value):
-            raise FileFormatError(f"its {PREFIX}{name} is no list of the right kind", where=self._where, hint=HINT)
+            raise FileFormatError(f"its {PREFIX}{name} is not a list of the right kind", where=self._where, hint=HINT)
         return value
 
     def _number(self, name: str) -> int | None:
@@ -96,8 +96,8 @@ class GgufVocabulary:
         return value if type(value) is int and 0 <= value < len(self.tokens) else None
 
     def _id(self, role: str) -> int | None:
-        """The id of a special token: what the file says, else the default of its kind, if that is no ordinary token,
-        at which texts would end.
+        """The id of a special token: what the file says, else the default of its kind, if that is not an ordinary
+        token, at which texts would end.
         """
         number = self._number(f"{role}_token_id")
         if number is not None:

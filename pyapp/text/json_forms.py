@@ -161,7 +161,7 @@ class Schema:
         if schema is False:
             return NOTHING
         if not isinstance(schema, Mapping):
-            raise self._error(f"{schema!r:.40} is no schema", place)
+            raise self._error(f"{schema!r:.40} is not a schema", place)
         asked = {name: given for name, given in schema.items() if not is_annotation(name, given)}
         if not asked:
             return any_value()
@@ -244,7 +244,7 @@ class Schema:
             if kind in kinds or (kind == "integer" and "number" in kinds):
                 continue
             if kind == "number" and "integer" in kinds:
-                raise self._error("numbers that are not whole are no type", f"{place}/not", INSTEAD["not"])
+                raise self._error("numbers that are not whole are not a type", f"{place}/not", INSTEAD["not"])
             if kind in ("boolean", "null"):
                 left = [value for value in ([None] if kind == "null" else [False, True]) if key_of(value) not in keys]
                 found += [literal(json.dumps(value)) for value in left]
@@ -494,7 +494,7 @@ class Schema:
                 "Leave them out, or name all properties",
             )  # fmt: skip
         entries: list[Expression] = []
-        for pattern, key in keys.items():  # names that fit one pattern, and are no properties
+        for pattern, key in keys.items():  # names that fit one pattern, and are not properties
             rest = [string(keys[other]) for other in keys if other != pattern]
             rest += [literal(json.dumps(name, ensure_ascii=False)) for name in names]
             found = without(string(key), Either(tuple(rest)), f"{self._where}: {place}") if rest else string(key)

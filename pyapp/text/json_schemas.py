@@ -101,7 +101,7 @@ class Schemas:
             if this is False:
                 return False
         if not isinstance(one, Mapping) or not isinstance(other, Mapping):
-            raise Unsupported(f"{next(x for x in (one, other) if not isinstance(x, Mapping))!r:.40} is no schema")
+            raise Unsupported(f"{next(x for x in (one, other) if not isinstance(x, Mapping))!r:.40} is not a schema")
         if not steps:
             raise Unsupported("references that contain themselves are not supported here")
         one, other = (
@@ -246,7 +246,7 @@ def _type_names(given: Any) -> list[str]:
     """What `type` says, as a list."""
     found = [given] if isinstance(given, str) else given
     if not is_list_of_texts(found):
-        raise Unsupported(f"{given!r:.40} is no type")
+        raise Unsupported(f"{given!r:.40} is not a type")
     return list(found)
 
 

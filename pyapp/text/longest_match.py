@@ -102,7 +102,7 @@ class LongestMatch:
                 self._numbers[data] = number
                 lengths.setdefault(data[:2], set()).add(len(data))
         except (KeyError, AttributeError) as error:
-            raise FileFormatError(f"a piece of the vocabulary is no bytes: {error!s:.60}", where=where) from error
+            raise FileFormatError(f"a piece of the vocabulary is not bytes: {error!s:.60}", where=where) from error
         self._lengths = {start: sorted(found, reverse=True) for start, found in lengths.items() if len(start) == 2}
         if any(bytes([byte]) not in self._numbers for byte in range(256)):
             raise FileFormatError("the vocabulary lacks some of the 256 bytes", where=where)

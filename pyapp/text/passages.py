@@ -68,11 +68,13 @@ def split(text: str, count: Count, size: int = 200, overlap: int = 40, start: in
     divided between words. OptionError for sizes that do not fit.
     """
     if type(size) is not int or size < SMALLEST:
-        raise OptionError(f"{size!r} is no number of tokens from {SMALLEST}", where="size")
+        raise OptionError(f"{size!r} is not a number of tokens from {SMALLEST}", where="size")
     if type(overlap) is not int or not 0 <= overlap <= size // 2:
-        raise OptionError(f"{overlap!r} is no number of tokens from 0 to half the size, {size // 2}", where="overlap")
+        raise OptionError(
+            f"{overlap!r} is not a number of tokens from 0 to half the size, {size // 2}", where="overlap"
+        )
     if type(start) is not int or not 0 <= start <= len(text):
-        raise OptionError(f"{start!r} is no place in a text of {len(text):,} characters", where="start")
+        raise OptionError(f"{start!r} is not a place in a text of {len(text):,} characters", where="start")
     passage: list[_Sentence] = []
     for paragraph in paragraphs(text, start):
         parts = [

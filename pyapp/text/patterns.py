@@ -35,7 +35,7 @@ class Pattern:
         try:
             tree = parser.parse(pattern, re.ASCII)
         except (re.error, ValueError, OverflowError, RecursionError) as error:
-            raise OptionError(f"{pattern!r:.80} is no regular expression ({error})", where=where) from None
+            raise OptionError(f"{pattern!r:.80} is not a regular expression ({error})", where=where) from None
         if tree.state.flags & ~(re.ASCII | re.UNICODE):
             raise self._refusal("sets flags")
         self._items = list(tree)

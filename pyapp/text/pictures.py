@@ -184,7 +184,7 @@ def plain_ids(ids: Sequence[int], token: int) -> list[int]:
 
 def rotary_positions_of(ids: Sequence[int], known: Known) -> list[RotaryPosition]:
     """The rotary positions of a text's tokens up to its last whole picture, for models where those of pictures are of
-    their own (nn.picture_text.grid_positions); behind that they are the places.
+    their own (nn.picture_text.grid_positions); after that they are the places.
     """
     pictures = []
     for place, id in enumerate(ids):
@@ -240,7 +240,7 @@ def whole(ids: Sequence[int], end: int, known: Known) -> int:
 
 
 def behind_pictures(ids: Sequence[int]) -> int:
-    """The place behind the last vector of a picture in a text; 0 where there is none."""
+    """The place after the last vector of a picture in a text; 0 where there is none."""
     return max((place for place, id in enumerate(ids) if id >= FIRST_ID), default=-1) + 1
 
 
@@ -280,7 +280,7 @@ class PictureSession(Session):
 
     def reuse(self, ids: Sequence[int]) -> int:
         rotary_positions = rotary_positions_of(ids, self.known) if self.model.sections else []  # type: ignore[attr-defined]
-        if rotary_positions[:1] != self._rotary_positions[:1]:  # other pictures behind it: all positions have changed
+        if rotary_positions[:1] != self._rotary_positions[:1]:  # other pictures after it: all positions have changed
             self.rewind(0)
         self._rotary_positions = rotary_positions
         prompt = len(ids) if self.known and self.model.whole_prompt else 0  # type: ignore[attr-defined]
@@ -345,7 +345,7 @@ def placed(ids: Sequence[int], part: int, pictures: Sequence[Picture]) -> list[i
 
 
 def pictures_first(ids: Sequence[int], first: int | None, part: int) -> list[int]:
-    """The ids of a prompt, with the token `first` that begins texts, if they lack it, behind the pictures with which
+    """The ids of a prompt, with the token `first` that begins texts, if they lack it, after the pictures with which
     the prompt begins.
     """
     if first is None or first in ids:
@@ -488,7 +488,7 @@ def read_data_url(url: Any, where: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise OptionError("this is no base64", where=where) from None
+        raise OptionError("this is not base64", where=where) from None
 
 
 def sees(model: Any, kind: str = "image") -> bool:

@@ -1,6 +1,6 @@
 """The ids and special tokens that the tokenizer classes of transformers give the pieces of a sentencepiece model.
 
-Models that were trained with fairseq (Ott et al. 2019) put tokens of their own before the pieces, and others behind
+Models that were trained with fairseq (Ott et al. 2019) put tokens of their own before the pieces, and others after
 them: the languages of mBART (Liu et al. 2020; Tang et al. 2020), and `<mask>`. M2M100 (Fan et al. 2020) numbers the
 pieces in a vocab.json. Pegasus (Zhang et al. 2019) puts what its training masked before them.
 """
@@ -40,14 +40,14 @@ M2M100 = {
 FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 PEGASUS = ("<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103)))
 NEVER = -1e4  # the score of pieces that vocab.json has and the .model file has not
-# By class: the tokens before the pieces, how many pieces these replace, and the languages behind them.
+# By class: the tokens before the pieces, how many pieces these replace, and the languages after them.
 OF_FAIRSEQ: Mapping[str, tuple[Sequence[str], int, Sequence[str]]] = {
     "XLMRoberta": (FAIRSEQ, 3, ()),
     "Camembert": (("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1, ()),
     "MBart": (FAIRSEQ, 3, MBART),
     "MBart50": (FAIRSEQ, 3, MBART50),
 }
-MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is no piece comes behind them
+MASK_BEHIND = {"DebertaV2": "[MASK]", "Barthez": "<mask>"}  # by class: a mask that is not a piece comes after them
 LLAMA = ("", "Llama", "CodeLlama", "Gemma", "PreTrained", "Yi", "Baichuan", "InternLM", "InternLM2")
 
 
@@ -106,7 +106,7 @@ def _number_as_fairseq(
 def _number_as_listed(
     model: SentencePieceModel, numbers: Mapping[str, int] | None, languages: Sequence[str], where: str
 ) -> None:  # fmt: skip
-    """Gives the pieces the ids of a vocab.json, `numbers`, and puts the tokens of languages behind them."""
+    """Gives the pieces the ids of a vocab.json, `numbers`, and puts the tokens of languages after them."""
     if numbers is None:
         raise ModelError("its vocab.json is missing", where=where, hint="Put the model's vocab.json beside it")
     pieces = sorted(numbers, key=lambda piece: numbers[piece])
@@ -159,7 +159,7 @@ def steps_of(normalizer: Mapping[str, Any] | None) -> list[Any]:
 
 
 def _only_first_space(document: dict[str, Any]) -> None:
-    """Puts a space before the beginning of a text only, not behind special tokens within it (`"legacy": false`)."""
+    """Puts a space before the beginning of a text only, not after special tokens within it (`"legacy": false`)."""
     steps = steps_of(document["normalizer"])
     prepends = [step for step in steps if step["type"] == "Prepend"]
     if prepends:  # a Metaspace takes their place, and that of what writes the spaces
@@ -187,7 +187,7 @@ def _post_processor(
     if kind in ("MBart", "MBart50"):
         name = token_name(settings, "src_lang", "en_XX")
         if name not in OF_FAIRSEQ[kind][2]:
-            raise ModelError(f"src_lang {name!r:.40} is no language of this tokenizer", where=where)
+            raise ModelError(f"src_lang {name!r:.40} is not a language of this tokenizer", where=where)
         language = [(name, number_of[name])]
         if kind == "MBart":
             return template([], [*eos, *language], between=[], second_type=0)
@@ -195,7 +195,7 @@ def _post_processor(
     if kind == "M2M100":
         name = f"__{token_name(settings, 'src_lang', 'en')}__"
         if name not in languages_of_m2m100(settings, where):
-            raise ModelError(f"src_lang {name.strip('_')!r:.40} is no language of this tokenizer", where=where)
+            raise ModelError(f"src_lang {name.strip('_')!r:.40} is not a language of this tokenizer", where=where)
         return template([(name, number_of[name])], eos, between=[], second_type=0)
     if kind in ("Albert", "DebertaV2"):
         sep = named("sep_token", "[SEP]", model.eos_id)

@@ -71,7 +71,7 @@ class SearchOptions:
         single = (*self._forced(), *self.suppress_tokens, *self.begin_suppress_tokens)
         for ids in (self.eos_token_ids, *self.bad_words_ids, *((i,) for i in single)):
             if not ids or any(type(number) is not int or not 0 <= number < LARGEST_ID for number in ids):
-                raise OptionError(f"{ids!r:.60} are no token ids", where="token ids")
+                raise OptionError(f"{ids!r:.60} are not token ids", where="token ids")
 
     def _forced(self) -> list[int]:
         given = (self.decoder_start_token_id, self.forced_bos_token_id, self.forced_eos_token_id)
@@ -88,7 +88,7 @@ class SearchOptions:
         unknown = [name for name in given if name not in known]
         if unknown:
             raise OptionError(
-                f"{unknown[0]!r:.60} is no option", where="options", hint=f"Options: {', '.join(sorted(known))}"
+                f"{unknown[0]!r:.60} is not an option", where="options", hint=f"Options: {', '.join(sorted(known))}"
             )
         found = {name: value for source in (config, generation) for name, value in source.items() if value is not None}
         values = {name: found[name] for name in known if name in found}
@@ -105,7 +105,7 @@ class SearchOptions:
             raise OptionError("it is missing in the configuration", where="decoder_start_token_id")
         words = values.get("bad_words_ids") or ()
         if not isinstance(words, list | tuple) or not all(isinstance(word, list | tuple) for word in words):
-            raise OptionError(f"{words!r:.60} is no list of lists of ids", where="bad_words_ids")
+            raise OptionError(f"{words!r:.60} is not a list of lists of ids", where="bad_words_ids")
         for name in ("forced_eos_token_id",):
             if isinstance(values.get(name), list):
                 values[name] = values[name][0] if values[name] else None
@@ -117,7 +117,7 @@ class SearchOptions:
         for name in ("suppress_tokens", "begin_suppress_tokens"):
             ids = values.get(name) or ()
             if not isinstance(ids, list | tuple):
-                raise OptionError(f"{ids!r:.60} is no list of ids", where=name)
+                raise OptionError(f"{ids!r:.60} is not a list of ids", where=name)
             values[name] = tuple(ids)
         return cls(**values)
 

@@ -32,7 +32,7 @@ class SpokenPieces:
         return " ".join(text.split())
 
     def missing(self, text: str) -> set[str]:
-        """The characters of a text that cannot be written: those that no piece has, else those that are no piece."""
+        """The characters of a text that cannot be written: those that no piece has, else those that are not a piece."""
         unknown = self.tokenizer.special_id("unk_token", "<unk>")
         if unknown not in self.encode(text):
             return set()
@@ -85,7 +85,7 @@ class SpokenPieces:
         return self.joined(self.pieces(numbers, first))
 
     def ended(self, numbers: Sequence[int]) -> int:
-        """How many of the moments belong to words behind which another one has begun."""
+        """How many of the moments belong to words after which another one has begun."""
         at = len(numbers) - 1
         while at >= 0 and (numbers[at] == self.blank_number or not self.begins(numbers[at])):
             at -= 1

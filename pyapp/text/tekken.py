@@ -1,5 +1,5 @@
 """Mistral's tekken.json (https://github.com/mistralai/mistral-common, mistral_common/tokens/tokenizers/tekken.py): the
-pieces of a vocabulary in the order of their merges behind the special tokens, and the pattern of words.
+pieces of a vocabulary in the order of their merges after the special tokens, and the pattern of words.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def tekken_document(
     if type(reserved) is not int or type(total) is not int or not 3 <= reserved < total < LARGEST_ID:
         raise FileFormatError(f"it has {total!r:.40} tokens, {reserved!r:.40} of them special", where=where, hint=hint)
     if not isinstance(config["pattern"], str):
-        raise FileFormatError("its pattern is no text", where=where, hint=hint)
+        raise FileFormatError("its pattern is not text", where=where, hint=hint)
     listed = whole.get("special_tokens")
     try:
         names = dict(enumerate(USUAL)) if listed is None else {int(e["rank"]): str(e["token_str"]) for e in listed}
         pieces = [base64.b64decode(entry["token_bytes"], validate=True) for entry in whole["vocab"][: total - reserved]]
-    except (TypeError, KeyError, ValueError, binascii.Error) as error:
+    except (TypeError, KeyError, ValueError, OverflowError, binascii.Error) as error:
         raise FileFormatError(f"a token cannot be read ({error!s:.80})", where=where, hint=hint) from error
     if any(not 0 <= number < reserved for number in names) or len({*names.values()}) != len(names):
         raise FileFormatError("its special tokens have no distinct numbers and names", where=where, hint=hint)

@@ -162,7 +162,7 @@ class Tokenizer:
         self.truncation_side: encodings.Side = _side(settings, "truncation_side")
         kind = settings.get("pad_token_type_id")
         self._pad_type_id = kind if type(kind) is int else 0
-        # Names that are special inside a text; a control token that is no added token is only found by its id.
+        # Names that are special inside a text; a control token that is not an added token is only found by its id.
         added = {entry["id"] for entry in document.get("added_tokens") or []}
         ids = special | (added & (self.eos_ids | ({self.bos_id} if self.bos_id is not None else set())))
         self.special_names: frozenset[str] = frozenset(name for i in ids if (name := self._pieces[i]))

@@ -186,7 +186,7 @@ def byte_level_document(
     )
 
 
-END_OF_WORD = "</w>"  # behind the last piece of a word in CLIP's vocabularies
+END_OF_WORD = "</w>"  # after the last piece of a word in CLIP's vocabularies
 CLIP_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
 

@@ -22,7 +22,7 @@ class WhitespaceTokenizer:
         words, stops = document.get("vocab"), document.get("stop_words", [])
         for name, value in (("vocab", words), ("stop_words", stops)):
             if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-                raise FileFormatError(f"{name} is no list of words", where=where)
+                raise FileFormatError(f"{name} is not a list of words", where=where)
         assert isinstance(words, list)
         self._numbers = {word: number for number, word in enumerate(words)}
         self._stops = frozenset(stops)

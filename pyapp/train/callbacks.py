@@ -1,5 +1,5 @@
-"""What watches a training: a `Callback` is told of its beginning and end, of each epoch and each batch, with the
-losses and metrics so far as `logs`.
+"""What watches a training: a `Callback` is called at its beginning and end, and at those of each epoch and each
+batch, with the losses and metrics so far as `logs`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Logs = Mapping[str, Any]
 
 
 class Callback:
-    """Base: override what you want to be told of. `self.model` is the model, `self.params` a dict with the numbers of
-    epochs and steps. `self.model.stop_training = True` ends the training after the batch.
+    """Base: override the events that you want to see. `self.model` is the model, `self.params` a dict with the numbers
+    of epochs and steps. `self.model.stop_training = True` ends the training after the batch.
     """
 
     model: Any = None

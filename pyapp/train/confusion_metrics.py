@@ -45,7 +45,7 @@ class _Confusion(Metric):
             if self.class_id is not None:
                 if y_pred.ndim < 2 or not -y_pred.shape[-1] <= self.class_id < y_pred.shape[-1]:
                     raise ValueError(
-                        f"{self.name}: class_id {self.class_id} is no class of predictions {tuple(y_pred.shape)}"
+                        f"{self.name}: class_id {self.class_id} is not a class of predictions {tuple(y_pred.shape)}"
                     )
                 y_true, y_pred, weights = (x[..., self.class_id] for x in (y_true, y_pred, weights))
             weights = weights.reshape(1, -1)  # (1, N)

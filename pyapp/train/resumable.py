@@ -187,6 +187,7 @@ class ResumableTraining(ABC):
         return self.trainer.held_out[self._best() if self.patience else -1][1]
 
     def _save(self) -> None:
+        self.trainer.check_gradients()  # a checkpoint with NaN weights would replace a good one
         checkpoints.save(self.checkpoint, self.trainer, asdict(self.settings))
 
     def _draw(self, levels: Mapping[str, float]) -> None:

@@ -51,9 +51,9 @@ class Run:
         """The numbers of the remaining steps, 1 … total. `parts` are what must be kept: anything with state_dict() and
         load_state_dict(), as models, optimisers, schedules.
 
-        A checkpoint is written every `save_every` steps, after the last one, and at Ctrl-C, after the step in
-        progress; then the script ends with KeyboardInterrupt. A second Ctrl-C ends it at once. FileFormatError for a
-        checkpoint of another script.
+        A checkpoint is written every `save_every` steps, after the last one, and at Ctrl-C, SIGTERM or SIGHUP, after
+        the step in progress; then the script ends with KeyboardInterrupt. A second Ctrl-C ends it at once.
+        FileFormatError for a checkpoint of another script.
         """
         if total < 0 or save_every < 1:
             raise OptionError("steps takes a number of steps from 0, and save_every from 1")
@@ -65,7 +65,7 @@ class Run:
             else:
                 self.checkpoint.replace(self.checkpoint.with_suffix(".previous"))
         cancel = Cancel()
-        with cancel.set_by_interrupt():
+        with cancel.set_by_interrupt(keeps_state=True):
             while self.step < total:
                 yield self.step + 1
                 self.step += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from math import isfinite
 from typing import Any, Protocol
 
 from pyapp.engine import Tensor, flush_denormals
@@ -13,6 +14,7 @@ from pyapp.nn.utils import clip_grad_norm_
 from pyapp.optim import Optimizer
 from pyapp.optim.lr_scheduler import LRScheduler
 
+DIVERGED = "Take a smaller learning rate and start in another folder"
 Loss = Callable[[Any, Any], tuple[Tensor, float]]
 """(model, batch) -> (the loss to minimise, a scalar with its graph; the loss to report)."""
 
@@ -60,6 +62,7 @@ class Trainer:
         self.weight = weight
         self.losses: list[float] = []
         self.held_out: list[tuple[int, float]] = []
+        self._norm: Tensor | None = None  # of the last step's gradients
 
     @property
     def step_count(self) -> int:
@@ -70,12 +73,19 @@ class Trainer:
         with flush_denormals() if self.subnormals_are_zero else nullcontext():
             value = self._add_gradients()
             if self.clip is not None:
-                clip_grad_norm_(self.model.parameters(), self.clip)
+                self._norm = clip_grad_norm_(self.model.parameters(), self.clip)
             self.optimizer.step()
             self.optimizer.zero_grad()
             self.schedule.step()
         self.losses.append(value)
         return value
+
+    def check_gradients(self) -> None:
+        """PyappError unless the gradients of the last step were finite: a loss does not show yet that the weights are
+        not. Reads a number from the device. Without `clip` nothing is known.
+        """
+        if self._norm is not None and not isfinite(self._norm.item()):
+            raise PyappError(f"the gradients became {self._norm.item()} at step {self.step_count}", hint=DIVERGED)
 
     def _add_gradients(self) -> float:
         """Adds the gradients of the step's batches to those of the parameters; returns the mean of the losses."""
@@ -85,10 +95,7 @@ class Trainer:
         for batch, weight in zip(batches, weights, strict=True):
             loss, value = self.loss(self.model, batch)
             if not abs(value) < 1e9:
-                raise PyappError(
-                    f"the loss became {value} at step {self.step_count}",
-                    hint="Take a smaller learning rate and start in another folder",
-                )
+                raise PyappError(f"the loss became {value} at step {self.step_count + 1}", hint=DIVERGED)
             share = weight / sum(weights)
             (loss if share == 1 else loss * share).backward()
             mean += value * share

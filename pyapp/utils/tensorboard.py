@@ -273,7 +273,7 @@ def _write_table(path: Path, rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _quoted(text: str) -> str:
-    """A text of protobuf's text format: what is no plain ASCII as octal bytes."""
+    """A text of protobuf's text format: what is not plain ASCII as octal bytes."""
     plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in text.encode()]
     return f'"{"".join(plain)}"'
 

@@ -142,7 +142,7 @@ KEEP_SHAPE = (
 SQUARES = ("Llama4", "Mllama")  # whose tiles are squares of one size
 TILED = ("LlavaNext", "LlavaOnevision")  # whose tiles are of the best of several sizes
 DOCUMENTS = ("Donut", "Nougat")  # whose pictures are pages of one size
-INK = 200  # of 255, between a page's darkest and lightest grey: what is darker is no margin
+INK = 200  # of 255, between a page's darkest and lightest grey: what is darker is not margin
 OF_PIXELS = ("Qwen2VL", "PaddleOCRVL", "Glm4v")  # whose size is a number of pixels, of which patches are made
 
 
@@ -198,7 +198,7 @@ class ImageProcessor:
     resize_to_max_canvas: bool = False  # Llama 4: whether a picture becomes as large as its tiles allow
     max_image_tiles: int = 4  # Llama 3.2 Vision: of a picture
     # LFM2-VL: the tiles of a picture with more than so many times the pixels of max_image_tokens vectors, each of
-    # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is behind them.
+    # downsample_factor² patches of encoder_patch_size pixels a side; and whether the whole is after them.
     tile_size: int = 512
     min_tiles: int = 2
     max_tiles: int = 10
@@ -399,7 +399,7 @@ class ImageProcessor:
         return [ops.stack(list(same)) for _, same in groupby(views, key=lambda view: tuple(view.shape))]
 
     def told(self, height: int, width: int) -> tuple[int, int]:
-        """The size of a picture as a model is told it: that of the whole before it, in LFM2-VL's."""
+        """The size of a picture as it is given to a model: that of the whole before it, in LFM2-VL's."""
         return self.seen(height, width) if self.kind == "Lfm2Vl" else (height, width)
 
     def tiles(self, height: int, width: int) -> tuple[int, int]:
@@ -524,7 +524,7 @@ class ImageProcessor:
         return [resize(image, whole[0], whole[1], method), *_cut(frame, high // side, wide // side, side, side)]
 
     def _tiles_and_whole(self, image: Tensor) -> list[Tensor]:
-        """The tiles of a picture, which is made larger up to a tile's side only, on black; and behind several ones of
+        """The tiles of a picture, which is made larger up to a tile's side only, on black; and after several ones of
         Llama 4's the whole.
         """
         side, method = self.size["height"], NUMBERED[self.resample]
@@ -763,7 +763,7 @@ def _kind(settings: Mapping[str, Any], usual: str | None) -> str:
 
 
 def _mirrored(x: Tensor, divisor: int) -> Tensor:
-    """A picture (3, H, W) whose sides become the next larger multiples of `divisor` → (3, h, w): behind its last pixels
+    """A picture (3, H, W) whose sides become the next larger multiples of `divisor` → (3, h, w): after its last pixels
     is its reflection, which begins with them.
     """
     for dim in (1, 2):

@@ -16,7 +16,7 @@ from pyapp.engine.lazy import np
 from pyapp.engine.ops import cat
 from pyapp.errors import ArgumentError
 
-PRECISION = 22  # bits of a weight behind the point, as Pillow has them
+PRECISION = 22  # bits of a weight after the point, as Pillow has them
 BLOCK = 16  # pixels of the result that are computed by one product
 SIZE_LIMIT = 1 << 27  # pixels of the result
 
@@ -64,7 +64,7 @@ def resize(image: Tensor, height: int, width: int, method: str = "bicubic") -> T
     if image.ndim != 3 or image.dtype.name != "uint8" or 0 in image.shape:
         raise ArgumentError(f"resize: a picture is uint8 (H, W, C), not {image.dtype.name} {list(image.shape)}")
     if min(height, width) < 1 or height * width > SIZE_LIMIT:
-        raise ArgumentError(f"resize: {height} x {width} is no size of a picture")
+        raise ArgumentError(f"resize: {height} x {width} is not a size of a picture")
     if method == "nearest":
         rows, columns = (
             _nearest(size, out, image.device) for size, out in zip(image.shape[:2], (height, width), strict=True)
@@ -96,7 +96,7 @@ def _weights(size: int, out: int, method: str) -> tuple[Any, Any]:
     support = reach * stretch
     centre = (np.arange(out) + 0.5) * scale
     first = np.maximum((centre - support + 0.5).astype("int64"), 0)
-    last = np.minimum((centre + support + 0.5).astype("int64"), size)  # behind the last
+    last = np.minimum((centre + support + 0.5).astype("int64"), size)  # after the last
     taps = np.arange(ceil(support) * 2 + 1)
     found = weight((taps + first[:, None] - centre[:, None] + 0.5) * (1.0 / stretch))
     found = np.where(taps < (last - first)[:, None], found, 0.0)
@@ -130,7 +130,7 @@ def smoothly_resized(x: Tensor, height: int, width: int, side: int | None = None
     upper left of a square of so many pixels, whose others are 0, and which is resized.
     """
     if min(height, width) < 1 or height * width > SIZE_LIMIT:
-        raise ArgumentError(f"resize: {height} x {width} is no size of a picture")
+        raise ArgumentError(f"resize: {height} x {width} is not a size of a picture")
     high, wide = int(x.shape[1]), int(x.shape[2])
     lows, highs = x.amin().item(), x.amax().item()
     if side is not None and (high, wide) != (side, side):

@@ -73,7 +73,7 @@ def read_frames(source: Any, wanted: int) -> Frames:
             return (yield from _by_pillow(opened.read(0, opened.size), wanted, opened.name))
         if kind is None:
             raise FileFormatError(
-                "this is no video that is known", where=opened.name,
+                "this is not a video that is known", where=opened.name,
                 hint="Known: MP4, WebM, Matroska, AVI, Windows Media, Flash, Ogg, MPEG, moving GIF, WebP and PNG, "
                 "and folders of pictures",
             )  # fmt: skip
@@ -236,4 +236,4 @@ def check_video(source: Any) -> None:
     if isinstance(source, str | os.PathLike):
         os.stat(source)
     elif not isinstance(source, Tensor | list | tuple | bytes) and not hasattr(source, "read"):
-        raise OptionError(f"{type(source).__name__} is no video", where="videos", hint="Give a file or its frames")
+        raise OptionError(f"{type(source).__name__} is not a video", where="videos", hint="Give a file or its frames")

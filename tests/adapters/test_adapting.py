@@ -166,7 +166,7 @@ def test_wrong_settings() -> None:
     refused("a rank is a whole number", lambda: LoraConfig(r=0))
     refused("below 1", lambda: LoraConfig(lora_dropout=1.0))
     refused("one of none, all, lora_only", lambda: LoraConfig(bias="some"))
-    refused("no regular expression", lambda: LoraConfig(target_modules="("))
+    refused("not a regular expression", lambda: LoraConfig(target_modules="("))
     refused(
         "fits no layer.*Its layers are called .*q_proj", lambda: add_adapter(model, LoraConfig(target_modules=["x"]))
     )
@@ -226,5 +226,5 @@ def test_experts_get_adapters_of_their_own(quantized: bool) -> None:
     np.testing.assert_array_equal(logits(model), plain)
     with pytest.raises(OptionError, match="lora_dropout"):
         add_adapter(model, LoraConfig(lora_dropout=0.1, target_parameters=["experts.down_proj"]))
-    with pytest.raises(OptionError, match="no stack of experts"):
+    with pytest.raises(OptionError, match="not a stack of experts"):
         add_adapter(model, LoraConfig(target_parameters=["experts.other"]))

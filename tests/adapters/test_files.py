@@ -112,5 +112,5 @@ def test_bad_adapters(tmp_path: Path) -> None:
         load_adapter(model, tmp_path)
     assert sorted(model.state_dict()) == before
     (tmp_path / "adapter_config.json").write_text("[]")
-    with pytest.raises(FileFormatError, match="no configuration"):
+    with pytest.raises(FileFormatError, match="not a configuration"):
         load_adapter(model, tmp_path)

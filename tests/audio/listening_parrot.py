@@ -57,7 +57,7 @@ class Parrot:
 
     def stretches(self, mel: np.ndarray) -> tuple[list[tuple[int, int]], bool]:
         """(first, one past the last) of the frames of each loud stretch that it speaks of, and whether another one goes
-        on behind the window."""
+        on after the window."""
         frames = np.concatenate([[False], (mel.max(axis=0) > LOUD) & (mel.min(axis=0) < 1.4), [False]])
         edges = [
             (int(first), int(last)) for first, last in np.flatnonzero(np.diff(frames.astype(np.int8))).reshape(-1, 2)

@@ -18,7 +18,7 @@ def speech_network(
     several: bool = False,
 ) -> bytes:  # fmt: skip
     """Speech is what has power: the probability is high from 1e-3 on. The state counts the chunks. `root`: its
-    logarithm instead, which is no number for silence after sound; `several`: a probability for each sample.
+    logarithm instead, which is not a number for silence after sound; `several`: a probability for each sample.
     """
     size = 64 if kind == OLD else 128
     states = ["h", "c"] if kind else [state]

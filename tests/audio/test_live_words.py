@@ -17,7 +17,7 @@ def words(text: str, start: float = 0.0) -> list[LiveWord]:
     "final, again, count",
     [
         ("Turn left", "Turn left at the river.", 2),
-        ("Turn left", "turn, left! At the river.", 2),  # case and marks are no difference
+        ("Turn left", "turn, left! At the river.", 2),  # case and marks are not a difference
         ("Turn left", "Turn right at the river.", 2),  # it thinks otherwise now: what was final stays
         ("We have twenty", "We have twenty five minutes left.", 3),
         ("and Anna", "and very cold.", 2),

@@ -123,7 +123,7 @@ def test_other_networks_are_named_by_their_inputs(changes: dict[str, Any], says:
 
 def test_a_network_that_gives_nan() -> None:
     sound, _ = talk()
-    with pytest.raises(ModelError, match="no number at 0.99 s"):
+    with pytest.raises(ModelError, match="not a number at 0.99 s"):
         detector(root=True).spans(Samples(sound), 0, len(sound))
 
 
@@ -149,5 +149,5 @@ def test_networks_by_name(tmp_path: Path) -> None:
     for wrong in ("", "no/such/file.onnx", "nothing.onnx", str(tmp_path / "b.onnx")):
         with pytest.raises(ModelNotFoundError):
             find_network(wrong)
-    with pytest.raises(FileFormatError, match="no ONNX model"):
+    with pytest.raises(FileFormatError, match="not an ONNX model"):
         load_network(Path(__file__))

@@ -58,7 +58,7 @@ def test_sentences_are_spoken_one_by_one(loaded: LoadedVoice) -> None:
     assert [round((sound.end - sound.start) * rate) for sound in sounds] == [len(sound.pcm) // 2 for sound in sounds]
     pause = 2 * round(0.5 * rate)
     ends = [not any(sound.pcm[-pause:]) for sound in sounds]
-    assert ends == [True, True, False]  # no pause behind the last
+    assert ends == [True, True, False]  # no pause after the last
     progress = [event.done for event in events if isinstance(event, Progress)]
     assert progress == [11, 27, 33] and events[-1] == Done(
         "complete", {"duration": sounds[-1].end, "rate": rate, "sentences": 3}
@@ -180,7 +180,7 @@ def test_the_pipeline(voice: Path) -> None:
 
 def test_errors_of_the_task(voice: Path) -> None:
     for text, options, told in (
-        (" ", {}, "nothing to say"), ("a", {"speaker": 7}, "one voice"), ("a", {"speed": 2}, "is no setting"),
+        (" ", {}, "nothing to say"), ("a", {"speaker": 7}, "one voice"), ("a", {"speed": 2}, "is not a setting"),
         ("a" * 1, {"phonemes": True}, "reads letters"),
     ):  # fmt: skip
         last = collect(tasks.speak(text, options, model=voice))[-1]

@@ -17,7 +17,7 @@ from pyapp.errors import OptionError
 
 
 def spoken(*texts: str, pause: float = 0.5) -> Transcript:
-    """A word each half second, with a pause behind each segment."""
+    """A word each half second, with a pause after each segment."""
     segments, time = [], 1.0
     for number, text in enumerate(texts):
         words = []

@@ -122,7 +122,7 @@ def test_the_form_of_a_prompt() -> None:
 
 
 def test_what_is_said() -> None:
-    """The sound of the codes, with noise of the sentence's seed; what is no code at its place is left out."""
+    """The sound of the codes, with noise of the sentence's seed; what is not a code at its place is left out."""
     for more in ((), (token(0, 1),), (WORDS.index("hello"), token(3, 3))):
         loaded = voice_of(FRAMES, more)
         found, rate = speak(loaded, "hello", {"seed": 5})
@@ -147,7 +147,7 @@ def test_settings_and_codecs_that_do_not_fit() -> None:
         with pytest.raises(OptionError, match=told):
             speak(loaded, "hello", SpeakOptions(**options))
     tokenizer = Tokenizer(json.loads(tokenizer_json()))
-    for codec, told in (("dac", "no SNAC"), ("snac-attention", "no SNAC")):
+    for codec, told in (("dac", "not a SNAC"), ("snac-attention", "not a SNAC")):
         with pytest.raises(ModelError, match=told):
             TokenVoice(Chain([1, 2]), tokenizer, make_codec(codec))
     other = make_codec("snac", codebook_size=64)

@@ -1,7 +1,7 @@
 """A card for tests: the CUDA sources compiled by the C++ compiler of this machine, with the threads of a block as
 fibers (emulator.h). It stands where NVIDIA's driver does, so the device that the tests use is the real one.
 
-Fresh memory is full of bytes that read as NaN. Bytes before and behind each block of memory are checked when it is
+Fresh memory is full of bytes that read as NaN. Bytes before and after each block of memory are checked when it is
 freed, and by `check`.
 
 With PYAPP_TEST_CUDA=1 (`make test-cuda`) the tests run on the first card of the machine instead.

@@ -320,8 +320,8 @@ def test_the_sources_have_the_kernels_of_the_c_files_of_their_names() -> None:
 @pytest.mark.parametrize(
     ("line", "error"),
     [
-        ("KERNEL(no_such_kernel, 1, 32, 0)", "is no kernel"),
-        ("KERNEL(exp_f32, rows, 32, 0)", "'rows' is no dim of the kernel 'exp_f32'"),
+        ("KERNEL(no_such_kernel, 1, 32, 0)", "is not a kernel"),
+        ("KERNEL(exp_f32, rows, 32, 0)", "'rows' is not a dim of the kernel 'exp_f32'"),
         ("KERNEL(exp_f32, PARTS(count, 32", "does not end"),
         ("KERNEL(exp_f32, 1, 32, 0) {} STEP(exp_f32, 1, 1, 32, 0)", "does not begin its line"),
         ("#define TWICE(x) TWICE(x)\nKERNEL(exp_f32, TWICE(count), 32, 0)", "contains itself"),

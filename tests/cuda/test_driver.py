@@ -147,7 +147,7 @@ def test_several_cards(driver: Driver) -> None:
     for wrong in ("cuda:2", 2):
         with pytest.raises(ValueError, match="no card number 2; this machine has 2"):
             cuda.set_device(wrong)
-    with pytest.raises(ValueError, match="'cpu' is no card"):
+    with pytest.raises(ValueError, match="'cpu' is not a card"):
         cuda.synchronize("cpu")
 
 
@@ -210,7 +210,7 @@ def test_freed_memory_serves_its_own_stream(driver: Driver) -> None:
 
 
 def test_memory_that_another_stream_uses(driver: Driver) -> None:
-    """It serves its own stream again behind what the other had to do."""
+    """It serves its own stream again after what the other had to do."""
     own, side = cuda.default_stream(), cuda.Stream()
     for size in (5000, 10):
         x = pyapp.ones(size, device="cuda")
@@ -474,7 +474,7 @@ def test_sources_that_are_wrong(driver: Driver, tmp_path: Path) -> None:
 def test_kernels_of_a_graph_overlap_where_that_is_chosen(
     capability: tuple[int, int], chosen: str, expected: list[str], patch: pytest.MonkeyPatch
 ) -> None:
-    """On cards that can, behind kernels of ours in the same Graph; what is launched at once never does."""
+    """On cards that can, after kernels of ours in the same Graph; what is launched at once never does."""
     driver = install(patch, Driver(capability=capability))
     patch.setenv("PYAPP_CUDA_OVERLAP", chosen)
     x = pyapp.tensor([0.5, -1.0], device="cuda:0")

@@ -261,10 +261,11 @@ def test_tables(tmp_path: Path) -> None:
     assert table["age"].dtype is pyapp.int64 and table["city"] == ["Ulm, Old", "Bonn"]
     assert table[0] == {"age": 30, "height": 1.8, "city": "Ulm, Old"} and np.isnan(table[1]["height"])
     assert table.features(without="city").shape == (2, 2) and table.codes("city")[0].tolist() == [1, 0]
+    assert table.codes("height")[0].tolist() == [0, 1]
     batch = next(iter(DataLoader(table, 2)))
     assert batch["age"].tolist() == [30, 41] and batch["city"] == ["Ulm, Old", "Bonn"]
     assert datasets.read_csv(path, header=False)["0"][0].endswith("age")
-    with pytest.raises(OptionError, match="'city' is no numbers"):
+    with pytest.raises(OptionError, match="'city' has texts"):
         table.features()
     with pytest.raises(KeyError, match="no column 'name'"):
         table["name"]
@@ -272,7 +273,7 @@ def test_tables(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="line 3 has 1 cells, expected 2"):
         datasets.read_csv(path)
     path.write_bytes(b"a,b\n\xff,2\n")
-    with pytest.raises(FileFormatError, match="not a CSV file"):
+    with pytest.raises(FileFormatError, match="line 2 is not text in utf-8"):
         datasets.read_csv(path)
     with pytest.raises(FileNotFoundError):
         datasets.read_parquet(tmp_path / "none.parquet")
@@ -296,7 +297,7 @@ def test_shards(tmp_path: Path) -> None:
         (b"a,a\n1,2\n", "two columns have the name 'a'.*header=False"),
         (b"a,b\n", "no rows"),
         (b"a;b\n1;2,5\n", "line 2 has 2 cells, expected 1.*delimiter="),
-        ("a\nä\n".encode("latin-1"), "not a CSV file.*encoding="),
+        ("a\nä\n".encode("latin-1"), "line 2 is not text in utf-8.*encoding="),
     ],
 )
 def test_damaged_csv(data: bytes, message: str, tmp_path: Path) -> None:

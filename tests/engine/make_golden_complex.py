@@ -2,7 +2,7 @@
 
 Run: python -m tests.engine.make_golden_complex (needs the extra `oracle`).
 
-`values` holds all numbers one behind another (complex64); `index` (JSON) has for each case the (shape, dtype) of each
+`values` holds all numbers one after another (complex64); `index` (JSON) has for each case the (shape, dtype) of each
 result in complex128, the dtypes in complex64, and which gradients there are, each with its shape.
 """
 

@@ -179,7 +179,7 @@ def test_sums_of_a_transposed_tensor() -> None:
 
 
 def test_expanded_operands_of_other_orders() -> None:
-    """What an expansion repeats lies before, between and behind other dims; few elements, and long rows."""
+    """What an expansion repeats lies before, between and after other dims; few elements, and long rows."""
     for columns in (32, 3000):
         rows = pyapp.rand(2, columns)
         wide = pyapp.rand(2, 2 * columns)

@@ -156,7 +156,7 @@ def test_gradient_edges() -> None:
         graph.get_gradient_edge(y), tensor(2.0, dtype=pyapp.float64), inputs=leaf, retain_graph=True
     )
     assert x.grad.tolist() == [54, 108]
-    with pytest.raises(RuntimeError, match="is no leaf"):
+    with pytest.raises(RuntimeError, match="is not a leaf"):
         pyapp.autograd.backward(y, inputs=[edge])
     with pytest.raises(RuntimeError, match="a GradientEdge needs a gradient"):
         pyapp.autograd.backward(graph.get_gradient_edge(y))

@@ -20,7 +20,7 @@ from pyapp.errors import FileFormatError, ModelError
 from pyapp.formats import BytesSource, GgmlBlocks, GgufFile, inspect, open_checkpoint, quantize_blocks, write_gguf
 from pyapp.formats.ggml_file import TENSOR_TYPES
 
-# The folder of tests is no package, so that the same tests run inside Pyodide: the builder is loaded by its path.
+# The folder of tests is not a package, so that the same tests run inside Pyodide: the builder is loaded by its path.
 _spec = importlib.util.spec_from_file_location("gguf_builder", Path(__file__).with_name("gguf_builder.py"))
 assert _spec and _spec.loader
 _module = importlib.util.module_from_spec(_spec)

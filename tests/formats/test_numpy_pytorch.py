@@ -176,7 +176,7 @@ def test_what_whole_models_have(golden: Path) -> None:
 HOSTILE_PROGRAMS = [
     ("os.system", pickle.dumps({"w": Evil()}, 2), "system, which is neither"),
     ("arguments", b"\x80\x02c__torch__.m\nM\nK\x01\x85\x81.", "not a class"),
-    ("a list as its state", b"\x80\x02c__torch__.m\nM\n)\x81]b.", "no dict of names"),
+    ("a list as its state", b"\x80\x02c__torch__.m\nM\n)\x81]b.", "not a dict of names"),
     ("holds itself", b"\x80\x02c__torch__.m\nM\n)\x81q\0}X\x01\0\0\0ah\0sb.", "nested too deeply"),
     (
         "two of a name", b"\x80\x02}(X\x03\0\0\0a.b" + TENSOR + b"X\x01\0\0\0a}X\x01\0\0\0b" + TENSOR + b"su.",

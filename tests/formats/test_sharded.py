@@ -81,7 +81,7 @@ BROKEN = {
     "no JSON": b"{",
     "no weight_map": b'{"weight_map": []}',
     "0 shards": b'{"weight_map": {}}',
-    "is no JSON": b"[" * 100_000,
+    "is not JSON": b"[" * 100_000,
     "not a file beside it": b'{"weight_map": {"w": "../secret.safetensors"}}',
     "'/etc/passwd', which is not a file": b'{"weight_map": {"w": "/etc/passwd"}}',
     "'3', which is not a file": b'{"weight_map": {"w": 3}}',

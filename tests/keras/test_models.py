@@ -16,6 +16,7 @@ import pytest
 
 from pyapp import Tensor, keras, nn, zeros
 from pyapp.errors import FileFormatError
+from pyapp.formats import write_safetensors
 from tests.keras.scripts import numbers, start
 from tests.together import check_each
 
@@ -223,6 +224,9 @@ def test_weights_alone_and_foreign_files(tmp_path: Path) -> None:
         wide.load_weights(tmp_path / "weights.safetensors")
     with pytest.raises(FileFormatError, match="weights alone"):
         keras.models.load_model(tmp_path / "weights.safetensors")
+    write_safetensors(tmp_path / "damaged.safetensors", {"x": zeros(2)}, {"pyapp.keras": "{"})
+    with pytest.raises(FileFormatError, match="the configuration in .*damaged"):
+        keras.models.load_model(tmp_path / "damaged.safetensors")
     (tmp_path / "real.keras").write_bytes(b"PK\x03\x04" + bytes(40))
     with pytest.raises(FileFormatError, match="no usable ZIP archive"):
         keras.models.load_model(tmp_path / "real.keras")

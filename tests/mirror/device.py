@@ -54,7 +54,7 @@ class Mirror(Backend):
         """The real address of the mirror's memory. AssertionError for an address outside the allocated blocks."""
         real = value - DISTANCE
         at = bisect.bisect_right(self.sorted, real) - 1
-        assert at >= 0, f"{value:#x} is no address of the mirror"
+        assert at >= 0, f"{value:#x} is not an address of the mirror"
         start = self.sorted[at]
         assert real + nbytes <= start + self.blocks[start][0], f"{value:#x} lies outside every block of the mirror"
         return real

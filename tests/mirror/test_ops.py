@@ -244,7 +244,7 @@ def test_what_the_host_copies_is_not_captured(name: str) -> None:
 
 
 def test_a_graph_writes_all_zeros_again() -> None:
-    """Also those behind the last whole word."""
+    """Also those after the last whole word."""
     graph = capture(lambda: pyapp.zeros(7, dtype="uint8", device=DEVICE))
     graph.outputs.fill_(5)
     assert graph.replay().tolist() == [0] * 7

@@ -162,7 +162,7 @@ def _sd35_originals() -> dict[str, tuple[int, ...]]:
     norms = ["joint_blocks.0.x_block.attn2"]
     own = {"attn.qkv": (96, 32), "attn.proj": (32, 32), "mlp.fc1": (128, 32), "mlp.fc2": (32, 128)}
     for place, chunks in (("0.x", 9), ("0.context", 6), ("1.x", 6), ("1.context", 2)):
-        block, count = f"joint_blocks.{place}_block", 1 if chunks == 2 else 4  # nothing reads the text behind the last
+        block, count = f"joint_blocks.{place}_block", 1 if chunks == 2 else 4  # nothing reads the text after the last
         layers |= {f"{block}.{name}": shape for name, shape in [*own.items()][:count]}
         layers[f"{block}.adaLN_modulation.1"] = (32 * chunks, 32)
         norms.append(f"{block}.attn")

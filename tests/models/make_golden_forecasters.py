@@ -57,7 +57,7 @@ def loaded(key: str) -> str:
 
 
 def predicted(model: Any, past: torch.Tensor) -> Any:
-    """What TimesFM names behind series (B, T)."""
+    """What TimesFM names after series (B, T)."""
     kinds = {"freq": [FREQUENCY] * len(past)} if hasattr(model.config, "freq_size") else {}
     return model(list(past), **kinds)
 

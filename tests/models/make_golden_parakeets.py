@@ -53,7 +53,7 @@ def golden(name: str) -> dict[str, Any]:
         logits = model(**alone, decoder_input_ids=torch.tensor(WRITTEN)).logits[:, :moments]
         loss = (logits * torch.from_numpy(direction(name, tuple(logits.shape))).float()).sum()
         with torch.no_grad():
-            lengths = [*range(12, logits.shape[-1])]  # their scores stand behind those of pieces
+            lengths = [*range(12, logits.shape[-1])]  # their scores stand after those of pieces
             made = model.generate(
                 **alone, decoder_start_token_id=11, suppress_tokens=lengths or None, max_new_tokens=99
             )

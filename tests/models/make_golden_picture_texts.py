@@ -91,7 +91,7 @@ def patches(pictures: Any, plain: bool = False) -> Any:
 
 
 def tiles_of(name: str, ids: Any, side: int) -> tuple[Any, dict[str, Any]]:
-    """The tiles (texts, pictures of each, tiles, 3, H, W) of mllama's pictures, empty ones behind them, and what else
+    """The tiles (texts, pictures of each, tiles, 3, H, W) of mllama's pictures, empty ones after them, and what else
     its processor makes: MllamaProcessor's own functions, of the texts.
     """
     from transformers.models.mllama import image_processing_mllama as images

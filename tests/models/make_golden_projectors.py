@@ -4,7 +4,7 @@ tests/text/picture_chat_model.py, as llama.cpp stores it, with the package's nam
     PYTHONPATH=. python tests/models/make_golden_projectors.py [KIND …]
 
 LLaVA's file is what llama.cpp's converter of LLaVA 1.5 writes: names of its own, which call the layers of feed-forward
-parts by each other's names, and no layers behind those that are read.
+parts by each other's names, and no layers after those that are read.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def extractor_of(name: str) -> Any:
 
 
 def logits_of(model: Any, values: torch.Tensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
-    """The logits. transformers 5 sums, of models whose last norm is behind all layers, what is before that norm; the
-    published weights were trained, and until version 4 read, with what is behind it.
+    """The logits. transformers 5 sums, of models whose last norm is after all layers, what is before that norm; the
+    published weights were trained, and until version 4 read, with what is after it.
     """
     if not getattr(model.config, "use_weighted_layer_sum", False):
         found: torch.Tensor = model(

@@ -6,7 +6,7 @@ A file has the names and shapes of the parameters once the norms of weights are 
 names; hidden states, means and log-variances of a batch with padding; the durations and samples of a text without and
 with noise, of another rate, and of the batch; and of each parameter's gradient of a sum over the samples the sum and
 the product with a fixed vector. The weights are not stored: seeded.py makes them here and in the tests. What a text
-would take is no whole number of frames: a file is refused whose durations are so near to one that rounding decides.
+would take is not a whole number of frames: a file is refused whose durations are so near to one that rounding decides.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def word_list() -> list[str]:
 
 
 def tokenizer_json() -> str:
-    """A tokenizer of whole words, as they are written, with BERT's special tokens. [unused0] is no special token, and
-    its parts are unknown words.
+    """A tokenizer of whole words, as they are written, with BERT's special tokens. [unused0] is not a special token,
+    and its parts are unknown words.
     """
     document = json.loads(embedder.tokenizer_json())
     document["model"]["vocab"] = {word: i for i, word in enumerate(word_list())}

@@ -64,7 +64,7 @@ def state_of(name: str) -> dict[str, pyapp.Tensor]:
 
 
 def letters() -> str:
-    """A tokenizer.json whose tokens are letters, with an end behind each text."""
+    """A tokenizer.json whose tokens are letters, with an end after each text."""
     document = json.loads(tokenizer_file(3))
     document["model"]["vocab"] |= {letter: 3 + i for i, letter in enumerate("▁abcdefghijklmnopqrstuvwxyz")}
     end = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}]
@@ -223,7 +223,7 @@ def test_instructions_of_requests(case: Any) -> None:
 SMALL = CONFIGS["parler_tts"]
 DECODER, CODEC = SMALL["decoder"], SMALL["audio_encoder"]
 HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"text_encoder": None}, "text_encoder"), ({"text_encoder": ENCODERS["bert"]}, "'bert' is no T5"),
+    ({"text_encoder": None}, "text_encoder"), ({"text_encoder": ENCODERS["bert"]}, "'bert' is not a T5"),
     ({"audio_encoder": {"model_type": "t5"}}, "not known for audio-codec"),
     ({"audio_encoder": CODEC | {"latent_dim": 20}}, "latent_dim"),
     ({"audio_encoder": CODEC | {"num_codebooks": "3"}}, "n_codebooks"),

@@ -444,7 +444,7 @@ def test_the_command_draws_and_says_what_is_missing(tmp_path: Path) -> None:
     assert target.read_bytes() != before
     assert "go together" in run("cat", *more, code=1).output
     assert "2 pixels a latent" in run("cat", *size, "--control", str(control), *picked, code=1).output
-    assert "is no ControlNet" in run("cat", *size, "--control", str(eight), *picked, code=1).output
+    assert "is not a ControlNet" in run("cat", *size, "--control", str(eight), *picked, code=1).output
     index = json.loads((folder / "model_index.json").read_text())
     (folder / "model_index.json").write_text(json.dumps(index | {"_class_name": "FluxPipeline"}))
     with pytest.raises(ModelError, match="FluxPipeline"):

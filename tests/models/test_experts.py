@@ -136,7 +136,7 @@ def test_gguf_files_keep_their_types(kind: str, tmp_path: Path) -> None:
 
 
 def test_matrices_that_blocks_cannot_hold_stay_floats(tmp_path: Path) -> None:
-    """Rows that are no multiple of the band: each expert's matrix must begin with one."""
+    """Rows that are not a multiple of the band: each expert's matrix must begin with one."""
     model = make(intermediate_size=36)
     found = load(saved(model, tmp_path, False), "q8_0")
     assert stacks(found) == {"gate_up_proj": "q8_0", "down_proj": "float32"}

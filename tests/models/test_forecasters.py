@@ -188,7 +188,7 @@ def test_series_that_cannot_be_forecast() -> None:
         ({"sales": [1, "two"]}, {}, "series: sales: value 2 is 'two', not a number"),
         ([1.0, float("inf")], {}, "value 2 is inf"), ([10**400], {}, "too large"), ([], {}, "it has 0 values"),
         ("abc", {}, "expected numbers"), ([True, 2], {}, "value 1 is True"), ({}, {}, "at least one"),
-        ({"a": 3}, {}, "series: a: 3 is no list"),
+        ({"a": 3}, {}, "series: a: 3 is not a list"),
         ([1.0], {"horizon": 0}, "horizon"), ([1.0], {"horizon": 1 << 20}, "horizon"),
         ([1.0], {"quantiles": [1.5]}, "quantiles: 1.5"), ([1.0], {"quantiles": [0.1]}, "from 0.2 to 0.8"),
         ([1.0], {"samples": 5}, "samples"), ([1.0], {"frequency": 3}, "3 kinds"), ([1.0], {"seed": -1}, "seed"),

@@ -57,7 +57,7 @@ def test_types_of_llama2c_models(model: Path) -> None:
         near = 1e-6 if given == "float32" else 0.01 if given == "float16" else 0.5
         assert max(abs(a - b) for a, b in zip(logits(loaded), exact, strict=True)) < near * max(map(abs, exact))
     for given in ("q9", "int8", "float64", "q8_group", ""):
-        with pytest.raises(OptionError, match=f"'{given}' is no type of weights.*float32, float16, bfloat16, q4_0"):
+        with pytest.raises(OptionError, match=f"'{given}' is not a type of weights.*float32, float16, bfloat16, q4_0"):
             load_model(model, dtype=given)
 
 

@@ -336,7 +336,7 @@ def test_parts_that_contradict_each_other_are_named() -> None:
         ("vjepa2", {"mlp_ratio": 0.0}, "mlp_ratio"),
         ("vjepa2", {"num_pooler_layers": 2**31 - 1}, "from 1 to 1,024"),
         ("mobileclip", {"vision_config": [1]}, "vision_config"),
-        ("vjepa2", {"crop_size": [12, 8]}, "no square"),
+        ("vjepa2", {"crop_size": [12, 8]}, "not a square"),
         ("swinv2", {"window_size": 257}, "window_size is 257"),
         ("swinv2", {"image_size": 2}, "no places for 2 stages"),
         ("swinv2", {"pretrained_window_sizes": [3, -1]}, "pretrained_window_sizes"),

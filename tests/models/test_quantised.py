@@ -143,9 +143,9 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
 
     check_each(check, [
         ("'layer.qweight'.* come without 'layer.scales'", {"layer.scales": None}),
-        (r"'layer.scales' .float16 \[1, 16\].* are no .G, 16.|'layer.qzeros'.* are no int32 \[1, 2\]",
+        (r"'layer.scales' .float16 \[1, 16\].* are not .G, 16.|'layer.qzeros'.* are not int32 \[1, 2\]",
          {"layer.scales": scales[:1].contiguous()}),
-        ("'layer.g_idx'.* are no int32 or int64 .64.", {"layer.g_idx": order[:8].contiguous()}),
+        ("'layer.g_idx'.* are not int32 or int64 .64.", {"layer.g_idx": order[:8].contiguous()}),
         ("'layer.g_idx'.* name no groups of 0 … 1", {"layer.g_idx": order + 1}),
         ("'layer.scales' are damaged: element 0 is NaN", {"layer.scales": scales * float("nan")}),
     ])  # fmt: skip

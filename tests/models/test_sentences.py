@@ -86,7 +86,7 @@ def test_late_interaction_is_that_of_its_library(folders: dict[str, Path], name:
         near(rank(query, DOCUMENTS, batch_size=2), scores)
     with pytest.raises(ModelError, match="a vector for each token.*embed-tokens"):
         pyapp.pipeline("embed", loaded)(QUERIES)
-    with pytest.raises(OptionError, match="'passage' is no role"):
+    with pytest.raises(OptionError, match="'passage' is not a role"):
         pyapp.pipeline("embed-tokens", loaded)(QUERIES, role="passage")
 
 
@@ -154,8 +154,8 @@ LIMITS, MASK = "sentence_bert_config.json", "2_MultiVectorMask/config.json"
         ("late_interaction", LIMITS, {"query_expansion": {"strategy": "most"}}, "Its strategy is"),
         ("late_interaction", LIMITS, {"query_expansion": EXPANSION | {"length": 10**9}}, "1 to 1,048,576"),
         ("late_interaction", LIMITS, {"document_length": 0}, "document_length is 0"),
-        ("late_interaction", MASK, {"keep_only_token_ids": [-1]}, "no list of ids"),
-        ("late_interaction", MASK, {"skiplist_words": 3}, "no list of words"),
+        ("late_interaction", MASK, {"keep_only_token_ids": [-1]}, "not a list of ids"),
+        ("late_interaction", MASK, {"skiplist_words": 3}, "not a list of words"),
         ("pylates", "config_sentence_transformers.json", {"query_prefix": 3}, "expected a text"),
         ("pylates", "config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "none of the prompts"),
         ("logits", "1_LogitScore/config.json", {"true_token_id": -1}, "true_token_id is -1"),
@@ -168,7 +168,7 @@ LIMITS, MASK = "sentence_bert_config.json", "2_MultiVectorMask/config.json"
         ("nv_embed", "config.json", {"latent_attention_config": {"hidden_dim": 8, "latent_dim": 8}}, "hidden_size 16"),
         ("nv_embed", "config.json", {"latent_attention_config": {"num_cross_heads": 10**6}}, "at most 256"),
         ("nv_embed", "config.json", {"text_config": 3}, "text_config is 3"),
-        ("words", "whitespacetokenizer_config.json", {"vocab": "the"}, "vocab is no list of words"),
+        ("words", "whitespacetokenizer_config.json", {"vocab": "the"}, "vocab is not a list of words"),
         ("words", "wordembedding_config.json", {"max_seq_length": 0}, "max_seq_length is 0"),
         ("words", "2_CNN/cnn_config.json", {"kernel_sizes": [10**6]}, "from 1 to 1,024"),
         ("words", "3_LSTM/lstm_config.json", {"num_layers": 10**6}, "num_layers is 1000000"),
@@ -212,7 +212,7 @@ def test_parts_in_a_folder_of_their_own(folders: dict[str, Path], tmp_path: Path
 
 
 def test_a_model_that_embeds_writes_no_text(folders: dict[str, Path]) -> None:
-    with pytest.raises(ModelError, match=r"this model embeds texts.*pyapp embed"):
+    with pytest.raises(ModelError, match=r"the model embeds texts.*pyapp embed"):
         load_model(folders["embedding_gemma"])
 
 

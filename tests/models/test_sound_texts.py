@@ -8,6 +8,7 @@ import asyncio
 import base64
 import importlib
 import json
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -106,7 +107,7 @@ def write(folder: Path, name: str, **config: Any) -> Path:
 
 def mel(*counts: int, name: str = "voxtral") -> tuple[pyapp.Tensor, list[tuple[int, int]]]:
     """The spectrograms of recordings, and their sizes."""
-    if name == "granite_speech":  # in one piece, and as transformers with silence behind the shorter one
+    if name == "granite_speech":  # in one piece, and as transformers with silence after the shorter one
         paired = PairedSpectrogramProcessor.from_settings(PAIRED)
         sounds = [np.pad(recording(count), (0, max(counts) - count)) for count in counts]
         return pyapp.cat([paired(sound) for sound in sounds]), [paired.size(count) for count in counts]
@@ -271,7 +272,7 @@ def test_granite_speech(tmp_path: Path) -> None:
     options = SamplingOptions(temperature=0.0, max_new_tokens=4)
     events = asyncio.run(run(tasks.chat(load_model(folder), [message], options)))
     found = [event.id for event in events if event.type == "token" and event.id is not None]
-    assert found == following("on t?", 4, 1)  # behind the token that begins texts, which the template does not write
+    assert found == following("on t?", 4, 1)  # after the token that begins texts, which the template does not write
 
 
 @pytest.mark.native_only
@@ -347,7 +348,7 @@ def test_vocabularies_of_mistral(tmp_path: Path) -> None:
         {"config": config | {"default_vocab_size": None}}, {"config": config | {"default_num_special_tokens": 1 << 40}},
         {"vocab": [{"rank": 0, "token_bytes": "é"}]}, {"vocab": [1]}, {"special_tokens": [{"rank": 99}]},
         {"special_tokens": [{"rank": 99, "token_str": "x"}]}, {"vocab": []},
-        {"special_tokens": [{"rank": 1, "token_str": "a"}]},
+        {"special_tokens": [{"rank": 1, "token_str": "a"}]}, {"special_tokens": [{"rank": math.inf, "token_str": "a"}]},
     ):  # fmt: skip
         with pytest.raises(FileFormatError):
             load(**changed)

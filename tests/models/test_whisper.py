@@ -55,7 +55,7 @@ def test_gradients_are_those_of_openai() -> None:
                     grad.reshape(len(grad), -1).sum(1), expected, atol=2e-4, rtol=1e-5, err_msg=part
                 )
             else:
-                assert not grad.any(), f"{name}: a key's bias is no parameter of the model"
+                assert not grad.any(), f"{name}: a key's bias is not a parameter of the model"
 
 
 def test_tensors_come_out_as_they_went_in() -> None:

@@ -573,7 +573,7 @@ def test_paged_cache_write(kernels: Kernels, name: str) -> None:
 def test_blocks_outside_the_cache(
     kernels: Kernels, tokens: int, parts: int, beyond: int, wrong: int, code: int
 ) -> None:
-    """Only the parts that a text has come to count: it ends so many tokens behind the beginning of the last one."""
+    """Only the parts that a text has come to count: it ends so many tokens after the beginning of the last one."""
     y, x, cache = np.full((tokens, 2, 4), GUARD), normal(tokens, 2, 4), np.full((6, 2, 8, 4), GUARD)
     sizes: dict[str, Any] = {"texts": 1, "type": FLOAT32, "tokens": tokens, "heads": 2, "head_dim": 4, "capacity": 8}
     sizes |= {"table": np.array([[2, 5, 1, 0][: parts - 1] + [wrong]], np.int32), "parts": parts, "blocks": 6}

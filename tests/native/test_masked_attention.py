@@ -141,7 +141,7 @@ def test_without_a_mask(kernels: Kernels, shape: tuple[int, ...], kind: int) -> 
 @pytest.mark.parametrize("kind", [FLOAT32, BFLOAT16])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_padding_mask(kernels: Kernels, shape: tuple[int, ...], kind: int) -> None:
-    """(batch, 1, 1, keys): the first entry is padded behind, the others before."""
+    """(batch, 1, 1, keys): the first entry is padded after, the others before."""
     mask = np.ones((shape[0], 1, 1, shape[2]), np.bool_)
     mask[0, ..., shape[2] * 2 // 3 + 1 :] = False
     mask[1:, ..., : shape[2] // 3] = False

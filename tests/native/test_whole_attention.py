@@ -28,7 +28,7 @@ CASES = [(shape, causal) for shape in SHAPES for causal in (1, 0)] + [(shape, 0)
 
 
 def workspace(keys: int, head_dim: int, workers: int) -> np.ndarray:
-    """As kernels.h sizes it, full of NaN, with guards behind."""
+    """As kernels.h sizes it, full of NaN, with guards after."""
     keys, width = -(-keys // 24) * 24, -(-head_dim // 16) * 16
     memory = np.full(workers * (4 * (keys + 48) * width + 96 * keys) + 64, np.nan, np.float32)
     memory[-64:] = GUARD
@@ -36,7 +36,7 @@ def workspace(keys: int, head_dim: int, workers: int) -> np.ndarray:
 
 
 def heads_apart(x: np.ndarray, extra: int) -> tuple[np.ndarray, np.ndarray]:
-    """(memory, view of x's values) with NaN between the tokens and behind each batch entry."""
+    """(memory, view of x's values) with NaN between the tokens and after each batch entry."""
     batch, tokens, heads, size = x.shape
     memory = unaligned(np.full((batch, tokens + 1, heads * size + extra), np.nan, np.float32))
     view = memory[:, :tokens, : heads * size]

@@ -22,7 +22,7 @@ class Block(nn.Module):
 
 CASES: list[tuple[Any, str]] = [
     (lambda: nn.Linear(-1, 3), "Linear: a tensor cannot have the shape (3, -1)"),
-    (lambda: nn.Linear("x", 3), "Linear: a size is an integer: (3, 'x') is no shape; in Linear('x', 3)"),
+    (lambda: nn.Linear("x", 3), "Linear: a size is an integer: (3, 'x') is not a shape; in Linear('x', 3)"),
     (lambda: nn.Linear(3), "Linear: missing 1 required positional argument: 'out_features'; in Linear(3)"),
     (lambda: nn.Linear(2, 3, bogus=1), "Linear: got an unexpected keyword argument 'bogus'"),
     (lambda: nn.Linear(2**40, 2**40), "Linear: cannot allocate 4,835,703,278,458,516,698,824,704 bytes"),

@@ -68,7 +68,7 @@ def test_mistakes_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) ->
         ((folder / "m.onnx", "-i", folder / "whole.npy", "-i", folder / "y.npy"), "is float32, not int64"),
         ((folder / "m.onnx", "-i", folder / "both.npz", "-i", f"z={folder / 'x.npy'}"), "no input 'z'"),
         ((folder / "broken.onnx",), "not a usable ONNX model"),
-        ((folder / "x.npy",), "no ONNX model"),
+        ((folder / "x.npy",), "not an ONNX model"),
         ((folder / "none.onnx",), "no such file"),
         ((folder / "m.onnx", "-i", folder / "m.onnx"), "this is ONNX"),
     ):

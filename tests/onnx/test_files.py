@@ -214,10 +214,10 @@ def test_files_of_weights_are_named(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "w.safetensors", {"w": tensor([1.0])})
     for name, kind in (("w.pt", "pytorch"), ("w.safetensors", "safetensors")):
         with pytest.raises(
-            FileFormatError, match=rf"no ONNX model, but a file of weights \({kind}\).*export the model"
+            FileFormatError, match=rf"not an ONNX model, but a file of weights \({kind}\).*export the model"
         ):
             load(tmp_path / name)
-    with pytest.raises(FileFormatError, match="this is no ONNX model. The file is damaged"):
+    with pytest.raises(FileFormatError, match="this is not an ONNX model. The file is damaged"):
         load(b"RIFF0000WAVE")
 
 

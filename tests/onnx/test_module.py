@@ -161,7 +161,7 @@ def test_the_forms_of_hard_swish_are_recognised() -> None:
 
 
 def test_what_is_added_to_channels_becomes_the_bias_of_a_convolution() -> None:
-    """As Paddle's exporter writes biases: a sum behind a copy."""
+    """As Paddle's exporter writes biases: a sum after a copy."""
     bias, more = normal(4), normal(1, 4, 1, 1)
     tensors = [b.tensor("w", normal(4, 3, 3, 3)), b.tensor("own", bias), b.tensor("more", more)]
     tensors += [b.tensor("rows", normal(4, 1))]
@@ -637,7 +637,7 @@ def test_large_constants_of_branches_are_read_while_the_file_is_open(tmp_path: P
 
 
 def test_weights_of_constant_nodes_are_parameters() -> None:
-    """Paddle's exporter writes all of them so. Single numbers, and what branches have, are no parameters."""
+    """Paddle's exporter writes all of them so. Single numbers, and what branches have, are not parameters."""
 
     def constant(name: str, array: np.ndarray) -> bytes:
         value = bytes_field(1, "value") + bytes_field(5, b.tensor("t", array)) + int_field(20, 4)

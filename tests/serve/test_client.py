@@ -160,7 +160,7 @@ def test_errors_name_what_and_where(process: Process, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", "no JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", "not JSON"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n[1, 2]\n\n", "no data"),
         (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "502"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{", "no server answers"),

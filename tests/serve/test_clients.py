@@ -131,7 +131,7 @@ def openai_response(client: Any) -> None:
 def openai_input_items(client: Any) -> None:
     made = client.responses.create(model="chat", max_output_tokens=2, input=[
         {"role": "user", "content": str(number)} for number in range(5)])  # fmt: skip
-    pages = client.responses.input_items.list(made.id, limit=2, order="asc")  # which asks for the pages behind
+    pages = client.responses.input_items.list(made.id, limit=2, order="asc")  # which asks for the pages after
     assert [item.content[0].text for item in pages] == list("01234")
 
 

@@ -58,7 +58,7 @@ NONE = {"type": "integer", "minimum": 5, "maximum": 3}
 MANY = {"enum": [f"{number} " * 9 for number in range(30_000)]}
 # (what is sent, the route, status, the field and what the message says)
 BODIES: list[tuple[str, str, Any, int, str | None, str]] = [
-    ("bytes that are no UTF-8", TEXT, b'{"prompt": "\xff\xfe"}', 400, None, "UTF-8: byte 12"),
+    ("bytes that are not UTF-8", TEXT, b'{"prompt": "\xff\xfe"}', 400, None, "UTF-8: byte 12"),
     ("half a surrogate pair", TEXT, b'{"prompt": "\\ud800"}', 400, "prompt", "surrogate"),
     ("nested too deeply", TEXT, b"[" * 200_000, 400, None, "nested too deeply"),
     ("a number of many digits", TEXT, b'{"max_tokens": ' + b"9" * 100_000 + b"}", 400, None, "too many digits"),
@@ -67,7 +67,7 @@ BODIES: list[tuple[str, str, Any, int, str | None, str]] = [
     ("a message of 10 MB", CHAT, said("x" * 10_000_000), 400, "messages", "too long"),
     ("a regex that grows", TEXT, ONE | {"regex": "(a{1,1000}){1,1000}"}, 400, "regex", "too large"),
     ("a regex that looks back", TEXT, ONE | {"regex": r"(a)\1"}, 400, "regex", "not supported"),
-    ("a regex of brackets", TEXT, ONE | {"regex": "(" * 5000 + ")" * 5000}, 400, "regex", "no regular expression"),
+    ("a regex of brackets", TEXT, ONE | {"regex": "(" * 5000 + ")" * 5000}, 400, "regex", "not a regular expression"),
     ("a pattern that grows", CHAT, form(BOMB), 400, FORM, "too large"),
     ("a schema without an end", CHAT, form({"$ref": "#"}), 400, FORM, "no text of this form"),
     ("a schema elsewhere", CHAT, form({"$ref": "file:///etc/passwd"}), 400, FORM, "does not point into"),

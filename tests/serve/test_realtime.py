@@ -141,6 +141,7 @@ def test_what_is_refused_before_the_connection_stands(client: Any) -> None:
             pass
         assert caught.value.status_code == status, path
         assert caught.value.json()["error"]["message"], path
+    assert client.get("/v1/realtime").status_code == 426
     with client.websocket_connect("/v1/realtime", headers={"origin": "http://testserver"}) as socket:
         assert socket.receive_json()["type"] == "session.created"
     assert client.context.in_flight == 0

@@ -855,7 +855,7 @@ def test_the_page(model_folders: dict[str, Path], tmp_path: Path) -> None:
         again = browser.get("/", headers={"If-None-Match": page.headers["etag"]})
         assert again.status_code == 304
         for path in ("/../secret.txt", "/%2e%2e/secret.txt", "/modules/../../secret.txt", "/nothing", "/v1/models"):
-            assert browser.get(path).status_code == 401, path  # what is no file is a route, and needs the key
+            assert browser.get(path).status_code == 401, path  # what is not a file is a route, and needs the key
         assert browser.post("/", json={"inputs": "x"}).status_code == 401
     with pytest.raises(OptionError, match="index.html"):
         make_app(Context(Settings(page=str(tmp_path))))

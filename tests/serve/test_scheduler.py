@@ -23,7 +23,7 @@ from pyapp.text.session import PROMPT_PASS
 from tests.models.test_decoders import make
 from tests.text.chat_model import write_chat_model
 
-pytestmark = pytest.mark.native_only  # the page is no server
+pytestmark = pytest.mark.native_only  # the page is not a server
 
 PROMPTS = ["a", "the cat sat", "x" * 300, "hello there", "y" * 130, "once upon a time", "x" * 290 + "z"]
 

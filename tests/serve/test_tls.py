@@ -90,7 +90,7 @@ def test_settings_that_do_not_fit_are_told(
 
 
 def test_a_file_of_keys(tmp_path: Path) -> None:
-    """One key a line; a file that is no text is told by name."""
+    """One key a line; a file that is not text is told by name."""
     from pyapp.cli.serve import read_keys
     from pyapp.errors import PyappError
 

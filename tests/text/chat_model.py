@@ -51,7 +51,7 @@ def write_chat_model(folder: Path, context: int = 512, dim: int = 64, layers: in
     def weight(*shape: int) -> Any:
         return random.standard_normal(shape, "f4") * np.float32(0.2)
 
-    head = np.zeros((size, dim), "f4")  # what is no letter has the logit 0, and the best of the letters is above it
+    head = np.zeros((size, dim), "f4")  # what is not a letter has the logit 0, and the best of the letters is above it
     head[[ord(letter) for letter in LETTERS if letter != " "]] = weight(len(LETTERS) - 1, dim)
     head[vocabulary["Ġ"]] = weight(dim)
     tensors = {

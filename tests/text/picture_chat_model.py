@@ -23,7 +23,7 @@ SPECIAL = [
 ]  # fmt: skip
 IDS = {name: 256 + i for i, name in enumerate(SPECIAL)}
 SIZE = 256 + len(SPECIAL)
-UNWRITTEN = "<|image|>"  # of Llama 3.2 Vision, which reads this token behind all that it writes
+UNWRITTEN = "<|image|>"  # of Llama 3.2 Vision, which reads this token after all that it writes
 GOLDEN = Path(__file__).parents[1] / "models" / "golden_picture_texts"
 TEMPLATES = {
     "idefics3": (  # SmolVLM's, which reads contents that are lists

@@ -24,7 +24,7 @@ def ngrams(texts: list[str], symbol: Any = letter, least: tuple[int, ...] = (1, 
 
 
 def witten_bell(texts: list[str], symbols: str, before: str, symbol: str) -> float:
-    """By the definition: (count + k p) / (n + k), p behind one symbol less."""
+    """By the definition: (count + k p) / (n + k), p after one symbol less."""
     rows = [BORDER + "".join(map(letter, text)) + BORDER for text in texts]
     if not before:
         every = "".join(rows)
@@ -102,7 +102,8 @@ def test_a_file_is_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"kind": "other"}, "no model of characters"), ({"letters": None}, "1 to 255"), ({"letters": "aa"}, "1 to 255"),
+        ({"kind": "other"}, "not a model of characters"), ({"letters": None}, "1 to 255"),
+        ({"letters": "aa"}, "1 to 255"),
         ({"letters.1.costs": np.zeros(3, np.uint8)}, "are not"), ({"letters.2.costs": None}, "row of bytes"),
         ({"letters.1.children": np.full(8, 255, np.uint8)}, "are not"), ({"shapes.1.costs": None}, "row of bytes"),
         ({"letters.1.costs": np.zeros(8, np.float32)}, "row of bytes"),

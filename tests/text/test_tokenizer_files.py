@@ -107,7 +107,7 @@ def test_the_language_of_texts() -> None:
     for name in ("fr", "__fr__"):
         from_language(many, encodings, name)
         assert [encoding.ids for encoding in encodings] == french["ids"]
-    with pytest.raises(ModelError, match="src_lang 'q' is no language"):
+    with pytest.raises(ModelError, match="src_lang 'q' is not a language"):
         of_class({**french, "settings": {"src_lang": "q"}})
     with pytest.raises(FileFormatError, match="without gaps"):
         numbers = {"<s>": 0, "<pad>": 2}
@@ -130,7 +130,7 @@ def test_the_class_that_config_json_says() -> None:
     both = json.dumps({"model_type": "mbart", "tokenizer_class": "MBart50Tokenizer"}).encode()
     mbart = of_class(CLASSES["cases"][2], **{"config.json": both})
     assert mbart.encode("hello")[0] == mbart.encode("en_XX", bos=False, eos=False)[0]
-    with pytest.raises(ModelError, match="src_lang 'xx_XX' is no language"):
+    with pytest.raises(ModelError, match="src_lang 'xx_XX' is not a language"):
         of_class({**CLASSES["cases"][2], "settings": {"src_lang": "xx_XX"}})
 
 
@@ -428,7 +428,7 @@ def test_normalizers_of_models_are_no_danger() -> None:
 
 @pytest.mark.native_only
 def test_failures_of_the_library_are_errors() -> None:
-    """A search that the library gives up ends in Rust, with an error that is no Exception."""
+    """A search that the library gives up ends in Rust, with an error that is not an Exception."""
     whole = words_tokenizer("llama-bpe")
     whole["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "a?" * 30 + "a" * 30  # which Tokenizer refuses
     with pytest.raises(ModelError, match="gives no tokens"):
@@ -510,7 +510,7 @@ def test_a_gguf_file_without_a_usable_tokenizer() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"tokenizer.ggml.model": "plamo2"}, "of the kind 'plamo2'"),
         ({"tokenizer.ggml.scores": whole["tokenizer.ggml.scores"][:-1]}, "400 tokens, 400 types and 399 scores"),
-        ({"tokenizer.ggml.tokens": ["a", 3]}, "tokens is no list"),
+        ({"tokenizer.ggml.tokens": ["a", 3]}, "tokens is not a list"),
         ({"tokenizer.ggml.tokens": []}, "vocabulary has 0 tokens"),
         ({"tokenizer.ggml.tokens": ["a"] * 400}, "pieces 0 and 1 are both 'a'"),
         ({"tokenizer.ggml.scores": [float("nan")] * 400}, "score is not a number"),

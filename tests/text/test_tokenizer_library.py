@@ -20,7 +20,7 @@ TABLES = {
     "too short": b"\0\0\0",
     "its trie is missing": struct.pack("<I", 1000),
     "a trie of no whole words": struct.pack("<I", 6) + bytes(6),
-    "replacements that are no text": struct.pack("<I", 4) + bytes(4) + b"\xff\0",
+    "replacements that are not text": struct.pack("<I", 4) + bytes(4) + b"\xff\0",
 }
 
 
@@ -65,7 +65,7 @@ def test_failures_of_the_library_are_errors(monkeypatch: pytest.MonkeyPatch, err
 
 
 def test_words_with_marked_ends_are_written_as_by_the_library() -> None:
-    """The form of GPT's tokenizer.json (2018), but for the space behind the last word."""
+    """The form of GPT's tokenizer.json (2018), but for the space after the last word."""
     tokenizers = pytest.importorskip("tokenizers")
     pieces = ["<unk>", *"abc.", *(f"{letter}</w>" for letter in "abc."), "ab", "abc</w>"]
     made = tokenizers.Tokenizer(tokenizers.models.BPE(

@@ -55,7 +55,7 @@ def test_a_loss_that_is_no_number_stops_the_training() -> None:
     trainer = small_trainer()
     with np.errstate(all="ignore"):
         next(iter(trainer.model.parameters())).detach().numpy()[...] = np.nan
-        with pytest.raises(PyappError, match="loss became nan at step 0"):
+        with pytest.raises(PyappError, match="loss became nan at step 1"):
             trainer.step()
     assert trainer.step_count == 0
 

@@ -122,7 +122,7 @@ def test_files_that_are_no_videos(tmp_path: Path) -> None:
         container.mux(stream.encode(frame))
     (tmp_path / "empty").mkdir()
     for source, told in (
-        (b"what", "no video that is known"), (b"", "no video|empty"), (data[:200], "cannot be read|no frames"),
+        (b"what", "not a video that is known"), (b"", "not a video|empty"), (data[:200], "cannot be read|no frames"),
         (data[:40] + bytes(400), "cannot be read|no pictures|unknown"), (sound.getvalue(), "only sound"),
         (b"GIF89a" + bytes(40), "cannot be read"), (tmp_path / "empty", "no frames"),
         (b"\x00\x00\x00\x18ftypisom" + bytes(200), "cannot be read|no pictures"),

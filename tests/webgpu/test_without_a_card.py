@@ -58,7 +58,8 @@ def test_lines_that_fit_nothing_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(wgsl, "SOURCES", tmp_path)
     exp = "KERNEL(exp_f32, count, 64)\nMAIN {\n}\n"
     for text, problem in (
-        ("KERNEL(no_such_kernel, 1, 64)\n", "no_such_kernel"), (exp.replace("count", "counts"), "'counts' is no dim"),
+        ("KERNEL(no_such_kernel, 1, 64)\n", "no_such_kernel"),
+        (exp.replace("count", "counts"), "'counts' is not a dim"),
         (f"{exp}ALSO(log_f32, exp_f32, exp( => log)\n", "does not end"),
         (f"{exp}ALSO(sqrt_f32, abs_f32, abs => sqrt)\n", "'abs_f32' has no 'abs'"),
     ):  # fmt: skip

@@ -290,7 +290,7 @@ def _attention_workspace(
 
 
 def _kept_behind(q: Tensor, v: Tensor) -> tuple[int, int] | None:
-    """The bytes of a result, and of what its kernel keeps behind it for the gradient (native/cuda/attention_train.cu);
+    """The bytes of a result, and of what its kernel keeps after it for the gradient (native/cuda/attention_train.cu);
     None where it keeps nothing."""
     if not q.device.backend.keeps_softmax or q.dtype is _F32 or max(q.shape[3], v.shape[3]) > 256:
         return None

@@ -22,6 +22,7 @@ from ..ops.view import dense_copy
 from ..shape import Shape, broadcast_shapes, dense_layout
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
+from .conversions import CONVERSIONS
 from .layouts import in_type, is_packed, result_like, rows_of
 
 _F32 = _dtype.float32
@@ -670,14 +671,6 @@ def _clone(x: Tensor) -> Any:
     return dense_copy(x)
 
 
-_CONVERT = {
-    (_dtype.float16, _F32): K["f16_to_f32"],
-    (_F32, _dtype.float16): K["f32_to_f16"],
-    (_dtype.bfloat16, _F32): K["bf16_to_f32"],
-    (_F32, _dtype.bfloat16): K["f32_to_bf16"],
-}
-
-
 def _cast_any(x: Tensor, dtype: Any) -> Any:
     if x.dtype not in CODES or dtype not in CODES or len(x.shape) > 6:
         return NotImplemented
@@ -690,7 +683,7 @@ def _cast_any(x: Tensor, dtype: Any) -> Any:
 
 @claims("cast")
 def _cast(x: Tensor, dtype: Any, device: Any = None) -> Any:
-    kernel = _CONVERT.get((x.dtype, dtype))
+    kernel = CONVERSIONS.get((x.dtype, dtype))
     if not x.is_contiguous():
         if not is_packed(x) or x.dtype not in CODES or dtype not in CODES:
             return _cast_any(x, dtype)

@@ -184,7 +184,7 @@ def _put(chosen: _Chosen, source: Tensor, opcode: str) -> bool:
 
 
 def _walks(source: Tensor, shape: Shape, first: int, last: int) -> tuple[Tensor, tuple[int, ...]]:
-    """A source as if it had the shape, and its strides over the dims before `first`, from there to `last`, and behind;
+    """A source as if it had the shape, and its strides over the dims before `first`, from there to `last`, and after;
     a dense copy where these are not one walk each."""
     wide = make(source.storage, shape, broadcast_strides(source, shape), source.dtype, source.offset)
     parts = ((0, first), (first, last), (last, len(shape)))

@@ -21,6 +21,7 @@ from ..quant import activation_bytes, dequantize, is_transposed, transposed
 from ..shape import Shape, broadcast_shapes
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous, make
+from .conversions import WIDENING
 from .layouts import rows_of
 
 _F32, _F16, _BF16 = _dtype.float32, _dtype.float16, _dtype.bfloat16
@@ -40,7 +41,6 @@ _LINEAR_Q: dict[Any, tuple[Any, tuple[int, ...]]] = {
 _LINEAR_Q |= {_dtype.q8_0: (K["linear_q8_0"], ()), _dtype.q8_group: (K["linear_q8_group"], ())}
 _QUANTIZE_ROWS = {_F32: K["quantize_rows"], _F16: K["quantize_rows_f16"], _BF16: K["quantize_rows_bf16"]}
 _ADD_ROWS = {_F16: K["add_rows_f16"], _BF16: K["add_rows_bf16"]}
-_WIDEN = {_F16: K["f16_to_f32"], _BF16: K["bf16_to_f32"]}
 
 
 @claims("_linear")
@@ -124,7 +124,7 @@ def _add_halves(y: Any, residual: Tensor) -> Any:
     sums = Storage(4 * rows * columns, y.device)  # y in float32
     launch_all(
         rows * columns >> 10,
-        (_WIDEN[y.dtype], sums, y, rows * columns),
+        (WIDENING[y.dtype], sums, y, rows * columns),
         (_ADD_ROWS[y.dtype], y, sums, residual, rows, columns, stride),
     )
     return y

@@ -246,7 +246,7 @@ def _eigen(a: Tensor) -> Tensor:
 
 
 def _rounds(blocks: int) -> list[list[int]]:
-    """For an even number of blocks: the pairs of each round of a tournament, one behind the other, the smaller number
+    """For an even number of blocks: the pairs of each round of a tournament, one after the other, the smaller number
     of each first.
     """
     ring = list(range(1, blocks))

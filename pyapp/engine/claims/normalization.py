@@ -15,6 +15,7 @@ from ..operands import dense, is_plain
 from ..shape import normalize_dim
 from ..storage import Storage
 from ..tensor import Tensor, empty_contiguous
+from .conversions import WIDENING
 from .layouts import rows_of
 
 _F32 = _dtype.float32
@@ -23,21 +24,18 @@ _FLOATS = (_F32, _dtype.float16, _dtype.bfloat16, _dtype.float64)
 _RMS_NORM, _RMS_NORM_HALVES = K["rms_norm_f32"], K["rms_norm_halves"]
 
 
-_WIDEN = {_dtype.float16: K["f16_to_f32"], _dtype.bfloat16: K["bf16_to_f32"]}
-
-
 def _widened(x: Tensor, weight: Tensor | None) -> Tensor | None:
     """A weight of 16 bits in float32 where x is float32, as in a model of 16-bit parameters."""
-    if weight is None or x.dtype is not _F32 or weight.dtype not in _WIDEN or not weight.is_contiguous():
+    if weight is None or x.dtype is not _F32 or weight.dtype not in WIDENING or not weight.is_contiguous():
         return weight
     wide = empty_contiguous(weight.shape, _F32, weight.device)
-    _WIDEN[weight.dtype].launch(weight.numel() >> 10, wide, weight, weight.numel())
+    WIDENING[weight.dtype].launch(weight.numel() >> 10, wide, weight, weight.numel())
     return wide
 
 
 @claims("_rms_norm")
 def _rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Any:
-    as_it_is = weight.dtype in _WIDEN and weight.is_contiguous() and _RMS_NORM_HALVES.name in x.device.backend.kernels
+    as_it_is = weight.dtype in WIDENING and weight.is_contiguous() and _RMS_NORM_HALVES.name in x.device.backend.kernels
     if not as_it_is:
         weight = _widened(x, weight)  # type: ignore[assignment]
     if x.dtype is not _F32 or not (as_it_is or is_plain(weight)):

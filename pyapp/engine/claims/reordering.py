@@ -90,7 +90,7 @@ def _pad_with_own(x: Tensor, widths: tuple[tuple[int, int], ...], mode: str) -> 
 
 
 def _joined(tensors: Sequence[Tensor], shape: Shape, dim: int, kind: DType, new_dim: bool) -> Any:
-    """Tensors one behind another along a dim of a new tensor; `new_dim`: which they do not have."""
+    """Tensors one after another along a dim of a new tensor; `new_dim`: which they do not have."""
     if len(shape) > 6 or not (kind in CODES or kind.is_complex):
         return NotImplemented
     y, at = empty_contiguous(shape, kind, tensors[0].device), 0

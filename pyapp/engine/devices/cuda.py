@@ -31,7 +31,7 @@ from ..storage import CACHE_LIMIT, forget_stream, trim_backend
 from ..thread_local import ThreadLocal
 
 ALIGNMENT = 64  # bytes
-SCRATCH_ALIGNMENT = 256  # bytes: of what begins behind counters, as what a card allocates
+SCRATCH_ALIGNMENT = 256  # bytes: of what begins after counters, as what a card allocates
 BAD_ARGUMENT = 3  # KERNEL_BAD_ARGUMENT of kernels.h
 SMALL = 4096  # bytes: of the largest block that is cut from a slab
 MOST_STARTS = 4096  # records whose launches are remembered
@@ -80,7 +80,7 @@ class _Starts:
 
 @dataclass(frozen=True)
 class _Scratch:
-    """Scratch memory: `at` an address, behind counters that are zero."""
+    """Scratch memory: `at` an address, after counters that are zero."""
 
     counters: int
     nbytes: int
@@ -190,7 +190,7 @@ class Cuda(Backend):
         return self._own_stream if chosen is None else chosen.handle
 
     def record_event(self, event: Any, chosen: Stream | None) -> None:
-        """Sets a mark of the card behind what was launched in a stream. As `hold_stream`, not while a Graph is being
+        """Sets a mark of the card after what was launched in a stream. As `hold_stream`, not while a Graph is being
         captured in another thread, which it would become a part of."""
         with self._lock:
             self.card.record_event(event, self.stream_of(chosen))

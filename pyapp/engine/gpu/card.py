@@ -119,7 +119,7 @@ class Card:
         raise NotImplementedError
 
     def record_event(self, event: Any, stream: Any) -> None:
-        """Sets the mark behind what was launched in a stream."""
+        """Sets the mark after what was launched in a stream."""
         raise NotImplementedError
 
     def hold_stream(self, stream: Any, event: Any) -> None:

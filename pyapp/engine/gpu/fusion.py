@@ -4,9 +4,9 @@ three microseconds beside its work.
 The kernel that stands for several writes all that they write, with the same bits, so nothing need be known of who reads
 it. They are
 
-- a root-mean-square norm, or a gated activation, and the quantisation of its result behind it;
-- of a single row that, or the quantisation alone, and the linear layer behind it;
-- the norm of a single row, the linear layer with weights in floats behind it, and the gated activation behind that; or,
+- a root-mean-square norm, or a gated activation, and the quantisation of its result after it;
+- of a single row that, or the quantisation alone, and the linear layer after it;
+- the norm of a single row, the linear layer with weights in floats after it, and the gated activation after that; or,
   where the layer makes queries, keys and values, their rotation and the writes to a cache of floats that is not in
   blocks.
 """

@@ -109,7 +109,7 @@ def _expanded(expression: str, macros: Macros) -> str:
 
 
 def _closing(text: str, start: int) -> int:
-    """Behind the parenthesis that closes the one before `start`."""
+    """After the parenthesis that closes the one before `start`."""
     depth = 1
     for at in range(start, len(text)):
         depth += (text[at] == "(") - (text[at] == ")")
@@ -132,7 +132,7 @@ def number_of(expression: str, kernel: str, macros: Macros) -> Number:
         if name.startswith("TYPE_") and name[5:] in _TYPES:
             return str(_TYPES.index(name[5:]))
         if name not in dims:
-            raise KernelError(f"{name!r} is no dim of the kernel '{kernel}'", where="native/cuda")
+            raise KernelError(f"{name!r} is not a dim of the kernel '{kernel}'", where="native/cuda")
         return f"d[{dims.index(name)}]"
 
     def product(match: re.Match[str]) -> str:
@@ -160,7 +160,7 @@ def read_source(path: Path, multiprocessors: int = MULTIPROCESSORS) -> dict[str,
     macros["MULTIPROCESSORS"] = None, str(multiprocessors)
     for kind, (name, *rest) in _lines(text):
         if name not in SIGNATURES:
-            raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
+            raise KernelError(f"{name!r} is not a kernel of kernels.h", where=str(path))
         if kind == "OPERANDS":
             continue
         if kind in asked:
@@ -259,7 +259,7 @@ def _alone(text: str, kernel: str) -> str:
 
 
 def _end_of_body(text: str, begin: int) -> int:
-    """Behind the braces that follow."""
+    """After the braces that follow."""
     depth = 0
     for match in _BRACES.finditer(text, begin):
         depth += {"{": 1, "}": -1}.get(match[0], 0)

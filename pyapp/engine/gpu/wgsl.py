@@ -64,7 +64,7 @@ def _read(path: Path) -> dict[str, Program]:
         section = text[start:end]
         name, *rest = arguments_of(section, section.index("(") + 1)
         if name not in SIGNATURES:
-            raise KernelError(f"{name!r} is no kernel of kernels.h", where=str(path))
+            raise KernelError(f"{name!r} is not a kernel of kernels.h", where=str(path))
         if section.startswith("ALSO"):
             section = sections.get(rest[0], "").replace(rest[0], name)
             for pair in rest[1:]:

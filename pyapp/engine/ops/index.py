@@ -61,7 +61,7 @@ def _entries(x: Tensor, index: Any) -> tuple[list[Any], bool]:
             ellipsis = at
         elif entry is not None:
             if isinstance(entry, str):
-                raise TypeError(f"index: {entry!r:.40} is no index of {describe(x)}")
+                raise TypeError(f"index: {entry!r:.40} is not an index of {describe(x)}")
             if isinstance(entry, Tensor) and entry.dtype is _dtype.uint8:
                 entries[at] = entry != 0
             used += _consumes(entries[at])
@@ -85,7 +85,7 @@ def _consumes(entry: Any) -> int:
 
 
 def _basic(x: Tensor, entries: Sequence[Any]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """(shape, strides, offset) of a view by ints, slices and None. Dims behind the last entry are kept whole."""
+    """(shape, strides, offset) of a view by ints, slices and None. Dims after the last entry are kept whole."""
     sizes, steps = x.shape, x.strides
     shape: list[int] = []
     strides: list[int] = []

@@ -53,9 +53,9 @@ def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
 @method()
 def record_stream(x: Tensor, stream: Any) -> None:
     """Says that a stream of x's card, beside the one that x was made in, uses x: when x is gone, its memory serves the
-    next tensor behind what that stream has to do until then. No effect on the CPU, which has no streams.
+    next tensor after what that stream has to do until then. No effect on the CPU, which has no streams.
 
-    TypeError for what is no stream, RuntimeError for a stream of another card.
+    TypeError for what is not a stream, RuntimeError for a stream of another card.
     """
     if x.device.type == "cuda":
         if not hasattr(stream, "record_use"):

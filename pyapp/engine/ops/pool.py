@@ -98,7 +98,7 @@ class _Windows:
 
 
 class _Parts:
-    """The windows of an adaptive pool: `out` parts of each spatial dim, which overlap where the size is no multiple."""
+    """The windows of an adaptive pool: `out` parts of each spatial dim, which overlap unless `out` divides the size."""
 
     counted, divisor = False, 0
 

@@ -156,7 +156,7 @@ def _check_float(name: str, dtype: Any) -> None:
 
 
 def _drawn(kernel: Any, size: Any, generator: Generator | None, dtype: Any, device: Any) -> Tensor:
-    """Numbers of a dtype. The parts of complex ones are drawn one behind the other; of normal ones each has the
+    """Numbers of a dtype. The parts of complex ones are drawn one after the other; of normal ones each has the
     variance 1/2, so that the numbers have 1."""
     kind = _float(dtype)
     if kind is None or not _dtype.as_dtype(kind).is_complex:

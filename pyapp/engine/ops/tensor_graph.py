@@ -20,7 +20,7 @@ def _grad_fn(x: Tensor) -> Node | None:
 
 @method()
 def retain_grad(x: Tensor) -> None:
-    """Has backward() fill `grad` of a tensor that is no leaf."""
+    """Has backward() fill `grad` of a tensor that is not a leaf."""
     if not x.requires_grad:
         raise RuntimeError("retain_grad: this tensor does not require a gradient")
     if x.node is not None:
@@ -29,7 +29,7 @@ def retain_grad(x: Tensor) -> None:
 
 @attribute("retains_grad")
 def _retains_grad(x: Tensor) -> bool:
-    """Whether backward() fills `grad` though this is no leaf."""
+    """Whether backward() fills `grad` though this is not a leaf."""
     return x.node is not None and x.node.retained is not None and x.node.retained() is x
 
 

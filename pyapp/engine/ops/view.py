@@ -182,7 +182,7 @@ def _expanded_shape(x: Tensor, target: tuple[int, ...]) -> tuple[int, ...]:
         kept = [n if m == -1 else m for n, m in zip(x.shape, target[extra:], strict=True)]
         target = (*target[:extra], *kept)
     if min(target, default=0) < 0:
-        raise ValueError(f"expand: {target} is no shape for {describe(x)}; -1 keeps the size of a dim that it has")
+        raise ValueError(f"expand: {target} is not a shape for {describe(x)}; -1 keeps the size of a dim that it has")
     if broadcast_shapes(x.shape, target, op="expand") != target:
         raise ValueError(f"expand: {describe(x)} does not expand to {target}")
     return target

@@ -323,7 +323,7 @@ class _Host:
 def _leave(mpi: Any, process: int) -> None:
     """Tells the other ranks that this one goes, and waits until all do: who waits for it in a call learns that it will
     not come."""
-    if os.getpid() != process or mpi.Is_finalized():  # a forked process is no rank
+    if os.getpid() != process or mpi.Is_finalized():  # a forked process is not a rank
         return
     everyone = mpi.COMM_WORLD
     others = [rank for rank in range(everyone.Get_size()) if rank != everyone.Get_rank()]

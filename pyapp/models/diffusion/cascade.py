@@ -48,7 +48,7 @@ class Cosine:
         require(kind == CLASS, f"the schedule {kind!r:.60} is not known", f"Known for this network: {CLASS}")
         self.config, self.steps = read_config(CosineConfig, values), steps
         if not 1 <= steps <= MOST_STEPS:
-            raise OptionError(f"{steps!r} is no number of steps from 1 to {MOST_STEPS:,}", where="steps")
+            raise OptionError(f"{steps!r} is not a number of steps from 1 to {MOST_STEPS:,}", where="steps")
         step, half = np.float32(-1 / steps), (steps + 1) // 2  # rounded as the training's: angles of times are large
         self.times = [
             float(np.float32(1) + step * np.float32(i) if i < half else -step * np.float32(steps - i))

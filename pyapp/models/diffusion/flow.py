@@ -70,7 +70,7 @@ class Flow:
         self.config, self.steps = config, steps
         most = config.num_train_timesteps
         if type(steps) is not int or not 1 <= steps <= most:
-            raise OptionError(f"{steps!r} is no number of steps from 1 to {most:,}", where="steps")
+            raise OptionError(f"{steps!r} is not a number of steps from 1 to {most:,}", where="steps")
         if even:
             found: Any = np.linspace(1.0, 1 / steps, steps).astype("float32").astype("float64")
         else:
@@ -121,7 +121,7 @@ def read_flow(values: Mapping[str, Any], name: str | None = None) -> FlowConfig:
     """
     if name not in (None, NAME):
         raise OptionError(
-            f"{name!r:.60} is no schedule of this model", where="schedule", hint=f"Its steps are Euler's: {NAME}"
+            f"{name!r:.60} is not a schedule of this model", where="schedule", hint=f"Its steps are Euler's: {NAME}"
         )
     kind = values.get("_class_name")
     require(kind == CLASS, f"the schedule {kind!r:.60} is not known", f"Known for this network: {CLASS}")

@@ -87,7 +87,7 @@ class FeedForward(Module):
 
 class JointAttention(Module):
     """Attention of the places of a picture, with `text` also of the tokens of a text, to all of them. normed: queries
-    and keys have a norm. outputs: which of the two have a projection behind it.
+    and keys have a norm. outputs: which of the two have a projection after it.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class JointAttention(Module):
 
 
 class JointBlock(Module):
-    """Attention and feed-forward parts of two streams. last: nothing reads the text behind it. dual: the picture also
+    """Attention and feed-forward parts of two streams. last: nothing reads the text after it. dual: the picture also
     attends to itself alone.
     """
 
@@ -183,7 +183,7 @@ class Condition(Module):
         self.text_embedder = TimeEmbedding(pooled, width)
 
     def forward(self, time: Tensor, pooled: Tensor, guidance: Tensor | None = None) -> Tensor:
-        """time and guidance (B,) or (1,), pooled (B, P) → (B, D), behind the activation that all readers begin with."""
+        """time and guidance (B,) or (1,), pooled (B, P) → (B, D), after the activation that all readers begin with."""
         x = self.timestep_embedder(waves(time, WAVES)) + self.text_embedder(pooled)
         if self.guidance_embedder is not None:
             if guidance is None:

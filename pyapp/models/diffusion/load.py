@@ -487,7 +487,7 @@ def _made(part: str, name: str, values: Mapping[str, Any], where: str, kind: Kin
             if part in OWN_PARTS:
                 return OWN_PARTS[part](values)
             if part == "control":
-                require(name == "ControlNetModel", f"{name!r:.60} is no ControlNet")
+                require(name == "ControlNetModel", f"{name!r:.60} is not a ControlNet")
                 return ControlNet(ControlNetConfig.from_dict(values))
             if part == "vae":
                 require(name in AUTOENCODERS, f"{part} is {name!r:.60}", f"Known: {', '.join(AUTOENCODERS)}")

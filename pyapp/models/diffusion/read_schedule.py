@@ -38,7 +38,7 @@ def read_schedule(values: Mapping[str, Any], name: str | None = None) -> tuple[t
     unknown one, OptionError for an unknown name.
     """
     if name is not None and name not in NAMES:
-        raise OptionError(f"{name!r:.60} is no schedule", where="schedule", hint=f"Schedules: {', '.join(NAMES)}")
+        raise OptionError(f"{name!r:.60} is not a schedule", where="schedule", hint=f"Schedules: {', '.join(NAMES)}")
     for setting in UNSUPPORTED:
         require(not values.get(setting), f"a schedule with {setting} is not supported")
     kind = values.get("_class_name")

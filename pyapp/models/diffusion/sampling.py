@@ -52,7 +52,7 @@ class ImagineOptions:
 
     def __post_init__(self) -> None:
         if not isinstance(self.negative_prompt, str):
-            raise OptionError(f"{self.negative_prompt!r:.60} is no text", where="negative_prompt")
+            raise OptionError(f"{self.negative_prompt!r:.60} is not text", where="negative_prompt")
         for name, most in (("steps", 1 << 16), ("height", SIDES), ("width", SIDES)):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1, most, whole=True)

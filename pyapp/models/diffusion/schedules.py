@@ -80,7 +80,7 @@ class Schedule:
         self.config, self.steps = config, steps
         most = config.num_train_timesteps
         if type(steps) is not int or not 1 <= steps <= most:
-            raise OptionError(f"{steps!r} is no number of steps from 1 to {most:,}", where="steps")
+            raise OptionError(f"{steps!r} is not a number of steps from 1 to {most:,}", where="steps")
         first, last = np.float32(config.beta_start), np.float32(config.beta_end)
         if config.beta_schedule == "scaled_linear":
             betas = np.linspace(first**0.5, last**0.5, most, dtype="float32") ** 2

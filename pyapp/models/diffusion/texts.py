@@ -112,7 +112,7 @@ class Reader:
         return found
 
     def language(self, prompts: Sequence[str], most: int) -> tuple[Tensor, Tensor]:
-        """The states (N, S, D) that a language model has of prompts as its user's turns, with zeros behind each, and
+        """The states (N, S, D) that a language model has of prompts as its user's turns, with zeros after each, and
         how many each prompt has, int32 (N,). Longer turns are cut.
         """
         assert isinstance(self.encoder, LanguageEncoder)

@@ -260,7 +260,7 @@ class Transformer(Module):
 
 
 class Level(Module):
-    """Residual blocks, a transformer behind each if the level has them, and the filter that leads to the next level."""
+    """Residual blocks, a transformer after each if the level has them, and the filter that leads to the next level."""
 
     def __init__(self, config: UNetConfig, level: int, inputs: list[int], reads: bool, half: bool | None) -> None:
         super().__init__()
@@ -340,7 +340,7 @@ class WayDown(Module):
         return found + self.add_embedding(ops.cat([pooled, places], 1))
 
     def coarser(self, x: Tensor, embedded: Tensor, text: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """x (B, C, H, W) behind the first filter → the coarsest map, and all maps on the way there, x included."""
+        """x (B, C, H, W) after the first filter → the coarsest map, and all maps on the way there, x included."""
         kept = [x]
         for level in self.down_blocks:
             for i in range(len(level.resnets)):

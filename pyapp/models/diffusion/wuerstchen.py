@@ -181,7 +181,7 @@ class Time(Module):
 
 
 class Attention(Module):
-    """Projections of queries, keys and values, and one behind the attention."""
+    """Projections of queries, keys and values, and one after the attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -322,7 +322,7 @@ class WuerstchenDecoder(Network):
 
     def forward(self, x: Tensor, time: Tensor, small: Tensor, text: Tensor) -> Tensor:
         """x (B, C, H, W) at the times (B,) or (1,) from 0 to 1, the prior's picture small (B, E, h, w), text (B, S, D)
-        → noise (B, C, H, W). ArgumentError for sides that are no multiples of `multiple`.
+        → noise (B, C, H, W). ArgumentError for sides that are not multiples of `multiple`.
         """
         config = self.config
         _check("WuerstchenDecoder", x, config.c_in, text, config.clip_embd, config.multiple)

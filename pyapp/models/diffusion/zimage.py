@@ -1,5 +1,5 @@
 """Z-Image (Z-Image Team 2025, arXiv 2511.22699): a transformer that reads the places of a picture and the tokens of a
-text as one sequence, behind layers of each alone. The text is what a language model makes of it.
+text as one sequence, after layers of each alone. The text is what a language model makes of it.
 
 Parameters and fields have the names of diffusers' ZImageTransformer2DModel.
 """

@@ -152,7 +152,7 @@ def load_task_model(
     dtype ("q8_0", "q4_0", "float16" …): the type to convert the matrices to while they are read. labels: those of a
     classifier that is to be trained, in place of the file's; layers of its head that the file lacks, or has for other
     labels, are new. The parameters need no gradients: call `model.requires_grad_()` to train. A file without the layers
-    of the task's head is refused by name; layers of other heads are left out, which a Notice tells. Raises
+    of the task's head is refused by name; layers of other heads are left out, which a Notice reports. Raises
     ModelNotFoundError, DownloadError, FileFormatError, ModelError, OptionError, and Cancelled once `cancel` is set.
     """
     report, cancel = report or (lambda event: None), cancel or Cancel()
@@ -516,7 +516,7 @@ def _of_decoder(module: Any, config: Any, settings: Mapping[str, Any], task: str
 
 
 def _reads_both_ways(settings: Mapping[str, Any]) -> bool:
-    """Whether the tokens of a language model that embeds see those behind them: `is_causal` is false, or, in files that
+    """Whether the tokens of a language model that embeds see those after them: `is_causal` is false, or, in files that
     do not say it, the class is one whose code has that as its default.
     """
     said, classes = settings.get("is_causal"), settings.get("auto_map")

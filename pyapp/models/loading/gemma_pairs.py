@@ -39,8 +39,8 @@ class GemmaPairConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """From the object of a config.json. ModelError for a part that is no object, and for parts that differ in what
-        they share.
+        """From the object of a config.json. ModelError for a part that is not an object, and for parts that differ in
+        what they share.
         """
         parts = {}
         for name in ("encoder", "decoder"):

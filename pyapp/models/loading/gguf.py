@@ -331,8 +331,8 @@ def index_names(architecture: str, values: Mapping[str, Any], tensors: Mapping[s
     """
     if architecture == "clip":
         raise ModelError(
-            "this is what sees pictures of a model in two files, not its language model",
-            hint="Give the other file, and this one as --projector (in Python projector=)",
+            "this file has the vision projector (mmproj) of a model, not its language model",
+            hint="Give the language model's file, and this one as --projector (in Python projector=)",
         )  # fmt: skip
     found = []
     if values.get(f"{architecture}.expert_count"):

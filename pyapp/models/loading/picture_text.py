@@ -158,7 +158,7 @@ class PictureTextConfig(MixedTextConfig):
 
 def without_mrope(text: Mapping[str, Any]) -> dict[str, Any]:
     """The object of a text_config whose rotary positions are those of a plain language model, besides their
-    mrope_section. ModelError for rotary positions that are no object.
+    mrope_section. ModelError for rotary positions that are not an object.
     """
     rotary = text.get("rope_parameters") or text.get("rope_scaling") or {}
     require(isinstance(rotary, dict), f"rope_parameters is {rotary!r:.60}, expected an object")

@@ -117,9 +117,9 @@ class ProjectorFile:
     def _kind(self, settings: Mapping[str, Any]) -> Kind:
         architecture = self.values.get("general.architecture")
         if architecture != ARCHITECTURE:
-            told = "no GGUF file" if architecture is None else f"a GGUF file of the architecture {architecture!r:.50}"
+            found = "no GGUF file" if architecture is None else f"a GGUF file of the architecture {architecture!r:.50}"
             raise ModelError(
-                f"this is {told}, not one of what sees pictures ({ARCHITECTURE!r})", where=self.where,
+                f"this is {found}, not a vision projector ({ARCHITECTURE!r})", where=self.where,
                 hint="Give the mmproj-….gguf that belongs to the model",
             )  # fmt: skip
         found = self.values.get("clip.projector_type", self.values.get("clip.vision.projector_type", "mlp"))
@@ -142,7 +142,7 @@ class ProjectorFile:
         made, width = self.shape(self.kind.last)[self.kind.axis], self.settings["text_config"].get("hidden_size")
         if made != width:
             raise ModelError(
-                f"it makes vectors of {made:,} numbers, the language model has {width:,}", where=self.where,
+                f"it makes vectors of {made:,} numbers, the language model has {width}", where=self.where,
                 hint="Give the mmproj-….gguf that belongs to the model",
             )  # fmt: skip
 
@@ -270,9 +270,9 @@ def _seeing(model: Any) -> Module:
 def find_projector(
     projector: Any, beside: Any, text: Checkpoint, settings: Mapping[str, Any], report: Callable[[Any], None]
 ) -> ProjectorFile | None:
-    """The file of what sees pictures for a language model: `projector`, which was given, or `beside`, which lies beside
-    it. Where the latter does not fit it is another model's: None, and a Notice says so. ModelError and OptionError for
-    one that was given.
+    """The vision projector of a language model: `projector`, which was given, or `beside`, which lies beside it.
+    Where the latter does not fit it is another model's: None, and a Notice says so. ModelError and OptionError for one
+    that was given.
     """
     if projector is not None:
         if getattr(text, "values", {}).get("general.architecture", "pyapp") == "pyapp":
@@ -309,12 +309,12 @@ def _llava(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
     tensors = file.checkpoint.tensors
     if "v.post_ln.weight" in tensors:
         raise ModelError(
-            "this form of LLaVA is not known: its tower has a norm behind its layers", where=file.where
+            "this form of LLaVA is not known: its tower has a norm after its layers", where=file.where
         )  # fmt: skip
     clip = "v.class_embd" in tensors
     vision = _transformer(file, *(("clip_vision_model", "gelu") if clip else ("siglip_vision_model",)))
     layers = file.values.get("clip.vision.feature_layer")
-    # Files without the key leave out the layers behind those that are read.
+    # Files without the key leave out the layers after those that are read.
     chosen = list(layers) if isinstance(layers, list) and layers else [vision["num_hidden_layers"]]
     return vision, {
         "vision_feature_layer": chosen, "vision_feature_select_strategy": "default" if clip else "full",
@@ -400,7 +400,7 @@ def _deep(file: ProjectorFile) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _deep_names(config: Any) -> dict[str, str]:
-    """The bias of the patches, and the mergers behind some layers, which files number by these."""
+    """The bias of the patches, and the mergers after some layers, which files number by these."""
     found = {"vision_tower.patch_embed.proj.bias": "v.patch_embd.bias"}
     parts = {"norm": "norm", "linear_fc1": "fc1", "linear_fc2": "fc2"}
     for number, layer in enumerate(config.vision_config.deepstack):

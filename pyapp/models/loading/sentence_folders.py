@@ -114,7 +114,7 @@ def _limits(files: Mapping[str, Any]) -> dict[str, Any]:
 def sentence_parts(
     files: Mapping[str, Any], dtype: str | None, device: Device | str | None
 ) -> tuple[list[Module], SentenceSettings]:
-    """What modules.json puts behind the encoder, and the settings beside it. `files` are those of the folder, by
+    """What modules.json puts after the encoder, and the settings beside it. `files` are those of the folder, by
     path.
     """
     parts: list[Module] = []
@@ -266,7 +266,7 @@ def _table(checkpoint: Checkpoint, name: str, table: str, most: int, rows: str |
     """An empty table with the shape of the tensor `name`, with as many rows as the tensor `rows` if it is given."""
     info = checkpoint.tensors.get(name)
     if info is None or len(info.shape) != 2:
-        raise ModelError(f"{name!r} is missing, or is no table", where=checkpoint.source.name)
+        raise ModelError(f"{name!r} is missing, or is not a table", where=checkpoint.source.name)
     count = info.shape[0] if rows is None else checkpoint.tensors[rows].shape[0]
     with skip_initialization():
         return WordVectors(table, count, info.shape[1], min(most, 1 << 20))

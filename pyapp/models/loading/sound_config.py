@@ -78,7 +78,7 @@ class SoundConfig(Labelled, FileConfig):
         """From the object of a config.json."""
         require(
             not values.get("add_adapter"),
-            "it has add_adapter true: convolutions behind the encoder are not known",
+            "it has add_adapter true: convolutions after the encoder are not known",
             "Choose a model without them, such as facebook/wav2vec2-base-960h",
         )
         return read_config(cls, values)

@@ -66,7 +66,7 @@ def part_config(values: Mapping[str, Any], name: str) -> Any:
     if module is None or task not in TASKS_OF[module]:
         raise ModelError(f"the {name} {kind!r:.50} is not known for {task}")
     found = importlib.import_module(f"pyapp.models.{module}").Config.from_dict(own)
-    require(name != TEXT or hasattr(found, "d_model"), f"the {name} {kind!r:.50} is no T5, which reads texts here")
+    require(name != TEXT or hasattr(found, "d_model"), f"the {name} {kind!r:.50} is not a T5, which reads texts here")
     return found
 
 

@@ -241,7 +241,7 @@ def _lasting(source: Any) -> Any:
     if isinstance(source, (str, os.PathLike)):
         return source
     if source.size > LARGEST_STYLE:
-        raise ModelError(f"this is no file of a voice: it has {source.size:,} bytes", where=source.name)
+        raise ModelError(f"this is not a file of a voice: it has {source.size:,} bytes", where=source.name)
     return BytesSource(bytes(source.read(0, source.size)), source.name)
 
 

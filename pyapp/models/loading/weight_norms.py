@@ -17,7 +17,7 @@ NORMS = (("parametrizations.weight.original0", "parametrizations.weight.original
 
 
 def normed_weights(tensors: Mapping[str, TensorInfo], ignored: str) -> dict[str, Stored]:
-    """How a file stores the weights that have norms. `ignored`: a pattern of names that are no parameters."""
+    """How a file stores the weights that have norms. `ignored`: a pattern of names that are not parameters."""
     return dict(_normed(name for name in tensors if not re.fullmatch(ignored, name)))
 
 

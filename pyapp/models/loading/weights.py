@@ -43,7 +43,7 @@ STATISTICS = ("running_mean", "running_var")  # buffers of a batch norm, without
 
 
 def ignored_by(module: Any, usual: re.Pattern[str] = IGNORED) -> re.Pattern[str]:
-    """Names of files that are no parameters: the usual ones, and those of an architecture's module."""
+    """Names of files that are not parameters: the usual ones, and those of an architecture's module."""
     return re.compile(f"{usual.pattern}|{module.IGNORED}") if hasattr(module, "IGNORED") else usual
 
 
@@ -143,7 +143,7 @@ def load_weights(
 
     stored: where a parameter has another name or form in the file. base: the first part of the model's names that a
     file may leave out ("model", "bert"); the prefixes in PREFIXES, which a file may have, are removed. renames: the
-    model's name for a name of the file. ignored: names of the file that are no parameters.
+    model's name for a name of the file. ignored: names of the file that are not parameters.
     dtype: None keeps block types and 16-bit floats of the matrices and makes all else float32; else a float type, a
     block type ("q4_0", "q8_0" …) or a mixture ("Q4_K_M") of the matrices. `config` gives the mixture the numbers of
     heads and experts. progress(bytes done, bytes in all) follows each tensor. optional: names of parameters that keep
@@ -545,7 +545,7 @@ def matrix_types(found: Mapping[str, Slot], dtype: str, config: Mapping[str, Any
         kind = None
     if kind is None or kind not in (*FLOATS, *BLOCK_TYPES):
         raise OptionError(
-            f"{dtype!r:.50} is no type of weights", where="dtype",
+            f"{dtype!r:.50} is not a type of weights", where="dtype",
             hint=f"Types: {', '.join((*FLOATS, *BLOCK_TYPES, *MIXTURES))}",
         )  # fmt: skip
     return dict.fromkeys(matrices, kind)

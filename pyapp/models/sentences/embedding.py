@@ -1,4 +1,4 @@
-"""Sentence embeddings: an encoder and what a folder of sentence-transformers puts behind it (Reimers and Gurevych 2019,
+"""Sentence embeddings: an encoder and what a folder of sentence-transformers puts after it (Reimers and Gurevych 2019,
 arXiv 1908.10084; https://sbert.net): pooling, linear layers, norms, normalising.
 
 `modules.json` lists the parts, `1_Pooling/config.json` says how tokens become one vector,
@@ -207,7 +207,7 @@ class SentenceSettings:
 
 
 class TextEmbedder(Module):
-    """Base of an encoder and the parts behind it."""
+    """Base of an encoder and the parts after it."""
 
     def __init__(self, encoder: Encoder, settings: SentenceSettings) -> None:
         super().__init__()
@@ -227,7 +227,7 @@ class TextEmbedder(Module):
 
 
 class SentenceEmbedder(TextEmbedder):
-    """An encoder and the parts behind it: texts become vectors."""
+    """An encoder and the parts after it: texts become vectors."""
 
     def __init__(self, encoder: Encoder, parts: Sequence[Module], settings: SentenceSettings) -> None:
         super().__init__(encoder, settings)

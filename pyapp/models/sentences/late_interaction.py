@@ -52,7 +52,7 @@ class Expansion:
 class LateInteraction:
     """How the texts of each role are read.
 
-    prefixes: the token that is put behind the first one, by role. lengths: the largest number of tokens, by role.
+    prefixes: the token that is put after the first one, by role. lengths: the largest number of tokens, by role.
     skipped: words whose tokens count for nothing in texts of the roles `skipping`. kept: the only ids that count in
     documents; None: all.
     """
@@ -110,7 +110,7 @@ def _length(value: Any, name: str, where: str) -> int:
 def _words(value: Any, name: str, where: str) -> tuple[str, ...]:
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or len(found) > WORDS or not all(isinstance(word, str) for word in found):
-        raise ModelError(f"{name} is no list of words", where=where)
+        raise ModelError(f"{name} is not a list of words", where=where)
     return tuple(found)
 
 
@@ -151,7 +151,7 @@ def from_encoder(limits: Mapping[str, Any], mask: Mapping[str, Any] | None) -> L
     if kept is not None and (
         not isinstance(kept, list) or len(kept) > WORDS or any(type(one) is not int or one < 0 for one in kept)
     ):
-        raise ModelError("keep_only_token_ids is no list of ids", where=where)
+        raise ModelError("keep_only_token_ids is not a list of ids", where=where)
     tasks = mask.get("skiplist_tasks")
     return LateInteraction(
         lengths=lengths, expansion=expansion, skipped=_words(mask.get("skiplist_words") or [], "skiplist_words", where),

@@ -1,4 +1,4 @@
-"""Language models that rank texts by the logits of "yes" and "no" behind a query and a document.
+"""Language models that rank texts by the logits of "yes" and "no" after a query and a document.
 
 The words and the chat template are those of sentence-transformers' LogitScore; a Qwen3-Reranker (Zhang et al. 2025,
 arXiv 2506.05176) without them gets the prompt of its model card.
@@ -64,7 +64,7 @@ def pair_encodings(
     tokenizer: Tokenizer, template: ChatTemplate, query: str, texts: Sequence[str], prompt: str | None, most: int
 ) -> list[Encoding]:
     """The query with each text by a template, at most `most` tokens each: long texts lose their ends, what the template
-    writes behind them stays. `prompt` is the system's message.
+    writes after them stays. `prompt` is the system's message.
     """
     before = [] if prompt is None else [{"role": "system", "content": prompt}]
 

@@ -1,5 +1,5 @@
 """Encoders whose tokens have vectors of their own, whatever stands beside them, and the parts that
-sentence-transformers puts behind them: weights of words, convolutions, an LSTM.
+sentence-transformers puts after them: weights of words, convolutions, an LSTM.
 
 StaticEmbedding reads model2vec's files too (Tulkens and van Dongen 2024, https://github.com/MinishLab/model2vec);
 WordEmbeddings are GloVe's and word2vec's vectors (Pennington et al. 2014, Mikolov et al. 2013).
@@ -68,7 +68,7 @@ class WordWeights(TokenPart):
         super().__init__()
         words = config.get("vocab")
         if not isinstance(words, list) or not words:
-            raise ModelError("vocab is no list of words", where=where)
+            raise ModelError("vocab is not a list of words", where=where)
         self.emb_layer = Embedding(len(words), 1)
 
     def tokens(self, x: Tensor, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:

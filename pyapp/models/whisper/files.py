@@ -92,7 +92,7 @@ def config_of_tensors(checkpoint: Checkpoint) -> Config:
         found = checkpoint.tensors.get(name)
         if found is None or len(found.shape) != rank:
             raise ModelError(
-                f"there is no tensor {name!r}", where=checkpoint.source.name, hint="It is no Whisper model"
+                f"there is no tensor {name!r}", where=checkpoint.source.name, hint="It is not a Whisper model"
             )
         return found.shape
 

@@ -256,7 +256,7 @@ class SparseFeedForward(RoutedFeedForward):
 
 
 class SharedExpertFeedForward(Module):
-    """A mixture of experts, and an expert that every token has behind a gate of its own (Yang et al. 2024, arXiv
+    """A mixture of experts, and an expert that every token has after a gate of its own (Yang et al. 2024, arXiv
     2407.10671), added to the residual. `config` has the fields of Qwen's configurations.
     """
 

@@ -89,7 +89,7 @@ def _parsed(array: Any, element: str) -> Any:
             return np.array([t.lower() not in ("", "0", "false") for t in array.reshape(-1)]).reshape(array.shape)
         values = [int(float(t)) if whole else float(t) for t in array.reshape(-1)]
     except ValueError as error:
-        raise ValueError(f"a text is no number: {error}") from None
+        raise ValueError(f"a text is not a number: {error}") from None
     return np.array(values, np.int64 if whole else np.float64).reshape(array.shape)
 
 
@@ -108,7 +108,7 @@ def bit_cast(x: Any, *, to: int) -> Any:
     """The same bits as another type of the same width."""
     element, own = element_name(to), element_of(x)
     if "string" in (element, own) or BITS[element] != BITS[own]:
-        raise TypeError(f"the bits of {own} are no {element}: the types must be of one width, and not string")
+        raise TypeError(f"the bits of {own} are not {element}: the types must be of one width, and not string")
     if own == "bfloat16":
         codes = (array_of(x).view(np.uint32) >> 16).astype(np.uint16)
     elif own in SMALL_INTEGERS:

@@ -47,7 +47,7 @@ def dequantized_blocks(b: Tensor, scales: Tensor, zero: Any, bits: int, block: i
     blocks = -(-k // block)
     if b.numel() != n * blocks * (block * bits // 8) or scales.numel() != n * blocks:
         raise ValueError(
-            f"{b.numel():,} bytes and {scales.numel():,} scales are no weight of {n} x {k} with {bits} bits in "
+            f"{b.numel():,} bytes and {scales.numel():,} scales are not a weight of {n} x {k} with {bits} bits in "
             f"blocks of {block}"
         )
     codes = codes_of_blocks(b, bits, n, k).astype(np.float32)
@@ -206,7 +206,7 @@ def q_linear_softmax(
 def q_linear_concat(y_scale: Any, y_zero: Any, *inputs: Any, axis: int) -> Any:
     """Triples of a tensor, its scale and its zero point, joined."""
     if len(inputs) % 3:
-        raise ValueError(f"{len(inputs)} inputs are no triples of a tensor, a scale and a zero point")
+        raise ValueError(f"{len(inputs)} inputs are not triples of a tensor, a scale and a zero point")
     parts = [dequantize_linear(*inputs[at : at + 3]) for at in range(0, len(inputs), 3)]
     return quantize_linear(ops.cat(parts, axes_of([axis], parts[0].ndim)[0]), y_scale, y_zero)
 

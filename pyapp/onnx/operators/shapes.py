@@ -109,7 +109,7 @@ def unsqueeze_by_attribute(x: Any, *, axes: list[int]) -> Any:
 def transpose(x: Any, *, perm: list[int] | None = None) -> Any:
     order = list(range(x.ndim))[::-1] if perm is None else perm
     if sorted(order) != list(range(x.ndim)):
-        raise ValueError(f"perm {order} is no order of the {x.ndim} dims")
+        raise ValueError(f"perm {order} is not an order of the {x.ndim} dims")
     return permuted(x, order)
 
 

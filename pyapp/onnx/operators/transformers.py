@@ -105,7 +105,7 @@ def fused_mat_mul(
     a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0,
     transBatchB: int = 0,
 ) -> Tensor:  # fmt: skip
-    """alpha A B, where the matrices of each may be transposed, and its batch dims moved behind the rows."""
+    """alpha A B, where the matrices of each may be transposed, and its batch dims moved after the rows."""
 
     def arranged(x: Tensor, batch: int, flipped: int) -> Tensor:
         if batch and x.ndim > 2:
@@ -302,7 +302,7 @@ def group_query_attention(
     softcap: float = 0.0, qk_output: int = 0, causal: int = 1, qk_norm_epsilon: float = 1e-6,
     k_quant_type: bytes = b"NONE", v_quant_type: bytes = b"NONE", kv_cache_bit_width: int = 0,
 ) -> Any:  # fmt: skip
-    """Causal attention of grouped heads to a cache: query (B, T, H D), or with keys and values behind it; lengths (B,):
+    """Causal attention of grouped heads to a cache: query (B, T, H D), or with keys and values after it; lengths (B,):
     the keys of each text less one; the past (B, KV, P, D)."""
     if sinks is not None or smooth_softmax or k_scale is not None or v_scale is not None or qk_output:
         raise ValueError("attention sinks, smooth softmax, quantised caches and the output of scores are not supported")

@@ -17,7 +17,7 @@ from pyapp.models.loading.writing_folder import write_folder
 
 from .examples import digest_of
 from .steps import Request
-from .whole import LabelTraining, WholeSettings, labels_for
+from .whole import LabelTraining, WholeSettings, check_choice, labels_for
 
 PROCESSOR = "preprocessor_config.json"
 
@@ -62,6 +62,7 @@ class FolderTraining(LabelTraining):
         more = {"data": digest_of_folder(data)}
         yield Progress("loading the model", 0, 1)
         labels = labels_for(tuple(data.classes), read_settings(request.files["config"]), cls.task)
+        check_choice(labels, request.data)
         default_generator.manual_seed(chosen.seed)  # of the new layers
         loaded = cls.load(request, labels)
         rows, held_out = rows_of(data, labels), None

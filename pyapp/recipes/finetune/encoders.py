@@ -31,7 +31,7 @@ from pyapp.train.token_rows import IGNORED, padded
 from .examples import digest_of
 from .labelled import LabelledFile, read_labelled
 from .steps import Request
-from .whole import LabelTraining, WholeSettings, WholeTraining, labels_for
+from .whole import LabelTraining, WholeSettings, WholeTraining, check_choice, labels_for
 
 LENGTH = 512  # tokens, where the model reads more
 POOLING_FOLDER = "1_Pooling"
@@ -120,7 +120,7 @@ class TaggerTraining(TextTraining):
 
 
 class EmbedderTraining(TextTraining):
-    """Base: each text of a row becomes a vector. Parts behind the encoder stay as they are."""
+    """Base: each text of a row becomes a vector. Parts after the encoder stay as they are."""
 
     task = "features"
 
@@ -137,7 +137,7 @@ class EmbedderTraining(TextTraining):
         return tuple(vectors.split(len(rows)))
 
     def export(self) -> None:
-        """Writes the folder with the parts behind the encoder as they were, or with the pooling that it was trained
+        """Writes the folder with the parts after the encoder as they were, or with the pooling that it was trained
         with.
         """
         inner = f"{parts_in(self.files)[0].folder}/" if MODULES in self.files else ""
@@ -273,7 +273,7 @@ class _Encoder:
 
 def _token_labels(encoding: Encoding, words: Sequence[str], labels: Sequence[int]) -> list[int]:
     """The label of each token: that of a word at its first token, else IGNORED."""
-    ends = list(accumulate(len(word) + 1 for word in words))  # the characters behind each word and its space
+    ends = list(accumulate(len(word) + 1 for word in words))  # the characters after each word and its space
     found, last = [], -1
     for (start, end), text in zip(encoding.offsets or (), encoding.texts, strict=True):
         word = bisect_right(ends, max(start, end - 1)) if text is not None and end > start else last
@@ -297,11 +297,14 @@ def finetune_encoder(request: Request) -> Iterator[Event]:
             raise OptionError(f"has {judged.form}, the data {examples.form}", where="held_out_data")
         more["held_out_data"] = digest_of(request.held_out_data)
     yield Progress("loading the model", 0, 1)
-    own = read_settings(request.files["config"])
+    own, labels = read_settings(request.files["config"]), None
+    if kind.task != "features":
+        labels = labels_for(examples.labels or ("score",), own, kind.task)
+        check_choice(labels if examples.labels else (), request.data)
     default_generator.manual_seed(chosen.seed)  # of the new layers
     loaded = load_task_model(
         request.model, kind.task, dtype="float32", device=request.device, cancel=request.cancel,
-        labels=None if kind.task == "features" else labels_for(examples.labels or ("score",), own, kind.task),
+        labels=labels,
     )  # fmt: skip
     encoder = loaded.model.encoder
     if kind.task == "features" and not isinstance(loaded.model, SentenceEmbedder):

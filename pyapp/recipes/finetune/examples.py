@@ -27,6 +27,7 @@ from pyapp.train.token_rows import IGNORED
 
 SEPARATOR = "<|endoftext|>"
 FILE_LIMIT = 4 << 30  # bytes
+TO_UTF8 = "Convert the file to UTF-8"
 LINE_LIMIT = 16 << 20  # bytes of a line of JSON
 FORMS = (
     '{"messages": […]}, {"prompt": …, "completion": …}, {"instruction": …, "output": …}, {"text": …}, '
@@ -61,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two answers to a prompt, each behind the prompt, of which the first is preferred."""
+    """Two answers to a prompt, each after the prompt, of which the first is preferred."""
 
     chosen: Row
     rejected: Row
@@ -83,7 +84,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """An answer behind its prompt, and whether it is a good one."""
+    """An answer after its prompt, and whether it is a good one."""
 
     row: Row
     good: bool
@@ -162,6 +163,7 @@ def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
                     without_answer += 1
             else:
                 found, prompt = _conversation(template, entry) if "messages" in entry else _completion(tokenizer, entry)
+                without_answer += not found
         except FileFormatError:
             raise
         except PyappError as error:
@@ -181,8 +183,20 @@ def read_examples(path: Path, tokenizer: Tokenizer, length: int) -> Examples:
         ids = stream[start : start + length + 1]
         rows.append(Row(ids, b"\1" * len(ids)))
     if not rows:
-        raise FileFormatError("there is nothing to learn in this file", where=str(path), hint=f"Lines are {FORMS}")
+        raise _nothing(path, without_answer, cut)
     return Examples(rows, prompts, cut, without_answer, chats, kind or Row)
+
+
+def _nothing(path: Path, without_answer: int, cut: int) -> FileFormatError:
+    """The error of a file without rows, of so many examples: some may have been cut."""
+    what, hint = "there is nothing to learn in this file", f"Lines are {FORMS}"
+    if without_answer:
+        what += f": {without_answer:,} example{'s' * (without_answer != 1)} without an answer of the assistant"
+        hint = 'The messages of an answer have the role "assistant"'
+    if cut:
+        what += f", {cut:,} of them longer than --length"
+        hint = "Raise --length, so that it reaches into the answers"
+    return FileFormatError(what, where=str(path), hint=hint)
 
 
 def _kind_of(entry: Mapping[str, Any]) -> type[Example]:
@@ -220,7 +234,7 @@ def _decoded(line: bytes, path: Path, number: int) -> str:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise FileFormatError(
-            f"not UTF-8 text ({error.reason})", where=f"{path}, line {number}", hint="Convert the file to UTF-8"
+            f"not UTF-8 text ({error.reason})", where=f"{path}, line {number}", hint=TO_UTF8
         ) from None
 
 

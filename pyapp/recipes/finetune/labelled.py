@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from pyapp.dataclass import dataclass
+from pyapp.datasets.tables import undecodable_line
 from pyapp.errors import FileFormatError
 from pyapp.formats.source import open_regular
 
-from .examples import LINE_LIMIT, check_size, json_lines
+from .examples import LINE_LIMIT, TO_UTF8, check_size, json_lines
 
 MOST_LABELS = 1 << 12
+MOST_SHOWN = 8  # names of fields in an error
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -111,6 +113,7 @@ READERS: dict[str, tuple[tuple[str, ...], Callable[[Mapping[str, Any]], Labelled
     "tagged words": (("tokens", "tags"), _tagged),
 }
 FORMS = "; ".join(", ".join(fields) for fields, _ in READERS.values())
+NEEDED = f"A line has the fields of one of these forms: {FORMS}"
 
 
 def read_labelled(path: Path) -> LabelledFile:
@@ -135,7 +138,7 @@ def read_labelled(path: Path) -> LabelledFile:
         if len(labels) > MOST_LABELS:
             raise FileFormatError(f"there are more than {MOST_LABELS:,} labels", where=where)
     if form is None:
-        raise FileFormatError("there is nothing to learn in this file", where=str(path), hint=f"Its fields are {FORMS}")
+        raise FileFormatError("there is nothing to learn in this file", where=str(path), hint=NEEDED)
     return LabelledFile(form, rows, tuple(sorted(labels, key=_order)))
 
 
@@ -156,7 +159,12 @@ def _form_of(entry: Any, where: str) -> str:
         for name, (fields, _) in READERS.items():
             if all(entry.get(field) is not None for field in fields):
                 return name
-    raise FileFormatError("the line is not an example for this model", where=where, hint=f"Its fields are {FORMS}")
+    what = "it is not an object"
+    if isinstance(entry, dict):
+        known = [str(name)[:40] for name, value in entry.items() if value is not None]
+        more = ", …" if len(known) > MOST_SHOWN else ""
+        what = f"it has only {', '.join(known[:MOST_SHOWN])}{more}" if known else "it has no values"
+    raise FileFormatError(f"the line is not an example for this model: {what}", where=where, hint=NEEDED)
 
 
 def _table(path: Path, separator: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -173,8 +181,7 @@ def _table(path: Path, separator: str) -> Iterator[tuple[str, dict[str, Any]]]:
         except csv.Error as error:
             raise FileFormatError(f"not a valid table: {error}", where=f"{path}, line {rows.line_num}") from None
         except UnicodeDecodeError as error:
-            raise FileFormatError(
-                f"not UTF-8 text ({error.reason})", where=str(path), hint="Convert the file to UTF-8"
-            ) from None
+            where = f"{path}, line {undecodable_line(path, 'utf-8')}"
+            raise FileFormatError(f"not UTF-8 text ({error.reason})", where=where, hint=TO_UTF8) from None
         finally:
             csv.field_size_limit(before)

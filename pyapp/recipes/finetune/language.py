@@ -81,7 +81,7 @@ def _notices(
         yield Notice(what, hint="Raise --length")
     if examples.without_answer:
         yield Notice(f"{examples.without_answer} examples had nothing to learn and were left out")
-    if not held_out:
+    if not held_out and settings.held_out:
         yield Notice(TOO_FEW, hint="Give more, or a file of its own: --eval")
     if examples.kind is Judged:
         yield from _balance(examples.rows, settings)

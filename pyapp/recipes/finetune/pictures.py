@@ -39,7 +39,7 @@ class PictureTraining(FolderTraining):
 
 
 def _read(path: Path) -> Tensor:
-    """The pixels of a file, uint8 (H, W, 3). FileFormatError names a file that is no picture."""
+    """The pixels of a file, uint8 (H, W, 3). FileFormatError names a file that is not a picture."""
     try:
         return read_image(path)
     except ArgumentError as error:

@@ -40,7 +40,7 @@ from .whole import WholeTraining
 class RecordingSettings(MaskedSettings):
     """As MaskedSettings. language: of recordings whose line names none, by code or name. timestamp_probability: how
     often a recording whose line has segments is learnt with their times. condition_on_prev_probability: how often a
-    window of a long recording is learnt behind what was said before it, as its prompt. error_rate_recordings: how many
+    window of a long recording is learnt after what was said before it, as its prompt. error_rate_recordings: how many
     held-out recordings are transcribed at each evaluation, at most, to tell how many words are wrong.
     """
 
@@ -59,7 +59,7 @@ class RecordingSettings(MaskedSettings):
 @dataclass(frozen=True, eq=False)
 class Recording:
     """A file or a stretch of one; what is said there, in which language; the tokens of it, and from which of them on
-    they are to be learnt. `prompt`: what was said before, behind the token that begins a prompt. `timed`: the same with
+    they are to be learnt. `prompt`: what was said before, after the token that begins a prompt. `timed`: the same with
     times, if some of the visits are to learn these.
     """
 
@@ -72,7 +72,7 @@ class Recording:
     timed: Recording | None = None
 
     def prompted(self) -> Recording:
-        """The recording with its tokens behind its prompt."""
+        """The recording with its tokens after its prompt."""
         return replace(self, ids=array("i", [*self.prompt, *self.ids]), first=len(self.prompt) + self.first, prompt=())
 
 
@@ -97,7 +97,7 @@ class WhisperTraining(WholeTraining):
         self.saved, self.masking = settings.masking(read_settings(self.files["config"]))
 
     def _loss(self, model: Any, rows: Sequence[Recording]) -> tuple[Tensor, float]:
-        """The recording with times or without, and behind a prompt or not: by chance, where it has both."""
+        """The recording with times or without, and after a prompt or not: by chance, where it has both."""
         if any(row.timed for row in rows):
             chances = ops.rand(len(rows)).tolist()
             share = self.settings.timestamp_probability
@@ -127,7 +127,7 @@ class WhisperTraining(WholeTraining):
         mel = ops.from_numpy(np.stack(spectra)).to(self.model.device)
         if self.masking is None or not self.model.training:
             return mel
-        counts = [-(-len(sound) // HOP) for sound in sounds]  # the silence behind a recording is not hidden
+        counts = [-(-len(sound) // HOP) for sound in sounds]  # the silence after a recording is not hidden
         hidden = self.masking(mel.transpose(1, 2), counts, mel.new_zeros((config.n_mels,)))
         return hidden.transpose(1, 2).contiguous()
 
@@ -149,14 +149,14 @@ class WhisperTraining(WholeTraining):
 
     def written(self, row: Recording) -> str:
         """What the model writes of a recording, with the most probable token at each place, as `pyapp transcribe` at
-        temperature 0: in the form, and behind the prompt, in which it is learnt.
+        temperature 0: in the form, and after the prompt, in which it is learnt.
         """
         tokenizer: WhisperTokenizer = self.loaded.tokenizer
         options = TranscribeOptions(without_timestamps=row.ids[row.first - 1] == tokenizer.no_timestamps)
         decoder = WindowDecoder(self.model, tokenizer, options, row.language, lambda: 0.0)
         mel = MelWindows(samples_of(row.path), self.model.config.n_mels)
         audio = encoder_of(self.loaded).put(mel.read(0, mel.holds(frames_of(self.model)))).take()  # (1, n_ctx, state)
-        prompt = row.ids[1 : row.ids.index(tokenizer.sot)]  # behind the token that begins it
+        prompt = row.ids[1 : row.ids.index(tokenizer.sot)]  # after the token that begins it
         decoding = decoder.decode(audio, prompt, 0.0, Cancel())
         while True:
             try:
@@ -277,7 +277,7 @@ def finetune_whisper(request: Request) -> Iterator[Event]:
     yield Progress("loading the model", 0, 1)
     loaded = load_speech_model(request.model, dtype="float32", device=request.device, cancel=request.cancel)
     if not isinstance(loaded.tokenizer, WhisperTokenizer):
-        raise ModelError("the model is no Whisper", where=loaded.name)
+        raise ModelError("the model is not a Whisper", where=loaded.name)
     if chosen.error_rate_recordings and not can_compare():
         yield Notice(f"words that are wrong will not be counted: {MISSING}", hint=INSTALL)
     make, seconds = partial(row_of, loaded, chosen), seconds_of(loaded)

@@ -27,7 +27,7 @@ PARTS = "segments"  # a field in place of the text
 FORMS = "; ".join(f"{', '.join(names)} (or {PARTS})" for names in FIELDS)
 EMPTY = "without a text"
 CUT_BY = f'Give {PARTS} instead of the text, by which they are cut: [{{"start": 0.0, "end": 1.5, "text": "…"}}, …]'
-LATER = 0.5  # seconds by which a segment may end behind its recording: sizes of files of sound are rounded
+LATER = 0.5  # seconds by which a segment may end after its recording: sizes of files of sound are rounded
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def started(
     """The events of a training on the recordings of files (None: those of the request), with settings of the kind.
     Recordings of more seconds are cut into windows, if their lines have segments. `row_of` a line, or a window of it,
     and the number of its samples is what is learnt, or a text: why it is left out, as in "2 recordings are …", which a
-    Notice tells. FileFormatError for a file of which nothing is left.
+    Notice reports. FileFormatError for a file of which nothing is left.
     """
     rows: dict[Path, list[Any]] = {}
     with StretchFile(request.out) as kept:

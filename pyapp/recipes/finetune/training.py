@@ -121,7 +121,7 @@ class FinetuneTraining(ResumableTraining):
 
     def _states(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
         """(what the model's head reads (B, T, D), targets (B, T) on the CPU) of rows; the models are causal, so padding
-        behind changes nothing.
+        after changes nothing.
         """
         inputs, targets = batch_of(rows)
         return self.model.hidden(inputs.to(self.model.device)), targets
@@ -220,7 +220,7 @@ def prepare(model: Any, settings: FinetuneSettings) -> None:
 
 
 def batch_of(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
-    """Rows as inputs and targets (B, longest - 1), int32; tokens that are not to be learnt are no targets."""
+    """Rows as inputs and targets (B, longest - 1), int32; tokens that are not to be learnt are not targets."""
     return padded([row.ids[:-1] for row in rows], 0), padded([row.padded_targets() for row in rows], -100)
 
 

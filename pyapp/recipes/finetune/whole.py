@@ -13,6 +13,7 @@ from typing import Any
 from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, autocast, no_grad, ops
 from pyapp.engine.dtype import bfloat16
+from pyapp.errors import FileFormatError
 from pyapp.events import Cancel, Event, Metric, Notice
 from pyapp.models.loading.by_task import own_task
 from pyapp.models.loading.labels import labels_of
@@ -79,7 +80,7 @@ class WholeTraining(ResumableTraining):
         """The events of a training on rows, of which a share is held out unless there are held-out ones."""
         if held_out is None:
             rows, held_out = divided(rows, settings.held_out, settings.seed, MOST_HELD_OUT, cls.source)
-        if not held_out:
+        if not held_out and settings.held_out:
             yield Notice(TOO_FEW, hint="Give more, or others with --eval")
         # An example twice in a batch would be its own wrong answer.
         settings = replace(settings, rows=min(settings.rows, len(rows))).for_examples(len(rows))
@@ -223,3 +224,12 @@ def labels_for(found: tuple[str, ...], settings: Mapping[str, Any], task: str) -
     """The labels to train: the model's own, if it is a classifier that has all that were found, else these."""
     own = labels_of(settings) if own_task(settings) == task else ()
     return own if set(found) <= set(own) else found
+
+
+def check_choice(labels: Sequence[str], data: Path) -> None:
+    """FileFormatError unless there are labels to choose from: a classifier of one label would learn nothing."""
+    if len(labels) == 1:
+        raise FileFormatError(
+            f"all examples have the label {labels[0]!r:.60}", where=str(data),
+            hint="Give examples of two labels or more",
+        )  # fmt: skip

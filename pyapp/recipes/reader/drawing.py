@@ -32,7 +32,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Print:
     """How lines are printed: `families` of fonts, the most characters, how strong the defects are (0 to 1), and the
-    shares of lines that have defects and of lines that are no text. `readable`: of texts.READABLE only. `margin`: the
+    shares of lines that have defects and of lines that are not text. `readable`: of texts.READABLE only. `margin`: the
     paper around the crop, of its height.
     """
 
@@ -252,7 +252,7 @@ def _uneven(chooser: Chooser, random: Any, shape: tuple[int, ...], strength: flo
 
 
 def _no_text(chooser: Chooser, random: Any) -> NDArray[np.uint8]:
-    """uint8 (H, W): paper, or shapes and surfaces that are no text."""
+    """uint8 (H, W): paper, or shapes and surfaces that are not text."""
     from PIL import Image, ImageDraw
 
     height = int(chooser.between(16, 48))

@@ -41,14 +41,14 @@ def count_ngrams(
     from which n-grams of each length are kept. ValueError for more than 254 symbols.
 
     An n-gram's probability is (count + K p) / (n + k): n is how often its context is there, k how many symbols follow
-    it, p the symbol's probability behind a shorter context, and K is k and the counts of n-grams that are not kept.
+    it, p the symbol's probability after a shorter context, and K is k and the counts of n-grams that are not kept.
     """
     characters = {character for text in texts for character in text}
     symbols = BORDER + "".join(sorted({symbol(character) for character in characters}))
     size = len(symbols)
     if size > 255:  # a byte tells a symbol, and how many n-grams go on with another one
         raise ValueError(f"{size - 1} different symbols are too many, at most 254 are possible")
-    # All texts in a row, a border before and behind each, as the numbers of symbols.
+    # All texts in a row, a border before and after each, as the numbers of symbols.
     stream = np.frombuffer((BORDER + (2 * BORDER).join(texts) + BORDER).encode("utf-32-le"), np.uint32)
     numbers = np.zeros(int(stream.max()) + 1, np.int64)
     for character in characters:
@@ -64,7 +64,7 @@ def count_ngrams(
 
 class _Level:
     """The n-grams of one length: `keys` in order (their numbers as digits), the probability of the last symbol, and
-    the weight of shorter ones behind each.
+    the weight of shorter ones after each.
     """
 
     def __init__(self, keys: NDArray[np.int64], chances: NDArray[np.float64]) -> None:

@@ -47,7 +47,7 @@ def spelled(text: str) -> list[int]:
 
 
 def batched(lines: Sequence[Line], height: int) -> Lines:
-    """Lines as one batch, with paper behind the shorter ones."""
+    """Lines as one batch, with paper after the shorter ones."""
     rows = [prepared(line.pixels, height) for line in lines]
     width = -(-max(row.shape[1] for row in rows) // WIDTH_STEP) * WIDTH_STEP
     pixels = np.zeros((len(rows), 1, height, width), np.float32)

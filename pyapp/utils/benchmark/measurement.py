@@ -32,7 +32,7 @@ def unit_to_english(u: str) -> str:
 def trim_sigfig(x: float, n: int) -> float:
     """x rounded to n significant figures."""
     if n < 1 or n != int(n):
-        raise ValueError(f"trim_sigfig: {n} is no number of figures")
+        raise ValueError(f"trim_sigfig: {n} is not a number of figures")
     if x == 0 or not isfinite(x):
         return x
     scale = 10.0 ** (floor(log10(abs(x))) + 1 - n)

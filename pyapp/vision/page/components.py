@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of pixels: int arrays (N,) of rows, first columns, and columns behind the last, row by row."""
+    """Runs of pixels: int arrays (N,) of rows, first columns, and columns after the last, row by row."""
 
     row: NDArray[np.int64]
     start: NDArray[np.int64]

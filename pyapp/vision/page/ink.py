@@ -24,8 +24,8 @@ PAPER = 80  # percentile of a block that is paper
 NEAR = 24  # pixels: the darkest ink is measured in blocks of this size
 SAMPLE = 1 << 18  # pixels of a page that tell what its print is like
 SHARE = 0.4  # of the contrast of the darkest ink nearby is ink
-FAINTEST = 14  # of 255: less contrast is no ink
-NOISE = 4.0  # standard deviations of the noise are no ink
+FAINTEST = 14  # of 255: less contrast is not ink
+NOISE = 4.0  # standard deviations of the noise are not ink
 NOISY = 7.0  # of 255: with more noise, pixels are averaged first
 SOFT = 0.45  # of the contrast of the darkest ink nearby is the least at an edge of print
 SOFT_SHARE = 0.08  # of all edges are soft where the paper has stains
@@ -35,7 +35,7 @@ EDGE = 0.1  # of the usual height of characters: an edge of print is no wider
 EDGES = 1 << 15  # of a band that are looked at
 STAIN = 0.6  # of a stain's edges are soft at least, and of its area is solid
 THICK = 0.8  # of the usual height of characters is the side of squares that a solid area is made of
-NOISE_SPECK = 0.2  # of the usual height of characters: smaller specks of noise are no ink
+NOISE_SPECK = 0.2  # of the usual height of characters: smaller specks of noise are not ink
 ALONE = 60  # of 255: a speck is darker by so much
 SPECK_ROWS = 32  # beside one another that are looked at
 SPECKLED = 0.003  # of the pixels are specks
@@ -158,13 +158,13 @@ class _Contrast:
         return mask
 
     def soft_edges(self, found: Components, usual: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many of each component's edges, to the left and right, are no edges of print, since the paper becomes
+        """How many of each component's edges, to the left and right, are not edges of print, since the paper becomes
         darker slowly there; and of how many that were looked at. `usual`: the height of characters.
         """
         assert self.darkest is not None
         soft, count = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
         height, width = self.grey.shape
-        reach = max(2, round(EDGE * usual))  # pixels before and behind an edge
+        reach = max(2, round(EDGE * usual))  # pixels before and after an edge
         around = np.arange(-reach - 1, reach + 1)
         for first, last in bands(height, width):
             values, darkest = self.values(first, last), self.darkest.rows(first, last)

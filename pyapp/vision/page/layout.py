@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Box = tuple[int, int, int, int]
 ROOM = 0.1  # of a line's height is left above and below its ink
-SIDE_ROOM = 0.2  # and before and behind it
+SIDE_ROOM = 0.2  # and before and after it
 SMALLEST_LINE = 5  # pixels high
 
 

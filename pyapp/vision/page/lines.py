@@ -86,7 +86,7 @@ def _links(boxes: Any, reach: float = REACH) -> Steps[tuple[NDArray[np.int64], N
     height = bottom - top
     tallest = int(height.max())
     for i in range(len(boxes)):
-        # Those that begin before the widest space behind this one ends.
+        # Those that begin before the widest space after this one ends.
         behind = int(np.searchsorted(left, right[i] + reach * tallest, "right"))
         rest = slice(i + 1, behind)
         shared = np.minimum(bottom[rest], bottom[i]) - np.maximum(top[rest], top[i])

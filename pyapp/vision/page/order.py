@@ -120,7 +120,7 @@ def _aligned(one: Any, other: Any) -> bool:
 
 
 def _spanning(own: Any, size: float) -> list[Any] | None:
-    """What is above and below a line that spans columns; None if no line does. Without a gap that tells."""
+    """What is above and below a line that spans columns; None if no line does. Without a gap that shows it."""
     order = np.argsort(own[:, 1], kind="stable")
     for at in (1, len(order) - 1):
         if not 0 < at < len(order) or len(order) < 4:

@@ -36,7 +36,7 @@ def within(steps: Steps[T], first: float, last: float) -> Steps[T]:
 
 
 def bands(height: int, width: int, multiple: int = 1) -> Iterator[tuple[int, int]]:
-    """The first row and the row behind the last of parts of a page; their heights are multiples, but for the last."""
+    """The first row and the row after the last of parts of a page; their heights are multiples, but for the last."""
     rows = max(1, BAND // max(1, width) // multiple) * multiple
     for first in range(0, height, rows):
         yield first, min(height, first + rows)

@@ -44,7 +44,7 @@ class Table:
 
 def find_tables(rules: Rules, boxes: NDArray[np.bool_], ink: NDArray[np.bool_], usual: float) -> Steps[list[Table]]:
     """The tables that rules make: at least two cells. boxes bool (H, W): where a page was light on dark, and rules may
-    not be seen; ink bool (H, W): what is no rule.
+    not be seen; ink bool (H, W): what is not a rule.
     """
     tolerance = max(LEAST_TOLERANCE, round(TOLERANCE * usual))
     found = []

@@ -50,7 +50,7 @@ def _block_text(region: Values) -> str:
 
 
 def _same_row(one: Any, other: Any) -> bool:
-    """Whether a line stands behind another, by their corners."""
+    """Whether a line stands after another, by their corners."""
     height = one[3][1] - one[0][1]
     return bool(other[0][0] >= one[1][0] and abs(other[0][1] + other[3][1] - one[1][1] - one[2][1]) < height)
 

@@ -113,7 +113,8 @@ def test_a_classifier_of_texts(models: dict[str, Path], tmp_path: Path, name: st
     again = run(tmp_path / "out", tmp_path, CLASSES[:4], "again", steps=1)
     before = next(event for event in again if isinstance(event, Metric) and event.name == "held_out_accuracy")
     assert before.value == 1.0
-    assert results(run(tmp_path / "out", tmp_path, [{"text": "a", "label": 3}], "new", steps=1))["held_out_loss"] == 0.0
+    run(tmp_path / "out", tmp_path, [{"text": "a", "label": 4}, {"text": "b", "label": 3}], "new", steps=1)
+    assert json.loads((tmp_path / "new" / "config.json").read_text())["id2label"] == {"0": "3", "1": "4"}
 
 
 def test_a_reranker(models: dict[str, Path], tmp_path: Path) -> None:
@@ -171,14 +172,14 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="more values than there are columns"):
         read_labelled(table)
     table.write_bytes(b"text,label\n\xff,x\n")
-    with pytest.raises(FileFormatError, match="not UTF-8"):
+    with pytest.raises(FileFormatError, match="line 2: not UTF-8"):
         read_labelled(table)
     wrong: list[tuple[list[Any], str]] = [
         ([{"text": "a", "label": 1.5}], "the label is 1.5"), ([{"text": 1, "label": "a"}], "text is 1"),
         ([{"text": "a", "text_pair": "b", "score": 2}], "expected a number from 0 to 1"),
         ([{"sentence1": "a", "sentence2": "b", "score": "x"}], "the score is 'x'"),
         ([{"tokens": ["a"], "tags": []}], "1 tokens and 0 tags"), ([{"tokens": "a", "tags": "b"}], "are not lists"),
-        ([{"text": "a"}], "not an example for this model"), (["a"], "not an example"), ([], "nothing to learn"),
+        ([{"text": "a"}], "for this model: it has only text"), (["a"], "not an example"), ([], "nothing to learn"),
         ([CLASSES[0], TOGETHER[0]], "line 2: the line has triplets, the lines before have texts with labels"),
     ]  # fmt: skip
     for rows, told in wrong:
@@ -194,6 +195,8 @@ def test_what_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
         run(models["bert"], tmp_path, CLASSES, length=99)
     with pytest.raises(OptionError, match="unknown setting"):
         run(models["bert"], tmp_path, CLASSES, nobody=4)
+    with pytest.raises(FileFormatError, match="all examples have the label 'new'"):
+        run(models["bert"], tmp_path, [{"text": "a", "label": "new"}] * 3)
     other = written(tmp_path / "other.jsonl", [{"text": "a", "label": "new"}])
     data = written(tmp_path / "data.jsonl", CLASSES)
     with pytest.raises(OptionError, match="held_out_data: the label 'new' is not among"):

@@ -23,7 +23,7 @@ def _polynomial(name: str, about: str, first: First, following: Next, shifted: b
         x = given if given.dtype.is_floating_point else given.to(_dtype.Default.dtype)
         if isinstance(n, Tensor) and n.dtype.is_floating_point:
             x = x.to(common_dtype(x, n))
-            n = where(n.isfinite(), n.trunc(), -1.0)  # torch finds 0 for a degree that is no number, too
+            n = where(n.isfinite(), n.trunc(), -1.0)  # torch finds 0 for a degree that is not a number, too
         most = (int(n.max().item()) if n.numel() else 0) if isinstance(n, Tensor) else int(n)
         x = x * 2.0 - 1.0 if shifted else x
         if most > _HIGHEST:

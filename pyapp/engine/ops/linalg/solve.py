@@ -273,7 +273,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 def tensorinv(x: Tensor, ind: int = 2) -> Tensor:
     """The inverse of x as a map from its dims after `ind` to those before, as torch.linalg.tensorinv."""
     if ind < 1 or prod(x.shape[:ind]) != prod(x.shape[ind:]):
-        raise ValueError(f"tensorinv: {describe(x)} has not as many elements before dim {ind} as behind it")
+        raise ValueError(f"tensorinv: {describe(x)} has not as many elements before dim {ind} as after it")
     size = prod(x.shape[:ind])
     return reshape(inverse(reshape(x, (size, size))), (*x.shape[ind:], *x.shape[:ind]))
 

@@ -50,7 +50,7 @@ def _permute(x: SparseTensor, dims: tuple[int, ...]) -> SparseTensor:
 
 @form("unsqueeze")
 def unsqueeze(x: SparseTensor, dim: int) -> SparseTensor:
-    """Another dim of size 1: a sparse one, or behind them a dense one."""
+    """Another dim of size 1: a sparse one, or after them a dense one."""
     d, kept = normalize_dim(dim, x.ndim + 1, "unsqueeze"), x.places.shape[0]
     shape = (*x.shape[:d], 1, *x.shape[d:])
     if d > kept:

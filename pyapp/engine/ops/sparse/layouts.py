@@ -359,7 +359,7 @@ def coalesced(x: SparseTensor) -> SparseTensor:
 
 
 def in_layout(x: SparseTensor, kind: layout) -> SparseTensor:
-    """In another layout. ValueError for CSR and CSC of what is no matrix."""
+    """In another layout. ValueError for CSR and CSC of what is not a matrix."""
     if x._layout is kind:
         return x
     if kind is sparse_coo:

@@ -54,7 +54,7 @@ def weights(checkpoint: Checkpoint, given: Mapping[str, Any], dtype: str) -> tup
         elif layer != name:
             weight = expect_tensor(checkpoint, name, f"{layer}.weight", ("int8",))
             rows, columns = flat_shape(checkpoint.tensors[weight].shape)
-            expect(info.numel == rows, checkpoint, name, f"are no {rows} numbers")
+            expect(info.numel == rows, checkpoint, name, f"are not {rows} numbers")
             _expect_rows(checkpoint, f"{layer}.weight_format")
             read = partial(_eight_bits, checkpoint, weight, name, (rows, columns))
             found.append(Weight(weight, (rows, columns), dtype, (weight, name), read))

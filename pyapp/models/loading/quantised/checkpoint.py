@@ -121,7 +121,7 @@ def expect_tensor(checkpoint: Checkpoint, of: str, name: str, kinds: tuple[str, 
     assert info is not None
     told = " or ".join(str(list(shape)) for shape in shapes)
     fits = info.dtype in kinds and (not shapes or tuple(info.shape) in shapes)
-    expect(fits, checkpoint, name, f"are no {' or '.join(kinds)} {told}, which {of!r:.120} asks for")
+    expect(fits, checkpoint, name, f"are not {' or '.join(kinds)} {told}, which {of!r:.120} asks for")
     return name
 
 
@@ -136,11 +136,11 @@ def packed_layers(checkpoint: Checkpoint) -> Iterator[tuple[str, str, tuple[int,
                 info.dtype == "int32" and len(info.shape) == 2 and info.numel > 0,
                 checkpoint,
                 name,
-                "are no int32 matrix",
+                "are not an int32 matrix",
             )
             scales = expect_tensor(checkpoint, name, f"{layer}.scales", ("float16", "bfloat16", "float32"))
             found = checkpoint.tensors[scales]
-            expect(len(found.shape) == 2 and found.numel > 0, checkpoint, scales, "are no matrix")
+            expect(len(found.shape) == 2 and found.numel > 0, checkpoint, scales, "are not a matrix")
             yield name, layer, (info.shape[0], info.shape[1]), scales
 
 

@@ -108,14 +108,14 @@ def _kind(checkpoint: Checkpoint, scales: str, dtype: str) -> str:
 def _packed(checkpoint: Checkpoint, layer: str, dtype: str) -> Weight:
     name = f"{layer}.weight_packed"
     info = checkpoint.tensors[name]
-    expect(info.dtype == "int32" and len(info.shape) == 2, checkpoint, name, "are no int32 (N, K bits / 32)")
+    expect(info.dtype == "int32" and len(info.shape) == 2, checkpoint, name, "are not int32 (N, K bits / 32)")
     outputs, words = info.shape
     sizes = expect_tensor(checkpoint, name, f"{layer}.weight_shape", ("int64", "int32"), (2,))
     rows, inputs = (int(size) for size in whole_numbers(checkpoint, sizes))
     fits = rows == outputs and 0 < inputs <= 32 * words
     expect(fits, checkpoint, sizes, f"say {rows} x {inputs}, which {name!r:.120} {list(info.shape)} is not")
     bits = next((bits for bits in range(1, 9) if -(-inputs * bits // 32) == words), 0)
-    expect(bits > 0, checkpoint, name, f"are no rows of {inputs} numbers of 1 to 8 bits")
+    expect(bits > 0, checkpoint, name, f"are not rows of {inputs} numbers of 1 to 8 bits")
     scales, groups = _scales(checkpoint, layer, outputs, name)
     expect(inputs >= groups, checkpoint, scales, f"are too many for {inputs} inputs")
     parts, zeros, order = [name, sizes, scales], f"{layer}.weight_zero_point", f"{layer}.weight_g_idx"
@@ -154,9 +154,9 @@ def _of_words(checkpoint: Checkpoint, layer: str, shape: tuple[int, int], bits: 
 def _bytes(checkpoint: Checkpoint, layer: str, dtype: str) -> Weight:
     name = f"{layer}.weight"
     shape = checkpoint.tensors[name].shape
-    expect(len(shape) == 2, checkpoint, name, "are no matrix")
+    expect(len(shape) == 2, checkpoint, name, "are not a matrix")
     scales, groups = _scales(checkpoint, layer, shape[0], name)
-    expect(shape[1] % groups == 0, checkpoint, scales, f"are no whole groups of {shape[1]} inputs")
+    expect(shape[1] % groups == 0, checkpoint, scales, f"are not whole groups of {shape[1]} inputs")
     parts, zeros = [name, scales], f"{layer}.weight_zero_point"
     if zeros in checkpoint.tensors:
         of_scales = checkpoint.tensors[scales].shape
@@ -204,7 +204,7 @@ def nv_weight(checkpoint: Checkpoint, name: str, own: str, factor: str, dtype: s
 def _pairs_of(checkpoint: Checkpoint, name: str, group: int) -> tuple[int, int]:
     """The shape (N, K) of the matrix with two numbers in each byte of (N, K / 2)."""
     shape = checkpoint.tensors[name].shape
-    expect(len(shape) == 2 and 2 * shape[1] % group == 0, checkpoint, name, f"are no rows of groups of {group}")
+    expect(len(shape) == 2 and 2 * shape[1] % group == 0, checkpoint, name, f"are not rows of groups of {group}")
     return shape[0], 2 * shape[1]
 
 

@@ -52,7 +52,7 @@ def weights(checkpoint: Checkpoint, given: Mapping[str, Any], dtype: str) -> tup
         if zeros in checkpoint.tensors:
             of_zeros = checkpoint.tensors[zeros].shape
             bits = 32 * of_zeros[-1] // outputs if len(of_zeros) == 2 else bits  # layers may differ
-            expect(bits in BITS, checkpoint, zeros, f"are no integers of {BITS} bits")
+            expect(bits in BITS, checkpoint, zeros, f"are not integers of {BITS} bits")
             words = -(-outputs * bits // 32)
             parts.append(expect_tensor(checkpoint, name, zeros, ("int32",), (shape[0], words)))
         inputs = height * 32 // bits

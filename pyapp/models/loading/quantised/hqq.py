@@ -1,4 +1,4 @@
-"""HQQ (Badri and Shaji 2023, https://mobiusml.github.io/hqq_blog): codes less a zero point that is no whole number.
+"""HQQ (Badri and Shaji 2023, https://mobiusml.github.io/hqq_blog): codes less a zero point that is not a whole number.
 
 Of a layer with the weight (N, K): its numbers in rows (R, C), which are groups of `group_size` (`axis` 1) or have a
 number of each group (0); W_q (R / n, C), of which row i + k R / n is in the k-th highest bits of row i, n numbers in a
@@ -79,7 +79,8 @@ def weights(checkpoint: Checkpoint, given: Mapping[str, Any], dtype: str) -> tup
         expect(groups > 0 and rows * columns % groups == 0, checkpoint, scale, f"fit no {rows} x {columns}")
         height, width = (groups, rows * columns // groups) if of_axis else (rows * columns // groups, groups)
         each, size = (10, 4) if number == 3 else (8 // number, 1)
-        expect(info.nbytes == -(-height // each) * width * size, checkpoint, name, f"are no {height} x {width} numbers")
+        fits = info.nbytes == -(-height // each) * width * size
+        expect(fits, checkpoint, name, f"are not {height} x {width} numbers")
         kind = checkpoint.tensors[scale].dtype
         read = partial(_floats, checkpoint, layer, (rows, columns), (height, width), number, of_axis, kind)
         found.append(Weight(f"{layer}.weight", (rows, columns), kind, (name, sizes, bits, axis, scale, zero), read))

@@ -1,7 +1,7 @@
 """I2_S, the type of BitNet's matrices in GGUF files of bitnet.cpp (https://github.com/microsoft/BitNet).
 
 A matrix (N, K), of K = 128 n numbers -1, 0 and 1, one factor for all: of 128 numbers, number 32 k + i is in the k-th
-highest two bits of byte i, plus one; behind the N K / 4 bytes is the factor in float32. Source: quantize_i2_s of
+highest two bits of byte i, plus one; after the N K / 4 bytes is the factor in float32. Source: quantize_i2_s of
 src/ggml-bitnet-mad.cpp, as processors of x86 store it. The code of the type is 36, which llama.cpp no longer uses.
 """
 
@@ -30,7 +30,7 @@ def weights(checkpoint: Checkpoint) -> list[Weight]:
     for name, info in checkpoint.tensors.items():
         if info.dtype == I2_S:
             fits = len(info.shape) == 2 and info.numel > 0 and info.shape[1] % (4 * RUN) == 0
-            expect(fits and info.nbytes >= info.numel // 4 + 4, checkpoint, name, "are no matrix in I2_S")
+            expect(fits and info.nbytes >= info.numel // 4 + 4, checkpoint, name, "are not a matrix in I2_S")
             found.append(Weight(name, info.shape, "float16", (name,), partial(_integers, checkpoint, name)))
     return found
 
