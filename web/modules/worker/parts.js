@@ -2,7 +2,7 @@
  * Fetches and checks the program's own files. As soon as the worker runs, it requests everything that Python needs to start.
  * Pyodide's loader would request one file after the other.
  *
- * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, sizes?: Record<string, number>, later?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, sizes?: Record<string, number>, later?: Record<string, string>}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{lock: Promise<LockFile>, loader: Promise<any>, script: Promise<any>, program: Promise<WebAssembly.Module>,
  *   library: Promise<Response>, wheels: Record<string, Promise<ArrayBuffer>>}} Parts
  */
@@ -151,8 +151,8 @@ export function fetchParts(packages) {
   const parts = {
     lock,
     program,
-    loader: importPart(`${PYODIDE}pyodide.mjs`),
-    script: importPart(`${PYODIDE}pyodide.asm.mjs`),
+    loader: importPart(`${PYODIDE}pyodide.js`),
+    script: importPart(`${PYODIDE}pyodide.asm.js`),
     library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
   };
   /** @type {Record<string, Promise<ArrayBuffer>>} */

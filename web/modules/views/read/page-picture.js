@@ -54,8 +54,16 @@ export class PagePicture extends EventTarget {
     ]));
   }
 
+  /** Marks words. @param {number[][][]} words the corners of each */
+  markWords(words) {
+    for (const old of this.overlay.querySelectorAll(".answer")) old.remove();
+    this.overlay.append(...words.map((corners) => polygon(corners, "answer marked")));
+    this.overlay.querySelector(".answer")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
   /** Marks a line or a cell. @param {string | null} key @param {boolean} scroll whether the picture is scrolled there */
   mark(key, scroll) {
+    this.markWords([]);
     this.overlay.querySelector(".marked")?.classList.remove("marked");
     const found = key === null ? null : this.overlay.querySelector(`[data-key="${key}"]`);
     if (!found) return;
