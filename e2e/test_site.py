@@ -320,8 +320,7 @@ def test_missing_parts_are_named(
         again = story.error.get_by_role("button", name="Restart the engine")
         for part, following in itertools.zip_longest(PARTS, PARTS[1:]):
             with subtests.test(part):
-                says = "could not be loaded" if part.endswith(".js") else "missing on the server"
-                expect(story.error.filter(has_text=part)).to_contain_text(says)
+                expect(story.error.filter(has_text=part)).to_contain_text("is missing on the server (status 404)")
             changeable.missing = (f"pyodide/{following}",) if following else ()
             if following == PARTS[-1]:
                 assert story.unexpected_errors() == []

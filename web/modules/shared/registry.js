@@ -8,7 +8,7 @@
  * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file" | "kept",
  *   task?: Task, network?: boolean, precision?: string, prompts?: Record<string, string>, repo?: string, revision?: string, files: WantedFile[]}} Model
  */
-import { UserError } from "./protocol.js";
+import { checkSent } from "./sent.js";
 import { siteUrl } from "./site.js";
 
 export const DEFAULT_HUB = "https://huggingface.co/";
@@ -16,6 +16,6 @@ export const DEFAULT_HUB = "https://huggingface.co/";
 /** `networks`: repositories by what they are for. @returns {Promise<{models: Model[], networks: Record<string, string>}>} */
 export async function readRegistry() {
   const response = await fetch(siteUrl("registry.json"));
-  if (!response.ok) throw new UserError("The list of models is missing on the server.", { where: "registry.json" });
+  checkSent(response, "registry.json", { what: "The list of models" });
   return response.json();
 }

@@ -10,6 +10,7 @@
  */
 import { UNREADABLE, UserError, nameOf as errorName, storageFull, throwIfCancelled, unreadable } from "../shared/protocol.js";
 import { randomId } from "../shared/random-id.js";
+import { checkSent } from "../shared/sent.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
 import { lastPart } from "../shared/words.js";
@@ -97,8 +98,8 @@ export class ModelFiles {
     let bytes = this.embedded.get(path);
     if (!bytes) {
       bytes = fetch(siteUrl(path)).then((response) => {
-        if (response.ok) return response.arrayBuffer();
-        throw new UserError(`The embedded model is missing on the server (status ${response.status}).`, { where: path });
+        checkSent(response, path, { what: "The embedded model" });
+        return response.arrayBuffer();
       });
       bytes.catch(() => this.embedded.delete(path));
       this.embedded.set(path, bytes);
