@@ -36,6 +36,7 @@ const error = { output_type: "error", ename: odd, evalue: odd, traceback: [odd] 
 const notebook = JSON.stringify({ nbformat: 4, cells: [{ cell_type: "code", source: "x", outputs: [error] }] });
 const answer = (type, status = 200) => new Response("", { status, headers: { "Content-Type": type } });
 const cases = {
+  "a text that is too large": () => texts.readTexts([Object.defineProperty(file("a.txt", "a"), "size", { value: 1e9 })], "utf-8"),
   "a page in place of a file": () => sent.checkSent(answer("text/html; charset=utf-8"), "a.json"),
   "a script of another type": () => sent.checkSent(answer("application/octet-stream"), "a.js", { script: true }),
   "a file that is not there": () => sent.checkSent(answer("application/json", 404), "a.json"),
