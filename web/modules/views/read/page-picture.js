@@ -54,11 +54,12 @@ export class PagePicture extends EventTarget {
     ]));
   }
 
-  /** Marks words. @param {number[][][]} words the corners of each */
+  /** Marks words, and scrolls the picture there. @param {number[][][]} words the corners of each */
   markWords(words) {
     for (const old of this.overlay.querySelectorAll(".answer")) old.remove();
     this.overlay.append(...words.map((corners) => polygon(corners, "answer marked")));
-    this.overlay.querySelector(".answer")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const first = this.overlay.querySelector(".answer");
+    if (first) this.#bring(first);
   }
 
   /** Marks a line or a cell. @param {string | null} key @param {boolean} scroll whether the picture is scrolled there */
@@ -68,7 +69,11 @@ export class PagePicture extends EventTarget {
     const found = key === null ? null : this.overlay.querySelector(`[data-key="${key}"]`);
     if (!found) return;
     found.classList.add("marked");
-    if (!scroll) return;
+    if (scroll) this.#bring(found);
+  }
+
+  /** Scrolls the picture to what is drawn over it. @param {Element} found */
+  #bring(found) {
     const [place, box] = [found.getBoundingClientRect(), this.box.getBoundingClientRect()];
     if (place.top < box.top || place.bottom > box.bottom) this.box.scrollTop += (place.top + place.bottom - box.top - box.bottom) / 2;
     if (place.left < box.left || place.right > box.right) this.box.scrollLeft += Math.min(place.left - box.left - 16, (place.left + place.right - box.left - box.right) / 2);

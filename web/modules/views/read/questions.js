@@ -83,7 +83,7 @@ export class Questions {
   /** @param {Answer} answer */
   #answer(answer) {
     const place = this.view.pages.length > 1 ? ` · ${answer.page.name}` : "";
-    return h("button", { type: "button", class: "read-answer", title: "Show it in the picture", onclick: () => this.point(answer) },
+    return h("button", { type: "button", class: "read-answer", title: "Show it in the picture", onclick: () => this.point(answer).then(() => this.view.picture.box.scrollIntoView({ block: "nearest" })) },
       h("span", { class: "read-answer-text", dir: "auto" }, answer.answer), h("span", { class: "read-answer-sure" }, `${Math.round(answer.score * 100)} %${place}`));
   }
 
