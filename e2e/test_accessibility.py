@@ -290,6 +290,15 @@ def forecast(page: Page) -> None:
     expect(page.locator("#forecast-error [role=alert]")).to_contain_text("no model")
 
 
+# What a model could have answered.
+ASKED = """() => {
+  const { questions, page } = pyappPage.read;
+  const answer = { score: 0.97, turns: 0, corners: [[[20, 20], [200, 20], [200, 60], [20, 60]]], page };
+  questions.set([{ question: "What does it cost?", model: "A model", answers: [{ ...answer, answer: "41,000" }] }, { question: "Who?", model: "A model", answers: [] }]);
+  return questions.point(questions.asked[0].answers[0]);
+}"""  # noqa: E501
+
+
 def read(page: Page) -> None:
     """A page with a table, of which a cell is marked, in a queue of two; everything open."""
     drawn = io.BytesIO()
@@ -301,6 +310,7 @@ def read(page: Page) -> None:
     page.wait_for_selector("#read-queue li:nth-child(2)[data-state=done]", timeout=60_000)
     expect(page.locator("#history-reading .history-row")).not_to_have_count(0)
     page.locator("#read-text td span").nth(1).click()
+    page.evaluate(ASKED)
 
 
 def read_nothing(page: Page) -> None:

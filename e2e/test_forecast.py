@@ -18,6 +18,7 @@ from e2e.conftest import ROOT, shared
 from e2e.fake_hub import FakeHub
 from e2e.page import StoryPage
 from pyapp.events import Item
+from pyapp.formats import open_checkpoint, write_sharded_safetensors
 from pyapp.models.loading.forecasting import load_forecaster
 from pyapp.tasks.forecasting import forecast_series
 from scripts.serve import SiteServer
@@ -133,9 +134,18 @@ def test_a_table_is_forecast_as_natively(visit: ForecastPage, folder: Path) -> N
     expect(page.locator("#forecast-announcer")).to_have_text("Finished. sold: 28 values, and 9 ahead.")
 
 
-def test_a_model_of_a_hub_forecasts_as_natively(visit: ForecastPage, hub: FakeHub, folder: Path) -> None:
+def test_a_model_of_a_hub_forecasts_as_natively(
+    visit: ForecastPage, hub: FakeHub, folder: Path, tmp_path: Path
+) -> None:
     page = visit.page
     for path in folder.iterdir():
+        if path.name != "model.safetensors":
+            hub.add(REPO, path.name, path.read_bytes())
+    with open_checkpoint(folder / "model.safetensors") as file:  # whose weights the hub has in several parts
+        write_sharded_safetensors(tmp_path, {name: file.read(name) for name in file.tensors}, limit=1 << 13)
+    parts = sorted(tmp_path.iterdir())
+    assert len(parts) > 2
+    for path in parts:
         hub.add(REPO, path.name, path.read_bytes())
     visit.set_hub(hub.url)
     page.locator("#forecast-model").get_by_role("button", name="Choose").click()

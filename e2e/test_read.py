@@ -22,13 +22,16 @@ from e2e.page import StoryPage
 from e2e.pdf_files import japanese_pdf, pdf
 from pyapp.events import Item
 from pyapp.formats.safetensors import write_safetensors
+from pyapp.models.loading.by_task import load_task_model
 from pyapp.models.loading.reading import load_reading_model
 from pyapp.recipes.chooser import Chooser
+from pyapp.tasks.documents import answer_pages
 from pyapp.tasks.reading import read_pages
 from pyapp.vision.page.writers import as_csv
 from scripts.serve import SiteServer
 from tests.models.picture_configs import CONFIGS
 from tests.models.test_pictures import make
+from tests.test_documents import folder as write_answerer
 from tests.test_text_tasks import WORDS, tokenizer_json
 from tests.vision.page_drawings import draw_lines, draw_table
 
@@ -124,6 +127,16 @@ def native(file: Path, model: Path | str = "reader", **options: Any) -> dict[str
     events = read_pages(load_reading_model(model), str(file), **options)
     [found] = [event.values for event in events if isinstance(event, Item)]
     return dict(found)
+
+
+def native_answers(model: Path, question: str, file: Path, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The answers of the native task on a page that was read, by the model as the page loads it."""
+    words = [word for region in values["regions"] for line in region["lines"] for word in line["words"]]
+    page = {"words": [word["text"] for word in words], "boxes": [word["box"] for word in words], "image": str(file)}
+    page |= {"width": values["width"], "height": values["height"]}
+    loaded = load_task_model(model, "question-answering", dtype="q8_0")
+    [found] = [event.values for event in answer_pages(loaded, [question], [page], top=3) if isinstance(event, Item)]
+    return list(found["answers"])
 
 
 def png_that_announces(width: int, height: int) -> bytes:
@@ -377,6 +390,46 @@ def test_japanese_pdfs_are_drawn_by_parts_that_are_fetched_for_them(read: ReadPa
     assert page.evaluate(stored)  # offline, too, from now on
 
 
+def test_questions_about_pages(
+    read: ReadPage, table: Path, letter: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The answers are the native ones, about edited text too; they are marked in the picture, and kept. A model that
+    sees pages gets their pictures."""
+    page, asked = read.page, read.page.locator("#read-asked li")
+    read.read(letter)
+    question = "Who lives in Berlin?"
+    page.locator("#read-question").fill(question)
+    page.locator("#read-question").press("Enter")
+    expect(read.error).to_contain_text("no model for this yet")
+    for kind in ("layoutlmv3", "bert"):
+        model = write_answerer(tmp_path_factory.mktemp("answers") / kind, kind, "question-answering")
+        page.locator("#answer-model").get_by_role("button", name="model").first.click()
+        read.models_opened()
+        page.locator("#pick-files").set_input_files(sorted(model.iterdir()))
+        expect(page.locator("#answer-model .model-name")).to_have_text("model.safetensors")
+        page.locator("#read-ask").click()
+        read.until("!pyappPage.read.questions.button.running && pyappPage.read.questions.field.value === ''")
+        found = read.state("questions.asked[0].answers.map(({ answer, score }) => [answer, score])")
+        wanted = native_answers(model, question, letter, read.values())
+        assert found[0][0] == wanted[0]["answer"] and found[0][1] == pytest.approx(wanted[0]["score"], abs=0.02)
+        expect(page.locator(".read-overlay .answer")).to_have_count(wanted[0]["end"] - wanted[0]["start"])
+        expect(asked.first).to_contain_text(wanted[0]["answer"])
+        page.locator("#read-question").fill(question)
+    # Of several pages the best answers; a click shows another page. A reload shows them again.
+    read.read(table)
+    expect(page.locator("#read-question-label")).to_have_text("Ask about these 2 pages")
+    page.locator("#read-question").press("Control+Enter")
+    expect(asked).to_have_count(3)
+    read.until("!pyappPage.read.questions.button.running && !pyappPage.read.store.busy")
+    texts = asked.all_inner_texts()
+    page.reload()
+    read.wait_ready()
+    page.evaluate("pyappPage.read.ready")
+    expect(asked).to_have_text(texts, use_inner_text=True)
+    asked.first.get_by_role("button").first.click()
+    expect(page.locator(".read-overlay .answer").first).to_be_visible()
+
+
 def test_stop_while_the_lines_of_a_large_page_are_found(read: ReadPage, letter: Path, tmp_path: Path) -> None:
     page = read.page
     small = np.asarray(Image.open(letter))
@@ -438,6 +491,14 @@ def test_wrong_files_are_refused_in_words(read: ReadPage, letter: Path, tmp_path
         read.give(tmp_path / name)
         expect(read.error).to_contain_text("has 1.00 GB")
     read.page.evaluate("delete File.prototype.size")
+    # Files that cannot be opened are all named, and keep no other from being read.
+    read.page.evaluate("pyappPage.read.begin()")
+    (tmp_path / "none.pdf").write_bytes(b"%PDF-1.4 no")
+    read.give(*(tmp_path / name for name in ("broken.pdf", "none.pdf", "cut.png")), letter)
+    read.until(f"pyappPage.read.pages.length === 2 && {DONE}")
+    expect(read.page.locator("#read-error")).to_contain_text("2 files could not be opened.")
+    expect(read.page.locator("#read-error")).to_contain_text("broken.pdf, none.pdf")
+    assert read.state("pages.map(({ state }) => state)") == ["failed", "done"]
     read.page.evaluate("pyappPage.read.begin()")
     read.page.evaluate(RESISTS_FINGERPRINTING)
     read.give(letter)

@@ -53,7 +53,7 @@ def test_offline_under_a_sub_path_then_a_new_version(launch: Launch, dist: Path,
         page.get_by_role("button", name=sample["title"]).click()
         spoken_text = TranscribePage(page).wait_done().text()
         assert spoken(spoken_text) == spoken(sample["text"])
-        assert page.evaluate("import('./mediabunny/mediabunny.min.mjs').then((library) => 'Input' in library)")
+        assert page.evaluate("import('./mediabunny/mediabunny.min.js').then((library) => 'Input' in library)")
         page.get_by_role("link", name="Chat").click()
         page.locator("#chat-field").wait_for()
         page.get_by_role("link", name="Story").click()
@@ -193,7 +193,7 @@ def test_parts_that_arrive_slowly(
             arriving.wait(30)
         send(self, source, first, last)
 
-    late = ("model-dialog.js", "history-panel.js", "pdf.min.mjs", "chat-view.js", "search.css")
+    late = ("model-dialog.js", "history-panel.js", "pdf.min.js", "chat-view.js", "search.css")
     arriving = threading.Event()
     monkeypatch.setattr(Handler, "body", held)
     with watched(plain_browser.new_page()) as story:
@@ -306,7 +306,7 @@ def test_opened_as_a_file(browser: BrowserContext, dist: Path) -> None:
 
 
 # The last without its library: Python may print what it misses before the page ends it.
-PARTS = ("pyapp-", "pyodide.asm.wasm", "pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip")
+PARTS = ("pyapp-", "pyodide.asm.wasm", "pyodide.js", "pyodide.asm.js", "python_stdlib.zip")
 
 
 def test_missing_parts_are_named(
@@ -320,8 +320,7 @@ def test_missing_parts_are_named(
         again = story.error.get_by_role("button", name="Restart the engine")
         for part, following in itertools.zip_longest(PARTS, PARTS[1:]):
             with subtests.test(part):
-                says = "could not be loaded" if part.endswith("mjs") else "missing on the server"
-                expect(story.error.filter(has_text=part)).to_contain_text(says)
+                expect(story.error.filter(has_text=part)).to_contain_text("is missing on the server (status 404)")
             changeable.missing = (f"pyodide/{following}",) if following else ()
             if following == PARTS[-1]:
                 assert story.unexpected_errors() == []

@@ -175,6 +175,7 @@ def test_a_visit_asks_for_few_files(first_visit: FirstVisit, dist: Path) -> None
     asked = [path for path in first_visit.requests if path.endswith((".js", ".css")) or "/models/" in path]
     ours = ["boot.js", "css/page.css", "modules/page/main.js", "service-worker.js", "worker.js"]
     ours += ["css/transcribe.css", "modules/views/transcribe/transcribe-view.js"]
+    ours += ["pyodide/pyodide.js", "pyodide/pyodide.asm.js", "tokenizers/tokenizers.min.js"]
     models = json.loads((dist / "registry.json").read_text())["models"]
     model = next(model for model in models if model["kind"] == "embedded" and model["task"] == "transcribe")
     assert {path.removeprefix("/") for path in asked} == {*ours, *(file["path"] for file in model["files"])}

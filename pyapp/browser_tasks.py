@@ -18,14 +18,26 @@ from pyapp.formats.safe_json import json_object
 from pyapp.formats.source import BytesSource
 from pyapp.tasks.keeper import keeper
 
-# By the page's task of a model: what pyapp.models._index calls it.
+# By the page's task: the tasks of its models in pyapp.models._index, the usual one first. A model that is dropped on
+# the page goes to the first of these that has one of its tasks (scripts/site.py).
 MODEL_TASKS = {
-    "generate": "causal-lm", "chat": "causal-lm", "embed": "features", "read": "image-to-text",
-    "speak": "text-to-speech", "detect": "object-detection", "segment": "semantic-segmentation",
-    "cut-out": "mask-generation", "depth": "depth-estimation", "classify-image": "image-classification",
-    "match-image": "zero-shot-image-classification", "image-to-text": "image-to-text", "translate": "seq2seq-lm",
-    "forecast": "time-series-forecasting",
-}  # fmt: skip
+    "chat": ("causal-lm", "image-text-to-text"),
+    "generate": ("causal-lm",),
+    "translate": ("seq2seq-lm",),
+    "embed": ("features",),
+    "image-to-text": ("image-to-text",),
+    "read": ("image-to-text", "line-reading"),
+    "detect": ("object-detection",),
+    "segment": ("semantic-segmentation",),
+    "cut-out": ("mask-generation",),
+    "depth": ("depth-estimation",),
+    "match-image": ("zero-shot-image-classification",),
+    "classify-image": ("image-classification",),
+    "transcribe": ("speech-recognition",),
+    "speak": ("text-to-speech",),
+    "forecast": ("time-series-forecasting",),
+    "answer": ("question-answering",),
+}
 
 
 # -- files
@@ -50,7 +62,7 @@ async def check_config(params: Any, cancel: Cancel) -> tasks.Events:
         if not hears_samples(settings):
             check_architecture(settings, params.where)
     elif params.task != "read" or settings.get("model_type") not in LINE_READERS:
-        task = MODEL_TASKS[params.task]
+        task = MODEL_TASKS[params.task][0]
         module_of(settings, params.where, task_of(settings) if task == TEXT else task)
     yield Done("complete", {"model_type": settings.get("model_type")})
 
@@ -62,7 +74,7 @@ async def check_header(params: Any, cancel: Cancel) -> tasks.Events:
     from pyapp.models._index import GGUF_ARCHITECTURES, TASKS
 
     name = architecture_of(params.bytes.to_bytes(), params.where)
-    task = MODEL_TASKS[params.task]
+    task = MODEL_TASKS[params.task][0]
     known = [key for key, module in GGUF_ARCHITECTURES.items() if task in TASKS[module]]
     if name is not None and name not in known and name != "pyapp":
         raise ModelError(
@@ -273,6 +285,50 @@ def look(params: Any, cancel: Cancel) -> tasks.Events:
     return with_model(params.task, params, cancel, work)
 
 
+def load_answerer(params: Any, cancel: Cancel) -> tasks.Events:
+    """Loads a model that answers questions about pages: Done carries its `name`, and whether it `sees` pictures."""
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        yield Done("complete", {"name": model.name, "sees": model.processor is not None})
+
+    return with_model("question-answering", params, cancel, work)
+
+
+def answer(params: Any, cancel: Cancel) -> tasks.Events:
+    """`json`: a `question`, the `page` that it is about (values of an Item of tasks.read; the text of lines and cells
+    may have been edited) and `options` of tasks.answer_from_pages. `pixels`, `height` and `width`: its picture as
+    `read` gets it, for models that see pages. Each answer has the `corners` of its words, too.
+    """
+    values = json.loads(params.json)
+
+    @tasks.task
+    async def work(model: Any) -> tasks.Events:
+        from pyapp.vision.page.corrections import corrected
+
+        page = corrected(values["page"])
+        lines = [line for region in page["regions"] for line in region["lines"]]
+        words = [word for line in lines for word in line["words"] if word["text"].strip()]
+        size = page["width"], page["height"]
+        boxes = [[min(max(side, 0), size[i % 2]) for i, side in enumerate(word["box"])] for word in words]
+        given = {"words": [word["text"] for word in words], "boxes": boxes, "width": size[0], "height": size[1]}
+        if params.pixels:
+            from pyapp.vision.reading import from_pixels
+
+            given["image"] = from_pixels(params.pixels.to_py(), int(params.height), int(params.width))
+        stream = tasks.answer_from_pages([values["question"]], [given], model=model, cancel=cancel, **values["options"])
+        async with aclosing(stream) as events:
+            async for event in events:
+                if isinstance(event, Item):
+                    found = event.values["answers"]
+                    places = [[word["corners"] for word in words[one["start"] : one["end"]]] for one in found]
+                    answers = [one | {"corners": corners} for one, corners in zip(found, places, strict=True)]
+                    event = Item(event.index, {"answers": answers})
+                yield event
+
+    return with_model("question-answering", params, cancel, work)
+
+
 @tasks.task
 async def export_pages(params: Any, cancel: Cancel) -> tasks.Events:
     """`json`: `pages` (values of Items of tasks.read; the text of lines and cells may have been edited), their `names`,
@@ -317,6 +373,8 @@ async def choose_card(params: Any, cancel: Cancel) -> tasks.Events:
 
 
 TASKS: dict[str, Callable[[Any, Cancel], tasks.Events]] = {
+    "answer": answer,
+    "answer.load": load_answerer,
     "card": choose_card,
     "chat": chat,
     "chat.load": load_chat,

@@ -1,7 +1,7 @@
 """Imports from the parts of the page's Python that are fetched after its start (scripts/archive_parts.py).
 
 Tasks that need these parts wait for them before they begin. This finder is for every other import: Python cannot wait
-for a promise there, so the browser fetches the parts at once, and the worker stands still meanwhile.
+for a promise there, so the browser fetches the part at once, and the worker stands still meanwhile.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .errors import LatePartError
 
 
 class LateParts(MetaPathFinder):
-    """The finder after Python's own. `parts` is the worker's: `isLater(module)`, `missing()` (objects with `url` and
-    `sha256`), `read(url)` and `install(part, bytes)`.
+    """The finder after Python's own. `parts` is the worker's: `find(module)` (the missing part that has the module, an
+    object with `url` and `sha256`, or nothing), `read(url)` and `install(part, bytes)`.
     """
 
     def __init__(self, parts: Any) -> None:
@@ -28,21 +28,21 @@ class LateParts(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not self._parts.isLater(fullname):
+        part = self._parts.find(fullname)
+        if part is None:
             return None
-        for part in self._parts.missing():
-            data = self._parts.read(part.url)
-            if data is None:
-                raise LatePartError(
-                    f"a part of the program could not be loaded, which has the module {fullname}", where=part.url,
-                    hint="Check your connection, then try again",
-                )  # fmt: skip
-            if hashlib.sha256(data.to_bytes()).hexdigest() != part.sha256:
-                raise LatePartError(
-                    "a downloaded part of the program is damaged", where=part.url,
-                    hint="Reload the page. If that does not help, the copy on the server is damaged",
-                )  # fmt: skip
-            self._parts.install(part, data)
+        data = self._parts.read(part.url)
+        if data is None:
+            raise LatePartError(
+                f"a part of the program could not be loaded, which has the module {fullname}", where=part.url,
+                hint="Check your connection, then try again",
+            )  # fmt: skip
+        if hashlib.sha256(data.to_bytes()).hexdigest() != part.sha256:
+            raise LatePartError(
+                "a downloaded part of the program is damaged", where=part.url,
+                hint="Reload the page. If that does not help, the copy on the server is damaged",
+            )  # fmt: skip
+        self._parts.install(part, data)
         return PathFinder.find_spec(fullname, path, target)
 
 

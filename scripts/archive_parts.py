@@ -4,7 +4,7 @@ when it is idle, or when something needs it (web/modules/worker/python.js, pyapp
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 LIBRARY_LATER = "python-later"
@@ -82,14 +82,10 @@ def split_library(archive: Path, folder: Path, version: str) -> list[Path]:
     return [first, later]
 
 
-def modules_in(archives: Iterable[Path]) -> list[str]:
-    """The names of the Python modules in archives, sorted."""
-
-    def names() -> Iterator[str]:
-        for path in archives:
-            with zipfile.ZipFile(path) as archive:
-                for member in archive.namelist():
-                    if member.endswith(".py"):
-                        yield member.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-    return sorted(set(names()))
+def modules_in(archive: Path) -> list[str]:
+    """The names of the Python modules in an archive, sorted, without those in a package that is there as a whole: who
+    imports them imports the package first."""
+    with zipfile.ZipFile(archive) as members:
+        files = [name.removesuffix("c") for name in members.namelist() if name.endswith((".py", ".pyc"))]
+    names = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files}
+    return sorted(name for name in names if name.rpartition(".")[0] not in names)

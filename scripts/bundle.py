@@ -16,9 +16,10 @@ PARTS = ["modules", "css"]
 # Loaded as it is: it runs in the thread of the microphone.
 ALONE = ["modules/audio/capture-worklet.js"]
 # How the page addresses its scripts and styles: those that it starts with, and those that it fetches when needed.
+# Minified scripts are other projects' libraries.
 ADDRESSES = {
     "*.html": r'(?:src|href)="([\w./-]+\.(?:js|css))"',
-    "*.js": r'(?:importPart|loadStyle|siteUrl)\("([\w./-]+\.(?:js|css))"',
+    "*.js": r'(?:importPart|loadStyle|siteUrl)\("([\w./-]+(?<!\.min)\.(?:js|css))"',
 }
 PLACE = "modules/shared/site.js"
 

@@ -26,7 +26,7 @@ function outside(specifier, importer) {
 function resolveImport(specifier, importer) {
   const relative = specifier.startsWith(".");
   const path = resolve(dirname(importer.identifier), specifier);
-  const assembled = /(^|\/)(node_modules|pyodide|tokenizers|mediabunny)\/[^/]*\.mjs$/.test(specifier) || /\/(node_modules|bench\/peers)\//.test(path);
+  const assembled = /(^|\/)(node_modules|pyodide|tokenizers|mediabunny)\/[^/]*\.m?js$/.test(specifier) || /\/(node_modules|bench\/peers)\//.test(path);
   if (!relative || assembled) return outside(specifier, { source: readFileSync(importer.identifier, "utf8") });
   return load(path.replace(/\/(tests|bench)\/modules\//, "/web/modules/")); // as the servers of tests and benches mount them
 }

@@ -35,6 +35,7 @@ from typing import Any
 
 import brotli
 
+from pyapp.browser_tasks import MODEL_TASKS
 from pyapp.models._index import GGUF_ARCHITECTURES, MODEL_TYPES, TASKS
 
 from . import wheels
@@ -57,8 +58,10 @@ ROOT = wheels.ROOT
 WEB = ROOT / "web"
 NODE_MODULES = ROOT / "node_modules"
 CACHE = ROOT / "build" / "site"
+# Scripts that end in .mjs are named .js in the site: many hosts send the former with a type that browsers do not run.
 PYODIDE_FILES = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"]
 LOCK_FILE = "pyodide-lock.json"
+NUMPY = "numpy"
 LIBRARY = "python_stdlib.zip"
 # Folders of the site, and what of npm's packages they have.
 LIBRARIES = {
@@ -71,28 +74,10 @@ LIBRARIES = {
     "pdfjs/cmaps": [f"pdfjs-dist/cmaps/{name}" for name in ("[!U]*", "Uni*-UCS2-*", "Uni*-UTF16-*")],
 }
 ON_DEMAND = ("pdfjs/cmaps",)  # folders whose files a browser stores when it has used them
-# The page's name of a model's task. Of an architecture with several, the first counts.
-PAGE_TASKS = {
-    "causal-lm": "chat",
-    "image-text-to-text": "chat",
-    "seq2seq-lm": "translate",
-    "features": "embed",
-    "line-reading": "read",
-    "image-to-text": "image-to-text",
-    "object-detection": "detect",
-    "semantic-segmentation": "segment",
-    "mask-generation": "cut-out",
-    "depth-estimation": "depth",
-    "zero-shot-image-classification": "match-image",
-    "image-classification": "classify-image",
-    "speech-recognition": "transcribe",
-    "text-to-speech": "speak",
-    "time-series-forecasting": "forecast",
-}
 # What a package of the lock file needs besides itself.
 DEPENDS = {
     "pyapp": [part for part in PYAPP_PARTS if part != ENGLISH],
-    "numpy": [NUMPY_LATER],
+    NUMPY: [NUMPY_LATER],
     "jinja2": ["markupsafe"],
     DICTIONARY: [ENGLISH],
 }
@@ -109,6 +94,11 @@ import numpy
 import pyapp
 import pyapp.browser; pyapp.browser.import_tasks()
 """.strip()
+
+
+def script_name(name: str) -> str:
+    """The name in the site of a file of another project."""
+    return name.removesuffix(".mjs") + ".js" if name.endswith(".mjs") else name
 
 
 def file_sha256(path: Path) -> str:
@@ -236,7 +226,7 @@ def model_tasks() -> dict[str, dict[str, str]]:
     """The page's task of each architecture, by `model_type` and by GGUF's name: for files that are dropped on it."""
 
     def task_of(module: str) -> str | None:
-        return next((PAGE_TASKS[task] for task in PAGE_TASKS if task in TASKS[module]), None)
+        return next((page for page, tasks in MODEL_TASKS.items() if set(tasks) & set(TASKS[module])), None)
 
     indexes = {"model_types": MODEL_TYPES, "gguf": GGUF_ARCHITECTURES}
     found = {
@@ -278,7 +268,7 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     files = [NODE_MODULES / "pyodide" / name for name in PYODIDE_FILES]
     packages = list(map(wheels.pure, wheels.download("page")))
     for path in [*files, *packages]:
-        shutil.copyfile(path, pyodide / path.name)
+        shutil.copyfile(path, pyodide / script_name(path.name))
     # misaki's code is not for Python 3.14, but the page takes its dictionaries only.
     [words] = wheels.download("voices", "--ignore-requires-python")
     rest, dictionary = split_wheel(words, pyodide, {DICTIONARY: is_dictionary})
@@ -288,8 +278,11 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     packages += split_wheel(archives[ours.name], pyodide, PYAPP_PARTS)
     _, library_later = split_library(archives[LIBRARY], pyodide, pyodide_version())
     lock = lock_file([*packages, library_later])
-    late = [pyodide / lock["packages"][name]["file_name"] for name in (LIBRARY_LATER, PYAPP_LATER)]
-    lock["info"]["later"] = " ".join(modules_in(late))  # an import of one of these waits for them (pyapp/late_parts.py)
+    # An import of one of these modules waits for the part that has it (pyapp/late_parts.py).
+    lock["info"]["later"] = {
+        name: " ".join(modules_in(pyodide / lock["packages"][name]["file_name"]))
+        for name in (LIBRARY_LATER, PYAPP_LATER, NUMPY, NUMPY_LATER)
+    }
     # A memory snapshot of Python remembers where modules lie in this archive: the page keeps one per archive.
     lock["info"]["stdlib_sha256"] = file_sha256(pyodide / LIBRARY)
     # For the progress of a first visit: the bytes that arrive, decompressed.
@@ -298,7 +291,7 @@ def assemble(out: Path, plain_host: bool = False, quality: int = 11) -> None:
     for folder, patterns in LIBRARIES.items():
         (staged / folder).mkdir()
         for path in (path for pattern in patterns for path in sorted(NODE_MODULES.glob(pattern))):
-            shutil.copyfile(path, staged / folder / path.name)
+            shutil.copyfile(path, staged / folder / script_name(path.name))
     registry = json.loads((ROOT / "pyapp" / "registry.json").read_text())
     del registry["names"]  # the page lists the models whose files are named
     (staged / "registry.json").write_text(json.dumps(registry, indent=2, ensure_ascii=False) + "\n")

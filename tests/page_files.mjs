@@ -19,9 +19,9 @@ globalThis.FileReader = class {
   }
 };
 globalThis.fetch = async () => ({ ok: true, json: async () => ({ gguf: { llama: "chat" }, model_types: { bert: "embed" } }) });
-const [kinds, notebooks, texts, collections, conversations, drawings, sounds] = await Promise.all([
+const [kinds, notebooks, texts, collections, conversations, drawings, sounds, sent] = await Promise.all([
   "page/file-kinds.js", "views/lab/notebook-files.js", "views/search/text-files.js", "views/search/collection.js",
-  "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js",
+  "views/chat/conversation.js", "pictures/svg-picture.js", "audio/decoder.js", "shared/sent.js",
 ].map(part));
 
 const LONG = 300_000;
@@ -34,7 +34,13 @@ const gguf = (...parts) => kinds.taskOf([file("a.gguf", "GGUF", short(3), long(0
 const odd = { toString: 1, valueOf: 2 };
 const error = { output_type: "error", ename: odd, evalue: odd, traceback: [odd] };
 const notebook = JSON.stringify({ nbformat: 4, cells: [{ cell_type: "code", source: "x", outputs: [error] }] });
+const answer = (type, status = 200) => new Response("", { status, headers: { "Content-Type": type } });
 const cases = {
+  "a text that is too large": () => texts.readTexts([Object.defineProperty(file("a.txt", "a"), "size", { value: 1e9 })], "utf-8"),
+  "a page in place of a file": () => sent.checkSent(answer("text/html; charset=utf-8"), "a.json"),
+  "a script of another type": () => sent.checkSent(answer("application/octet-stream"), "a.js", { script: true }),
+  "a file that is not there": () => sent.checkSent(answer("application/json", 404), "a.json"),
+  "a file": () => sent.checkSent(answer("application/json"), "a.json"),
   "spaces in a page": async () => (await text("a.html", `a${" ".repeat(LONG)}\n${" ".repeat(LONG)}b`)).length,
   "paragraphs of a page": () => text("a.html", "  a \n b\n \n\n\n c  \n"),
   "spaces in a script": async () => (await notebooks.readNotebook(file("a.py", `a${" ".repeat(LONG)}b`))).cells.length,

@@ -28,6 +28,8 @@ from pyapp.models.loading.by_task import load_task_model
 from pyapp.tasks.documents import Page, answer_pages, classified_pages, label_pages
 from pyapp.text.encoding import Encoding
 from pyapp.text.spans import labelled_spans
+from pyapp.text.tokenizer import NativeBackend
+from pyapp.text.word_offsets import by_words
 from pyapp.vision.reading import is_page
 from tests.models.encoder_configs import CONFIGS
 from tests.models.seeded import draw
@@ -120,6 +122,22 @@ def test_pages_are_read_as_by_transformers(kind: str, top: Path) -> None:
     [found] = items(classified_pages(classifying, [page()]))
     scores = {entry["label"]: entry["score"] for entry in found["labels"]}
     np.testing.assert_allclose([scores[name] for name in LABELS.values()], expected["classes"], atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["layoutlm", "layoutlmv3"])
+def test_answers_without_the_places_of_tokens(kind: str, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the page, whose library of tokenizers tells none: words are found by encoding them alone."""
+    loaded = load_task_model(top / kind / "question-answering", "question-answering")
+    wanted = items(answer_pages(loaded, QUESTIONS, [page()], top=4))
+    monkeypatch.delattr(NativeBackend, "encode_with_offsets")
+    assert items(answer_pages(loaded, QUESTIONS, [page()], top=4)) == wanted
+
+
+def test_places_of_words() -> None:
+    assert by_words(lambda text: [len(word) for word in text.split()], " ab  c ") == ([2, 1], [(1, 3), (5, 6)])
+    assert by_words(lambda text: list(text.encode()), " b") == ([32, 98], [(1, 2)] * 2)
+    with pytest.raises(ModelError, match="joins 'a' with another word"):
+        by_words(lambda text: [len(text)], "a b")
 
 
 def test_long_pages_are_read_in_windows(top: Path) -> None:

@@ -43,10 +43,13 @@ def test_all_files_of_a_speech_model(tmp_path: Path) -> None:
     assert hub.resolve(tmp_path / "pytorch_model.bin").model == tmp_path / "pytorch_model.bin"
 
 
-@pytest.mark.parametrize("name", ["ggml-tiny.bin", "tiny.en.pt", "model.q8_0.gguf"])
+@pytest.mark.parametrize("name", ["ggml-tiny.bin", "tiny.en.pt", "model.q8_0.gguf", "last.ckpt"])
 def test_a_model_in_one_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     assert hub.resolve(tmp_path).files == {"model": tmp_path / name} == hub.resolve(tmp_path / name).files
+    (tmp_path / "epoch=3.ckpt").touch()  # of training
+    if not name.endswith(".ckpt"):
+        assert hub.resolve(tmp_path).files == {"model": tmp_path / name}
 
 
 def test_a_gguf_in_several_parts(remote: Hub) -> None:

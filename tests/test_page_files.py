@@ -16,6 +16,11 @@ MODULES = HERE.parent / "web" / "modules"
 SECONDS = 4.0  # of a machine that has other work; what is not linear takes minutes
 REFUSED = "UserError: "
 ANSWERS = {
+    "a text that is too large": "UserError: This file is too large.",
+    "a page in place of a file": "UserError: A part of the program is missing on the server (a web page came instead).",
+    "a script of another type": REFUSED,
+    "a file that is not there": REFUSED,
+    "a file": None,
     "spaces in a page": 600_003,
     "paragraphs of a page": "a \n b\n\nc",
     "spaces in a script": 1,

@@ -2,7 +2,8 @@
 // Methods: load(shape, kind), loadLlama(shape, gguf), loadSpeech(kind),
 // loadEmbedder(folder), vectors(texts), embeddings(texts), loadBlocks(kind), loadRows(kind), sampleBlocks(), figure(name), loadOps(packages), opFigure(package, name),
 // loadOnnx(file, inputs), output(count), loadTraining(packages, name), trainingFigure(package), records(name, rounds, every), stream(megabytes).
-import { loadPyodide } from "../pyodide/pyodide.mjs";
+import createPyodideModule from "../pyodide/pyodide.asm.js";
+import { loadPyodide } from "../pyodide/pyodide.js";
 import { openPool } from "../modules/worker/pool.js";
 import { addLibrary } from "../modules/worker/unpack.js";
 import { encoderOf } from "../modules/worker/token-encoder.js";
@@ -15,7 +16,7 @@ const EMBEDDER = [
 const folder = new URL("../pyodide/", import.meta.url).href;
 
 async function start() {
-  const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder, createPyodideModule });
   const lock = await (await fetch(`${folder}pyodide-lock.json`)).json();
   addLibrary(pyodide, await (await fetch(folder + lock.packages["python-later"].file_name)).arrayBuffer());
   const loaded = await pyodide.loadPackage(["numpy", "pyapp"], { messageCallback: () => {} });
@@ -58,7 +59,7 @@ const methods = {
     return { ...about, heap: pyodide._module.HEAPU8.length };
   },
   async loadEmbedder(pyodide, { folder }) {
-    const { Tokenizer } = await import("../tokenizers/tokenizers.min.mjs");
+    const { Tokenizer } = await import("../tokenizers/tokenizers.min.js");
     pyodide.pyimport("pyapp.browser").install({ createEncoder: (json) => encoderOf(Tokenizer, json) });
     const path = "/home/pyodide/embedder";
     pyodide.FS.mkdirTree(`${path}/1_Pooling`);

@@ -29,7 +29,8 @@ _NOT_WEIGHTS = re.compile(
     re.I,
 )
 USUAL = ("model.safetensors", "open_clip_model.safetensors")  # the preferred first
-WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+RARE = ".ckpt"  # of training, as a rule: it counts where there is nothing else
+WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth", RARE)
 # Hugging Face's files beside the weights, by role, and the model of characters beside a reader's.
 COMPANIONS = (
     {"open_clip_config.json": "config"}
@@ -305,6 +306,7 @@ def choose_model(names: Iterable[str], where: str) -> str:
     for index in INDICES:
         if index in names:
             return index
+    candidates = [name for name in candidates if not name.lower().endswith(RARE)] or candidates
     firsts = [candidate for candidate in candidates if candidate.startswith("0_")]  # part 0 of sentence-transformers
     if len(candidates) == 1 or len(firsts) == 1:
         return (firsts or candidates)[0]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 # Weights, the preferred kind first.
-WEIGHTS = (".gguf", "model.safetensors", ".safetensors", "pytorch_model.bin", ".bin")
+WEIGHTS = (".gguf", "model.safetensors", ".safetensors", "pytorch_model.bin", ".bin", ".pt", ".pth", ".ckpt")
 TOKENIZER_BIN = "tokenizer.bin"  # the one .bin that has no weights
 HINT = "Choose one .gguf file, or all files of a model's folder: config.json, model.safetensors, tokenizer.json …"
 

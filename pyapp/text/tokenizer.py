@@ -35,7 +35,8 @@ EOS_NAMES = ("</s>", "<|end_of_text|>", "<|eot_id|>", "<eos>", "<|im_end|>", "<|
 
 class Backend(Protocol):
     """Splits text into ids, without control tokens before or after. One that also has
-    `encode_with_offsets(text) -> (ids, offsets)` gives the characters [start, end) of each token.
+    `encode_with_offsets(text) -> (ids, offsets)` gives the characters [start, end) of each token; without it, offsets
+    are those of whole words.
     """
 
     def encode(self, text: str) -> Sequence[int]: ...
@@ -353,8 +354,8 @@ class Tokenizer:
         `padding`: True or "longest" pads to the longest, "max_length" to `max_length`, both up to a multiple of
         `pad_to_multiple_of`. `truncation` shortens to `max_length` tokens, special tokens included: True or
         "longest_first" the longer text of a pair first, "only_first", "only_second" that text only. `max_length` is
-        by default the tokenizer's. `padding_side` and `truncation_side` are "left" or "right". `offsets` needs a
-        library that gives them: the page's does not. Raises OptionError for options that do not fit.
+        by default the tokenizer's. `padding_side` and `truncation_side` are "left" or "right". `offsets`: where
+        the tokens stand; in the page, those of whole words. Raises OptionError for options that do not fit.
         """
         rule = encodings.checked_choice("truncation", truncation, encodings.TRUNCATIONS, "longest_first")
         fill = encodings.checked_choice("padding", padding, encodings.PADDINGS, "longest")
@@ -393,7 +394,7 @@ class Tokenizer:
     ) -> list[Encoding]:
         """A text of any length as encodings of at most `max_length` tokens with offsets, special tokens included:
         neighbours have `overlap` tokens in common. `before` is a text that stands before each as the first of a pair,
-        such as a question. OptionError where `before` leaves too little room, and where the library gives no offsets.
+        such as a question. OptionError where `before` leaves too little room.
         """
         tokens = self._tokens(text, parse_special, True)
         first = [] if before is None else [self._tokens(before, parse_special, True)]
@@ -421,13 +422,12 @@ class Tokenizer:
         if not text:
             return Tokens([], [])
         backend = self._backend_for(text, parse_special)
-        split = getattr(backend, "encode_with_offsets", None)
-        if split is None:
-            raise OptionError(
-                "this library of tokenizers gives no offsets", where="offsets", hint="Use pyapp outside the browser"
-            )
-        marked = text if parse_special else plain_text(text)
-        return Tokens(*split(without_surrogates(marked)))
+        marked = without_surrogates(text if parse_special else plain_text(text))
+        if split := getattr(backend, "encode_with_offsets", None):
+            return Tokens(*split(marked))
+        from .word_offsets import by_words  # late: stories and transcripts have no offsets
+
+        return Tokens(*by_words(backend.encode, marked))
 
     def _split(self, text: str, parse_special: bool) -> Sequence[int]:
         """The ids of a text without special tokens around it."""

@@ -21,7 +21,9 @@ from pyapp.formats import (
     write_npy,
     write_sharded_safetensors,
 )
+from pyapp.formats.source import BytesSource
 from pyapp.hub import resolve
+from pyapp.models.loading.by_task import given_files
 
 
 def tensors() -> dict[str, Any]:
@@ -49,6 +51,9 @@ def test_shards_from_anywhere(tmp_path: Path) -> None:
     """In the page they are picked files."""
     index = write_sharded_safetensors(tmp_path, tensors(), limit=1)
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    picked = {name: BytesSource(data, name) for name, data in files.items()}
+    with open_checkpoint(given_files(picked)["model"]) as chosen:
+        assert chosen.read("layer.3.weight").tolist() == [[3, 4, 5], [6, 7, 8]]
     text = files.pop(index.name)
     file = ShardedFile(open_source(text), files.__getitem__)
     assert file.read("layer.4.weight").tolist() == [[4, 5, 6], [7, 8, 9]]

@@ -1,6 +1,7 @@
 // Starts the site's own Pyodide, with the site's own wheels, and runs pytest in it. Messages: {line}, and {exit, summary}
 // for each run of the job.
-import { loadPyodide } from "../pyodide/pyodide.mjs";
+import createPyodideModule from "../pyodide/pyodide.asm.js";
+import { loadPyodide } from "../pyodide/pyodide.js";
 import { openPool } from "../modules/worker/pool.js";
 import { addLibrary } from "../modules/worker/unpack.js";
 import { createEncoder, loadTokenizers } from "../modules/worker/tokenizer.js";
@@ -27,7 +28,7 @@ function lineWriter() {
 
 async function start() {
   const folder = new URL("pyodide/", SITE).href;
-  const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder });
+  const pyodide = await loadPyodide({ indexURL: folder, packageBaseUrl: folder, createPyodideModule });
   const lock = JSON.parse(new TextDecoder().decode(await bytesOf("pyodide/pyodide-lock.json")));
   addLibrary(pyodide, (await bytesOf(`pyodide/${lock.packages["python-later"].file_name}`)).buffer);
   const wanted = ["numpy", "pyapp", "pyapp-english", "micropip", "jinja2"];

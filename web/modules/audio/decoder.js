@@ -189,7 +189,7 @@ function unreadable(file, error) {
 let library = null;
 
 async function loadMediabunny() {
-  library ??= importPart("mediabunny/mediabunny.min.mjs", "WAV files work without it.");
+  library ??= importPart("mediabunny/mediabunny.min.js", "WAV files work without it.");
   try {
     return await library;
   } catch (error) {

@@ -34,6 +34,7 @@ export class App extends EventTarget {
       embed: new ModelChoice("embed", "search-model"),
       translate: new ModelChoice("translate", "translate-model"),
       read: new ModelChoice("read", "read-model"),
+      answer: new ModelChoice("answer", "answer-model"),
       speak: new ModelChoice("speak", "voice"),
       forecast: new ModelChoice("forecast", "forecast-model"),
       detect: new ModelChoice("detect", "detect-model"),

@@ -6,7 +6,7 @@
 import { UserError } from "../shared/protocol.js";
 import { siteUrl } from "../shared/site.js";
 
-const MODEL = /\.(gguf|safetensors|bin|pt|onnx|spm)$|^kokoro.*\.pth$|^(config|tokenizer|tokenizer_config|generation_config|preprocessor_config|vocab|modules)\.json$|\.index\.json$/i;
+const MODEL = /\.(gguf|safetensors|bin|pth?|ckpt|onnx|spm)$|^(config|tokenizer|tokenizer_config|generation_config|preprocessor_config|vocab|modules)\.json$|\.index\.json$/i;
 const SOUND = /\.(wav|mp3|m4a|aac|ogg|oga|opus|flac|weba|webm|mp4|m4v|mov|mkv|aif|aiff|caf|amr)$/i;
 const TEXT = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const PICTURE = /\.(png|jpe?g|gif|webp|avif|heic|heif|bmp|tiff?|svg|ico|pdf)$/i;
@@ -86,9 +86,10 @@ export async function taskOf(files) {
   const config = files.find(({ name, webkitRelativePath: path }) => name === "config.json" && path.split("/").length <= 2);
   if (gguf) return own((await tasks()).gguf, architectureOf(await gguf.slice(0, HEADER_BYTES).arrayBuffer())) ?? "chat";
   if (config) {
-    const { model_type: type, decoder, plbert, istftnet, chronos_config: chronos } = await settingsOf(config);
+    const { model_type: type, decoder, plbert, istftnet, chronos_config: chronos, architectures: classes } = await settingsOf(config);
     if (chronos) return "forecast"; // its type is T5's
     if (type === undefined && plbert && istftnet) return "speak"; // Kokoro's does not say its name
+    if (String(classes).endsWith("ForQuestionAnswering")) return "answer"; // most of these also compute features
     if (type === "vision-encoder-decoder" && decoder?.model_type === "gpt2") return "image-to-text"; // it captions; others read
     return own((await tasks()).model_types, type) ?? null;
   }

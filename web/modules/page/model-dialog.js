@@ -16,10 +16,10 @@ import { taskOf } from "./file-kinds.js";
 /** @param {string} text */
 const code = (text) => h("code", {}, text);
 const FOLDER = (last = "tokenizer.json") => [code("config.json"), ", ", code("model.safetensors"), ", ", code(last), " …"];
-const PICTURE_FILES = ".bin,.json,.pt,.safetensors,.model,.txt";
+const PICTURE_FILES = ".bin,.ckpt,.json,.pt,.pth,.safetensors,.model,.txt";
 /** @param {string} what @param {string} example */
 const picturing = (what, example) => ({ text: () => [`Drop the folder of ${what} here (`, ...FOLDER("preprocessor_config.json"), ")."], accept: PICTURE_FILES, example, load: "look.load", view: "Pictures" });
-const TEXT_FILES = ".gguf,.bin,.json,.safetensors,.model,.txt,.jinja,.tiktoken";
+const TEXT_FILES = ".gguf,.bin,.ckpt,.json,.pt,.pth,.safetensors,.model,.txt,.jinja,.tiktoken";
 /** By task: the files it takes (a description and suffixes), an example of a name on the hub, the request that loads a model, the view that uses it. */
 const TASKS = {
   generate: {
@@ -47,13 +47,17 @@ const TASKS = {
     text: () => ["Drop the folder of a model that writes what a picture says, such as TrOCR, here (", ...FOLDER(), ")."],
     accept: PICTURE_FILES, example: "microsoft/trocr-small-handwritten", load: "read.load", view: "Read",
   },
+  answer: {
+    text: () => ["Drop the folder of a model that answers questions by parts of a text here, such as LayoutLM, RoBERTa or BERT (", ...FOLDER(), ")."],
+    accept: PICTURE_FILES, example: "impira/layoutlm-document-qa", load: "answer.load", view: "Read",
+  },
   speak: {
     text: () => ["Drop the folder of a voice here: of VITS or MMS (", code("config.json"), ", ", code("model.safetensors"), ", ", code("vocab.json"), ", ", code("tokenizer_config.json"), "), or of Kokoro, with its folder ", code("voices"), "."],
     accept: ".bin,.json,.safetensors,.pth", example: "hexgrad/Kokoro-82M", load: "speak.load", view: "Speak",
   },
   forecast: {
     text: () => ["Drop the folder of a model that forecasts series here, such as Chronos-Bolt, Chronos or TimesFM (", code("config.json"), ", ", code("model.safetensors"), ")."],
-    accept: ".bin,.json,.safetensors", example: "amazon/chronos-bolt-tiny", load: "forecast.load", view: "Forecast",
+    accept: ".bin,.ckpt,.json,.pt,.pth,.safetensors", example: "amazon/chronos-bolt-tiny", load: "forecast.load", view: "Forecast",
   },
   detect: picturing("a model that finds objects, such as YOLOS, DETR or RT-DETR, or the .pt file of YOLOv8 or YOLO11", "hustvl/yolos-tiny"),
   segment: picturing("a model that labels all pixels, such as SegFormer,", "nvidia/segformer-b0-finetuned-ade-512-512"),

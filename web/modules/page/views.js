@@ -48,7 +48,7 @@ export const VIEWS = [
     },
   },
   {
-    id: "read", title: "Read", page: "pyapp · text out of pictures in a browser tab", task: "read",
+    id: "read", title: "Read", page: "pyapp · text out of pictures in a browser tab", task: "read", tasks: ["answer"],
     accepts: (kind) => kind === "picture",
     plan: (count) => (count === 1 ? "Drop to read the text in this picture" : `Drop to read the text in these ${count} pictures`),
     load: async (app, models, section) => (await importPart("modules/views/read/read-view.js")).openRead(app, models, section),

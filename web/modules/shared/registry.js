@@ -2,13 +2,13 @@
  * The list of models: those in the site, and those on the hub that pyapp/registry.json names.
  *
  * @typedef {"detect" | "segment" | "cut-out" | "depth" | "classify-image" | "match-image" | "image-to-text"} LookTask what models do with pictures
- * @typedef {"generate" | "transcribe" | "chat" | "embed" | "translate" | "read" | "speak" | "forecast" | LookTask} Task `precision` is the type of the weights in the file,
+ * @typedef {"generate" | "transcribe" | "chat" | "embed" | "translate" | "read" | "answer" | "speak" | "forecast" | LookTask} Task `precision` is the type of the weights in the file,
  *   `network` an ONNX network beside speech models
  * @typedef {{role: string, path: string, size: number | null, sha256: string | null, repo?: string, revision?: string}} WantedFile
  * @typedef {{id: string, title: string, description: string, kind: "embedded" | "hub" | "file" | "kept",
  *   task?: Task, network?: boolean, precision?: string, prompts?: Record<string, string>, repo?: string, revision?: string, files: WantedFile[]}} Model
  */
-import { UserError } from "./protocol.js";
+import { checkSent } from "./sent.js";
 import { siteUrl } from "./site.js";
 
 export const DEFAULT_HUB = "https://huggingface.co/";
@@ -16,6 +16,6 @@ export const DEFAULT_HUB = "https://huggingface.co/";
 /** `networks`: repositories by what they are for. @returns {Promise<{models: Model[], networks: Record<string, string>}>} */
 export async function readRegistry() {
   const response = await fetch(siteUrl("registry.json"));
-  if (!response.ok) throw new UserError("The list of models is missing on the server.", { where: "registry.json" });
+  checkSent(response, "registry.json", { what: "The list of models" });
   return response.json();
 }

@@ -3,6 +3,7 @@
  * The window fires "part" (detail: a promise) with each: the page shows that it waits.
  */
 import { UserError } from "./protocol.js";
+import { checkThere } from "./sent.js";
 import { siteUrl } from "./site.js";
 
 /** How often the script at a path did not arrive. @type {Map<string, number>} */
@@ -45,7 +46,7 @@ async function loadNow(path) {
   const link = document.createElement("link");
   Object.assign(link, { rel: "stylesheet", href: siteUrl(path) });
   const arrived = await new Promise((resolve) => {
-    link.onload = () => resolve(true);
+    link.onload = () => resolve((link.sheet?.cssRules.length ?? 0) > 0); // a web page in its place has none
     link.onerror = () => resolve(false);
     document.head.append(link);
   });
@@ -56,9 +57,12 @@ async function loadNow(path) {
 
 /** @param {string} path @param {string} [without] */
 async function notArrived(path, without = "") {
-  const status = await fetch(siteUrl(path), { method: "HEAD", cache: "no-store" }).then(({ ok, status }) => (ok ? 0 : status), () => 0);
-  const what = status ? `A part of the program is missing on the server (status ${status}).` : "A part of the program could not be loaded.";
-  const lost = navigator.onLine ? "Check your connection, then try again." : "This device is offline. Connect it, then try again.";
-  const hint = status ? "Try again later. If you copied this page to a server yourself, copy the whole dist folder." : lost;
-  return new UserError(what, { where: path, hint: `${hint} ${without}`.trim(), action: "retry" });
+  try {
+    await checkThere(siteUrl(path), path, { action: "retry" });
+  } catch (error) {
+    if (error instanceof UserError) error.hint = `${error.hint} ${without}`.trim();
+    return error;
+  }
+  const hint = navigator.onLine ? "Check your connection, then try again." : "This device is offline. Connect it, then try again.";
+  return new UserError("A part of the program could not be loaded.", { where: path, hint: `${hint} ${without}`.trim(), action: "retry" });
 }

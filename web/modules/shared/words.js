@@ -10,3 +10,6 @@ export function titleOf(text) {
   const line = text.trim().replace(/\s+/g, " ");
   return line.length > 60 ? `${line.slice(0, 60).replace(/\s\S*$/, "")}…` : line;
 }
+
+/** What follows the last slash. @param {string} path */
+export const lastPart = (path) => path.slice(path.lastIndexOf("/") + 1);

@@ -19,7 +19,7 @@ export function sortFiles(picked, task) {
   }
   const whole = files.filter(({ file }) => file.size > 0);
   if (!whole.length) throw new UserError("This file is empty.", { where: files[0]?.name, hint: "Choose the complete file." });
-  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, translate: textModel, speak: voice, forecast: forecaster })[task] ?? seer;
+  const sort = /** @type {Partial<Record<Task, (files: NamedFile[]) => SortedFiles>>} */ ({ transcribe: speechModel, chat: textModel, generate: storyModel, embed: embedder, translate: textModel, speak: voice, forecast: forecaster, answer: answerer })[task] ?? seer;
   const model = sort(files);
   const empty = model.files.find(({ file }) => file.size === 0);
   if (empty) throw new UserError("This file is empty.", { where: empty.file.name, hint: "Choose the complete file." });
@@ -47,8 +47,8 @@ function storyModel(files) {
   return { title: models[0].name, files: [{ role: "model", ...models[0] }, { role: "tokenizer", ...tokenizers[0] }] };
 }
 
-const TEXT_WEIGHTS = /\.(gguf|safetensors|bin)$/i;
-const TEXT_FILES = /\.(gguf|safetensors|bin|json|model|spm|txt|jinja|tiktoken)$/i;
+const TEXT_WEIGHTS = /\.(gguf|safetensors|bin|pth?|ckpt)$/i;
+const TEXT_FILES = /\.(gguf|safetensors|bin|pth?|ckpt|json|model|spm|txt|jinja|tiktoken)$/i;
 const TEXT = "Choose one .gguf file, or the folder of a model: config.json, model.safetensors, tokenizer.json …";
 
 /** Roles are the files' paths: Python finds out what they are. @param {NamedFile[]} files @returns {SortedFiles} */
@@ -94,6 +94,9 @@ const seer = ([file, ...others]) => {
 
 /** What forecasts series. @param {NamedFile[]} files @returns {SortedFiles} */
 const forecaster = (files) => folderModel(files, "Choose the folder of a model that forecasts: config.json and model.safetensors.");
+
+/** What answers questions about pages. @param {NamedFile[]} files @returns {SortedFiles} */
+const answerer = (files) => folderModel(files, "Choose the folder of a model that answers questions: config.json, model.safetensors, tokenizer.json …");
 
 /** What speaks texts. @param {NamedFile[]} files @returns {SortedFiles} */
 const voice = (files) => (files.some(({ name }) => STYLE.test(name)) ? voiceWithStyles(files) : folderModel(files, VOICE));

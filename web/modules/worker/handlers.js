@@ -117,7 +117,10 @@ export function handlersFor({ python, models, storePromise, inlets }) {
 
     ...ofJson(["search.index", "search.embed", "search.sentences", "speak", "speak.load", "translate", "translate.load"], everything),
 
-    ...ofJson(["forecast", "forecast.load"], allOfNumpy),
+    ...ofJson(["answer.load", "forecast", "forecast.load"], allOfNumpy),
+
+    /** `pixels` are those of a page's canvas, for models that see it. */
+    answer: ({ model, pixels = null, height = 0, width = 0, ...values }, context) => withModel("answer", { model, json: JSON.stringify(values), pixels, height, width }, context, allOfNumpy()),
 
     /** `pixels` are those of a picture's canvas. */
     ...Object.fromEntries(["read", "read.load", "look", "look.load"].map((method) => [method,

@@ -5,9 +5,9 @@
  * @typedef {{path: string, size: number | null, sha256: string | null}} HubFile
  */
 import { UserError } from "../shared/protocol.js";
+import { lastPart } from "../shared/words.js";
 
 const NAME = /^(?<repo>[\w.-]+\/[\w.-]+)(@(?<revision>[\w./-]+?))?([:/](?<file>[^\s:]+))?$/;
-const TEXT = /^(generate|chat|embed)$/; // tasks whose models are read from safetensors and GGUF files only
 const GGUF = /^(generate|chat|embed|translate)$/; // tasks whose models GGUF files have
 /** Vectors of English voices, which a model of phonemes speaks in: the page reads English (misaki's names of its voices). */
 const VOICES = /^voices\/[ab][fm]_[\w-]+\.(pt|safetensors|npy)$/;
@@ -17,6 +17,8 @@ const HEADER_BYTES = 1 << 16; // enough for the architecture, which GGUF files n
 const COMPANIONS = /^(config|generation_config|preprocessor_config|processor_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|chat_template|modules|config_sentence_transformers|sentence_bert_config)\.json$|^(merges|vocab)\.txt$|^chat_template\.jinja$|^(tokenizer|spiece|sentencepiece|sentencepiece\.bpe|spm)\.model$|^(source|target)\.spm$|^\d+_\w+\/(config\.json|model\.safetensors|pytorch_model\.bin)$|^tokenizer\.bin$/;
 /** The roles of files in a speech model. @type {Record<string, string>} */
 const ROLES = { "config.json": "config", "tokenizer.json": "tokenizer", "generation_config.json": "generation_config", "preprocessor_config.json": "preprocessor_config", "processor_config.json": "processor_config", "tokenizer_config.json": "tokenizer_config", "vocab.json": "vocab.json", "added_tokens.json": "added_tokens.json" };
+/** Names of weights that are no GGUF files. */
+const WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt)$/i;
 const QUANTISED = /(?:^|[-._])((?:i?q\d|tq\d|mxfp\d|nvfp\d)\w*)(?=\.)/i;
 
 /** @param {string} text what a user writes: owner/name, owner/name/file, owner/name:file, or an address @returns {HubName} */
@@ -82,9 +84,6 @@ export async function firstBytes(address, signal) {
   return bytes.slice(0, length);
 }
 
-/** What follows the last slash. @param {string} path */
-export const lastPart = (path) => path.slice(path.lastIndexOf("/") + 1);
-
 /** The text of a small file. @param {string} address @param {AbortSignal} signal */
 export const textOf = async (address, signal) => (await ask(address, address, signal)).text();
 
@@ -95,7 +94,8 @@ export const textOf = async (address, signal) => (await ask(address, address, si
  */
 export function modelsOf({ repo, revision, file }, files, task) {
   const beside = (/** @type {string} */ path) => files.filter((one) => folderOf(one.path) === folderOf(path) || (task === "speak" && VOICES.test(one.path)) || one.path.startsWith(`${folderOf(path)}${/^\d+_/.exec(one.path) ?? "\0"}`));
-  const found = files.filter(({ path }) => isWeights(path, task, files) && (!file || path === file)).map((weights) => {
+  const paths = new Set(weightsOf(files, task, file).filter((path) => !file || path === file));
+  const found = files.filter(({ path }) => paths.has(path)).map((weights) => {
     const alone = /\.gguf$|(^|\/)ggml-[^/]*\.bin$/i.test(weights.path);
     const more = alone ? [] : companions(weights, beside(weights.path), task);
     const chosen = [{ role: "model", ...weights }, ...more];
@@ -126,16 +126,31 @@ export function networkOf({ repo, revision, file }, files) {
 /** @param {string} path */
 const folderOf = (path) => path.slice(0, path.lastIndexOf("/") + 1);
 
-/** @param {string} path @param {import("./model-files.js").Task} task @param {HubFile[]} files */
-function isWeights(path, task, files) {
-  const name = lastPart(path);
-  if (/-\d+-of-\d+\./.test(name)) return false; // a part of a model
-  if (/\.gguf$/i.test(name)) return GGUF.test(task) && !/mmproj|imatrix/i.test(name);
-  if (/^ggml-.*\.bin$/i.test(name)) return task === "transcribe" && !/encoder|vad|silero/i.test(name);
-  if (path.includes("/")) return false; // other forms of the model: onnx, openvino …
-  if (name === "pytorch_model.bin") return !TEXT.test(task) && task !== "transcribe" && files.every((one) => one.path !== "model.safetensors");
-  if (/\.pth$/.test(name)) return task === "speak" && files.some((one) => VOICES.test(one.path));
-  return name === "model.safetensors" || (name === "model.safetensors.index.json" && task === "chat");
+/** The files of weights at the top of a repository, the preferred first. Those of an index are in several parts. */
+const USUAL = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"];
+const OTHER = /^(tok.*|.*tokenizer\.bin|training_args\.bin|(optimizer|scheduler|scaler|rng_state.*|adapter_model)\.\w+)$/i;
+const WHISPER = ["model.safetensors", "pytorch_model.bin"];
+
+/**
+ * The files of weights for a task: GGUF and whisper.cpp's files, and what pyapp/hub/resolver.py chooses of the others.
+ * @param {HubFile[]} files @param {import("./model-files.js").Task} task @param {string | null} asked the file that a user names
+ */
+function weightsOf(files, task, asked) {
+  const paths = files.map(({ path }) => path);
+  const whole = paths.filter((path) => !/-\d+-of-\d+\./.test(path)); // the others are parts of a model
+  if (task === "transcribe") {
+    const usual = WHISPER.find((path) => paths.includes(path));
+    return [...(usual ? [usual] : []), ...whole.filter((path) => /^ggml-.*\.bin$/i.test(lastPart(path)) && !/encoder|vad|silero/i.test(lastPart(path)))];
+  }
+  const gguf = GGUF.test(task) ? whole.filter((path) => /\.gguf$/i.test(path) && !/mmproj|imatrix/i.test(lastPart(path))) : [];
+  const top = whole.filter((path) => !path.includes("/") && !OTHER.test(path)); // in folders are other forms of the model: onnx, openvino …
+  const named = top.filter((path) => path === asked && WEIGHTS.test(path));
+  const usual = USUAL.find((path) => paths.includes(path));
+  const others = top.filter((path) => WEIGHTS.test(path));
+  const settled = others.filter((path) => !/\.ckpt$/i.test(path)); // which is of training, as a rule
+  const only = (settled.length ? settled : others).length === 1 ? settled.concat(others).slice(0, 1) : [];
+  const yolo = task === "detect" ? others.filter((path) => /\.pt$/i.test(path)) : []; // each is a model
+  return [...gguf, ...(named.length ? named : usual ? [usual] : only.length ? only : yolo)];
 }
 
 /**
@@ -144,7 +159,8 @@ function isWeights(path, task, files) {
  */
 function companions(weights, files, task) {
   const whole = files.some(({ path }) => path === "tokenizer.json"); // which says what the others say
-  const shards = /index\.json$/.test(weights.path) ? files.filter(({ path }) => /^model-\d+-of-\d+\.safetensors$/.test(path)) : [];
+  const part = /^(?<stem>.*)\.(?<kind>\w+)\.index\.json$/.exec(weights.path)?.groups;
+  const shards = part ? files.filter(({ path }) => path.startsWith(`${part.stem}-`) && /-\d+-of-\d+\.\w+$/.test(path) && path.endsWith(`.${part.kind}`)) : [];
   const wanted = files.filter(({ path }) => (task === "transcribe" ? Object.hasOwn(ROLES, path) && !(whole && /^(vocab|added_tokens|tokenizer_config)/.test(path)) : COMPANIONS.test(path) || VOICES.test(path)));
   return [...wanted, ...shards].map((one) => ({ role: (task === "transcribe" && ROLES[one.path]) || one.path, ...one }));
 }

@@ -10,11 +10,12 @@
  */
 import { UNREADABLE, UserError, nameOf as errorName, storageFull, throwIfCancelled, unreadable } from "../shared/protocol.js";
 import { randomId } from "../shared/random-id.js";
+import { checkSent } from "../shared/sent.js";
 import { siteUrl } from "../shared/site.js";
 import { readRegistry } from "../shared/registry.js";
+import { lastPart } from "../shared/words.js";
 import { download } from "./download.js";
 import { sortFiles } from "./dropped-files.js";
-import { firstBytes, lastPart, listFiles, modelsOf, networkOf, parseHubName, textOf } from "./hub-listing.js";
 import { sha256 } from "./parts.js";
 import { FileSource, MemorySource, openEntry } from "./sources.js";
 import { noStore } from "./store.js";
@@ -23,6 +24,19 @@ const SHOWN_EVERY = 60; // ms between two progress events
 /** Bytes of a weight in memory by the precision of the file, where weights become 8-bit while they are read. @type {Record<string, number>} */
 const QUICK_SHRINK = { float32: 0.27, float: 0.27, float16: 0.54 };
 const WORKING_BYTES = 60e6; // what a model needs beside its weights: caches, activations
+
+let failed = 0; // some browsers remember that a script did not arrive, by its address
+
+/** Fetched when a model is first looked up on a hub. @returns {Promise<typeof import("./hub-listing.js")>} */
+async function hubListing() {
+  const address = siteUrl("modules/worker/hub-listing.js");
+  try {
+    return await import(failed ? `${address}?try=${failed}` : address);
+  } catch {
+    failed += 1;
+    throw new UserError("A part of the program could not be loaded.", { where: address, hint: "Check your connection, then try again.", action: "retry" });
+  }
+}
 
 export class ModelFiles {
   /** @param {Promise<import("./store.js").Store | null>} storePromise @param {import("./python.js").Python} python */
@@ -84,8 +98,8 @@ export class ModelFiles {
     let bytes = this.embedded.get(path);
     if (!bytes) {
       bytes = fetch(siteUrl(path)).then((response) => {
-        if (response.ok) return response.arrayBuffer();
-        throw new UserError(`The embedded model is missing on the server (status ${response.status}).`, { where: path });
+        checkSent(response, path, { what: "The embedded model" });
+        return response.arrayBuffer();
       });
       bytes.catch(() => this.embedded.delete(path));
       this.embedded.set(path, bytes);
@@ -149,12 +163,13 @@ export class ModelFiles {
    * @param {{signal: AbortSignal}} context @returns {Promise<object[]>} as in `list`
    */
   async look(name, task, hub, context) {
+    const { listFiles, modelsOf, parseHubName } = await hubListing();
     const wanted = parseHubName(name);
     const base = hub.endsWith("/") ? hub : `${hub}/`;
     const files = await listFiles(base, wanted, context.signal);
     const models = modelsOf(wanted, files, task);
     if (!models.length) {
-      const has = files.map(({ path }) => path).filter((path) => /\.(gguf|safetensors|bin|pt|onnx)$/i.test(path)).slice(0, 8).join(", ");
+      const has = files.map(({ path }) => path).filter((path) => /\.(gguf|safetensors|bin|pth?|ckpt|onnx)$/i.test(path)).slice(0, 8).join(", ");
       throw new UserError(wanted.file ? "The repository has no such model file." : "There is no model for this view in the repository.", {
         where: `${wanted.repo}: ${wanted.file ?? (has || "no weights")}`,
         hint: task === "transcribe" ? "A Whisper model has model.safetensors, or ggml-*.bin." : "Choose a repository with a .gguf file, or with config.json and model.safetensors.",
@@ -172,6 +187,7 @@ export class ModelFiles {
     const gguf = models.find(({ files: [{ path }] }) => /\.gguf$/i.test(path));
     const whole = models.find(({ files: all }) => all.some(({ path }) => path === "config.json"));
     const config = files.find(({ path }) => path === "config.json");
+    const { firstBytes, textOf } = await hubListing();
     if (whole && config) {
       const json = await textOf(hubUrl(hub, whole, config), context.signal);
       await this.python.ask("check.config", { json, task, where: `${whole.repo}/config.json` });
@@ -256,7 +272,7 @@ export class ModelFiles {
     if (wanted instanceof File) {
       return Object.assign(new FileSource(wanted, wanted.name), { key: `${wanted.name} ${wanted.size} ${wanted.lastModified}` });
     }
-    const { networks } = await this.#registered();
+    const [{ networks }, { listFiles, networkOf, parseHubName }] = await Promise.all([this.#registered(), hubListing()]);
     const name = parseHubName(networks[wanted] ?? wanted);
     const isIt = (/** @type {Model} */ { network, repo, revision, files: [{ path }] }) =>
       network && repo === name.repo && revision === name.revision && (!name.file || path === name.file);

@@ -2,12 +2,13 @@
  * Fetches and checks the program's own files. As soon as the worker runs, it requests everything that Python needs to start.
  * Pyodide's loader would request one file after the other.
  *
- * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, sizes?: Record<string, number>, later?: string}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
+ * @typedef {{info: {version: string, python: string, stdlib_sha256?: string, sizes?: Record<string, number>, later?: Record<string, string>}, packages: Record<string, {file_name: string, sha256: string, version: string}>}} LockFile
  * @typedef {{lock: Promise<LockFile>, loader: Promise<any>, script: Promise<any>, program: Promise<WebAssembly.Module>,
  *   library: Promise<Response>, wheels: Record<string, Promise<ArrayBuffer>>}} Parts
  */
 import { UserError } from "../shared/protocol.js";
 import { bestInstructionSet } from "../shared/features.js";
+import { checkSent, checkThere } from "../shared/sent.js";
 import { siteUrl } from "../shared/site.js";
 import { compiled } from "./compile.js";
 
@@ -22,6 +23,7 @@ const kernelsOf = ({ packages }) => (packages[`pyapp-${bestInstructionSet()}`] ?
 /** In the service worker's bookkeeping: this cache exists after the first visit. */
 const VISITED = "pyapp-meta";
 const TELL_INTERVAL = 60; // ms between two notices
+const RESTART = { action: "restart", fatal: true };
 
 /** Counts the bytes of the files that Python needs, while they arrive at a first visit; later ones are on this device. */
 class Arrival {
@@ -77,6 +79,7 @@ export async function importPart(url) {
   try {
     return await import(url);
   } catch {
+    await checkThere(url, url, RESTART);
     throw notLoaded(url);
   }
 }
@@ -90,14 +93,7 @@ async function fetchFile(path) {
   } catch {
     throw notLoaded(url);
   }
-  if (!response.ok) {
-    throw new UserError(`A part of the program is missing on the server (status ${response.status}).`, {
-      where: url,
-      hint: "Try again later. If you copied this page to a server yourself, copy the whole dist folder.",
-      action: "restart",
-      fatal: true,
-    });
-  }
+  checkSent(response, url, RESTART);
   return path === LOCK_FILE ? response : arrival.counted(response);
 }
 
@@ -151,8 +147,8 @@ export function fetchParts(packages) {
   const parts = {
     lock,
     program,
-    loader: importPart(`${PYODIDE}pyodide.mjs`),
-    script: importPart(`${PYODIDE}pyodide.asm.mjs`),
+    loader: importPart(`${PYODIDE}pyodide.js`),
+    script: importPart(`${PYODIDE}pyodide.asm.js`),
     library: lock.then(() => fetchFile(LIBRARY)).then(readWhole),
   };
   /** @type {Record<string, Promise<ArrayBuffer>>} */

@@ -120,11 +120,12 @@ export class Python {
    */
   #laterParts(runtime) {
     const { packages, info } = runtime.lock;
-    const modules = new Set(info.later?.split(" "));
-    const missing = () => LATER.filter((name) => !this.unpacked.has(name));
+    const owners = new Map(Object.entries(info.later ?? {}).flatMap(([name, modules]) => modules.split(" ").map((module) => /** @type {const} */ ([module, name]))));
     return {
-      isLater: (/** @type {string} */ module) => modules.has(module) && missing().length > 0,
-      missing: () => missing().map((name) => ({ name, url: PYODIDE + packages[name].file_name, sha256: packages[name].sha256 })),
+      find: (/** @type {string} */ module) => {
+        const name = owners.get(module) ?? "";
+        return name && !this.unpacked.has(name) ? { name, url: PYODIDE + packages[name].file_name, sha256: packages[name].sha256 } : undefined;
+      },
       read: readNow,
       install: (/** @type {{name: string}} */ { name }, /** @type {Uint8Array<ArrayBuffer>} */ bytes) => this.#unpack(runtime, name, bytes.buffer),
     };

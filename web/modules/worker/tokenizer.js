@@ -10,7 +10,7 @@ let library = null;
 
 /** Loads the library. Python calls `createEncoder` synchronously, so the library must be loaded before. */
 export async function loadTokenizers() {
-  library = await importPart(siteUrl("tokenizers/tokenizers.min.mjs"));
+  library = await importPart(siteUrl("tokenizers/tokenizers.min.js"));
 }
 
 /**

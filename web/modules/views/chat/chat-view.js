@@ -555,7 +555,7 @@ class ChatView extends WorkingView {
   #tellUnseen(messages, seen) {
     let all = 0;
     withParts(messages, (picture) => ((all += 1), nameAlone(picture)));
-    if (all > seen) this.#tell(this.sees ? `${counted(all - seen, "picture")} of this conversation are not kept any more: the model gets the names alone.` : "This model sees no pictures: it gets their names alone.");
+    if (all > seen) this.#tell(this.sees ? `This conversation had ${counted(all - seen, "picture")} more, kept no longer: the model gets the ${all - seen === 1 ? "name" : "names"} alone.` : "This model sees no pictures: it gets their names alone.");
   }
 
   #saveSoon() {

@@ -54,13 +54,26 @@ export class PagePicture extends EventTarget {
     ]));
   }
 
+  /** Marks words, and scrolls the picture there. @param {number[][][]} words the corners of each */
+  markWords(words) {
+    for (const old of this.overlay.querySelectorAll(".answer")) old.remove();
+    this.overlay.append(...words.map((corners) => polygon(corners, "answer marked")));
+    const first = this.overlay.querySelector(".answer");
+    if (first) this.#bring(first);
+  }
+
   /** Marks a line or a cell. @param {string | null} key @param {boolean} scroll whether the picture is scrolled there */
   mark(key, scroll) {
+    this.markWords([]);
     this.overlay.querySelector(".marked")?.classList.remove("marked");
     const found = key === null ? null : this.overlay.querySelector(`[data-key="${key}"]`);
     if (!found) return;
     found.classList.add("marked");
-    if (!scroll) return;
+    if (scroll) this.#bring(found);
+  }
+
+  /** Scrolls the picture to what is drawn over it. @param {Element} found */
+  #bring(found) {
     const [place, box] = [found.getBoundingClientRect(), this.box.getBoundingClientRect()];
     if (place.top < box.top || place.bottom > box.bottom) this.box.scrollTop += (place.top + place.bottom - box.top - box.bottom) / 2;
     if (place.left < box.left || place.right > box.right) this.box.scrollLeft += Math.min(place.left - box.left - 16, (place.left + place.right - box.left - box.right) / 2);

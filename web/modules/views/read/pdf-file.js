@@ -8,8 +8,8 @@ import { siteUrl } from "../../shared/site.js";
 
 const FILE_LIMIT = 256 << 20; // bytes: pdf.js has them in memory
 const SCALE = 200 / 72; // 200 pixels an inch, as natively (PDF_SCALE in pyapp/vision/reading.py)
-const LIBRARY = "pdfjs/pdf.min.mjs";
-const WORKER = "pdfjs/pdf.worker.min.mjs";
+const LIBRARY = "pdfjs/pdf.min.js";
+const WORKER = "pdfjs/pdf.worker.min.js";
 /** Folders of what only some PDFs need, by pdf.js's names for them. @type {Record<string, string>} */
 const PARTS = { cMapUrl: "pdfjs/cmaps/", standardFontDataUrl: "pdfjs/standard_fonts/", wasmUrl: "pdfjs/wasm/" };
 

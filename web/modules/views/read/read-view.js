@@ -25,8 +25,9 @@ import { closePdf, countPages, drawPage, isPdf, pageNumbers } from "./page-sourc
 import { PageText } from "./page-text.js";
 import { PasswordForm } from "./password-form.js";
 import { LockedPdf } from "./pdf-file.js";
+import { Questions } from "./questions.js";
 import { buildRead } from "./read-parts.js";
-import { aboutOf, contentOf, filesOf, keptFiles, pagesOf, titleOf } from "./session.js";
+import { aboutOf, askedOf, contentOf, filesOf, keptFiles, pagesOf, titleOf } from "./session.js";
 
 const MOST_PAGES = 500; // in the queue
 const SHOWN_EVERY = 200; // ms between two pictures of the text that arrives
@@ -57,7 +58,7 @@ export async function openRead(app, models, view) {
   return new ReadView(app, models, view);
 }
 
-class ReadView extends PictureView {
+export class ReadView extends PictureView {
   /** As openRead. @param {import("../../page/app.js").App} app @param {import("../../page/models.js").Models} models @param {HTMLElement} view */
   constructor(app, models, view) {
     buildRead(view);
@@ -103,6 +104,7 @@ class ReadView extends PictureView {
       begin: { label: "New pictures", run: () => this.begin() },
       filesOf: (item) => this.#exported(item),
     });
+    this.questions = new Questions(this);
     this.showModel();
     this.#listen();
     this.ready = this.#restore();
@@ -185,29 +187,38 @@ class ReadView extends PictureView {
     const { signal } = this.session;
     /** @type {Page[]} */
     const added = [];
-    try {
-      for (const file of files) {
-        if (!this.button.running) this.progress.show(`Opening ${file.name}…`);
-        const count = await countPages(file, { ask: this.ask, signal });
-        const numbers = isPdf(file) ? pageNumbers(this.settings.values.pdf_pages, count) : [1];
-        if (this.pages.length + added.length + numbers.length > MOST_PAGES) {
-          throw new UserError(`There are more than ${MOST_PAGES} pages.`, { where: file.name, hint: "Read fewer at a time: “Pages of PDFs” in the settings chooses some." });
-        }
-        added.push(...numbers.map((number) => new Page(file, number, count)));
+    const failed = [];
+    for (const file of files) {
+      if (!this.button.running) this.progress.show(`Opening ${file.name}…`);
+      try {
+        added.push(...(await this.#pagesOf(file, this.pages.length + added.length, signal)));
+      } catch (error) {
+        failed.push({ name: file.name, error: /** @type {any} */ (error) });
       }
-    } catch (error) {
-      showError(this.slot, error, this.actions);
-    } finally {
-      if (!this.button.running) this.progress.hide();
+      if (signal.aborted) break;
     }
+    if (!this.button.running) this.progress.hide();
+    if (failed.length) showError(this.slot, failed.length === 1 ? failed[0].error : notOpened(failed), this.actions);
     if (!added.length || signal.aborted) return;
+    const told = [...this.slot.children];
     this.pages.push(...added);
     this.#showQueue();
     if (this.button.running) return; // it reads these too
     this.follows = true;
     await this.show(added[0]);
+    for (const one of told) if (!one.isConnected) this.slot.append(one); // its picture could not be shown, either
     if (this.#next()) await this.read();
     else await this.keep(); // its picture could not be shown, so there is nothing to read
+  }
+
+  /** The pages of a file that are to be read. @param {File} file @param {number} before how many pages there are @param {AbortSignal} signal */
+  async #pagesOf(file, before, signal) {
+    const count = await countPages(file, { ask: this.ask, signal });
+    const numbers = isPdf(file) ? pageNumbers(this.settings.values.pdf_pages, count) : [1];
+    if (before + numbers.length > MOST_PAGES) {
+      throw new UserError(`There are more than ${MOST_PAGES} pages.`, { where: file.name, hint: "Read fewer at a time: “Pages of PDFs” in the settings chooses some." });
+    }
+    return numbers.map((number) => new Page(file, number, count));
   }
 
   /** The main button: Stop, Read, or Read again. */
@@ -236,6 +247,8 @@ class ReadView extends PictureView {
     if (this.button.running || !this.#next()) return;
     const told = [...this.slot.children]; // files that could not be opened, while others can
     this.edit(false);
+    await this.questions.button.interrupt(); // the models take turns
+    if (this.button.running || !this.#next()) return;
     this.over = this.button.run(async (signal) => {
       this.slot.append(...told);
       await this.app.listed(signal);
@@ -265,7 +278,7 @@ class ReadView extends PictureView {
     try {
       if (this.follows && this.page !== page) await this.show(page, signal);
       else if (this.page === page) this.#showPage();
-      const canvas = this.page === page && this.canvas ? this.canvas : await this.#draw(page, signal);
+      const canvas = this.page === page && this.canvas ? this.canvas : await this.draw(page, signal);
       await this.#readCanvas(page, canvas, model, title, signal);
     } catch (error) {
       if (signal.aborted || !isOfPage(error)) {
@@ -319,7 +332,7 @@ class ReadView extends PictureView {
   }
 
   /** @param {Page} page @param {AbortSignal} [signal] */
-  async #draw(page, signal) {
+  async draw(page, signal) {
     const { canvas, smaller } = await drawPage(page.file, page.number, page.turns, { ask: this.ask, signal });
     page.smaller = smaller;
     return canvas;
@@ -385,7 +398,7 @@ class ReadView extends PictureView {
     this.#showPage();
     if (!page) return;
     try {
-      const canvas = await this.#draw(page, showing.signal);
+      const canvas = await this.draw(page, showing.signal);
       if (this.page !== page) return;
       this.canvas = canvas;
       this.picture.show(canvas, page.name);
@@ -424,6 +437,7 @@ class ReadView extends PictureView {
     byId("read-foot").hidden = !page?.read;
     find(this.view, ".read-saving").hidden = byId("read-edit").hidden = byId("read-copy").hidden = regions.length === 0;
     byId("read-back").hidden = !page?.earlier;
+    this.questions.show();
     if (!page?.read) return;
     this.#showFigures();
     this.#showFormats();
@@ -553,7 +567,7 @@ class ReadView extends PictureView {
     entry.about = aboutOf(pages);
     this.kept = files;
     try {
-      await this.store.put(entry, contentOf(pages), { [changed ? "files" : "allFiles"]: keptFiles(files) });
+      await this.store.put(entry, contentOf(pages, this.questions.asked), { [changed ? "files" : "allFiles"]: keptFiles(files) });
       if (entry === this.entry) tabMemory.set("reading", entry.id);
       await this.card.refresh(this.entry.id);
     } catch (error) {
@@ -571,24 +585,25 @@ class ReadView extends PictureView {
   /** @param {import("../../history/history-store.js").HistoryItem} item */
   async open(item) {
     const pages = pagesOf(item);
-    await this.#change(item.entry, pages);
+    await this.#change(item.entry, pages, askedOf(item.content, pages));
     this.kept = filesOf(pages);
     tabMemory.set("reading", item.entry.id);
     this.announcer.say(`${item.entry.title}: ${item.entry.about}.`);
   }
 
-  /** @param {import("../../history/history-store.js").HistoryEntry} entry @param {Page[]} pages */
-  async #change(entry, pages) {
+  /** @param {import("../../history/history-store.js").HistoryEntry} entry @param {Page[]} pages @param {import("./session.js").Asked[]} [asked] */
+  async #change(entry, pages, asked = []) {
     this.session.abort();
     this.session = new AbortController();
     this.showing.abort();
-    await this.button.interrupt();
+    await Promise.all([this.button.interrupt(), this.questions.button.interrupt()]);
     await this.keep();
     clearError(this.slot);
     closePdf();
     this.kept = undefined;
     this.entry = entry;
     this.pages = pages;
+    this.questions.set(asked);
     this.removed = [];
     this.#offerUndo();
     await this.show(pages[0] ?? null);
@@ -615,6 +630,12 @@ class ReadView extends PictureView {
     return [...texts, ...item.files.map(({ name, blob }) => ({ name: name.replace(/^\d+\//, ""), blob }))];
   }
 }
+
+/** The error of several files that could not be opened. @param {{name: string, error: any}[]} failed */
+const notOpened = (failed) => new UserError(`${failed.length} files could not be opened.`, {
+  where: failed.map(({ name }) => name).join(", "),
+  hint: [...new Set(failed.map(({ error }) => error.what ?? error.message))].slice(0, 3).join(" "),
+});
 
 /** Whether an error is about one page: the next ones are read. @param {any} error */
 const isOfPage = (error) => error?.name === "UserError" && !error.fatal && !["models", "restart", "retry"].includes(error.action);

@@ -10,6 +10,7 @@ import { elsewhere } from "../../page/file-kinds.js";
 
 const NAMES = /\.(txt|text|md|markdown|rst|log|srt|vtt|html?|json|jsonl|csv|tsv|xml|ya?ml|tex|org)$/i;
 const FILE_LIMIT = 32 * 2 ** 20; // bytes
+const TOO_LARGE = `larger than ${FILE_LIMIT >> 20} MB`;
 const DEEPEST = 100; // levels of JSON
 const BLOCKS = "p, div, h1, h2, h3, h4, h5, h6, li, tr, blockquote, pre, section, article, header, footer, dt, dd, figcaption";
 
@@ -28,7 +29,7 @@ export async function readTexts(files, encoding) {
   for (const file of files) {
     const name = file.webkitRelativePath || file.name;
     if (name.split("/").some((part) => part.startsWith("."))) continue; // hidden: of the system, or of tools
-    const why = !isText(file) ? "no text" : file.size > FILE_LIMIT ? `larger than ${FILE_LIMIT >> 20} MB` : null;
+    const why = !isText(file) ? "no text" : file.size > FILE_LIMIT ? TOO_LARGE : null;
     if (why) {
       skipped.push(`${name} (${why})`);
       continue;
@@ -43,6 +44,8 @@ export async function readTexts(files, encoding) {
     }
   }
   if (!texts.length) {
+    const large = skipped.length > 0 && skipped.every((one) => one.endsWith(`(${TOO_LARGE})`));
+    if (large) throw new UserError(skipped.length > 1 ? "These files are too large." : "This file is too large.", { where: skipped.slice(0, 5).join(", "), hint: `Divide it: files of at most ${FILE_LIMIT >> 20} MB are read.` });
     throw new UserError("There is no text in these files.", { where: skipped.slice(0, 5).join(", "), hint: (files[0] && elsewhere(files[0], "text")) ?? "Choose .txt, .md, .json or .csv files." });
   }
   return { texts, skipped, assumed };
