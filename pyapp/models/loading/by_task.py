@@ -330,7 +330,8 @@ def completed(settings: dict[str, Any]) -> dict[str, Any]:
     files, which say T5's.
     """
     if isinstance(own := settings.get("chronos_config"), dict) and settings.get("model_type") == "t5":
-        return {**settings, "model_type": "chronos_bolt" if "input_patch_size" in own else "chronos"}
+        kind = "chronos_bolt" if "input_patch_size" in own else "chronos"
+        return {**settings, "model_type": "chronos2" if "output_patch_size" in own else kind}
     known = (kind for kind, own in UNNAMED.items() if {*own} <= {*settings})
     kind = None if "model_type" in settings else next(known, None)
     return settings if kind is None else {"model_type": kind, **settings}
