@@ -110,10 +110,7 @@ class Longformer(Encoder):
         self.config = config
         self.most = config.max_position_embeddings - config.pad_token_id - 1
         self.seeing = seeing
-        self.embeddings = BertEmbeddings(
-            config.vocab_size, config.hidden_size, config.max_position_embeddings, config.type_vocab_size,
-            config.layer_norm_eps, config.pad_token_id, skips_padding=True,
-        )  # fmt: skip
+        self.embeddings = BertEmbeddings(config, skips_padding=True)
         self.encoder = Module()
         self.encoder.layer = ModuleList(
             BertLayer(config, WindowAttention(config, window)) for window in config.attention_window

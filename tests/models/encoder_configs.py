@@ -48,6 +48,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "pos_att_type": ["c2p", "p2c"], "position_biased_input": False,
     },
     "deberta_words": {"model_type": "deberta", **_SIZES, **_LABELS, "type_vocab_size": 2, "legacy": False},
+    "ernie": {
+        "model_type": "ernie", **_SIZES, **_LABELS, "pad_token_id": 0, "use_task_id": True, "task_type_vocab_size": 2,
+    },
     "megatron_bert": {"model_type": "megatron-bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "data2vec_text": {"model_type": "data2vec-text", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
     "xlm_roberta_xl": {"model_type": "xlm-roberta-xl", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
@@ -158,7 +161,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
-_ALIKE = ("deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "nystromformer", "xmod_before")
+_ALIKE = (
+    "deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "ernie", "nystromformer", "xmod_before"
+)  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
     name for name in QUANTISED if name not in ("roberta", "deberta_v2", "dpr", "esm_learned", "layoutlmv3_words")
@@ -199,8 +204,8 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 
 TYPED = (
-    "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "fnet", "gte", "layoutlm",
-    "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta",
+    "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet", "gte",
+    "layoutlm", "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta",
     "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 

@@ -107,7 +107,7 @@ GROUPS = (0, 1, 0)  # which of three series Chronos-2 reads together
 
 
 def gaps() -> tuple[np.ndarray, np.ndarray]:
-    """Three series (3, 13) with values that are missing, whole patches too, and what is known of their future (3, 6)."""
+    """Three series (3, 13) without some values and whole patches, and what is known of their future (3, 6)."""
     known, future = series(3, 13), np.full((3, 6), np.nan, np.float32)
     known[0, :5], known[1, 7], known[2, 9:] = np.nan, np.nan, np.nan
     future[2, :5] = [9.0, 8.0, 9.5, np.nan, 7.0]

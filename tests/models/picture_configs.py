@@ -402,6 +402,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
             "pad_token_id": 1,
         },
     },
+    "git": {
+        "model_type": "git", "vision_config": _SIZES, **_WORDS, "hidden_size": 20, "max_position_embeddings": 16,
+        "bos_token_id": 2, "eos_token_id": 5, "pad_token_id": 1,
+    },
     "blip2_t5": _T5 | {"model_type": "blip-2"},
     "instructblip": _T5 | {"model_type": "instructblip"},
     "florence2": {
@@ -476,20 +480,21 @@ CLASSES = {
     ("blip", "image-to-text"): "BlipForConditionalGeneration",
     ("blip2_t5", "image-to-text"): "Blip2ForConditionalGeneration",
     ("instructblip", "image-to-text"): "InstructBlipForConditionalGeneration",
+    ("git", "image-to-text"): "GitForCausalLM",
     ("florence2", "image-to-text"): "Florence2ForConditionalGeneration",
 }
 # Run with weights in block types.
 QUANTISED = (
     "vit videomae deit beit dinov2 dinov2_with_registers depth_anything convnext convnextv2 regnet resnet mobilenet_v1 "
     "mobilenet_v2 efficientnet clip siglip siglip2 chinese_clip yolos detr rt_detr segformer swin swin2sr_light donut "
-    "blip trocr florence2"
+    "blip git trocr florence2"
 ).split()
 # Run on another device.
 OTHER_DEVICE = (
     "vit videomae timesformer vivit vjepa2 deit beit dinov2_gated dinov2_with_registers depth_anything convnext "
     "convnextv2 regnet resnet mobilenet_v1 mobilenet_v2 efficientnet clip siglip siglip2 mobileclip owlv2 "
     "grounding_dino yolos detr rt_detr segformer swin swinv2 pvt_v2 mobilevit poolformer dinov3_convnext "
-    "swin2sr_light donut blip instructblip sam sam2 trocr florence2"
+    "swin2sr_light donut blip git instructblip sam sam2 trocr florence2"
 ).split()
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]

@@ -266,10 +266,12 @@ def test_hostile_configurations_are_refused() -> None:
             {"input_patch_size": 0}, {"input_patch_stride": 5}, {"quantiles": [0.1, 0.9]}, {"quantiles": None},
             {"prediction_length": 10**12}, {"context_length": "long"}, {"use_reg_token": "yes"},
         ))),
-        ("chronos2", ({"feed_forward_proj": "gated-gelu"}, {"d_kv": 5}, *({"chronos_config": ahead | change} for change in (
-            {"input_patch_size": 0}, {"input_patch_stride": 3}, {"output_patch_size": 16}, {"quantiles": [0.1, 0.9]},
-            {"max_output_patches": 10**9}, {"use_reg_token": False}, {"time_encoding_scale": 0}, {"use_arcsinh": 1},
-        )))),
+        ("chronos2", ({"feed_forward_proj": "gated-gelu"}, {"d_kv": 5}, *(
+            {"chronos_config": ahead | change} for change in (
+                {"input_patch_size": 0}, {"input_patch_stride": 3}, {"output_patch_size": 16}, {"quantiles": [0.1]},
+                {"max_output_patches": 10**9}, {"use_reg_token": False}, {"time_encoding_scale": 0}, {"use_arcsinh": 1},
+            )
+        ))),
     ):  # fmt: skip
         module = importlib.import_module(f"pyapp.models.{MODEL_TYPES[CONFIGS[name]['model_type']]}")
         config = module.Config.from_dict(CONFIGS[name])

@@ -147,7 +147,9 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
         np.testing.assert_allclose(shown(values), wanted, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["trocr", "trocr_small", "donut", "blip", "blip2_t5", "instructblip", "florence2"])
+@pytest.mark.parametrize(
+    "name", ["trocr", "trocr_small", "donut", "blip", "git", "blip2_t5", "instructblip", "florence2"]
+)
 def test_texts_are_those_of_transformers(name: str) -> None:
     model, pictures = make(name, "image-to-text"), pyapp.from_numpy(picture(2, *sizes(name)[0]))
     for beams, expected in golden(name)["image-to-text"]["texts"].items():
