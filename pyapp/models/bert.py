@@ -15,8 +15,18 @@ from pyapp.dataclass import dataclass
 from pyapp.engine import Tensor, ops
 from pyapp.nn import Embedding, Module
 from pyapp.nn.alibi_encoder import GATES, AlibiBertEncoder
-from pyapp.nn.encoders import BertEmbeddings, BertEncoder, Encoder, LinearHead, PooledClassifierHead, PredictionsHead
+from pyapp.nn.bert_decoder import PlacedEmbeddings, TextDecoder
+from pyapp.nn.encoders import (
+    BertEmbeddings,
+    BertEncoder,
+    Encoder,
+    LinearHead,
+    PooledClassifierHead,
+    Predictions,
+    PredictionsHead,
+)
 from pyapp.nn.norm_first import NormFirstEncoder, NormNames
+from pyapp.nn.sequence_to_sequence import Memory
 
 from .loading.config import require
 from .loading.encoder_config import BertConfig
@@ -38,6 +48,7 @@ class Config(BertConfig):
 
     model_type = "bert"
     known_positions = ("absolute", "alibi")
+    decodes = True
 
     feed_forward_type: str = "original"
     use_task_id: bool = False
@@ -64,6 +75,15 @@ class Config(BertConfig):
         )
         if self.kind == MEGATRON:
             require(self.position_embedding_type == "absolute", "Megatron's BERT has absolute positions only")
+
+    @property
+    def width(self) -> int:
+        """The width of hidden states."""
+        return self.hidden_size
+
+    @property
+    def source_width(self) -> None:
+        """The source's hidden states have the decoder's width."""
 
     @property
     def base(self) -> str:
@@ -93,11 +113,28 @@ class Ernie(BertEncoder):
 
 def encoder(config: Config, pooler: bool = True) -> Encoder:
     """BERT's encoder, ERNIE's, Jina's or Megatron's."""
+    require(not config.is_decoder, "BERT as a decoder is read as a part of another model alone")
     if config.kind == ERNIE and config.use_task_id:
         return Ernie(config, pooler)
     if config.kind == MEGATRON:
         return NormFirstEncoder(config, MEGATRON_NORMS, pooler)
     return (AlibiBertEncoder if config.position_embedding_type == "alibi" else BertEncoder)(config, pooler)
+
+
+class BertTextDecoder(TextDecoder):
+    """BERT as the decoder of another model, with its scores of words."""
+
+    def __init__(self, config: Config) -> None:
+        plain = config.kind == MODEL_TYPES[0] and config.position_embedding_type == "absolute"
+        require(plain, "a decoder of this kind of BERT is not supported")
+        super().__init__(config.base, config, PlacedEmbeddings(config))
+        table = self.bert.embeddings.word_embeddings if config.tie_word_embeddings else None
+        self.cls = Module()
+        self.cls.predictions = Predictions(config, config.hidden_size, table)
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
+        return self.cls.predictions(self.hidden(tokens, memory))
 
 
 def masked_lm(config: Config) -> PredictionsHead:
@@ -127,6 +164,7 @@ def _from_gguf(found: dict[str, Any], values: Mapping[str, Any]) -> dict[str, An
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(not config.is_decoder, "llama.cpp has no BERT as a decoder")
     require(config.position_embedding_type == "absolute", "GGUF files of BERT with alibi are not written")
     require(config.kind != MEGATRON, "llama.cpp has no Megatron BERT")
     require(config.kind != ERNIE or not config.use_task_id, "llama.cpp has no ERNIE with tasks")
@@ -141,4 +179,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "text-decoder": BertTextDecoder,
 }

@@ -139,7 +139,7 @@ class Block(Module):
     def forward(self, x: Tensor, mask: Tensor, groups: Tensor | None, table: Tensor) -> Tensor:
         """x (B, N, d_model) → (B, N, d_model)."""
         time, group, feed_forward = self.layer
-        return feed_forward(group.across(time.along(x, mask, table), groups))  # type: ignore[operator]
+        return feed_forward(group.across(time.along(x, mask, table), groups))
 
 
 class Chronos2(Forecaster):

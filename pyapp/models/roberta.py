@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyapp.dataclass import dataclass
-from pyapp.engine import ops
+from pyapp.engine import Tensor, ops
 from pyapp.nn import Module
-from pyapp.nn.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWordsHead
+from pyapp.nn.bert_decoder import PlacedEmbeddings, TextDecoder
+from pyapp.nn.encoders import BertEncoder, DenseClassifierHead, LinearHead, NormedWords, NormedWordsHead
 from pyapp.nn.norm_first import NormFirstEncoder, NormNames
+from pyapp.nn.sequence_to_sequence import Memory
 
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
@@ -46,8 +48,8 @@ class Config(EncoderConfig):
             f"pad_token_id {self.pad_token_id} leaves no positions of {self.max_position_embeddings}, or no words",
         )
         require(
-            self.position_embedding_type == "absolute" and not self.is_decoder,
-            f"RoBERTa as a decoder, or with position_embedding_type {self.position_embedding_type!r:.40}, is not known",
+            self.position_embedding_type == "absolute",
+            f"RoBERTa with position_embedding_type {self.position_embedding_type!r:.40} is not known",
         )
 
     @classmethod
@@ -61,6 +63,15 @@ class Config(EncoderConfig):
         """As JSON values."""
         values = super().to_dict()
         return values | {"model_type": values.pop("kind")}
+
+    @property
+    def width(self) -> int:
+        """The width of hidden states."""
+        return self.hidden_size
+
+    @property
+    def source_width(self) -> None:
+        """The source's hidden states have the decoder's width."""
 
     @property
     def base(self) -> str:
@@ -77,9 +88,25 @@ class Roberta(BertEncoder):
 
 def encoder(config: Config, pooler: bool = True) -> BertEncoder:
     """RoBERTa's encoder, or XLM-RoBERTa XL's."""
+    require(not config.is_decoder, "RoBERTa as a decoder is read as a part of another model alone")
     if config.kind == XL:
         return NormFirstEncoder(config, XL_NORMS, pooler, skips_padding=True)
     return Roberta(config, pooler)
+
+
+class RobertaTextDecoder(TextDecoder):
+    """RoBERTa as the decoder of another model, with its scores of words."""
+
+    def __init__(self, config: Config) -> None:
+        require(config.kind != XL, "XLM-RoBERTa XL as a decoder is not supported")
+        embeddings = PlacedEmbeddings(config, config.pad_token_id + 1)
+        super().__init__(config.base, config, embeddings)
+        table = embeddings.word_embeddings if config.tie_word_embeddings else None
+        self.lm_head = NormedWords(config.hidden_size, config.vocab_size, config.layer_norm_eps, table)
+
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+        """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
+        return self.lm_head(self.hidden(tokens, memory))
 
 
 def masked_lm(config: Config) -> NormedWordsHead:
@@ -105,6 +132,7 @@ def question_answering(config: Config) -> LinearHead:
 
 
 def _to_gguf(config: Config) -> dict[str, Any]:
+    require(not config.is_decoder, "llama.cpp has no RoBERTa as a decoder")
     require(config.kind != XL, "llama.cpp has no XLM-RoBERTa XL")
     require(config.hidden_act == "gelu", f"llama.cpp has no RoBERTa with hidden_act {config.hidden_act!r:.40}")
     return {"context_length": config.max_position_embeddings - config.pad_token_id - 1}
@@ -126,4 +154,5 @@ TASKS: Mapping[str, Callable[[Config], Module]] = {
     "sequence-classification": sequence_classification,
     "token-classification": token_classification,
     "question-answering": question_answering,
+    "text-decoder": RobertaTextDecoder,
 }

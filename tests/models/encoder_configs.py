@@ -84,6 +84,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "ln_before_adapter": False,
     },
     "nomic_bert": {"model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0},
+    "nomic_moe": {
+        "model_type": "nomic_bert", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 1, "bias": True,
+        "gated": False, "hidden_act": "gelu", "moe_every_n_layers": 2, "num_experts": 3, "moe_top_k": 2,
+        "num_hidden_layers": 3,
+    },
     "gte": {"model_type": "gte", **_SIZES, **_LABELS, "pad_token_id": 0, "type_vocab_size": 2},
     "eurobert": {
         "model_type": "eurobert", **_SIZES, **_LABELS, "pad_token_id": 0, "num_key_value_heads": 2, "mlp_bias": True,
@@ -205,8 +210,8 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 TYPED = (
     "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet", "gte",
-    "layoutlm", "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert", "roberta",
-    "roformer", "squeezebert", "xlm-roberta", "xlnet",
+    "layoutlm", "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert",
+    "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 
 

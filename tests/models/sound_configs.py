@@ -20,6 +20,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "hubert": SMALL | {"model_type": "hubert", "feat_proj_layer_norm": False},
     "hubert-large": SMALL | LARGE | {"model_type": "hubert"},
     "hubert-batch-norm": SMALL | {"model_type": "hubert", "conv_pos_batch_norm": True},
+    "unispeech-sat": SMALL | {"model_type": "unispeech-sat"},
     "wavlm": SMALL | {"model_type": "wavlm", "num_buckets": 16, "max_bucket_distance": 20},
     "conformer": SMALL | {"model_type": "wav2vec2-conformer", "conv_depthwise_kernel_size": 5},
     "conformer-rotary": SMALL

@@ -148,7 +148,8 @@ def test_outputs_and_gradients_are_those_of_transformers(name: str, task: str) -
 
 
 @pytest.mark.parametrize(
-    "name", ["trocr", "trocr_small", "donut", "blip", "git", "blip2_t5", "instructblip", "florence2"]
+    "name",
+    ["trocr", "trocr_small", "vit_gpt2", "manga_ocr", "donut", "blip", "git", "blip2_t5", "instructblip", "florence2"],
 )
 def test_texts_are_those_of_transformers(name: str) -> None:
     model, pictures = make(name, "image-to-text"), pyapp.from_numpy(picture(2, *sizes(name)[0]))
@@ -236,6 +237,8 @@ def test_hostile_configurations_are_refused(name: str) -> None:
             if field not in own:
                 continue
             for value in (7, 10**12, "many", -1, 0, [1, 2, 3]):
+                if value == [1, 2, 3] and name.startswith("levit"):  # a number for each stage
+                    continue
                 if value == 7 and (field == "image_size" or (name, field) in NO_HEADS):
                     continue
                 changed = own | {field: value}

@@ -27,7 +27,7 @@ from pyapp.text.tokenizer import Tokenizer
 from pyapp.text.tokenizer_files import load_tokenizer
 
 from .quantised.methods import as_floats
-from .weights import ignored_by, load_buffers, load_weights
+from .weights import base_of, ignored_by, load_buffers, load_weights
 
 if TYPE_CHECKING:
     from pyapp.engine.device import Device
@@ -153,10 +153,10 @@ def _built(
 
     renamed = getattr(module, "renamed", str)
     left = load_weights(
-        model, checkpoint, base=module.BASE, renames=renamed, ignored=ignored_by(module), dtype=dtype,
+        model, checkpoint, base=base_of(module, settings), renames=renamed, ignored=ignored_by(module), dtype=dtype,
         device=device, progress=progress, config=config.to_dict(), strict=False,
     )  # fmt: skip
-    left = load_buffers(model, checkpoint, left, module.BASE, renamed, device)
+    left = load_buffers(model, checkpoint, left, base_of(module, settings), renamed, device)
     if left:
         more = f" and {len(left) - 4} more" if len(left) > 4 else ""
         where = checkpoint.source.name
