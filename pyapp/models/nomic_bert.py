@@ -134,7 +134,7 @@ def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
                 start = f"{prefix}layers.{layer}.mlp.experts."
                 found[f"{start}up_proj"] = Stored((f"{start}mlp.w1",), values=lambda x: x.reshape(*stack))
                 found[f"{start}down_proj"] = Stored(
-                    (f"{start}mlp.w2",), values=lambda x: x.reshape(*stack).transpose(1, 2).contiguous()
+                    (f"{start}mlp.w2",), join=lambda parts: parts[0].reshape(*stack).transpose(1, 2).contiguous()
                 )
             for i, part in enumerate(("q_proj", "k_proj", "v_proj")):
                 cut = partial(rows_of, first=i * rows, count=rows)

@@ -1,13 +1,15 @@
 """RoBERTa (Liu et al. 2019, arXiv 1907.11692): BERT's layers, positions that skip padding, and heads of its own. Also
 data2vec of texts (Baevski et al. 2022, arXiv 2202.03555), and XLM-RoBERTa XL (Goyal et al. 2021, arXiv 2105.00572),
-whose norms stand before each part.
+whose norms stand before each part. Jina's rerankers (jina-reranker-v2) have other names.
 
 Parameters have the names of Hugging Face's files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from pyapp.dataclass import dataclass
@@ -21,11 +23,22 @@ from pyapp.nn.sequence_to_sequence import Memory
 from .loading.config import require
 from .loading.encoder_config import EncoderConfig
 from .loading.gguf import BERT_NAMES, ENCODER_KEYS, Gguf
+from .loading.weights import Stored, rows_of
 
 MODEL_TYPES = ("roberta", "xlm-roberta", "camembert", "data2vec-text", "xlm-roberta-xl")
 # The encoder's name in files with a head.
 BASE: Mapping[str, str] = dict.fromkeys(MODEL_TYPES, "roberta") | {"data2vec-text": "data2vec_text"}
 XL = "xlm-roberta-xl"
+# The names of Jina's rerankers: what a name begins with, and what takes its place.
+_LAYER = r"((?:roberta\.)?encoder\.)layers(\.\d+\.)"
+FLASH_NAMES = {r"((?:roberta\.)?)emb_ln\.": r"\1embeddings.LayerNorm."} | {
+    rf"{_LAYER}{old}\.": rf"\1layer\2{new}."
+    for old, new in (
+        (r"mixer\.out_proj", "attention.output.dense"), ("norm1", "attention.output.LayerNorm"),
+        (r"mlp\.fc1", "intermediate.dense"), (r"mlp\.fc2", "output.dense"), ("norm2", "output.LayerNorm"),
+        ("mixer", "mixer"),
+    )
+}  # fmt: skip
 XL_NORMS = NormNames("self_attn_layer_norm", "LayerNorm", "LayerNorm")
 
 
@@ -107,6 +120,29 @@ class RobertaTextDecoder(TextDecoder):
     def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         """tokens (R, T) at the positions that the memory says → logits (R, T, V)."""
         return self.lm_head(self.hidden(tokens, memory))
+
+
+def renamed(name: str) -> str:
+    """Hugging Face's name of a tensor of Jina's XLM-RoBERTa, whose layers have the names of FlashAttention's BERT."""
+    for old, new in FLASH_NAMES.items():
+        if re.match(old, name):
+            name = re.sub(old, new, name)
+    return name
+
+
+def stored(config: Config, names: Collection[str]) -> dict[str, Stored]:
+    """The parts of such files that have the queries, keys and values in one matrix."""
+    if not any(name.endswith("mixer.Wqkv.weight") for name in names):
+        return {}
+    width, found = config.hidden_size, {}
+    for prefix in ("", f"{config.base}."):
+        for layer in range(config.num_hidden_layers):
+            start = f"{prefix}encoder.layer.{layer}."
+            for kind in ("weight", "bias"):
+                for i, part in enumerate(("query", "key", "value")):
+                    cut = partial(rows_of, first=i * width, count=width)
+                    found[f"{start}attention.self.{part}.{kind}"] = Stored((f"{start}mixer.Wqkv.{kind}",), values=cut)
+    return found
 
 
 def masked_lm(config: Config) -> NormedWordsHead:

@@ -20,7 +20,7 @@ from pyapp.errors import ArgumentError, ModelError
 from pyapp.formats import open_checkpoint
 from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
-from pyapp.models.loading.by_task import build
+from pyapp.models.loading.by_task import build, completed
 from pyapp.nn.rotary import rotary_frequencies
 from tests.models.encoder_configs import CONFIGS, QUANTISED, WIDE, batch, page
 from tests.models.seeded import direction, draw
@@ -236,6 +236,32 @@ def test_biases_by_distance_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatc
     for changes in ({"feed_forward_type": "swiglu"}, {"position_embedding_type": "absolute"}):
         with pytest.raises(ModelError, match="and feed_forward_type .* is not supported"):
             module_of("jina_bert").Config.from_dict(CONFIGS["jina_bert"] | changes)
+
+
+def test_jinas_rerankers_load() -> None:
+    """The names of FlashAttention's BERT; config.json does not say what the model is."""
+    model, older = make("xlm_roberta", "sequence-classification"), {}
+    for key, value in model.state_dict().items():
+        for old, new in (
+            ("embeddings.LayerNorm", "emb_ln"), ("encoder.layer.", "encoder.layers."), ("attention.self", "mixer"),
+            ("attention.output.dense", "mixer.out_proj"), ("attention.output.LayerNorm", "norm1"),
+            ("intermediate.dense", "mlp.fc1"), ("output.dense", "mlp.fc2"), ("output.LayerNorm", "norm2"),
+        ):  # fmt: skip
+            key = key.replace(old, new)
+        older[key] = value
+    for start in [key.removesuffix("query.weight") for key in older if key.endswith("query.weight")]:
+        for kind in ("weight", "bias"):
+            parts = [older.pop(f"{start}{part}.{kind}") for part in ("query", "key", "value")]
+            older[f"{start}Wqkv.{kind}"] = pyapp.cat(parts)
+    assert "roberta.encoder.layers.1.mixer.Wqkv.bias" in older and "roberta.emb_ln.weight" in older
+    file = io.BytesIO()
+    write_safetensors(file, older)
+    said = {key: value for key, value in CONFIGS["xlm_roberta"].items() if key != "model_type"}
+    settings = completed(said | {"auto_map": {"AutoConfig": "configuration_xlm_roberta.XLMRobertaFlashConfig"}})
+    with open_checkpoint(file.getvalue()) as checkpoint:
+        found = build(checkpoint, settings, "sequence-classification")
+    with pyapp.no_grad():
+        assert (run(found, "xlm_roberta") == run(model, "xlm_roberta")).all()
 
 
 @pytest.mark.parametrize("name", ["nomic_bert", "nomic_moe"])

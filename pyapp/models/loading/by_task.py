@@ -100,6 +100,7 @@ HEADS = {
 DEVIATION = 0.02  # of new layers' matrices, where config.json says no initializer_range
 FEATURES = ("features", "image-features")  # what encoders of any head give
 # Fields by which configurations that do not say their model_type are known: no others have them.
+FLASH = ".XLMRobertaFlashConfig"  # the class of Jina's rerankers, whose files do not say it either
 UNNAMED = {"snac": ("vq_strides", "encoder_rates"), "kokoro": ("plbert", "istftnet")}
 GGUF_TASKS = ("features", "seq2seq-lm")  # of GGUF files that are loaded here
 RANKING = "ranking"
@@ -160,7 +161,7 @@ def load_task_model(
 
     def check(files: Mapping[str, Path]) -> None:
         if "config" in files and not has_word_vectors(files):
-            found = read_settings(files["config"])
+            found = completed(read_settings(files["config"]))
             if labels is None:
                 check_task(found, str(files["config"]), ranking_task(found, files) if task == RANKING else task)
             else:
@@ -174,7 +175,7 @@ def load_task_model(
         return _load_gguf(name, files["model"], chosen, dtype, device, report, cancel)
     if task in ("features", RANKING) and has_word_vectors(files):
         return _load_word_vectors(name, source, files, dtype, device)
-    settings = settings_in(files, name)
+    settings = completed(settings_in(files, name))
     task = ranking_task(settings, files) if task == RANKING else task
     if labels is None:
         check_task(settings, name_of(files["config"]), task)
@@ -330,12 +331,15 @@ def task_files(
 
 
 def completed(settings: dict[str, Any]) -> dict[str, Any]:
-    """The object of a config.json, with the model_type that SNAC's and Kokoro's files do not say, and that of Chronos'
-    files, which say T5's.
+    """The object of a config.json, with the model_type that the files of SNAC, Kokoro and Jina's rerankers do not say,
+    and that of Chronos' files, which say T5's.
     """
     if isinstance(own := settings.get("chronos_config"), dict) and settings.get("model_type") == "t5":
         older = "chronos_bolt" if "input_patch_size" in own else "chronos"
         return {**settings, "model_type": "chronos2" if "output_patch_size" in own else older}
+    code = settings.get("auto_map")
+    if isinstance(code, dict) and str(code.get("AutoConfig", "")).endswith(FLASH) and "model_type" not in settings:
+        return {"model_type": "xlm-roberta", **settings}
     known = (kind for kind, own in UNNAMED.items() if {*own} <= {*settings})
     kind = None if "model_type" in settings else next(known, None)
     return settings if kind is None else {"model_type": kind, **settings}
