@@ -1,5 +1,5 @@
 """CLIP (Radford et al. 2021, arXiv 2103.00020): a Vision Transformer and a transformer of texts, trained to give a
-picture and its text the same direction.
+picture and its text the same direction. MetaCLIP 2 (Chuang et al. 2025, arXiv 2507.22062) reads 300 languages.
 
 Parameters have the names of Hugging Face's files.
 """
@@ -14,7 +14,7 @@ from pyapp.nn.towers import ProjectedTowers, TextTower, at_ends
 
 from .loading.towers_config import ClipTextConfig, ClipVisionConfig, ProjectedConfig
 
-MODEL_TYPES = ("clip",)
+MODEL_TYPES = ("clip", "metaclip_2")
 IMAGE_PROCESSOR = "CLIP"  # of files that name none
 BASE = ""
 IGNORED = r".*\.position_ids"
@@ -36,7 +36,8 @@ class Clip(ProjectedTowers):
 
     def text_features(self, ids: Tensor) -> Tensor:
         x = self.text_model(ids)  # (N, T, D)
-        return self.text_projection(at_ends(x, ids, self.config.text_config.eos_token_id))
+        end, kind = self.config.text_config.eos_token_id, self.config.values.get("model_type")
+        return self.text_projection(at_ends(x, ids, end, older=kind != MODEL_TYPES[1]))
 
 
 TASKS: Mapping[str, Callable[[Config], Module]] = {"zero-shot-image-classification": Clip}

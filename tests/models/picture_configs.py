@@ -299,6 +299,10 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "clip", "projection_dim": 10, "text_config": _WORDS | {"eos_token_id": 9},
         "vision_config": _SIZES | {"hidden_act": "gelu"},
     },
+    "metaclip2": {
+        "model_type": "metaclip_2", "projection_dim": 10, "text_config": _WORDS | {"eos_token_id": 2},
+        "vision_config": _SIZES,
+    },
     "siglip": {"model_type": "siglip", "text_config": _WORDS | {"hidden_size": 16}, "vision_config": _SIZES},
     "siglip_projected": {
         "model_type": "siglip", "text_config": _WORDS | {"projection_size": 16}, "vision_config": _SIZES,

@@ -24,7 +24,7 @@ from pyapp.nn.sound_text import SoundTextModel
 from pyapp.text.ctc_tokenizer import CTCTokenizer
 from pyapp.text.spoken_pieces import SpokenPieces
 from pyapp.text.tokenizer import Tokenizer
-from pyapp.text.tokenizer_files import load_tokenizer
+from pyapp.text.tokenizer_files import MERGES, load_tokenizer
 
 from .quantised.methods import as_floats
 from .weights import base_of, ignored_by, load_buffers, load_weights
@@ -36,7 +36,7 @@ TASK = "speech-recognition"
 # The files of characters, of an adapter and of a chat template beside the weights; their names are their roles too.
 FILES = re.compile(
     r"(vocab|added_tokens|special_tokens_map|adapter_config|chat_template)\.json|chat_template\.jinja|"
-    r"adapter_model\.safetensors"
+    r"adapter_model\.safetensors|merges\.txt"
 )
 
 
@@ -122,9 +122,10 @@ def _characters(name: str, files: Mapping[str, ByteSource]) -> CTCTokenizer:
 
 
 def _words(name: str, files: Mapping[str, ByteSource]) -> Tokenizer:
-    if "tokenizer" not in files:
+    if "tokenizer" not in files and not {"vocab.json", MERGES} <= files.keys():
         raise ModelError("its tokenizer is missing", where=name, hint="Put the model's tokenizer.json beside it")
-    words = {"tokenizer.json": files["tokenizer"]}
+    pair = {role: files[role] for role in ("vocab.json", MERGES, "added_tokens.json") if role in files}
+    words = {"tokenizer.json": files["tokenizer"]} if "tokenizer" in files else pair
     for role in ("tokenizer_config", "generation_config"):
         if role in files:
             words[f"{role}.json"] = files[role]
