@@ -103,7 +103,8 @@ class Config(SoundTextConfig):
 
     def check(self) -> None:
         super().check()
-        made, read = self.audio_config.output_dim, self.text_config.hidden_size
+        audio: Any = self.audio_config
+        made, read = audio.output_dim, self.text_config.hidden_size
         require(made == read, f"output_dim is {made}, the language model's hidden_size {read}")
 
 
@@ -198,8 +199,9 @@ class Qwen3ASRForConditionalGeneration(SoundTextModel):
 
     def __init__(self, config: Config) -> None:
         super().__init__(config, config.language_model())
-        self.audio_tower = Encoder(config.audio_config)
-        self.multi_modal_projector = Projector(config.audio_config)
+        audio: Any = config.audio_config
+        self.audio_tower = Encoder(audio)
+        self.multi_modal_projector = Projector(audio)
 
     def stretches(self, frames: int) -> list[int]:
         return [frames]

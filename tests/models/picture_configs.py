@@ -531,6 +531,14 @@ OTHER_DEVICE = (
     "grounding_dino yolos detr rt_detr segformer swin swinv2 pvt_v2 mobilevit poolformer dinov3_convnext "
     "swin2sr_light donut blip git instructblip sam sam2 trocr florence2"
 ).split()
+OPEN_CLIP = {  # an open_clip_config.json
+    "model_cfg": {
+        "embed_dim": 10, "quick_gelu": True,
+        "vision_cfg": {"image_size": 12, "layers": 2, "width": 16, "patch_size": 4, "head_width": 4},
+        "text_cfg": {"context_length": 8, "vocab_size": 40, "width": 12, "heads": 2, "layers": 2},
+    },
+    "preprocess_cfg": {"mean": [0.5, 0.4, 0.3], "std": [0.2, 0.3, 0.2]},
+}  # fmt: skip
 POINTS = [[[[3.0, 4.0], [17.0, 8.0]]], [[[0.0, 19.0], [5.0, 5.0]]]]  # of two pictures
 POINT_LABELS = [[[1, 0]], [[1, -1]]]
 BOXES = [[[2.0, 3.0, 15.0, 19.0]], [[0.0, 0.0, 7.0, 9.0]]]
