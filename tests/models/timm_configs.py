@@ -17,6 +17,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "resnet", "timm": ["resnet50", {"layers": [1, 1, 1, 1], "channels": [4, 6, 4, 4]}],
     },
     "vit": {"model_type": "vit", "timm": ["vit_tiny_patch16_224", _SMALL_VIT]},
+    "vit_clip": {"model_type": "vit", "timm": ["vit_base_patch16_clip_quickgelu_224", _SMALL_VIT]},
     "dinov2": {"model_type": "dinov2", "timm": ["vit_small_patch14_dinov2", _SMALL_VIT]},
     "dinov2_registers": {
         "model_type": "dinov2_with_registers", "timm": ["vit_small_patch14_reg4_dinov2", _SMALL_VIT],

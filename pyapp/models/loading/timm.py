@@ -284,6 +284,12 @@ def _vit(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | Non
     return found | {"model_type": "vit"}
 
 
+def _vit_clip(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = _vit(match, given)
+    own = {"pre_norm": True, "layer_norm_eps": 1e-5, "hidden_act": "quick_gelu" if match["quick"] else "gelu"}
+    return None if found is None else found | own
+
+
 def _convnext(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     if match["width"] not in CONVNEXT:
         return None
@@ -431,6 +437,8 @@ FAMILIES = (
            ("embed_dim", "num_heads", "stages", "patch_stride", "global_pos_size")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
+    Family("vit_clip", r"vit_(?P<width>base|large|huge)_patch(?P<patch>\d+)_clip_(?P<quick>quickgelu_)?\d+", _vit_clip,
+           (*_PLAIN_VIT, (r"^norm_pre\.", "embeddings.norm_pre.")), _VIT_ARGUMENTS, "token"),
     Family("dinov3", r"vit_(?P<width>small|base|large)_patch(?P<patch>16)_dinov3", _dinov3, _DINOV3,
            _VIT_ARGUMENTS),
     Family("dinov2", r"vit_(?P<width>[a-z]+)_patch(?P<patch>\d+)(_reg4)?_dinov2", _vit,
