@@ -45,6 +45,11 @@ VGG = {
     "11": [[64], [128], *_TWO], "13": [[64] * 2, [128] * 2, *_TWO], "16": [[64] * 2, [128] * 2, *_THREE],
     "19": [[64] * 2, [128] * 2, *_FOUR],
 }  # fmt: skip
+# DenseNet's channels that a layer adds, and the layers of each block.
+DENSENET = {
+    "121": (32, (6, 12, 24, 16)), "161": (48, (6, 12, 36, 24)), "169": (32, (6, 12, 32, 32)),
+    "201": (32, (6, 12, 48, 32)),
+}  # fmt: skip
 # RegNet's first width, its slope, its factor, the channels of a group and the layers (arXiv 2003.13678).
 REGNET = {
     "x_002": (24, 36.44, 2.49, 8, 13), "x_004": (24, 24.48, 2.54, 16, 22), "x_006": (48, 36.97, 2.24, 24, 16),
@@ -335,6 +340,12 @@ def _vgg(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | Non
     return {"model_type": "vgg", "layers": VGG[match["depth"]], "has_norms": bool(match["norms"])}
 
 
+def _densenet(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    growth, layers = DENSENET[match["depth"]]
+    found = {"growth_rate": growth, "block_config": layers}
+    return {"model_type": "densenet", **{name: given.get(name, value) for name, value in found.items()}}
+
+
 def _blocks(match: re.Match[str], given: Mapping[str, Any]) -> dict[str, Any] | None:
     return described(match[0])
 
@@ -435,6 +446,7 @@ FAMILIES = (
     Family("hiera", r"hiera_(?P<size>tiny|small|base|base_plus|large|huge)(?P<windows>_abswin)?_(?P<side>224|256)",
            timm_networks.hiera, ((r"\.ls([12])\.gamma$", r".ls\1.lambda1"),),
            ("embed_dim", "num_heads", "stages", "patch_stride", "global_pos_size")),
+    Family("densenet", r"densenet(?P<depth>121|161|169|201)", _densenet, (), ("growth_rate", "block_config")),
     Family("vgg", r"vgg(?P<depth>\d+)(?P<norms>_bn)?", _vgg),
     Family("vit", r"(vit|deit)_(?P<width>[a-z]+)_patch(?P<patch>\d+)_\d+", _vit, _PLAIN_VIT, _VIT_ARGUMENTS, "token"),
     Family("vit_clip", r"vit_(?P<width>base|large|huge)_patch(?P<patch>\d+)_clip_(?P<quick>quickgelu_)?\d+", _vit_clip,
