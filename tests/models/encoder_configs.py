@@ -51,6 +51,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "ernie": {
         "model_type": "ernie", **_SIZES, **_LABELS, "pad_token_id": 0, "use_task_id": True, "task_type_vocab_size": 2,
     },
+    "luke": {
+        "model_type": "luke", **_SIZES, **_LABELS, "pad_token_id": 1, "entity_vocab_size": 9, "entity_emb_size": 8,
+    },
+    "luke_words": {
+        "model_type": "luke", **_SIZES, **_LABELS, "pad_token_id": 1, "entity_vocab_size": 9, "entity_emb_size": 16,
+        "use_entity_aware_attention": False,
+    },
     "megatron_bert": {"model_type": "megatron-bert", **_SIZES, **_LABELS, "pad_token_id": 0},
     "data2vec_text": {"model_type": "data2vec-text", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
     "xlm_roberta_xl": {"model_type": "xlm-roberta-xl", **_SIZES, **_LABELS, "pad_token_id": 1, "type_vocab_size": 1},
@@ -167,7 +174,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # Forms of an architecture of which another one runs with weights in block types, and on another device.
 _ALIKE = (
-    "deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "ernie", "nystromformer", "xmod_before"
+    "deberta_words", "data2vec_text", "xlm_roberta_xl", "convbert_base", "ernie", "luke_words",
+    "nystromformer", "xmod_before"
 )  # fmt: skip
 QUANTISED = tuple(name for name in CONFIGS if name not in _ALIKE)  # run with weights in block types
 OTHER_DEVICE = tuple(
@@ -210,13 +218,18 @@ def batch(config: dict[str, Any]) -> tuple[list[list[int]], list[list[int]], lis
 
 TYPED = (
     "albert", "bert", "big_bird", "convbert", "deberta", "deberta-v2", "dpr", "electra", "ernie", "fnet", "gte",
-    "layoutlm", "layoutlmv3", "lilt", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert",
+    "layoutlm", "layoutlmv3", "lilt", "luke", "megatron-bert", "mobilebert", "nomic_bert", "nystromformer", "rembert",
     "roberta", "roformer", "squeezebert", "xlm-roberta", "xlnet",
 )  # fmt: skip
 
 
 def page(config: dict[str, Any]) -> tuple[Any, ...]:
-    """The boxes (2, T, 4) of the words of `batch`, and the picture's pixels (2, 3, H, W), for encoders of pages."""
+    """The boxes (2, T, 4) of the words of `batch`, and the picture's pixels (2, 3, H, W), for encoders of pages. For
+    those of entities: these (2, E) and the places of their words (2, E, M).
+    """
+    if config["model_type"] == "luke":
+        places = [[[2, 3, -1], [4, -1, -1]], [[1, 2, -1], [-1, -1, -1]]]
+        return np.array([[5, 8], [2, 0]], np.int32), np.array(places, np.int32)
     if config["model_type"] not in PAGES:
         return ()
     boxes = np.zeros((2, LENGTH, 4), np.int32)

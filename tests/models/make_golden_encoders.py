@@ -19,9 +19,10 @@ import torch
 import transformers
 
 from pyapp.models._index import MODEL_TYPES, TASKS
-from tests.models.encoder_configs import CONFIGS, batch, page
+from tests.models.encoder_configs import CONFIGS, LENGTH, batch, page
 from tests.models.seeded import direction, draw
 
+ENTITIES = ("luke", "luke_words")
 FOLDER = Path(__file__).with_name("golden_encoders")
 CLASSES = {
     "features": "AutoModel",
@@ -155,19 +156,26 @@ def outputs(model: Any, name: str, task: str) -> Any:
         given["attention_mask"] = biases(mask, model.config.num_attention_heads)
     if types is not None:
         given["token_type_ids"] = torch.tensor(types)
-    for field, values in zip(("bbox", "pixel_values"), page(CONFIGS[name]), strict=False):
+    more = page(CONFIGS[name])
+    fields = ("entity_ids", "entity_position_ids") if name in ENTITIES else ("bbox", "pixel_values")
+    for field, values in zip(fields, more, strict=False):
         given[field] = torch.from_numpy(values if field == "pixel_values" else values.astype(np.int64))
+    if name in ENTITIES:
+        given["entity_attention_mask"] = (given["entity_ids"] != 0).long()
     if name == "dpr":  # which gives the first token alone
         return model.question_encoder.encode_proj(model(**given, output_hidden_states=True).hidden_states[-1])
     found = model(**given)
+    if task == "features" and name in ENTITIES:
+        return torch.cat([found[0], found.entity_last_hidden_state], 1)
     if task == "question-answering":
         return torch.stack([found.start_logits, found.end_logits], -1)
     return found[0]
 
 
 def shown(x: Any) -> Any:
-    """The first and the last token of the first text, and the last real token of the second."""
-    return x if x.ndim == 2 else x[[0, 0, 1], [0, 6, 3]]
+    """The first and the last token of the first text, the last real token of the second; the first entity of each."""
+    rows, places = ([0, 0, 1, 0, 1], [0, 6, 3, 7, 7]) if x.shape[1] == LENGTH + 2 else ([0, 0, 1], [0, 6, 3])
+    return x if x.ndim == 2 else x[rows, places]
 
 
 def rounded(values: Any) -> list[float]:

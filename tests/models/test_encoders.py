@@ -22,10 +22,11 @@ from pyapp.formats.safetensors import write_safetensors
 from pyapp.models._index import MODEL_TYPES, TASKS
 from pyapp.models.loading.by_task import build, completed
 from pyapp.nn.rotary import rotary_frequencies
-from tests.models.encoder_configs import CONFIGS, QUANTISED, WIDE, batch, page
+from tests.models.encoder_configs import CONFIGS, LENGTH, QUANTISED, WIDE, batch, page
 from tests.models.seeded import direction, draw
 from tests.together import fewer_in_browser
 
+ENTITIES = ("luke", "luke_words")
 FOLDER = Path(__file__).with_name("golden_encoders")
 CASES = [
     (name, task) for name in CONFIGS for task in TASKS[MODEL_TYPES[CONFIGS[name]["model_type"]]]
@@ -57,12 +58,15 @@ def run(model: Any, name: str) -> pyapp.Tensor:
     ids, mask, types = batch(CONFIGS[name])
     more = map(pyapp.from_numpy, page(CONFIGS[name]))
     typed = None if types is None else pyapp.tensor(types)
+    if name in ENTITIES and hasattr(model, "read"):  # the words' states, and behind them those of entities
+        return pyapp.cat(list(model.read(pyapp.tensor(ids), *more, pyapp.tensor(mask), typed)), 1)
     found: pyapp.Tensor = model(pyapp.tensor(ids), pyapp.tensor(mask), typed, *more)
     return found
 
 
 def shown(x: pyapp.Tensor) -> pyapp.Tensor:
-    return x if x.ndim == 2 else x[pyapp.tensor([0, 0, 1]), pyapp.tensor([0, 6, 3])]
+    rows, places = ([0, 0, 1, 0, 1], [0, 6, 3, 7, 7]) if x.shape[1] == LENGTH + 2 else ([0, 0, 1], [0, 6, 3])
+    return x if x.ndim == 2 else x[pyapp.tensor(rows), pyapp.tensor(places)]
 
 
 @pytest.mark.parametrize(("name", "task"), fewer_in_browser(CASES, every=2))
@@ -150,6 +154,7 @@ def test_hostile_configurations_are_refused(name: str) -> None:
         ("layoutlmv3", {"patch_size": 16}, "makes 0 patches"),
         ("layoutlmv3", {"input_size": 10**6, "patch_size": 1}, "input_size"),
         ("layoutlmv3", {"max_rel_2d_pos": 10**6}, "max_rel_2d_pos is 1,000,000"),
+        ("luke", {"pad_token_id": 23}, "pad_token_id 23 leaves no positions"),
         ("deberta", {"talking_head": True}, "talking_head"),
         ("deberta", {"pos_att_type": "p2p"}, "pos_att_type"),
         (
